@@ -1,0 +1,60 @@
+# Everything works from a fresh clone with nothing but Python 3.11 or newer: the first target makes .venv and fills it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Processes that the tests run in.
+JOBS ?= 2
+PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow test-all check format bench clean
+
+help:
+	@echo "make demo       a live console on an embedded server with a lively workload"
+	@echo "make test       the tests, without the slow ones"
+	@echo "make test-slow  only the slow tests"
+	@echo "make test-all   all tests"
+	@echo "make check      ruff, mypy, import-linter"
+	@echo "make format     ruff's formatter and safe fixes"
+	@echo "make bench      the benchmarks"
+	@echo "make clean      remove .venv, builds and caches"
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "qdeck needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	@touch $@
+
+install: $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/qdeck demo
+
+test: $(STAMP)
+	@$(PYTEST) -m "not slow"
+
+test-slow: $(STAMP)
+	@$(PYTEST) -m slow
+
+test-all: $(STAMP)
+	@$(PYTEST)
+
+check: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP)
+	@$(BIN)/python tests/bench/run.py
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html
+	find core console tests -name __pycache__ -type d -prune -exec rm -rf {} +
