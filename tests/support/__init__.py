@@ -1,0 +1,1 @@
+"""What the tests are built on: servers, a fault proxy, processes."""

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+import redis.asyncio
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+
+from support.proxy import Side, Then
+from support.servers import raw_client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.proxy import FaultProxy
+
+
+@pytest.fixture
+def proxy(url: str, make_proxy: Callable[[str], FaultProxy]) -> FaultProxy:
+    return make_proxy(url)
+
+
+@pytest.fixture
+def client(proxy: FaultProxy) -> Iterator[redis.Redis]:
+    with raw_client(proxy.url, timeout_s=0.5) as client:
+        yield client
+
+
+def test_passes_everything_on(proxy: FaultProxy, client: redis.Redis, raw: redis.Redis) -> None:
+    big = bytes(range(256)) * 20_000
+    client.set("big", big)
+    assert raw.get("big") == client.get("big") == big
+    assert proxy.accepted == 1
+
+
+@pytest.mark.parametrize(("then", "error"), [(Then.RESET, redis.ConnectionError), (Then.SILENCE, redis.TimeoutError)])
+def test_dropped_reply_was_done_once(
+    proxy: FaultProxy, client: redis.Redis, raw: redis.Redis, then: Then, error: type[Exception]
+) -> None:
+    client.ping()
+    proxy.drop_next_reply(containing=b"INCR", then=then)
+    client.set("other", 1)
+    with pytest.raises(error):
+        client.incr("n")
+    proxy.wait_hit()
+    assert raw.get("n") == b"1"
+    assert client.incr("n") == 2, "only once"
+
+
+@pytest.mark.parametrize(("then", "error"), [(Then.RESET, redis.ConnectionError), (Then.SILENCE, redis.TimeoutError)])
+def test_dropped_request_was_not_done(
+    proxy: FaultProxy, client: redis.Redis, raw: redis.Redis, then: Then, error: type[Exception]
+) -> None:
+    proxy.drop_next_request(containing=b"INCR", then=then)
+    with pytest.raises(error):
+        client.incr("n")
+    assert raw.get("n") is None
+    assert client.incr("n") == 1
+
+
+async def test_dropped_reply_in_asyncio(proxy: FaultProxy, raw: redis.Redis) -> None:
+    client = redis.asyncio.Redis.from_url(proxy.url, retry=AsyncRetry(NoBackoff(), 0))
+    proxy.drop_next_reply(containing=b"INCR")
+    with pytest.raises(redis.ConnectionError):
+        await client.incr("n")
+    assert raw.get("n") == b"1"
+    await client.aclose()
+
+
+def test_match_across_two_chunks(proxy: FaultProxy, client: redis.Redis) -> None:
+    proxy.drop_next_reply(containing=b"needle")
+    with pytest.raises(redis.ConnectionError):
+        client.set("key", b"x" * 65_500 + b"needle" * 20 + b"x" * 70_000)
+    assert proxy.hits == 1
+
+
+def test_times_counts_the_faults(proxy: FaultProxy, client: redis.Redis, raw: redis.Redis) -> None:
+    proxy.drop_next_reply(containing=b"INCR", times=2)
+    for _ in range(2):
+        with pytest.raises(redis.ConnectionError):
+            client.incr("n")
+    assert client.incr("n") == 3
+
+
+def test_blackhole_delivers_late(proxy: FaultProxy, client: redis.Redis, raw: redis.Redis) -> None:
+    """As TCP does: what was sent into the hole arrives when the network is back, though nobody waits for it any more."""
+    client.ping()
+    proxy.blackhole()
+    with pytest.raises(redis.TimeoutError):
+        client.incr("n")
+    assert raw.get("n") is None
+    proxy.heal()
+    last_moment = time.monotonic() + 5
+    while raw.get("n") is None and time.monotonic() < last_moment:
+        time.sleep(0.01)
+    assert raw.get("n") == b"1"
+    assert client.incr("n") == 2
+
+
+def test_blackhole_of_one_side(proxy: FaultProxy, client: redis.Redis, raw: redis.Redis) -> None:
+    client.ping()
+    proxy.blackhole(Side.TO_CLIENT)
+    with pytest.raises(redis.TimeoutError):
+        client.incr("n")
+    assert raw.get("n") == b"1"
+
+
+def test_blackhole_that_loses(proxy: FaultProxy, client: redis.Redis, raw: redis.Redis) -> None:
+    client.ping()
+    proxy.blackhole(lose=True)
+    with pytest.raises(redis.TimeoutError):
+        client.incr("n")
+    proxy.heal()
+    assert client.incr("n") == 1
+
+
+def test_latency(proxy: FaultProxy, client: redis.Redis) -> None:
+    client.ping()
+    proxy.latency(0.1)
+    started = time.monotonic()
+    client.ping()
+    assert 0.19 < time.monotonic() - started < 0.45
+    proxy.heal()
+
+
+def test_reset_after_bytes(proxy: FaultProxy, client: redis.Redis, raw: redis.Redis) -> None:
+    raw.set("value", b"x" * 1000)
+    client.ping()
+    proxy.reset_after(500)
+    with pytest.raises(redis.ConnectionError):
+        client.get("value")
+    assert proxy.hits == 1
+    assert client.get("value") == b"x" * 1000
+
+
+def test_refuse_close_and_reset(proxy: FaultProxy, client: redis.Redis) -> None:
+    client.ping()
+    proxy.refuse()
+    for _ in range(2):
+        with pytest.raises(redis.ConnectionError):
+            client.ping()
+    proxy.heal()
+    assert client.ping()
+    for broken in (proxy.close_all, proxy.reset_all):
+        broken()
+        time.sleep(0.05)
+        with pytest.raises(redis.ConnectionError):
+            client.incr("n", 1)
+            client.incr("n", 1)
+        assert client.ping()
+
+
+def test_unreachable_server_is_a_reset(make_proxy: Callable[[str], FaultProxy]) -> None:
+    with raw_client(make_proxy("redis://127.0.0.1:1/0").url) as client, pytest.raises(redis.ConnectionError):
+        client.ping()
