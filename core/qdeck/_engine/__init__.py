@@ -1,0 +1,1 @@
+"""The native queue: its keys, its scripts and its operations as values. Nothing here talks to a server."""

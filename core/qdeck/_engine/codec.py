@@ -1,0 +1,205 @@
+"""What is written into the hashes of a queue, and how it is read back: heads, tries, leases, events, payloads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from qdeck._errors import PayloadNotSerializable, PayloadTooLarge
+
+MAX_PAYLOAD: Final = 1024 * 1024
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The few short facts about a job that every step needs."""
+
+    enqueued_ms: int
+    priority: int
+    retries: int
+    task: str
+    name: str | None = None
+    unique: bool = False
+    tags: tuple[str, ...] = ()
+    expires_ms: int | None = None
+    lease_ms: int | None = None
+    limit_ms: int | None = None
+    backoff: str | None = None
+    on_failure: str | None = None
+    run_anyway: bool = False
+    keep_ms: int | None = None
+    origin: str | None = None
+
+    def tail(self) -> str:
+        """All but the time of enqueueing, which the server adds."""
+        lines = [f"{self.priority} {self.retries} {self.task}"]
+        if self.name is not None:
+            lines.append(f"n{self.name}")
+        if self.unique:
+            lines.append("u")
+        if self.tags:
+            lines.append("t" + ",".join(self.tags))
+        for letter, number in (("x", self.expires_ms), ("l", self.lease_ms), ("m", self.limit_ms), ("k", self.keep_ms)):
+            if number is not None:
+                lines.append(f"{letter}{number}")
+        for letter, text in (("b", self.backoff), ("f", self.on_failure), ("o", self.origin)):
+            if text is not None:
+                lines.append(f"{letter}{text}")
+        if self.run_anyway:
+            lines.append("drun")
+        return "\n".join(lines)
+
+
+def read_head(raw: bytes) -> Head:
+    """Reads a head; what a newer version added is passed over."""
+    first, *rest = raw.decode("utf-8", "replace").split("\n")
+    enqueued, priority, retries, task = first.split(" ", 3)
+    extra = {line[:1]: line[1:] for line in rest if line}
+
+    def number(letter: str) -> int | None:
+        text = extra.get(letter)
+        return int(text) if text else None
+
+    return Head(
+        enqueued_ms=int(enqueued),
+        priority=int(priority),
+        retries=int(retries),
+        task=task,
+        name=extra.get("n"),
+        unique="u" in extra,
+        tags=tuple(extra["t"].split(",")) if extra.get("t") else (),
+        expires_ms=number("x"),
+        lease_ms=number("l"),
+        limit_ms=number("m"),
+        backoff=extra.get("b"),
+        on_failure=extra.get("f"),
+        run_anyway=extra.get("d") == "run",
+        keep_ms=number("k"),
+        origin=extra.get("o"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tries:
+    """How often a job ran: runs that failed, runs whose worker died, and outages that took it down."""
+
+    attempts: int = 0
+    crashes: int = 0
+    outages: int = 0
+
+
+def read_tries(raw: bytes | None) -> Tries:
+    """Reads the tries of a job; none means it never ended badly."""
+    return Tries(*map(int, raw.split())) if raw else Tries()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A worker's claim on a running job."""
+
+    worker: str
+    token: str
+    claimed_ms: int
+    lease_ms: int
+    ready_ms: int
+    expired_once: bool
+    cancel_asked: bool
+
+
+def read_lease(raw: bytes) -> Lease:
+    """Reads a lease."""
+    words = raw.decode("utf-8", "replace").split(" ")
+    token, claimed, length, score = words[:4]
+    flags = words[4] if len(words) > 4 else ""
+    return Lease(
+        worker=token.rpartition(":")[0],
+        token=token,
+        claimed_ms=int(claimed),
+        lease_ms=int(length),
+        ready_ms=int(float(score)) % BAND,
+        expired_once="?" in flags,
+        cancel_asked="c" in flags,
+    )
+
+
+BAND: Final = 10**13
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to a job."""
+
+    at_ms: int
+    kind: str
+    data: dict[str, Any]
+
+
+def read_events(raw: bytes | None) -> list[Event]:
+    """Reads the events of a job, oldest first; a line that is not ours is kept as text."""
+    events = []
+    for line in (raw or b"").split(b"\n"):
+        at, _, rest = line.partition(b" ")
+        kind, _, json = rest.partition(b" ")
+        if not at.isdigit():
+            if line:
+                events.append(Event(0, "unreadable", {"text": line.decode("utf-8", "replace")}))
+            continue
+        try:
+            data = _decoder.decode(json)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            data = {"text": json.decode("utf-8", "replace")}
+        events.append(Event(int(at), kind.decode("utf-8", "replace"), data if isinstance(data, dict) else {"value": data}))
+    return events
+
+
+def encode_call(task: str, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int = MAX_PAYLOAD) -> bytes:
+    """The payload of a call: JSON `[args, kwargs]`."""
+    try:
+        body = _encoder.encode((args, kwargs))
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise PayloadNotSerializable(
+            f"arguments of task {task!r} cannot be written as JSON: {error}",
+            hint="pass numbers, text, lists, dicts, dates or None; pass an id instead of an object",
+        ) from error
+    if len(body) > limit:
+        raise PayloadTooLarge(
+            f"arguments of task {task!r} take {len(body):,} bytes, the limit is {limit:,}",
+            hint="store the data elsewhere and pass where it is, or raise max_payload of the app",
+        )
+    return body
+
+
+def decode_call(body: bytes) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments of a call; raises `ValueError` when the payload is not one."""
+    try:
+        args, kwargs = _decoder.decode(body)
+    except (msgspec.DecodeError, TypeError, ValueError) as error:
+        raise ValueError(f"the payload is not a call: {error}") from error
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise ValueError("the payload is not a call: it should be [arguments, named arguments]")
+    return args, kwargs
+
+
+def encode_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    """A value as JSON text."""
+    return _encoder.encode(value)
+
+
+def decode_json(raw: bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """A value from JSON text."""
+    return _decoder.decode(raw)
+
+
+def read_netstrings(raw: bytes) -> list[bytes]:
+    """The parts of the body that a script made for a failure handler."""
+    parts, at = [], 0
+    while at < len(raw):
+        colon = raw.index(b":", at)
+        size = int(raw[at:colon])
+        parts.append(raw[colon + 1 : colon + 1 + size])
+        at = colon + 1 + size + 1
+    return parts

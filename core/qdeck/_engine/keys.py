@@ -1,0 +1,43 @@
+"""Names of the keys of a native queue: one hash tag per queue, so that all of it lives in one slot of a cluster."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# part → (name in a script's `keys:` line, type on the server)
+PARTS: Final[dict[str, tuple[str, str]]] = {
+    "meta": ("meta", "hash"),
+    "ready": ("ready", "zset"),
+    "delayed": ("delayed", "zset"),
+    "blocked": ("blocked", "zset"),
+    "running": ("running", "zset"),
+    "dead": ("dead_letter", "zset"),
+    "done": ("done", "zset"),
+    "cancelled": ("cancelled", "zset"),
+    "head": ("head", "hash"),
+    "body": ("body", "hash"),
+    "lease": ("lease", "hash"),
+    "tries": ("tries", "hash"),
+    "error": ("error", "hash"),
+    "result": ("result", "hash"),
+    "log": ("log", "hash"),
+    "claims": ("claims", "hash"),
+    "uniq": ("uniq", "hash"),
+    "after": ("after", "hash"),
+    "bell": ("bell", "list"),
+    "outbox": ("outbox", "stream"),
+}
+
+QUEUES: Final = "qdeck:queues"  # hash: queue → ms registered
+WORKERS: Final = "qdeck:workers"  # hash: worker → what it says about itself (JSON)
+CONTROL: Final = "qdeck:control"  # hash: worker → what it is asked to do
+
+
+def key(queue: str, part: str) -> bytes:
+    """The key of one part of a queue; `part` is the word that scripts use (`dead`, not `dead_letter`)."""
+    return f"{{{queue}}}:{PARTS[part][0]}".encode()
+
+
+def part_type(part: str) -> str:
+    """The type that the key of a part has on the server."""
+    return PARTS[part][1]

@@ -1,0 +1,236 @@
+-- Pieces shared by the scripts. A script names the pieces it wants in its `uses:` line and the loader puts
+-- them before it, in the order of this file. A piece sees the keys that the script declares (META, READY, …),
+-- NOW (milliseconds, a number) and STAMP (the same as text).
+
+--- time
+-- The server's clock. Tests alone pass a time of their own.
+local NOW = tonumber(ARGV[1])
+if NOW == 0 then
+  local t = redis.call('TIME')
+  NOW = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local STAMP = string.format('%.0f', NOW)
+
+--- open
+-- A queue that was never used is made by init.lua first; one written by a newer qdeck is left alone.
+local version = redis.call('HGET', META, 'v')
+if version ~= '1' then
+  return redis.error_reply(version and 'QDECK VERSION ' .. version or 'QDECK FRESH')
+end
+
+--- constants
+local BAND = 10000000000000 -- one step of priority in the score of `ready`
+local SLICE = 200           -- entries that one call touches on behalf of others
+
+--- head
+-- Reads an optional line of a head: one letter and its value.
+local function option(head, letter)
+  return string.match(head, '\n' .. letter .. '([^\n]*)')
+end
+local function priority_of(head)
+  return tonumber(string.match(head, '^%d+ (%d+)'))
+end
+local function retries_of(head)
+  return tonumber(string.match(head, '^%d+ %d+ (%d+)'))
+end
+
+--- tries
+local function tries_of(id)
+  local text = redis.call('HGET', TRIES, id)
+  if not text then return 0, 0, 0 end
+  local a, c, o = string.match(text, '^(%d+) (%d+) (%d+)')
+  return tonumber(a), tonumber(c), tonumber(o)
+end
+local function set_tries(id, attempts, crashes, outages)
+  redis.call('HSET', TRIES, id, attempts .. ' ' .. crashes .. ' ' .. outages)
+end
+
+--- note
+-- Adds a line to the job's events; the oldest lines go when there are more than 64 KiB of them.
+local function note(id, kind, json)
+  local line = STAMP .. ' ' .. kind .. ' ' .. json
+  local old = redis.call('HGET', ERROR, id)
+  if old then
+    line = old .. '\n' .. line
+    if #line > 65536 then
+      line = string.sub(line, -65536)
+      line = string.sub(line, (string.find(line, '\n', 1, true) or 0) + 1)
+    end
+  end
+  redis.call('HSET', ERROR, id, line)
+end
+
+--- free
+-- Gives the unique name of a job back, if the job still holds it.
+local function free(id, head)
+  if not string.find(head, '\nu', 1, true) then return end
+  local name = option(head, 'n')
+  if name and redis.call('HGET', UNIQ, name) == id then redis.call('HDEL', UNIQ, name) end
+end
+
+--- place
+-- Puts a job where it waits: `delayed` until it is due, else `ready`, behind its equals.
+local function place(id, head, due)
+  if due > NOW then
+    redis.call('ZADD', DELAYED, due, id)
+  else
+    redis.call('ZADD', READY, priority_of(head) * BAND + NOW, id)
+  end
+end
+
+--- forget
+-- Drops all that is kept about jobs that are in no state any more.
+local function forget(ids)
+  if #ids == 0 then return end
+  redis.call('HDEL', HEAD, unpack(ids))
+  redis.call('HDEL', BODY, unpack(ids))
+  for _, key in ipairs({ TRIES, ERROR, RESULT, LOG }) do
+    if redis.call('HLEN', key) > 0 then redis.call('HDEL', key, unpack(ids)) end
+  end
+end
+
+--- handler
+-- Makes the failure handler of a buried job, in the step that buries it. Its body carries the whole record as
+-- netstrings, because a payload is opaque here.
+local function netstring(text)
+  return #text .. ':' .. text .. ','
+end
+local function call_handler(id, head)
+  local task, queue = string.match(option(head, 'f') or '', '^(%S+) ?(%S*)$')
+  if not task then return end
+  local hid = id .. '-f' .. STAMP
+  local priority = priority_of(head)
+  local tail = priority .. ' 3 ' .. task .. '\no' .. id
+  local body = netstring(id) .. netstring(head) .. netstring(redis.call('HGET', TRIES, id) or '')
+    .. netstring(redis.call('HGET', ERROR, id) or '') .. netstring(redis.call('HGET', BODY, id) or '')
+  if queue == '' then
+    redis.call('HSET', HEAD, hid, STAMP .. ' ' .. tail)
+    redis.call('HSET', BODY, hid, body)
+    redis.call('ZADD', READY, priority * BAND + NOW, hid)
+    redis.call('HINCRBY', META, 'n:enqueued', 1)
+  else
+    redis.call('XADD', OUTBOX, '*', 'k', 'job', 'q', queue, 'i', hid, 'p', priority, 't', tail, 'b', body)
+  end
+end
+
+--- ended
+-- What the end of a job does to others: its dependants go on or die with it. At most SLICE of them are settled in
+-- one call; the rest, and those on other queues, go to the outbox.
+local QUEUE = string.sub(META, 2, -7)
+local budget = SLICE
+local ended
+
+local function bury(id, head)
+  redis.call('ZADD', DEAD, NOW, id)
+  redis.call('HINCRBY', META, 'n:dead', 1)
+  free(id, head)
+  call_handler(id, head)
+  ended(id, 'dead')
+end
+
+local function settle(child, ref, outcome)
+  local need = redis.call('HGET', AFTER, '<' .. child)
+  if not need then return end
+  local left, found = {}, false
+  for r in string.gmatch(need, '%S+') do
+    if r == ref then found = true else left[#left + 1] = r end
+  end
+  if not found then return end
+  local head = redis.call('HGET', HEAD, child)
+  local due = redis.call('ZSCORE', BLOCKED, child)
+  if not head or not due then
+    redis.call('HDEL', AFTER, '<' .. child)
+    redis.call('ZREM', BLOCKED, child)
+  elseif outcome ~= 'done' and not string.find(head, '\ndrun', 1, true) then
+    redis.call('HDEL', AFTER, '<' .. child)
+    redis.call('ZREM', BLOCKED, child)
+    note(child, 'dependency', '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"}')
+    bury(child, head)
+  elseif #left > 0 then
+    redis.call('HSET', AFTER, '<' .. child, table.concat(left, ' '))
+  else
+    redis.call('HDEL', AFTER, '<' .. child)
+    redis.call('ZREM', BLOCKED, child)
+    place(child, head, tonumber(due))
+  end
+end
+
+ended = function(id, outcome)
+  local field = '>' .. id
+  local kids = redis.call('HGET', AFTER, field)
+  if not kids then return end
+  if budget <= 0 then
+    redis.call('XADD', OUTBOX, '*', 'k', 'release', 'i', id, 'o', outcome)
+    return
+  end
+  local more, list = string.match(kids, '^(%d+) (.*)$')
+  if more == '0' then
+    redis.call('HDEL', AFTER, field)
+  else
+    redis.call('HSET', AFTER, field, redis.call('HGET', AFTER, field .. '#' .. more))
+    redis.call('HDEL', AFTER, field .. '#' .. more)
+    redis.call('XADD', OUTBOX, '*', 'k', 'release', 'i', id, 'o', outcome)
+  end
+  for ref in string.gmatch(list, '%S+') do
+    budget = budget - 1
+    local child, queue = string.match(ref, '^([^@]+)@(.+)$')
+    if child then
+      redis.call('XADD', OUTBOX, '*', 'k', 'resolve', 'q', queue, 'i', child, 'r', id .. '@' .. QUEUE, 'o', outcome)
+    else
+      settle(ref, id, outcome)
+    end
+  end
+end
+
+--- await
+-- Notes that a child waits for a parent. The list is kept in chunks of 4 KB: ">id" holds the newest one and how many
+-- are behind it.
+local function await(parent, child)
+  local field = '>' .. parent
+  local list = redis.call('HGET', AFTER, field)
+  if not list then
+    redis.call('HSET', AFTER, field, '0 ' .. child)
+  elseif #list < 4000 then
+    redis.call('HSET', AFTER, field, list .. ' ' .. child)
+  else
+    local more = tonumber(string.match(list, '^(%d+)')) + 1
+    redis.call('HSET', AFTER, field .. '#' .. more, list)
+    redis.call('HSET', AFTER, field, more .. ' ' .. child)
+  end
+end
+
+--- ring
+-- One token wakes one idle worker; there is never more than one in the bell.
+local function ring()
+  if redis.call('LLEN', BELL) == 0 then redis.call('LPUSH', BELL, '1') end
+end
+
+--- trim
+-- Drops the oldest entries of a list of ended jobs: those over its age, and those over its size that are older than
+-- `keep`. Returns how many went.
+local function trim(key, ttl, max, keep, counter, most)
+  local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if not first[1] then return 0 end
+  local over = redis.call('ZCARD', key) - max
+  local ids = {}
+  if tonumber(first[2]) < NOW - ttl then
+    ids = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', NOW - ttl), 'LIMIT', 0, most)
+  elseif over > 0 and tonumber(first[2]) <= NOW - keep then
+    ids = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', NOW - keep), 'LIMIT', 0, math.min(over, most))
+  end
+  if #ids == 0 then return 0 end
+  redis.call('ZREM', key, unpack(ids))
+  forget(ids)
+  redis.call('HINCRBY', META, counter, #ids)
+  return #ids
+end
+
+--- tally
+-- Keeps the counts per state beside the counters, so that one read shows a queue.
+local function tally()
+  redis.call('HSET', META,
+    'ready', redis.call('ZCARD', READY), 'delayed', redis.call('ZCARD', DELAYED),
+    'blocked', redis.call('ZCARD', BLOCKED), 'running', redis.call('ZCARD', RUNNING),
+    'dead_letter', redis.call('ZCARD', DEAD), 'done', redis.call('ZCARD', DONE),
+    'cancelled', redis.call('ZCARD', CANCELLED))
+end

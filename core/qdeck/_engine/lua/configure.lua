@@ -1,0 +1,14 @@
+#!lua
+-- Sets or removes settings of a queue (an empty value removes), and wakes a worker that waits.
+-- keys: meta bell
+-- uses: open ring
+-- args: then per setting: name, value
+for i = 1, #ARGV, 2 do
+  if ARGV[i + 1] == '' then
+    redis.call('HDEL', META, ARGV[i])
+  else
+    redis.call('HSET', META, ARGV[i], ARGV[i + 1])
+  end
+end
+ring()
+return 1

@@ -1,0 +1,19 @@
+#!lua
+-- Makes a queue ready for use, once. Refuses when a key under one of its names holds something else.
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq after bell outbox
+-- uses:
+-- args: the type of each key, in order
+for i = 1, #KEYS do
+  local found = redis.call('TYPE', KEYS[i])
+  found = found.ok or found
+  if found ~= 'none' and found ~= ARGV[i] then
+    return redis.error_reply('QDECK FOREIGN ' .. KEYS[i] .. ' ' .. found .. ' ' .. ARGV[i])
+  end
+end
+local version = redis.call('HGET', META, 'v')
+if version then return version end
+-- A field of over 64 bytes turns a small hash into a table; without it, fields are searched one by one.
+local padding = string.rep(' ', 65)
+for _, key in ipairs({ META, HEAD, BODY, LEASE }) do redis.call('HSET', key, '', padding) end
+redis.call('HSET', META, 'v', '1')
+return '1'

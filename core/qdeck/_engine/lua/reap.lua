@@ -1,0 +1,108 @@
+#!lua flags=allow-oom
+-- Takes jobs back whose lease ran out. The first time a lease is found expired it gets half its length more, so that
+-- a worker that was only suspended can renew it; the second time the job goes back, or dies as a poison pill.
+-- When most of what runs expires at once, under several workers, that is an outage and no job's fault.
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq after bell outbox
+-- uses: time open constants head tries note free place handler ended ring tally
+-- args: now, most, crash limit, outage limit
+-- reply: now, warned, taken back, buried, next deadline or 0
+local most, crash_limit, outage_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local warned, back, buried = 0, 0, 0
+
+-- A lease without its place in `running` would never expire: put it back there, a slice at a time.
+if redis.call('HLEN', LEASE) - 1 > redis.call('ZCARD', RUNNING) then
+  local cursor = redis.call('HGET', META, 'mend') or '0'
+  local page = redis.call('HSCAN', LEASE, cursor, 'COUNT', SLICE)
+  redis.call('HSET', META, 'mend', page[1])
+  for i = 1, #page[2], 2 do
+    local id = page[2][i]
+    if id ~= '' and not redis.call('ZSCORE', RUNNING, id) then redis.call('ZADD', RUNNING, NOW - 1, id) end
+  end
+end
+
+local ids = redis.call('ZRANGEBYSCORE', RUNNING, '-inf', '(' .. STAMP, 'LIMIT', 0, most)
+local leases = #ids > 0 and redis.call('HMGET', LEASE, unpack(ids)) or {}
+
+local function owner_of(lease)
+  return lease and string.match(lease, '^(.-):%d+ ') or ''
+end
+
+-- Most of what runs is overdue, and it is not one worker's alone.
+local function is_outage()
+  local overdue = redis.call('ZCOUNT', RUNNING, '-inf', '(' .. STAMP)
+  if overdue * 2 < redis.call('ZCARD', RUNNING) then return false end
+  local first = nil
+  local sample = redis.call('ZREVRANGEBYSCORE', RUNNING, '(' .. STAMP, '-inf', 'LIMIT', 0, 20)
+  for _, id in ipairs(ids) do sample[#sample + 1] = id end
+  for _, lease in ipairs(redis.call('HMGET', LEASE, unpack(sample))) do
+    local owner = owner_of(lease)
+    if owner ~= '' then
+      if first and owner ~= first then return true end
+      first = owner
+    end
+  end
+  return false
+end
+
+local outage = tonumber(redis.call('HGET', META, 'outage') or 0) > NOW
+if #ids > 0 and not outage and is_outage() then
+  outage = true
+  redis.call('HSET', META, 'outage', NOW + 10000)
+end
+
+local function warn(id, lease)
+  local ms = tonumber(string.match(lease, '^%S+ %S+ (%S+)'))
+  local flags = string.match(lease, '^%S+ %S+ %S+ %S+ ?(%S*)')
+  redis.call('HSET', LEASE, id, (flags == '' and lease .. ' ?' or lease .. '?'))
+  redis.call('ZADD', RUNNING, NOW + math.floor(ms / 2), id)
+  warned = warned + 1
+end
+
+local function take_back(id, lease, head)
+  local owner = owner_of(lease)
+  local attempts, crashes, outages = tries_of(id)
+  if outage then
+    outages = outages + 1
+    note(id, 'outage', '{"worker":"' .. owner .. '","outages":' .. outages .. '}')
+  elseif lease then
+    crashes = crashes + 1
+    note(id, 'crashed', '{"worker":"' .. owner .. '","crashes":' .. crashes .. '}')
+  end
+  set_tries(id, attempts, crashes, outages)
+  redis.call('HINCRBY', META, 'n:crashed', 1)
+  if owner ~= '' then redis.call('HDEL', CLAIMS, owner) end
+  if crashes >= crash_limit or outages >= outage_limit then
+    bury(id, head)
+    buried = buried + 1
+  else
+    place(id, head, NOW)
+    back = back + 1
+  end
+end
+
+for i, id in ipairs(ids) do
+  local lease = leases[i]
+  local flags = lease and string.match(lease, '^%S+ %S+ %S+ %S+ ?(%S*)') or '?'
+  if not string.find(flags, '?', 1, true) then
+    warn(id, lease)
+  else
+    local head = redis.call('HGET', HEAD, id)
+    redis.call('ZREM', RUNNING, id)
+    redis.call('HDEL', LEASE, id)
+    if not head then
+      redis.call('HINCRBY', META, 'n:ghost', 1)
+    elseif string.find(flags, 'c', 1, true) then
+      note(id, 'cancelled', '{"reason":"asked while it ran"}')
+      redis.call('ZADD', CANCELLED, NOW, id)
+      redis.call('HINCRBY', META, 'n:cancelled', 1)
+      free(id, head)
+      ended(id, 'cancelled')
+      back = back + 1
+    else
+      take_back(id, lease, head)
+    end
+  end
+end
+if redis.call('ZCARD', READY) > 0 then ring() end
+tally()
+return { NOW, warned, back, buried, tonumber(redis.call('ZRANGE', RUNNING, 0, 0, 'WITHSCORES')[2] or 0) }

@@ -1,0 +1,281 @@
+#!lua flags=allow-oom
+-- A worker's turn: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
+-- done once, and the second call gets the answer of the first.
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq after bell outbox
+-- uses: time constants head tries note free place forget handler ended ring trim tally
+-- args: now, worker, number of the turn, room, lease ms, count of plain acks, crash limit,
+--       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms
+-- A token is `worker:number ` of the turn that claimed the job, with its blank.
+-- kinds: done · failed timeout (delay -1: bury) · crashed · give (back, not counted) · cancelled
+-- reply: now, wait ms (limits), next due or 0, next lease deadline or 0, entries in the outbox, stale ids, rows of
+--        id, head, body, tries
+local meta = redis.call('HMGET', META, 'v', 'paused', 'limit', 'rate', 'tat', 'done_ttl', 'done_max')
+if meta[1] ~= '1' then
+  return redis.error_reply(meta[1] and 'QDECK VERSION ' .. meta[1] or 'QDECK FRESH')
+end
+local worker, number = ARGV[2], ARGV[3]
+local room, lease_ms, acks = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local crash_limit = tonumber(ARGV[7])
+local token = worker .. ':' .. number .. ' '
+local RESEND = 60000 -- how long an id is kept so that a call sent again finds it
+local stale, rows, claimed = {}, {}, {}
+
+local function answer(wait, full)
+  local due, deadline = 0, 0
+  if not full then
+    due = tonumber(redis.call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')[2] or 0)
+    deadline = tonumber(redis.call('ZRANGE', RUNNING, 0, 0, 'WITHSCORES')[2] or 0)
+  end
+  return { NOW, wait, due, deadline, redis.call('XLEN', OUTBOX), stale, rows }
+end
+
+local function add_rows(ids)
+  local heads = redis.call('HMGET', HEAD, unpack(ids))
+  local bodies = redis.call('HMGET', BODY, unpack(ids))
+  local tries = redis.call('HLEN', TRIES) > 0 and redis.call('HMGET', TRIES, unpack(ids)) or {}
+  local n = #rows
+  for i, id in ipairs(ids) do
+    rows[n + 1], rows[n + 2], rows[n + 3], rows[n + 4] = id, heads[i], bodies[i], tries[i] or ''
+    n = n + 4
+  end
+end
+
+-- The same turn again: the answer of the first time.
+local last = redis.call('HGET', CLAIMS, worker)
+if last then
+  local done, missed, ids = string.match(last, '^(%d+)\n([^\n]*)\n([^\n]*)')
+  if done == number then
+    for id in string.gmatch(missed, '%S+') do stale[#stale + 1] = id end
+    for id in string.gmatch(ids, '%S+') do claimed[#claimed + 1] = id end
+    local held = {}
+    local leases = #claimed > 0 and redis.call('HMGET', LEASE, unpack(claimed)) or {}
+    for i, id in ipairs(claimed) do
+      if leases[i] and string.sub(leases[i], 1, #token) == token then held[#held + 1] = id end
+    end
+    if #held > 0 then add_rows(held) end
+    return answer(0, false)
+  end
+end
+
+local finished = {}
+
+-- 1. jobs that ended well and left nothing to keep
+if acks > 0 then
+  local ids = {}
+  for i = 1, acks do ids[i] = ARGV[6 + 2 * i] end
+  local leases = redis.call('HMGET', LEASE, unpack(ids))
+  for i = 1, acks do
+    local held, mine = leases[i], ARGV[7 + 2 * i]
+    if held and string.sub(held, 1, #mine) == mine then
+      finished[#finished + 1] = ids[i]
+    else
+      stale[#stale + 1] = ids[i]
+    end
+  end
+end
+
+-- 2. the others, one by one
+local function take(id)
+  redis.call('ZREM', RUNNING, id)
+  redis.call('HDEL', LEASE, id)
+end
+
+local function cancel(id, head, event)
+  take(id)
+  note(id, 'cancelled', event)
+  redis.call('ZADD', CANCELLED, NOW, id)
+  redis.call('HINCRBY', META, 'n:cancelled', 1)
+  free(id, head)
+  ended(id, 'cancelled')
+end
+
+local function fail(kind, id, head, delay, event)
+  take(id)
+  note(id, kind, event)
+  redis.call('HINCRBY', META, 'n:failed', 1)
+  local attempts, crashes, outages = tries_of(id)
+  set_tries(id, attempts + 1, crashes, outages)
+  if delay >= 0 and attempts < retries_of(head) then
+    redis.call('HINCRBY', META, 'n:retried', 1)
+    place(id, head, NOW + delay)
+  else
+    bury(id, head)
+  end
+end
+
+local function crash(id, head, event)
+  take(id)
+  note(id, 'crashed', event)
+  redis.call('HINCRBY', META, 'n:crashed', 1)
+  local attempts, crashes, outages = tries_of(id)
+  set_tries(id, attempts, crashes + 1, outages)
+  if crashes + 1 >= crash_limit then bury(id, head) else place(id, head, NOW) end
+end
+
+local function finish_with(id, log, result, keep)
+  if log ~= '' then redis.call('HSET', LOG, id, log) end
+  if result ~= '' then redis.call('HSET', RESULT, id, result) end
+  local ttl = tonumber(meta[6] or 3600000)
+  if tonumber(keep) > ttl then
+    meta[6] = keep
+    redis.call('HSET', META, 'done_ttl', keep)
+  end
+  finished[#finished + 1] = id
+end
+
+local function close(kind, id, held, mine, delay, event, log, result, keep)
+  local head = redis.call('HGET', HEAD, id) or '0 100 0 ?'
+  local asked = string.find(held, 'c', #mine, true)
+  if kind == 'done' then
+    finish_with(id, log, result, keep)
+    return
+  end
+  if log ~= '' then redis.call('HSET', LOG, id, log) end
+  if kind == 'cancelled' or asked then
+    cancel(id, head, kind == 'cancelled' and event or '{"reason":"asked while it ran"}')
+  elseif kind == 'crashed' then
+    crash(id, head, event)
+  elseif kind == 'give' then
+    take(id)
+    redis.call('ZADD', READY, string.match(held, '^%S+ %S+ %S+ (%S+)'), id)
+  else
+    fail(kind, id, head, tonumber(delay), event)
+  end
+end
+
+for i = 8 + 2 * acks, #ARGV, 8 do
+  local id, mine = ARGV[i + 1], ARGV[i + 2]
+  local held = redis.call('HGET', LEASE, id)
+  if held and string.sub(held, 1, #mine) == mine then
+    close(ARGV[i], id, held, mine, ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6], ARGV[i + 7])
+  else
+    stale[#stale + 1] = id
+  end
+end
+
+if #finished > 0 then
+  local n, z = #finished, {}
+  for i, id in ipairs(finished) do
+    z[2 * i - 1], z[2 * i] = NOW, id
+  end
+  redis.call('ZREM', RUNNING, unpack(finished))
+  redis.call('HDEL', LEASE, unpack(finished))
+  redis.call('ZADD', DONE, unpack(z))
+  redis.call('HINCRBY', META, 'n:done', n)
+  if redis.call('HLEN', UNIQ) > 0 then
+    local heads = redis.call('HMGET', HEAD, unpack(finished))
+    for i, id in ipairs(finished) do
+      if heads[i] then free(id, heads[i]) end
+    end
+  end
+  if redis.call('HLEN', AFTER) > 0 then
+    for _, id in ipairs(finished) do ended(id, 'done') end
+  end
+  -- Of the last ones all is kept, of those before them the id alone, until no call can be sent again for it.
+  local most = tonumber(meta[7] or 1000)
+  forget(redis.call('ZREVRANGE', DONE, most, most + n - 1))
+  trim(DONE, tonumber(meta[6] or 3600000), most, RESEND, 'n:dropped_done', n + SLICE)
+end
+if #stale > 0 then redis.call('HINCRBY', META, 'n:stale', #stale) end
+
+-- 3. what is due goes in order first
+local function promote()
+  local due = redis.call('ZRANGEBYSCORE', DELAYED, '-inf', STAMP, 'WITHSCORES', 'LIMIT', 0, 500)
+  if #due == 0 then return end
+  local ids, z = {}, {}
+  for i = 1, #due, 2 do ids[#ids + 1] = due[i] end
+  local heads = redis.call('HMGET', HEAD, unpack(ids))
+  for i, id in ipairs(ids) do
+    if heads[i] then
+      z[#z + 1] = priority_of(heads[i]) * BAND + tonumber(due[2 * i])
+      z[#z + 1] = id
+    else
+      redis.call('HINCRBY', META, 'n:ghost', 1)
+    end
+  end
+  redis.call('ZREM', DELAYED, unpack(ids))
+  if #z > 0 then redis.call('ZADD', READY, unpack(z)) end
+end
+
+-- How many may run: the room of the worker, within the limits of the queue.
+local wait, each = 0, nil
+local function allowed()
+  if meta[2] then return 0 end
+  local most = room
+  if meta[3] then most = math.min(most, tonumber(meta[3]) - redis.call('ZCARD', RUNNING)) end
+  if meta[4] then
+    local count, per = string.match(meta[4], '^(%d+) (%d+)$')
+    each = tonumber(per) / tonumber(count)
+    meta[5] = math.max(tonumber(meta[5] or 0), NOW)
+    local left = math.floor((tonumber(per) - (meta[5] - NOW)) / each + 0.000001)
+    if left < most then
+      most = left
+      wait = math.ceil(meta[5] + each * (left + 1) - tonumber(per) - NOW)
+    end
+  end
+  return most
+end
+
+local function expire(id, head)
+  note(id, 'expired', '{"reason":"expired"}')
+  redis.call('ZADD', CANCELLED, NOW, id)
+  redis.call('HINCRBY', META, 'n:expired', 1)
+  free(id, head)
+  ended(id, 'cancelled')
+end
+
+-- Takes up to `most` jobs from `ready`, drops what is not there any more, and cancels what may not start now.
+local function claim(most)
+  local z = redis.call('ZPOPMIN', READY, most)
+  if #z == 0 then return false end
+  local ids = {}
+  for i = 1, #z, 2 do ids[#ids + 1] = z[i] end
+  local heads = redis.call('HMGET', HEAD, unpack(ids))
+  local running, leases, taken = {}, {}, {}
+  local deadline, prefix = NOW + lease_ms, token .. STAMP .. ' '
+  for i, id in ipairs(ids) do
+    local head, own = heads[i], nil
+    local special = head and string.find(head, '\n', 1, true)
+    local expires = special and tonumber(option(head, 'x'))
+    if not head then
+      redis.call('HINCRBY', META, 'n:ghost', 1)
+    elseif expires and expires < NOW then
+      expire(id, head)
+    else
+      own = special and tonumber(option(head, 'l'))
+      local n = #running
+      running[n + 1], running[n + 2] = own and NOW + own or deadline, id
+      leases[n + 1], leases[n + 2] = id, prefix .. (own or lease_ms) .. ' ' .. z[2 * i]
+      taken[#taken + 1] = id
+    end
+  end
+  if #taken > 0 then
+    redis.call('ZADD', RUNNING, unpack(running))
+    redis.call('HSET', LEASE, unpack(leases))
+    add_rows(taken)
+    for _, id in ipairs(taken) do claimed[#claimed + 1] = id end
+  end
+  return true
+end
+
+local most = 0
+if room > 0 then
+  promote()
+  most = allowed()
+  for _ = 1, 3 do
+    if #claimed >= most or not claim(most - #claimed) then break end
+  end
+  if each and #claimed > 0 then
+    redis.call('HSET', META, 'tat', string.format('%.3f', meta[5] + each * #claimed))
+  end
+end
+
+if #ARGV > 7 or #claimed > 0 then
+  redis.call('HSET', CLAIMS, worker, number .. '\n' .. table.concat(stale, ' ') .. '\n' .. table.concat(claimed, ' ') .. '\n' .. STAMP)
+end
+if redis.call('ZCARD', READY) > 0 and not meta[2] and wait == 0
+  and not (meta[3] and redis.call('ZCARD', RUNNING) >= tonumber(meta[3])) then
+  ring()
+end
+tally()
+return answer(wait, #claimed >= room)

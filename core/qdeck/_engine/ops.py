@@ -1,0 +1,304 @@
+"""Operations as values: which script, on which queue, with which arguments, and how to read the answer.
+
+A program is a generator that yields `Send`s and gets their replies; a client of either kind, blocking or asyncio, runs
+it. So the semantics are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Generic, TypeVar
+
+from qdeck._engine import keys
+from qdeck._engine.scripts import Script, load
+
+T = TypeVar("T")
+Arg = bytes | str | int
+SLICE: Final = 500  # jobs in one call at most: `unpack` in Lua fails from 8,000 values on
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Bytes for the server and how many replies they bring. `reads` tells that sending again cannot matter."""
+
+    data: bytes
+    count: int
+    key: bytes = b""
+    reads: bool = False
+
+
+Program = Generator[Send, list[Any], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Generic[T]):
+    """One atomic step on one queue."""
+
+    script: Script
+    queue: str
+    args: Sequence[Arg]
+    read: Callable[[Any], T]
+
+    def packed(self) -> bytes:
+        """The call as it goes over the wire, by digest."""
+        head, count = _prefix(self.script, self.queue)
+        out = [b"*%d\r\n" % (count + len(self.args)), head]
+        _pack_into(out, self.args)
+        return b"".join(out)
+
+
+@lru_cache(maxsize=4096)
+def _prefix(script: Script, queue: str) -> tuple[bytes, int]:
+    names = script.keys(queue)
+    out: list[bytes] = []
+    _pack_into(out, (b"EVALSHA", script.digest, len(names), *names))
+    return b"".join(out), 3 + len(names)
+
+
+def _pack_into(out: list[bytes], args: Iterable[Arg]) -> None:
+    add = out.append
+    for arg in args:
+        if type(arg) is str:
+            raw = arg.encode()
+        elif type(arg) is int:
+            raw = b"%d" % arg
+        else:
+            raw = arg  # type: ignore[assignment]  # bytes: the two other kinds are handled above
+        add(b"$%d\r\n" % len(raw))
+        add(raw)
+        add(b"\r\n")
+
+
+def pack(*args: Arg) -> bytes:
+    """One command as it goes over the wire."""
+    out = [b"*%d\r\n" % len(args)]
+    _pack_into(out, args)
+    return b"".join(out)
+
+
+def commands(*calls: tuple[Arg, ...], key: bytes = b"", reads: bool = False) -> Send:
+    """Several plain commands in one round trip."""
+    return Send(b"".join(pack(*call) for call in calls), len(calls), key, reads)
+
+
+def init(queue: str) -> Op[None]:
+    """Makes a queue ready for use; refuses when something else has one of its keys."""
+    script = load("init")
+    return Op(script, queue, [keys.part_type(part) for part in script.parts], lambda _: None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job to be made, as the script wants it."""
+
+    id: str
+    priority: int
+    tail: str
+    body: bytes
+    delay_ms: int | None = None
+    due_ms: int | None = None
+    unique: str = ""
+    after: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it only has to wait for its turn."""
+        return self.delay_ms is None and self.due_ms is None and not self.unique and not self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What became of an enqueue: the id of the job that is there now, and whether this call made it."""
+
+    id: str
+    created: bool
+
+
+def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Op[list[Made]]:
+    """Makes up to `SLICE` jobs in one step: all of them, or on an error none."""
+    first = jobs[0]
+    plain = all(job.is_plain and job.tail == first.tail for job in jobs)
+    args: list[Arg] = [now]
+    if plain:
+        args += ("plain", first.priority, first.tail)
+        for job in jobs:
+            args += (job.id, job.body)
+    else:
+        args.append("full")
+        for job in jobs:
+            args += _full_args(job)
+
+    def read(reply: Any) -> list[Made]:  # noqa: ANN401 - a reply
+        return [
+            Made(job.id, answer == 1) if isinstance(answer, int) else Made(answer.decode(), created=False)
+            for job, answer in zip(jobs, reply[1:], strict=True)
+        ]
+
+    return Op(load("enqueue"), queue, args, read)
+
+
+def _full_args(job: NewJob) -> tuple[Arg, ...]:
+    delay: Arg = "" if job.delay_ms is None else job.delay_ms
+    due: Arg = "" if job.due_ms is None else job.due_ms
+    return (job.id, job.priority, job.tail, job.body, delay, due, job.unique, " ".join(job.after))
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job as a worker gets it."""
+
+    id: str
+    token: str
+    head: bytes
+    body: bytes
+    tries: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended, when it left something to keep."""
+
+    kind: str
+    id: str
+    token: str
+    delay_ms: int = 0
+    event: bytes = b"{}"
+    log: bytes = b""
+    result: bytes = b""
+    keep_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The answer to a turn: the next jobs, what was not ours any more, and when to look again."""
+
+    now_ms: int
+    wait_ms: int
+    due_ms: int
+    deadline_ms: int
+    outbox: int
+    stale: list[str]
+    jobs: list[Claimed]
+
+
+CRASH_LIMIT: Final = 5
+OUTAGE_LIMIT: Final = 25
+
+
+def turn(
+    queue: str,
+    worker: str,
+    number: int,
+    *,
+    room: int,
+    lease_ms: int,
+    acks: Sequence[tuple[str, str]] = (),
+    endings: Sequence[Ending] = (),
+    crash_limit: int = CRASH_LIMIT,
+    now: int = 0,
+) -> Op[Turn]:
+    """A worker's turn: acknowledges what ended and claims up to `room` jobs. `number` makes it one when sent twice."""
+    args: list[Arg] = [now, worker, number, room, lease_ms, len(acks), crash_limit]
+    for pair in acks:
+        args += pair
+    for e in endings:
+        args += (e.kind, e.id, e.token, e.delay_ms, e.event, e.log, e.result, e.keep_ms)
+    token = f"{worker}:{number} "
+
+    def read(reply: Any) -> Turn:  # noqa: ANN401 - a reply
+        at, wait, due, deadline, outbox, stale, rows = reply
+        jobs = [
+            Claimed(rows[i].decode(), token, rows[i + 1], rows[i + 2] or b"", rows[i + 3])
+            for i in range(0, len(rows), 4)
+            if rows[i + 1] is not None
+        ]
+        return Turn(at, wait, due, deadline, outbox, [raw.decode() for raw in stale], jobs)
+
+    return Op(load("turn"), queue, args, read)
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The answer to a heartbeat."""
+
+    now_ms: int
+    lost: list[str]
+    cancels: list[str]
+
+
+def beat(queue: str, held: Sequence[tuple[str, str]], now: int = 0) -> Op[Beat]:
+    """Renews leases, given as pairs of id and token."""
+    args: list[Arg] = [now]
+    for pair in held:
+        args += pair
+    return Op(load("beat"), queue, args, lambda r: Beat(r[0], [i.decode() for i in r[1]], [i.decode() for i in r[2]]))
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """What a sweep over expired leases did."""
+
+    now_ms: int
+    warned: int
+    back: int
+    buried: int
+    deadline_ms: int
+
+
+def reap(
+    queue: str,
+    most: int = 200,
+    crash_limit: int = CRASH_LIMIT,
+    outage_limit: int = OUTAGE_LIMIT,
+    now: int = 0,
+) -> Op[Reaped]:
+    """Takes back up to `most` jobs whose lease ran out."""
+    return Op(load("reap"), queue, [now, most, crash_limit, outage_limit], lambda r: Reaped(*r))
+
+
+def release(queue: str, job_id: str, outcome: str, now: int = 0) -> Op[str]:
+    """Settles the next slice of the jobs that wait for a job that ended."""
+    return Op(load("settle"), queue, [now, "release", job_id, outcome], _word)
+
+
+def resolve(queue: str, child: str, ref: str, outcome: str, now: int = 0) -> Op[str]:
+    """Tells a job that one it waits for, on another queue, has ended."""
+    return Op(load("settle"), queue, [now, "resolve", child, ref, outcome], _word)
+
+
+def watch(queue: str, job_id: str, child_ref: str, now: int = 0) -> Op[str]:
+    """Notes that a job of another queue waits for this one; answers `live`, or how the job ended."""
+    return Op(load("settle"), queue, [now, "watch", job_id, child_ref], _word)
+
+
+def _word(reply: Any) -> str:  # noqa: ANN401 - a reply
+    return reply.decode() if isinstance(reply, bytes) else str(reply)
+
+
+def change(
+    queue: str,
+    verb: str,
+    jobs: Sequence[tuple[str, str]],
+    *,
+    event: bytes = b"{}",
+    priority: int | None = None,
+    now: int = 0,
+) -> Op[list[str]]:
+    """Cancels, discards, runs or reprioritises jobs, given as pairs of id and the state they were seen in."""
+    args: list[Arg] = [now, verb, "" if priority is None else priority, event]
+    for pair in jobs:
+        args += pair
+    return Op(load("change"), queue, args, lambda reply: [answer.decode() for answer in reply[1:]])
+
+
+def trim(queue: str, now: int = 0) -> Op[int]:
+    """Drops one slice of what was kept for too long."""
+    return Op(load("trim"), queue, [now], lambda reply: int(reply[1]))
+
+
+def configure(queue: str, settings: dict[str, str]) -> Op[None]:
+    """Sets settings of a queue; an empty value removes one."""
+    args = [word for pair in settings.items() for word in pair]
+    return Op(load("configure"), queue, args, lambda _: None)

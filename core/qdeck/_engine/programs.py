@@ -1,0 +1,153 @@
+"""Programs made of operations: what one call cannot do, because it takes another queue or another try."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from qdeck._engine import keys, ops
+from qdeck._engine.ops import Made, NewJob, Op, Program, Send, commands, pack
+from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, ServerRefused, UnknownDependency, UsageError
+
+T = TypeVar("T")
+OUTBOX_SLICE: Final = 100
+
+
+def call(op: Op[T]) -> Program[T]:
+    """Runs one operation; loads its script and makes its queue when they are not there yet."""
+    made = False
+    while True:
+        [reply] = yield Send(op.packed(), 1, op.script.keys(op.queue)[0])
+        if isinstance(reply, NoScriptError):
+            yield from load_script(op)
+        elif isinstance(reply, ResponseError):
+            if str(reply).startswith("QDECK FRESH") and not made:
+                made = True
+                yield from make_queue(op.queue)
+            else:
+                raise explain(reply, op.queue)
+        else:
+            return op.read(reply)
+
+
+def load_script(op: Op[Any]) -> Program[None]:
+    """Gives the server the source of a script; a failover or a restart empties its cache."""
+    key = op.script.keys(op.queue)[0]
+    [reply] = yield Send(pack("SCRIPT", "LOAD", op.script.source), 1, key, reads=True)
+    if isinstance(reply, ResponseError):
+        raise explain(reply, op.queue)
+
+
+def make_queue(queue: str) -> Program[None]:
+    """Registers a queue, then makes it: a name too many in the registry is harmless, one too few is not."""
+    op = ops.init(queue)
+    [stamp] = yield commands((b"TIME",), key=keys.QUEUES.encode(), reads=True)
+    now_ms = int(stamp[0]) * 1000 if isinstance(stamp, list) else 0
+    [reply] = yield commands((b"HSETNX", keys.QUEUES, queue, now_ms), key=keys.QUEUES.encode())
+    if isinstance(reply, ResponseError):
+        raise explain(reply, queue)
+    yield from call(op)
+
+
+def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Made]]:
+    """Makes any number of jobs, a slice at a time, and tells other queues who waits for their jobs."""
+    made: list[Made] = []
+    for at in range(0, len(jobs), ops.SLICE):
+        made += yield from call(ops.enqueue(queue, jobs[at : at + ops.SLICE], now))
+    if any("@" in ref for job in jobs for ref in job.after):
+        yield from deliver(queue)
+    return made
+
+
+def deliver(queue: str) -> Program[int]:
+    """Delivers one slice of a queue's outbox. Each entry may be delivered twice; it is struck out last."""
+    outbox = keys.key(queue, "outbox")
+    [entries] = yield commands((b"XRANGE", outbox, b"-", b"+", b"COUNT", OUTBOX_SLICE), key=outbox, reads=True)
+    if isinstance(entries, ResponseError):
+        raise explain(entries, queue)
+    for entry_id, flat in entries:
+        fields = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
+        yield from _deliver_entry(queue, fields)
+        yield commands((b"XDEL", outbox, entry_id), key=outbox)
+    return len(entries)
+
+
+def _deliver_entry(queue: str, fields: dict[str, bytes]) -> Program[None]:
+    text = {name: raw.decode() for name, raw in fields.items() if name != "b"}
+    kind, job_id = text["k"], text["i"]
+    if kind == "release":
+        yield from call(ops.release(queue, job_id, text["o"]))
+    elif kind == "resolve":
+        yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"]))
+    elif kind == "job":
+        job = NewJob(id=job_id, priority=int(text["p"]), tail=text["t"], body=fields["b"])
+        yield from call(ops.enqueue(text["q"], [job]))
+    elif kind == "watch":
+        parent, _, other = text["r"].partition("@")
+        outcome = yield from call(ops.watch(other, parent, f"{job_id}@{queue}"))
+        if outcome != "live":
+            yield from call(ops.resolve(queue, job_id, text["r"], outcome))
+
+
+def exists(queue: str, job_ids: Sequence[str]) -> Program[list[bool]]:
+    """Which of these jobs are in the queue, in any state."""
+    head, done = keys.key(queue, "head"), keys.key(queue, "done")
+    heads, ended = yield commands((b"HMGET", head, *job_ids), (b"ZMSCORE", done, *job_ids), key=head, reads=True)
+    for reply in (heads, ended):
+        if isinstance(reply, ResponseError):
+            raise explain(reply, queue)
+    return [h is not None or d is not None for h, d in zip(heads, ended, strict=True)]
+
+
+_REFUSALS: Final = {
+    "OOM": "the server is out of memory: raise maxmemory or make room",
+    "MISCONF": "the server cannot save to disk: see its log, mend the disk",
+    "NOREPLICAS": "too few replicas are connected: see min-replicas-to-write",
+    "READONLY": "this server is a replica: connect to the master, or through Sentinel",
+    "BUSY": "a script blocks the server: wait, or SCRIPT KILL",
+    "MASTERDOWN": "the replica lost its master",
+    "CLUSTERDOWN": "the cluster is down",
+}
+
+
+def explain(error: ResponseError, queue: str = "") -> QdeckError:
+    """Our error for an answer of the server, with what to do about it."""
+    text = str(error)
+    # Only the first word is the same with every brand of server; redis-py takes it off for the classes it knows.
+    word = getattr(error, "status_code", None) or text.split(" ", 1)[0]
+    if text.startswith("QDECK "):
+        return _explain_ours(text.split(" "), queue)
+    if word == "NOPERM" or type(error).__name__ == "NoPermissionError":
+        return NotAllowed(f"the server does not allow this: {text}", hint="give this user the right, or use another user")
+    known = {"OutOfMemoryError": "OOM", "ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN"}
+    word = known.get(type(error).__name__, word)
+    if word in _REFUSALS:
+        return ServerRefused(f"the server refuses: {text}", hint=_REFUSALS[word])
+    if word == "WRONGTYPE":
+        return LayoutMismatch(
+            f"a key of queue {queue!r} holds another kind of data: {text}",
+            hint="another program uses the same names; use another queue name",
+        )
+    return QdeckError(f"the server answered with an error: {text}")
+
+
+def _explain_ours(words: list[str], queue: str) -> QdeckError:
+    kind, rest = words[1], words[2:]
+    if kind == "VERSION":
+        return LayoutMismatch(
+            f"queue {queue!r} has layout version {rest[0]}, this qdeck knows version 1",
+            hint="upgrade this qdeck: pip install -U qdeck",
+        )
+    if kind == "DEPENDENCY":
+        return UnknownDependency(
+            f"no job {rest[0]!r} in queue {queue!r} to wait for",
+            hint="enqueue it first; a job that ended long ago is not known any more",
+        )
+    if kind == "FOREIGN":
+        return LayoutMismatch(
+            f"key {rest[0]!r} holds a {rest[1]}, qdeck needs a {rest[2]} there",
+            hint="another program uses the same names; use another queue name",
+        )
+    return UsageError(" ".join(words))

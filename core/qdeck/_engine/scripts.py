@@ -1,0 +1,71 @@
+"""Loads the Lua scripts: puts the shared pieces that a script names before it, and knows its keys and its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+from qdeck._engine.keys import key
+
+NAMES: Final = ("init", "enqueue", "turn", "beat", "reap", "settle", "change", "trim", "configure")
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One script as the server gets it."""
+
+    name: str
+    source: bytes
+    digest: bytes
+    parts: tuple[str, ...]
+
+    def keys(self, queue: str) -> tuple[bytes, ...]:
+        """The keys of this script for one queue, in its order."""
+        return tuple(key(queue, part) for part in self.parts)
+
+
+def read_source(name: str) -> str:
+    """The text of a file in `lua/`."""
+    return resources.files("qdeck").joinpath("_engine", "lua", f"{name}.lua").read_text("utf-8")
+
+
+def _pieces(common: str) -> dict[str, str]:
+    parts = re.split(r"^--- (\w+)$\n", common, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def compose(text: str, common: str) -> tuple[str, tuple[str, ...]]:
+    """The whole source of a script and the parts of a queue whose keys it takes."""
+    shebang, _, body = text.partition("\n")
+    keys = _words(body, "keys")
+    names = ", ".join(part.upper() for part in keys)
+    values = ", ".join(f"KEYS[{i + 1}]" for i in range(len(keys)))
+    pieces = _pieces(common)
+    wanted = set(_words(body, "uses"))
+    shared = "".join(piece for name, piece in pieces.items() if name in wanted)
+    return f"{shebang}\nlocal {names} = {values}\n{shared}{body}", tuple(keys)
+
+
+def _words(body: str, label: str) -> list[str]:
+    found = re.search(rf"^-- {label}:(.*)$", body, flags=re.MULTILINE)
+    if found is None:
+        raise ValueError(f"the script has no line `-- {label}:`")
+    return found.group(1).split()
+
+
+def make(name: str, text: str, common: str) -> Script:
+    """Builds a script from its text; tests pass a changed one."""
+    source, parts = compose(text, common)
+    raw = source.encode()
+    # The server names scripts by SHA-1; it guards nothing.
+    return Script(name, raw, hashlib.sha1(raw, usedforsecurity=False).hexdigest().encode(), parts)
+
+
+@cache
+def load(name: str) -> Script:
+    """The script of that name."""
+    return make(name, read_source(name), read_source("common"))

@@ -1,0 +1,132 @@
+"""The errors of qdeck, all with one root, each with a remedy.
+
+QdeckError
+├── UsageError (also ValueError)         what the caller passed is wrong; nothing was done
+│   ├── InvalidName                      a queue name that does not fit the grammar
+│   ├── InvalidOption                    an option out of its range, or a wrong URL
+│   ├── InvalidFilter                    a filter that does not parse; points at the place
+│   ├── PayloadTooLarge                  arguments over the size limit
+│   ├── PayloadNotSerializable           arguments that are not JSON
+│   ├── UnknownDependency                waits for a job that is not there
+│   └── DependencyCycle                  jobs that wait for each other
+├── UnknownTask (also LookupError)       no such task in the app
+├── UnknownJob (also LookupError)        no such job in the queue
+├── ServerUnreachable (also ConnectionError)  no answer from the server
+├── NotAllowed (also PermissionError)    the server or a read-only deck refuses
+├── ServerRefused                        the server cannot take writes now (memory, disk, replica)
+├── OutcomeUnknown                       sent, no answer: may or may not have happened; safe to repeat
+├── LayoutMismatch                       the queue was written by a newer qdeck
+├── ResultTimeout (also TimeoutError)    the job did not end in time
+├── JobFailed                            the job whose result was asked for is dead or cancelled
+├── Reject                               raised by a handler: do not retry
+├── Retry                                raised by a handler: run again, after a delay
+├── LeaseLost                            the job belongs to another worker now
+├── TimeLimitExceeded (also TimeoutError) the handler ran past its time limit
+└── JobCancelled                         the job was cancelled while it ran
+"""
+
+from __future__ import annotations
+
+
+class QdeckError(Exception):
+    """Root of every error of qdeck: `str(error)` names the value, `error.hint` the remedy."""
+
+    def __init__(self, message: str = "", *, hint: str = "") -> None:
+        super().__init__(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        self.hint = hint
+
+
+class UsageError(QdeckError, ValueError):
+    """What the caller passed is wrong; nothing was done."""
+
+
+class InvalidName(UsageError):
+    """A queue name that does not fit the grammar."""
+
+
+class InvalidOption(UsageError):
+    """An option is out of its range."""
+
+
+class InvalidFilter(UsageError):
+    """A filter that does not parse; `position` is where, counted from 0."""
+
+    def __init__(self, message: str, *, position: int = 0, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.position = position
+
+
+class PayloadTooLarge(UsageError):
+    """The arguments of a job are over the size limit."""
+
+
+class PayloadNotSerializable(UsageError):
+    """The arguments of a job cannot be written as JSON."""
+
+
+class UnknownDependency(UsageError):
+    """A job waits for a job that is not there."""
+
+
+class DependencyCycle(UsageError):
+    """Jobs wait for each other in a circle."""
+
+
+class UnknownTask(QdeckError, LookupError):
+    """No such task is declared in the app."""
+
+
+class UnknownJob(QdeckError, LookupError):
+    """No such job is in the queue."""
+
+
+class ServerUnreachable(QdeckError, ConnectionError):
+    """The server does not answer."""
+
+
+class NotAllowed(QdeckError, PermissionError):
+    """The server, or a read-only deck, refuses this."""
+
+
+class ServerRefused(QdeckError):
+    """The server cannot take writes now."""
+
+
+class OutcomeUnknown(QdeckError):
+    """It was sent and no answer came: it may have happened, and it is safe to repeat."""
+
+
+class LayoutMismatch(QdeckError):
+    """The queue was written by a newer version of qdeck."""
+
+
+class ResultTimeout(QdeckError, TimeoutError):
+    """The job did not end in time."""
+
+
+class JobFailed(QdeckError):
+    """The job whose result was asked for is dead or was cancelled."""
+
+
+class Reject(QdeckError):
+    """Raise this in a handler to send the job to the dead letters without another try."""
+
+
+class Retry(QdeckError):
+    """Raise this in a handler to run the job again, after `delay` seconds if given."""
+
+    def __init__(self, message: str = "", *, delay: float | None = None) -> None:
+        super().__init__(message)
+        self.delay = delay
+
+
+class LeaseLost(QdeckError):
+    """The job belongs to another worker now; what this run does is not counted."""
+
+
+class TimeLimitExceeded(QdeckError, TimeoutError):
+    """The handler ran past its time limit."""
+
+
+class JobCancelled(QdeckError):
+    """The job was cancelled while it ran."""
