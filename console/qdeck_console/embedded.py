@@ -233,9 +233,9 @@ class EmbeddedServer:
 
     def _connect(self) -> socket.socket:
         if not self._unix:
-            return socket.create_connection((HOST, self._port), timeout=1.0)
+            return socket.create_connection((HOST, self._port), timeout=0.3)
         connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(1.0)
+        connection.settimeout(0.3)
         try:
             connection.connect(str(self._socket_path))
         except OSError:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 import redis
+from support.servers import raw_client
 
 from qdeck import QdeckError
 from qdeck_console import embedded
@@ -91,7 +92,8 @@ def test_password_is_needed_and_is_on_no_command_line(unix: bool) -> None:
         assert not any("p@ss" in part for part in psutil.Process(server.pid).cmdline())
         assert "p@ss" not in repr(server)
         if not unix:
-            with redis.Redis(port=server.port) as client, pytest.raises(redis.AuthenticationError):
+            url = f"redis://127.0.0.1:{server.port}/0"
+            with raw_client(url) as client, pytest.raises(redis.AuthenticationError):
                 client.ping()
 
 

@@ -33,7 +33,7 @@ def test_wheel_owns_two_top_level_names(wheel_names: set[str]) -> None:
 
 
 def test_wheel_holds_every_source_and_data_file(wheel_names: set[str]) -> None:
-    """Scripts, style sheets and type markers are loaded at run time: one that is left out breaks an installed copy only."""
+    """Scripts, style sheets and type markers are read at run time: one left out breaks an installed copy only."""
     expected = {
         path.relative_to(root).as_posix()
         for root in SOURCE_ROOTS
@@ -47,15 +47,8 @@ def test_wheel_holds_every_source_and_data_file(wheel_names: set[str]) -> None:
 def test_source_distribution_can_build_and_test_itself(tmp_path: Path) -> None:
     with tarfile.open(build("sdist", tmp_path)) as sdist:
         names = {name.split("/", 1)[1] for name in sdist.getnames() if "/" in name}
-    assert {
-        "pyproject.toml",
-        "Makefile",
-        "README.md",
-        "LICENSE",
-        "CHANGELOG.md",
-        ".ci/run",
-        "tests/conftest.py",
-    } <= names
+    assert {"pyproject.toml", "Makefile", "README.md", "LICENSE", "CHANGELOG.md", ".ci/run"} <= names
+    assert {"tests/conftest.py", "tests/support/servers.py"} <= names
     assert {"core/qdeck/__init__.py", "console/qdeck_console/__init__.py"} <= names
 
 
