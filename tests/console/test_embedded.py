@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 import redis
-from support.servers import raw_client
 
 from qdeck import QdeckError
 from qdeck_console import embedded
 from qdeck_console.embedded import EmbeddedServer
+from support.servers import raw_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
