@@ -147,9 +147,9 @@ def test_missing_wheel_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.skipif(os.uname().sysname != "Linux", reason="only Linux can tie a process to its parent")
-def test_server_dies_with_an_owner_that_is_killed(make_process: Callable[..., PythonProcess]) -> None:
+def test_server_dies_with_an_owner_that_is_killed(make_process: Callable[..., PythonProcess], tmp_path: Path) -> None:
     """It was started by a thread that is gone by then: that alone must not end it."""
-    owner = make_process("-c", OWNER.format(then="time.sleep(60)"))
+    owner = make_process("-c", OWNER.format(then="time.sleep(60)"), env={"TMPDIR": str(tmp_path)})
     pid = int(owner.wait_for("pid").split()[1])
     time.sleep(0.2)
     assert alive(pid)
