@@ -31,7 +31,9 @@ def test_kill_freeze_and_thaw(make_process: Callable[..., PythonProcess]) -> Non
     time.sleep(0.2)
     assert len(process.stdout) == count
     process.thaw()
-    time.sleep(0.2)
+    last_moment = time.monotonic() + 10
+    while len(process.stdout) == count and time.monotonic() < last_moment:
+        time.sleep(0.01)
     assert len(process.stdout) > count
     process.kill9()
     assert process.code == -signal.SIGKILL
