@@ -1,0 +1,140 @@
+"""The fields of a filter, and what a record must have so that they can be read."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
+"""The states of a job: a filter that names another one is wrong, for it could only match nothing."""
+
+PRIORITIES: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 50, "NORMAL": 100, "LOW": 200})
+"""The names that a priority may be given by."""
+
+
+class Record(Protocol):
+    """What a filter reads of a job; only the parts that its `fields` name are ever touched.
+
+    The names are those of FIELDS. None (for texts also `""`) is a value that the job or its layout does not have.
+    Times are whole ms since the epoch.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def task(self) -> str | None: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def layout(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def message(self) -> str | None: ...
+    @property
+    def worker(self) -> str | None: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    @property
+    def priority(self) -> float | None: ...
+    @property
+    def attempts(self) -> int | None: ...
+    @property
+    def crashes(self) -> int | None: ...
+    @property
+    def since_ms(self) -> int | None:
+        """The moment from which the age counts: each layout and state has its own."""
+
+    @property
+    def due_ms(self) -> int | None: ...
+    @property
+    def failed_ms(self) -> int | None: ...
+    @property
+    def enqueued_ms(self) -> int | None: ...
+
+    def payload(self) -> object:
+        """The decoded JSON value (`[args, kwargs]` for a call); a method, so that it is decoded only when needed."""
+
+    def text(self) -> str:
+        """All the text that words and phrases are looked for in."""
+
+
+class Kind(StrEnum):
+    """How a field is compared."""
+
+    TEXT = "text"
+    STATE = "state"
+    TAGS = "tags"
+    NUMBER = "number"
+    AGE = "age"
+    TIME = "time"
+    PAYLOAD = "payload"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One field: its name in a filter, where a record has it, and a line for help and completion."""
+
+    name: str
+    kind: Kind
+    attribute: str
+    about: str
+
+
+def _table(*rows: tuple[str, Kind, str, str]) -> Mapping[str, Field]:
+    return MappingProxyType(
+        {name: Field(name=name, kind=kind, attribute=attribute, about=about) for name, kind, attribute, about in rows}
+    )
+
+
+FIELDS: Final = _table(
+    ("id", Kind.TEXT, "id", "the id of the job"),
+    ("name", Kind.TEXT, "name", "the name given by whoever made the job"),
+    ("task", Kind.TEXT, "task", "what it runs"),
+    ("queue", Kind.TEXT, "queue", "the queue it is in"),
+    ("layout", Kind.TEXT, "layout", "the queue system it belongs to"),
+    ("state", Kind.STATE, "state", ", ".join(STATES)),
+    ("error", Kind.TEXT, "error", "the bare class of the last error"),
+    ("message", Kind.TEXT, "message", "the message of the last error"),
+    ("worker", Kind.TEXT, "worker", "the worker that has it"),
+    ("tag", Kind.TAGS, "tags", "one of its tags"),
+    ("priority", Kind.NUMBER, "priority", "lower goes first; CRITICAL, HIGH, NORMAL, LOW"),
+    ("attempts", Kind.NUMBER, "attempts", "runs that ended in failure"),
+    ("crashes", Kind.NUMBER, "crashes", "workers that died with it"),
+    ("age", Kind.AGE, "since_ms", "how long it has been there: 90s 15m 2h 7d"),
+    ("due", Kind.TIME, "due_ms", "when it starts; due<5m: in less than five minutes"),
+    ("failed", Kind.TIME, "failed_ms", "when it failed; failed>2h: more than two hours ago"),
+    ("enqueued", Kind.TIME, "enqueued_ms", "when it was made; enqueued>2h: more than two hours ago"),
+    ("payload", Kind.PAYLOAD, "payload", "a value inside the payload: payload.user.id:42"),
+)
+"""Every field of a filter by its name."""
+
+SYNONYMS: Final = MappingProxyType({"tags": "tag"})
+_OTHER_WORDS: Final = MappingProxyType(
+    {
+        "status": "state", "class": "error", "exception": "error", "error_class": "error", "type": "task",
+        "tries": "attempts", "retries": "attempts", "created": "enqueued", "at": "enqueued", "body": "payload",
+        "args": "payload", "kwargs": "payload", "data": "payload", "owner": "worker", "msg": "message",
+    }
+)  # fmt: skip
+
+
+def nearest(word: str, known: Sequence[str]) -> str | None:
+    """The known word that was most likely meant, if there is one."""
+    found = difflib.get_close_matches(word.lower()[:40], known, n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def meant(name: str) -> str | None:
+    """The field that was most likely meant by an unknown name: other tools' words first, then the spelling."""
+    return _OTHER_WORDS.get(name.lower()) or nearest(name, tuple(FIELDS))

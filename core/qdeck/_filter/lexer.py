@@ -1,0 +1,309 @@
+"""Cuts the text of a filter into tokens, each with its place; what is wrong is reported where it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from qdeck._filter.errors import show, wrong
+from qdeck._filter.fields import FIELDS, SYNONYMS, Field, Kind, meant
+from qdeck._filter.nodes import CONJUNCTIONS, Op, Pattern
+
+if TYPE_CHECKING:
+    from qdeck._errors import InvalidFilter
+
+_OPERATORS: Final = ("!=", ">=", "<=", ":", ">", "<", "=")  # the longer ones first
+_TYPOGRAPHIC: Final = "“”„«»"
+_QUOTE_IT: Final = "To look for this text itself, put it in quotes"
+
+
+class Mark(StrEnum):
+    """What a token is."""
+
+    WORDS = "words"
+    TERM = "term"
+    OPEN = "("
+    CLOSE = ")"
+    MINUS = "-"
+    OR = "or"
+    AND = "and"
+    END = "the end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raw:
+    """A value as written: its text without quotes and escapes, the pattern it makes, and its place."""
+
+    text: str
+    pattern: Pattern
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The part of a comparison before its values."""
+
+    field: Field
+    path: tuple[str, ...]
+    op: Op
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """One token; words have one value, a term has a head and its values."""
+
+    mark: Mark
+    position: int
+    head: Head | None = None
+    values: tuple[Raw, ...] = ()
+
+
+class Lexer:
+    """Hands out the tokens of a text one by one, so that of two mistakes the first one is reported."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+
+    def next(self) -> Token:
+        """The next token; at the end of the text, END for ever."""
+        while self._here().isspace():
+            self.position += 1
+        start, here = self.position, self._here()
+        match here:
+            case "":
+                return Token(mark=Mark.END, position=start)
+            case "(":
+                return self._open()
+            case ")":
+                self.position += 1
+                self._need_boundary("a bracket", ")")
+                return Token(mark=Mark.CLOSE, position=start)
+            case "-":
+                return self._minus()
+            case '"':
+                value = self._quoted()
+                self._need_boundary("a phrase", ")")
+                return Token(mark=Mark.WORDS, position=start, values=(value,))
+            case _:
+                return self._atom()
+
+    def _wrong(self, message: str, position: int, hint: str) -> InvalidFilter:
+        return wrong(message, self.text, position, hint)
+
+    def _here(self) -> str:
+        return self.text[self.position : self.position + 1]
+
+    def _ends(self, also: str = "") -> bool:
+        here = self._here()
+        return not here or here.isspace() or here in also
+
+    def _need_boundary(self, what: str, also: str) -> None:
+        if not self._ends(also):
+            raise self._wrong(
+                f"{show(self._here())} right after {what}",
+                self.position,
+                'Put a space between the two, or, for a quote inside quotes, write \\".',
+            )
+
+    def _open(self) -> Token:
+        start = self.position
+        before = self.text[start - 1 : start]
+        if before and not before.isspace() and before not in "(-":
+            raise self._wrong(
+                "an opening bracket inside a word",
+                start,
+                'Put a space before it, or quotes around text with brackets: name:"CloneUrl(42)".',
+            )
+        self.position += 1
+        return Token(mark=Mark.OPEN, position=start)
+
+    def _minus(self) -> Token:
+        start = self.position
+        self.position += 1
+        if self._here() == "-":
+            raise self._wrong("two '-' in a row", start, f'One negates. {_QUOTE_IT}: "--all".')
+        if self._ends(")"):
+            raise self._wrong("nothing right after '-'", start, 'Write -tag:test, -word, -"a phrase" or -(a or b).')
+        return Token(mark=Mark.MINUS, position=start)
+
+    def _atom(self) -> Token:
+        start = self.position
+        self._refuse_typographic()
+        segments: list[tuple[str, int]] = []
+        segment_at = start
+        while not self._ends("()"):
+            operator = self._operator()
+            if operator:
+                segments.append((self.text[segment_at : self.position], segment_at))
+                return self._term(start, segments, operator)
+            if self._here() == "." and self._in_path(start):
+                segments.append((self.text[segment_at : self.position], segment_at))
+                segment_at = self.position + 1
+            if self._here() == '"':
+                if not segments or segment_at != self.position:
+                    raise self._quote_inside()
+                segments.append((self._quoted().text, -1))
+                segment_at = self.position
+                operator = self._operator()
+                if operator:
+                    return self._term(start, segments, operator)
+                if self._here() != ".":
+                    raise self._wrong(
+                        f"no comparison after {show(self.text[start : self.position])}",
+                        self.position,
+                        'Write payload."a key":value, with : > >= < <= or !=.',
+                    )
+                segment_at = self.position + 1
+            self.position += 1
+        text = self.text[start : self.position]
+        if text.lower() in CONJUNCTIONS:
+            return Token(mark=Mark(text.lower()), position=start)
+        return Token(mark=Mark.WORDS, position=start, values=(self._raw(start, text),))
+
+    def _in_path(self, start: int) -> bool:
+        return self.text.startswith(f"{Kind.PAYLOAD}.", start)
+
+    def _operator(self) -> str:
+        return next((op for op in _OPERATORS if self.text.startswith(op, self.position)), "")
+
+    def _refuse_typographic(self) -> None:
+        if self._here() in _TYPOGRAPHIC:
+            raise self._wrong(
+                f"{show(self._here())} is not a quote here", self.position, 'Use the plain quote: "connection reset".'
+            )
+
+    def _quote_inside(self) -> InvalidFilter:
+        return self._wrong(
+            "a quote inside a word", self.position, 'Put the quotes around the whole text; a quote in it is \\".'
+        )
+
+    def _term(self, start: int, segments: list[tuple[str, int]], operator: str) -> Token:
+        field = self._field(start, segments[0][0], operator)
+        path = self._path(start, segments[1:]) if field.kind is Kind.PAYLOAD else ()
+        self.position += len(operator)
+        head = Head(
+            field=field,
+            path=path,
+            op=Op.IS if operator == "=" else Op(operator),
+            text=self.text[start : self.position],
+        )
+        return Token(mark=Mark.TERM, position=start, head=head, values=self._values(head))
+
+    def _field(self, start: int, name: str, operator: str) -> Field:
+        field = FIELDS.get(SYNONYMS.get(name, name))
+        if field is not None:
+            return field
+        if not name:
+            raise self._wrong(
+                f"no field before {operator!r}",
+                start,
+                f"Write field and value without spaces: age>2h, error:Timeout*. {_QUOTE_IT}.",
+            )
+        guess = meant(name)
+        known = f"Did you mean {guess!r}?" if guess else f"The fields are {', '.join(FIELDS)}."
+        raise self._wrong(f"unknown field {show(name)}", start, f"{known} {_QUOTE_IT}.")
+
+    def _path(self, start: int, segments: list[tuple[str, int]]) -> tuple[str, ...]:
+        if not segments:
+            raise self._wrong(
+                "'payload' without a path",
+                start,
+                "Write payload.user.id:42, or payload.0:42 for the first argument; a bare word is looked for anywhere.",
+            )
+        for segment, position in segments:
+            if position < 0:
+                continue  # quoted: every key is possible, the empty one too
+            if not segment:
+                raise self._wrong(
+                    "an empty part in a path", position, 'Write payload.a.b:value, or payload."".b:value.'
+                )
+            if "*" in segment or "," in segment:
+                raise self._wrong(
+                    f"{show(segment)} in a path",
+                    position,
+                    'A path names one place; quote a key like this: payload."a*".',
+                )
+        return tuple(segment for segment, _ in segments)
+
+    def _values(self, head: Head) -> tuple[Raw, ...]:
+        values: list[Raw] = []
+        while True:
+            values.append(self._value(head, first=not values))
+            if self._here() != ",":
+                return tuple(values)
+            self.position += 1
+
+    def _value(self, head: Head, *, first: bool) -> Raw:
+        start = self.position
+        if self._here() == '"':
+            value = self._quoted()
+            self._need_boundary("a quoted value", "),")
+            return value
+        self._refuse_empty(head, first=first)
+        self._refuse_typographic()
+        operator = self._operator() or ("!" if self._here() == "!" else "")
+        if operator:
+            raise self._wrong(
+                f"{operator!r} right after {show(head.text) if first else 'a comma'}",
+                start,
+                f"Write one operator, as in {head.field.name}!=value or age>2h. {_QUOTE_IT}.",
+            )
+        while not self._ends("(),"):
+            if self._here() == '"':
+                raise self._quote_inside()
+            self.position += 1
+        return self._raw(start, self.text[start : self.position])
+
+    def _refuse_empty(self, head: Head, *, first: bool) -> None:
+        if self._here() == "(":
+            raise self._wrong(
+                "a bracket in place of a value", self.position, f"Several values take commas: {head.text}one,other."
+            )
+        if not self._ends("),"):
+            return
+        if not first or self._here() == ",":
+            raise self._wrong(
+                "an empty value in a list", self.position, "Take out the comma, or the space after it; quote a comma."
+            )
+        has_text = head.field.kind in (Kind.TEXT, Kind.TAGS)
+        absent = f', {head.field.name}:"" where there is none' if has_text else ""
+        raise self._wrong(
+            f"no value after {show(head.text)}",
+            self.position,
+            f"Write the value without a space before it; {head.field.name}:* holds where there is a value{absent}.",
+        )
+
+    def _raw(self, start: int, text: str) -> Raw:
+        return Raw(text=text, pattern=_pattern(text.split("*")), position=start)
+
+    def _quoted(self) -> Raw:
+        start = self.position
+        parts: list[list[str]] = [[]]
+        text: list[str] = []
+        self.position += 1
+        while (here := self._here()) != '"':
+            if not here:
+                raise self._wrong(
+                    "a quote that is not closed", start, 'Add the closing quote; a quote in a text is \\".'
+                )
+            after = self.text[self.position + 1 : self.position + 2]
+            if here == "\\" and after and after in '"\\*':
+                here = after
+                self.position += 1
+                parts[-1].append(here)
+            elif here == "*":
+                parts.append([])
+            else:
+                parts[-1].append(here)
+            text.append(here)
+            self.position += 1
+        self.position += 1
+        return Raw(text="".join(text), pattern=_pattern(["".join(part) for part in parts]), position=start)
+
+
+def _pattern(parts: list[str]) -> Pattern:
+    """The pattern of the pieces; a run of stars is one star."""
+    return Pattern((*parts[:1], *(part for part in parts[1:-1] if part), *(parts[-1:] if len(parts) > 1 else ())))

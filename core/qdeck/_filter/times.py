@@ -1,0 +1,81 @@
+"""Turns comparisons of ages and times into ranges of ms, for matching and for an index alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qdeck._filter.nodes import Age, Everything, FromNow, Instant, Not, Op, Term, Words
+
+if TYPE_CHECKING:
+    from qdeck._filter.nodes import Node, Value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Whole ms since the epoch from `lo_ms` to `hi_ms`, both included; None is open."""
+
+    lo_ms: int | None = None
+    hi_ms: int | None = None
+
+    def meet(self, other: Range) -> Range:
+        """What lies in both."""
+        return Range(
+            lo_ms=max((ms for ms in (self.lo_ms, other.lo_ms) if ms is not None), default=None),
+            hi_ms=min((ms for ms in (self.hi_ms, other.hi_ms) if ms is not None), default=None),
+        )
+
+    def hull(self, other: Range) -> Range:
+        """The smallest range that holds both."""
+        return Range(
+            lo_ms=None if self.lo_ms is None or other.lo_ms is None else min(self.lo_ms, other.lo_ms),
+            hi_ms=None if self.hi_ms is None or other.hi_ms is None else max(self.hi_ms, other.hi_ms),
+        )
+
+
+def ranges(term: Term, now_ms: int) -> list[Range]:
+    """Where the time of a record lies when one of the values holds; for `!=`, when one of them does not."""
+    return [_range(term, value, now_ms) for value in term.values]
+
+
+def is_relative(node: Node) -> bool:
+    """Whether the filter means another thing a moment later."""
+    match node:
+        case Term():
+            return any(isinstance(value, Age | FromNow) for value in node.values)
+        case Not():
+            return is_relative(node.node)
+        case Everything() | Words():
+            return False
+        case _:
+            return any(map(is_relative, node.nodes))
+
+
+def _range(term: Term, value: Value, now_ms: int) -> Range:
+    match value:
+        case Instant():
+            return _span(term.op, value.ms, value.step_ms)
+        case FromNow():
+            return _span(term.op, now_ms + value.ms, 1)
+        case Age():
+            span = _span(term.op, value.ms, value.step_ms)
+            lo, hi = span.lo_ms, span.hi_ms
+            if term.field == "due":  # ages of what is to come count forward
+                return Range(lo_ms=None if lo is None else now_ms + lo, hi_ms=None if hi is None else now_ms + hi)
+            return Range(lo_ms=None if hi is None else now_ms - hi, hi_ms=None if lo is None else now_ms - lo)
+        case _:
+            return Range()  # `*`: any time will do
+
+
+def _span(op: Op, ms: int, step_ms: int) -> Range:
+    match op:
+        case Op.GT:
+            return Range(lo_ms=ms + 1)
+        case Op.GE:
+            return Range(lo_ms=ms)
+        case Op.LT:
+            return Range(hi_ms=ms - 1)
+        case Op.LE:
+            return Range(hi_ms=ms)
+        case _:
+            return Range(lo_ms=ms, hi_ms=ms + step_ms - 1)
