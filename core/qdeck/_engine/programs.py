@@ -61,7 +61,7 @@ def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Ma
     return made
 
 
-def deliver(queue: str) -> Program[int]:
+def deliver(queue: str, now: int = 0) -> Program[int]:
     """Delivers one slice of a queue's outbox. Each entry may be delivered twice; it is struck out last."""
     outbox = keys.key(queue, "outbox")
     [entries] = yield commands((b"XRANGE", outbox, b"-", b"+", b"COUNT", OUTBOX_SLICE), key=outbox, reads=True)
@@ -69,26 +69,26 @@ def deliver(queue: str) -> Program[int]:
         raise explain(entries, queue)
     for entry_id, flat in entries:
         fields = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
-        yield from _deliver_entry(queue, fields)
+        yield from _deliver_entry(queue, fields, now)
         yield commands((b"XDEL", outbox, entry_id), key=outbox)
     return len(entries)
 
 
-def _deliver_entry(queue: str, fields: dict[str, bytes]) -> Program[None]:
+def _deliver_entry(queue: str, fields: dict[str, bytes], now: int) -> Program[None]:
     text = {name: raw.decode() for name, raw in fields.items() if name != "b"}
     kind, job_id = text["k"], text["i"]
     if kind == "release":
-        yield from call(ops.release(queue, job_id, text["o"]))
+        yield from call(ops.release(queue, job_id, text["o"], now))
     elif kind == "resolve":
-        yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"]))
+        yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now))
     elif kind == "job":
         job = NewJob(id=job_id, priority=int(text["p"]), tail=text["t"], body=fields["b"])
-        yield from call(ops.enqueue(text["q"], [job]))
+        yield from call(ops.enqueue(text["q"], [job], now))
     elif kind == "watch":
         parent, _, other = text["r"].partition("@")
-        outcome = yield from call(ops.watch(other, parent, f"{job_id}@{queue}"))
+        outcome = yield from call(ops.watch(other, parent, f"{job_id}@{queue}", now))
         if outcome != "live":
-            yield from call(ops.resolve(queue, job_id, text["r"], outcome))
+            yield from call(ops.resolve(queue, job_id, text["r"], outcome, now))
 
 
 def exists(queue: str, job_ids: Sequence[str]) -> Program[list[bool]]:
