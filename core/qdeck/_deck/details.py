@@ -1,0 +1,138 @@
+"""The expensive numbers of a queue: how long its oldest job waits, and how many of its running jobs are stuck."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import reads
+from qdeck._engine import codec, keys, programs
+from qdeck._engine.codec import BAND
+from qdeck._errors import QdeckError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.model import QueueRow
+    from qdeck._engine.ops import Program
+
+MOST_BANDS: Final = 16  # priorities looked at in one queue; with more of them the oldest is "at least"
+MOST_RUNNING: Final = 200  # running jobs of one queue whose time limit is looked at
+GRACE_MS: Final = 5_000  # a job counts as over its time limit so long after it
+
+
+@dataclass(slots=True)
+class Detail:
+    """`oldest_ms` is since when the oldest job waits to be started."""
+
+    oldest_ms: int | None = None
+    exact: bool = True
+    stuck: int | None = None
+    problem: str | None = None
+
+    def waits_since(self, ms: int) -> None:
+        """Takes note of a waiting job."""
+        self.oldest_ms = ms if self.oldest_ms is None else min(self.oldest_ms, ms)
+
+
+def read_details(rows: Sequence[QueueRow], now: int) -> Program[dict[str, Detail]]:
+    """The details of these queues, all of them in a few round trips."""
+    readable = [row for row in rows if row.problem is None]
+    found = {row.name: Detail(stuck=0) for row in readable}
+    yield from _read_waiting([row for row in readable if row.ready or row.delayed], found, now)
+    yield from _read_running([row for row in readable if row.running], found, now)
+    return found
+
+
+def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) -> Program[None]:
+    calls: list[reads.Call] = []
+    for row in rows:
+        ready, delayed = keys.key(row.name, "ready"), keys.key(row.name, "delayed")
+        calls += [
+            (b"ZRANGE", ready, 0, 0, b"WITHSCORES"),
+            (b"ZRANGE", ready, -1, -1, b"WITHSCORES"),
+            (b"ZRANGE", delayed, 0, 0, b"WITHSCORES"),
+        ]
+    replies = yield from reads.ask(calls)
+    open_bands: dict[str, tuple[int, int]] = {}
+    for at, row in enumerate(rows):
+        detail = found[row.name]
+        first, last, due = (_score(reply, detail, row.name) for reply in replies[3 * at : 3 * at + 3])
+        if due is not None and due <= now:
+            detail.waits_since(due)  # due, and no worker came to put it in order
+        if first is not None:
+            detail.waits_since(first % BAND)
+            if last is not None and last // BAND > first // BAND:
+                open_bands[row.name] = (first // BAND, last // BAND)
+    yield from _read_bands(open_bands, found)
+
+
+def _read_bands(open_bands: dict[str, tuple[int, int]], found: dict[str, Detail]) -> Program[None]:
+    """The head of `ready` is its most urgent job, not its oldest: so the head of each priority is asked for."""
+    for _ in range(MOST_BANDS - 1):
+        if not open_bands:
+            return
+        names = list(open_bands)
+        replies = yield from reads.ask(
+            [
+                (b"ZRANGEBYSCORE", keys.key(name, "ready"), (open_bands[name][0] + 1) * BAND, b"+inf", b"WITHSCORES")
+                + (b"LIMIT", 0, 1)
+                for name in names
+            ]
+        )
+        for name, reply in zip(names, replies, strict=True):
+            score = _score(reply, found[name], name)
+            if score is None or score // BAND >= open_bands[name][1]:
+                del open_bands[name]
+            else:
+                open_bands[name] = (score // BAND, open_bands[name][1])
+            if score is not None:
+                found[name].waits_since(score % BAND)
+    for name in open_bands:
+        found[name].exact = False
+
+
+def _score(reply: Any, detail: Detail, queue: str) -> int | None:
+    if reads.is_error(reply):
+        detail.problem = str(programs.explain(reply, queue))
+        return None
+    return int(float(reply[1])) if reply else None
+
+
+def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) -> Program[None]:
+    calls: list[reads.Call] = []
+    for row in rows:
+        running = keys.key(row.name, "running")
+        calls += [
+            (b"ZCOUNT", running, b"-inf", b"(%d" % now),
+            (b"ZRANGEBYSCORE", running, now, b"+inf", b"LIMIT", 0, MOST_RUNNING),
+        ]
+    replies = yield from reads.ask(calls)
+    held: list[tuple[str, list[bytes]]] = []
+    for at, row in enumerate(rows):
+        late, ids = replies[2 * at : 2 * at + 2]
+        if reads.is_error(late):
+            found[row.name].problem = str(programs.explain(late, row.name))
+            continue
+        found[row.name].stuck = late
+        if ids:
+            held.append((row.name, ids))
+    calls = []
+    for name, ids in held:
+        calls += [(b"HMGET", keys.key(name, "head"), *ids), (b"HMGET", keys.key(name, "lease"), *ids)]
+    replies = yield from reads.ask(calls)
+    for at, (name, _) in enumerate(held):
+        heads, leases = replies[2 * at : 2 * at + 2]
+        if not reads.is_error(heads) and not reads.is_error(leases):
+            over = sum(_is_over_limit(h, lease, now) for h, lease in zip(heads, leases, strict=True))
+            found[name].stuck = (found[name].stuck or 0) + over
+
+
+def _is_over_limit(head: bytes | None, lease: bytes | None, now: int) -> bool:
+    if head is None or lease is None or b"\nm" not in head:
+        return False
+    try:
+        limit = codec.read_head(head).limit_ms
+        return limit is not None and now - codec.read_lease(lease).claimed_ms > limit + GRACE_MS
+    except (ValueError, QdeckError):
+        return False

@@ -1,0 +1,347 @@
+"""What is seen of a deck, as immutable values: queues, jobs, workers, and the changes an operator makes.
+
+Times are ms since the epoch by the server's clock, ages are seconds. None is what a layout, or this user's rights, do
+not tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import payload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NATIVE: Final = "native"
+
+
+class State(StrEnum):
+    """Where a job stands; the same words for every layout."""
+
+    READY = "ready"
+    DELAYED = "delayed"
+    BLOCKED = "blocked"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+
+class Status(StrEnum):
+    """The verdict on a deck, from good to bad."""
+
+    HEALTHY = "healthy"
+    DEGRADED = "degraded"
+    UNHEALTHY = "unhealthy"
+
+    @property
+    def exit_code(self) -> int:
+        """What a command that asked for the verdict ends with."""
+        return list(Status).index(self)
+
+
+class Verb(StrEnum):
+    """What an operator can do to jobs of a queue."""
+
+    CANCEL = "cancel"
+    DISCARD = "discard"
+    RUN = "run"
+    REPRIORITISE = "reprioritise"
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states in which a job can be acted on this way."""
+        return _STATES_OF[self]
+
+
+_WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
+_STATES_OF: Final[Mapping[Verb, tuple[State, ...]]] = MappingProxyType(
+    {
+        Verb.CANCEL: (*_WAITING, State.RUNNING),
+        Verb.DISCARD: (*_WAITING, State.DEAD, State.CANCELLED, State.DONE),
+        Verb.RUN: (State.DELAYED,),
+        Verb.REPRIORITISE: _WAITING,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a deck is not healthy, in words with the number that matters; `queue` is where, when it is one queue."""
+
+    status: Status
+    text: str
+    queue: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """The server as it describes itself; None where the rights do not reach."""
+
+    name: str | None = None
+    version: str | None = None
+    mode: str | None = None
+    role: str | None = None
+    address: str = ""
+    uptime_s: int | None = None
+    clients: int | None = None
+    memory_bytes: int | None = None
+    max_memory_bytes: int | None = None
+    eviction: str | None = None
+    persistence: str | None = None
+    save_failed: bool | None = None
+    commands_per_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """One queue at one moment. `problem` tells why it could not be read; its numbers are None then."""
+
+    layout: str = NATIVE
+    name: str
+    ready: int | None = None
+    delayed: int | None = None
+    blocked: int | None = None
+    running: int | None = None
+    done: int | None = None
+    dead: int | None = None
+    cancelled: int | None = None
+    stuck: int | None = None
+    oldest_s: float | None = None
+    oldest_exact: bool = True
+    paused: bool = False
+    limit: int | None = None
+    rate: tuple[int, int] | None = None  # so many starts in so many ms
+    in_per_s: float | None = None
+    out_per_s: float | None = None
+    workers: int | None = None
+    totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Sums over all queues that could be read."""
+
+    ready: int = 0
+    delayed: int = 0
+    blocked: int = 0
+    running: int = 0
+    stuck: int = 0
+    dead: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """An immutable picture of a deck at one moment: all that a list of its queues needs.
+
+    `notices` tells what could not be known and why; `local_clock` that the server's clock may not be read.
+    """
+
+    at_ms: int
+    server: ServerInfo
+    status: Status
+    reasons: tuple[Reason, ...]
+    layouts: tuple[str, ...]
+    totals: Totals
+    queues: tuple[QueueRow, ...]
+    notices: tuple[str, ...] = ()
+    local_clock: bool = False
+    workers_alive: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """One job of a list; `key` is its exact identity, `since_ms` the moment it came into its state."""
+
+    id: str
+    key: str
+    layout: str = NATIVE
+    queue: str
+    state: str
+    native_state: str
+    name: str | None = None
+    task: str | None = None
+    priority: int | None = None
+    attempts: int | None = None
+    crashes: int | None = None
+    tags: tuple[str, ...] = ()
+    enqueued_ms: int | None = None
+    due_ms: int | None = None
+    since_ms: int | None = None
+    age_s: float | None = None
+    worker: str | None = None
+    error: str | None = None
+    message: str | None = None
+    failed_ms: int | None = None
+    body: bytes | None = field(default=None, repr=False)
+    is_handler: bool = False
+
+    def payload(self) -> Any:
+        """The payload as a JSON value with its secrets masked; decoded at each call, because few are looked at."""
+        return payload.read(self.body, is_handler=self.is_handler)
+
+    def text(self) -> str:
+        """All the text of the job, in which a filter looks for words; secrets are masked here too."""
+        words = (self.id, self.name, self.task, self.error, self.message, self.worker, *self.tags)
+        return "\n".join([*(word for word in words if word), payload.text(self.payload())])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEvent:
+    """One thing that happened to a job."""
+
+    at_ms: int
+    kind: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The last thing that went wrong with a job. `class_name` is the bare class, or what happened instead of one."""
+
+    kind: str
+    at_ms: int
+    class_name: str
+    message: str
+    traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetail(JobRecord):
+    """All about one job."""
+
+    history: tuple[HistoryEvent, ...] = ()
+    failure: Failure | None = None
+    depends_on: tuple[str, ...] = ()
+    dependents: tuple[str, ...] = ()
+    more_dependents: bool = False
+    has_result: bool = False
+    result: Any = None
+    log: str | None = None
+    unique: bool = False
+    retries: int | None = None
+    outages: int | None = None
+    backoff: str | None = None
+    on_failure: str | None = None
+    handler_of: str | None = None
+    run_anyway: bool = False
+    expires_ms: int | None = None
+    expires_after_ms: int | None = None
+    time_limit_ms: int | None = None
+    lease_ms: int | None = None
+    keep_result_ms: int | None = None
+    claimed_ms: int | None = None
+    lease_until_ms: int | None = None
+    cancel_asked: bool = False
+    body_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A slice of a list of jobs; `cursor` goes on from here, and is None at the end."""
+
+    jobs: tuple[JobRecord, ...]
+    cursor: str | None
+    scanned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Where a job is."""
+
+    layout: str = NATIVE
+    queue: str
+    id: str
+    key: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRow:
+    """One worker as it last described itself; `asked` is what an operator asked it to do."""
+
+    id: str
+    alive: bool
+    state: str | None = None
+    asked: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    version: str | None = None
+    queues: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    concurrency: int | None = None
+    running: int | None = None
+    done: int | None = None
+    failed: int | None = None
+    memory_bytes: int | None = None
+    started_ms: int | None = None
+    seen_ms: int | None = None
+    heartbeat_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEntry:
+    """One job that a change would act on, in the state in which it was seen."""
+
+    id: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A job that a change did not act on, and why."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The exact outcome of a dry run: applying it acts on these entries only, each if it still is as it was seen."""
+
+    id: str
+    verb: Verb
+    queue: str
+    layout: str = NATIVE
+    created_ms: int
+    entries: tuple[PlanEntry, ...]
+    skipped: tuple[Skip, ...] = ()
+    where: str = ""
+    priority: int | None = None
+    with_dependents: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """How many entries there are of each state."""
+        found: dict[str, int] = {}
+        for entry in self.entries:
+            found[entry.state] = found.get(entry.state, 0) + 1
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one change did; `asked` of the applied ones are running and will be told by their worker."""
+
+    batch: str
+    verb: Verb
+    queue: str
+    applied: int
+    skipped: tuple[Skip, ...]
+    asked: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a change of a queue's settings left; `changed` is false when they were so already."""
+
+    queue: str
+    layout: str = NATIVE
+    paused: bool
+    changed: bool

@@ -1,0 +1,295 @@
+"""Looking at the queues of the native layout with plain read commands: which there are, and their numbers."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import reads, verdict, workers
+from qdeck._deck.details import Detail, read_details
+from qdeck._deck.model import QueueRow, Snapshot, Totals, WorkerRow
+from qdeck._deck.server import read_server
+from qdeck._engine import keys, programs
+from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from qdeck._engine.ops import Program, Send
+
+VERSION: Final = b"1"
+CHUNK: Final = 500  # queues read in one round trip
+SCAN_STEP: Final = 1000
+FIRST_STEPS: Final = 50  # of a scan for queues when the registry names none
+FORGET_MS: Final = 30_000  # how long the list of names is believed when the registry did not change its size
+WINDOW_MS: Final = 10_000  # over which rates are taken
+ROTATION: Final = 200  # queues beyond the visible ones whose details are read at each look
+
+_COUNTS: Final = ("ready", "delayed", "blocked", "running", "dead_letter", "done", "cancelled")
+TOTALS: Final = (
+    "enqueued", "done", "failed", "retried", "dead", "crashed", "expired", "cancelled", "stale", "ghost",
+    "dropped_dead", "dropped_done", "discarded",
+)  # fmt: skip
+_FIELDS: Final = ("v", "paused", "limit", "rate", *_COUNTS, *(f"n:{name}" for name in TOTALS))
+_LEAVING: Final = ("done", "dead", "cancelled", "expired")
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a deck remembers from look to look, so that the next one asks for less and can tell rates."""
+
+    names: list[str] = field(default_factory=list)
+    registered: int = -1
+    named_ms: int = 0
+    strays: set[str] = field(default_factory=set)
+    cursor: bytes = b"0"
+    sends: list[Send] = field(default_factory=list)
+    details: dict[str, Detail] = field(default_factory=dict)
+    turn: int = 0
+    flow: deque[tuple[int, dict[str, tuple[int, int]]]] = field(default_factory=deque)
+
+    def rename(self, names: Iterable[str]) -> None:
+        """Takes a new list of queues; the packed commands for them are kept as long as it stays the same."""
+        found = sorted(names)
+        if found != self.names or not self.sends:
+            self.names = found
+            self.sends = [
+                reads.read(*[_call(name) for name in found[at : at + CHUNK]]) for at in range(0, len(found), CHUNK)
+            ]
+
+
+def _call(queue: str) -> reads.Call:
+    return (b"HMGET", keys.key(queue, "meta"), *_FIELDS)
+
+
+def look(memory: Memory, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
+    """One picture of all queues. `visible` names those whose oldest job and stuck jobs are asked for now; the others
+
+    take turns, so that ten thousand queues cost little. Without it, all of them are asked.
+    """
+    stamp, hello, info, size, step = yield reads.read(
+        (b"TIME",),
+        (b"HELLO",),
+        (b"INFO",),
+        (b"HLEN", keys.QUEUES),
+        (b"SCAN", memory.cursor, b"MATCH", b"{*}:meta", b"COUNT", SCAN_STEP),
+    )
+    server_ms = reads.stamp(stamp)
+    now = server_ms or reads.local_ms()
+    notices = _notices(stamp, info)
+    yield from _discover(memory, size, step, now, notices)
+    rows = yield from _numbers(memory)
+    found = yield from _workers(now, notices)
+    chosen = _chosen(memory, rows, visible)
+    fresh = yield from read_details([row for row in rows if row.name in chosen], now)
+    memory.details = {row.name: memory.details[row.name] for row in rows if row.name in memory.details} | fresh
+    takers = None if found is None else workers.by_queue(found)
+    rates = _rates(memory, rows, now)
+    rows = [_with_details(row, memory.details.get(row.name), takers, rates.get(row.name), now) for row in rows]
+    server = read_server(hello, info, address)
+    status, reasons = verdict.judge(server, rows)
+    return Snapshot(
+        at_ms=now,
+        server=server,
+        status=status,
+        reasons=reasons,
+        layouts=("native",),
+        totals=_sums(rows),
+        queues=tuple(rows),
+        notices=tuple(notices),
+        local_clock=server_ms is None,
+        workers_alive=None if found is None else sum(row.alive for row in found),
+    )
+
+
+def names(memory: Memory) -> Program[list[str]]:
+    """The queues there are."""
+    size, step = yield reads.read(
+        (b"HLEN", keys.QUEUES), (b"SCAN", memory.cursor, b"MATCH", b"{*}:meta", b"COUNT", SCAN_STEP)
+    )
+    yield from _discover(memory, size, step, reads.local_ms(), [])
+    return memory.names
+
+
+def exists(queue: str) -> Program[bool]:
+    """Whether there is a queue of this name; raises when it is not ours or of a newer qdeck."""
+    [version] = yield reads.read((b"HGET", keys.key(queue, "meta"), "v"))
+    version = reads.good(version, queue)
+    if version not in (None, VERSION):
+        raise LayoutMismatch(_newer(queue, version), hint="upgrade this qdeck: pip install -U qdeck")
+    return version is not None
+
+
+def _newer(queue: str, version: bytes) -> str:
+    return f"queue {queue!r} has layout version {version.decode('utf-8', 'replace')}, this qdeck knows version 1"
+
+
+def _notices(stamp: Any, info: Any) -> list[str]:
+    notices = []
+    if reads.is_error(stamp):
+        notices.append("the server's clock may not be read (TIME): ages are by this machine's clock")
+    if reads.is_error(info):
+        notices.append("the server's own condition may not be read (INFO): memory and saving are not judged")
+    return notices
+
+
+def _discover(memory: Memory, size: Any, step: Any, now: int, notices: list[str]) -> Program[None]:
+    """Brings the list of queues up to date: from the registry, and by one step of a scan for what it lacks."""
+    if reads.is_error(size) and reads.is_error(step):
+        raise NotAllowed(
+            f"queues can neither be read from {keys.QUEUES} nor looked for with SCAN: {size}",
+            hint="give this user read rights, such as +@read and ~*",
+        )
+    if reads.is_error(size):
+        notices.append(f"the registry {keys.QUEUES} cannot be read ({size}): queues are looked for with SCAN")
+    _take_step(memory, step)
+    if not reads.is_error(size) and (size != memory.registered or now - memory.named_ms > FORGET_MS):
+        registered = yield from reads.scan_hash(keys.QUEUES)
+        memory.registered, memory.named_ms = len(registered), now
+        known = {name for raw in registered if (name := _text(raw))}
+        memory.rename(known | memory.strays)
+    elif memory.strays - set(memory.names):
+        memory.rename({*memory.names, *memory.strays})
+    if not memory.names and not reads.is_error(step):
+        for _ in range(FIRST_STEPS):
+            if memory.cursor == b"0":
+                break
+            [step] = yield reads.read((b"SCAN", memory.cursor, b"MATCH", b"{*}:meta", b"COUNT", SCAN_STEP))
+            _take_step(memory, step)
+        else:
+            notices.append(f"the server has many keys: those beyond {FIRST_STEPS * SCAN_STEP:,} were not looked at")
+        memory.rename(memory.strays)
+
+
+def _take_step(memory: Memory, step: Any) -> None:
+    if reads.is_error(step):
+        return
+    cursor, found = step
+    memory.cursor = cursor if isinstance(cursor, bytes) else b"%d" % cursor
+    for raw in found:
+        name = _text(raw[1 : -len(b"}:meta")])
+        if name and "}" not in name:
+            memory.strays.add(name)
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return ""  # no name of ours: they are ASCII
+
+
+def _numbers(memory: Memory) -> Program[list[QueueRow]]:
+    rows: list[QueueRow] = []
+    for at, send in zip(range(0, len(memory.names), CHUNK), list(memory.sends), strict=True):
+        replies = yield send
+        for name, reply in zip(memory.names[at : at + CHUNK], replies, strict=True):
+            row = _row(name, reply)
+            if row is not None:
+                rows.append(row)
+    denied = [row for row in rows if row.problem is not None]
+    if rows and len(denied) == len(rows) and all("does not allow" in (row.problem or "") for row in denied):
+        raise NotAllowed(denied[0].problem or "", hint="give this user read rights, such as +@read and ~*")
+    return rows
+
+
+def _row(name: str, reply: Any) -> QueueRow | None:
+    if reads.is_error(reply):
+        return QueueRow(name=name, problem=str(programs.explain(reply, name)))
+    version = reply[0]
+    if version is None:
+        return None  # registered, and never made or deleted since
+    if version != VERSION:
+        return QueueRow(name=name, problem=_newer(name, version))
+    try:
+        counts = [int(raw or 0) for raw in reply[4:]]
+        rate = tuple(int(word) for word in reply[3].split()) if reply[3] else None
+        limit = int(reply[2]) if reply[2] else None
+    except ValueError:
+        return QueueRow(name=name, problem=f"the counters of queue {name!r} are not numbers")
+    ready, delayed, blocked, running, dead, done, cancelled = counts[: len(_COUNTS)]
+    return QueueRow(
+        name=name,
+        ready=ready,
+        delayed=delayed,
+        blocked=blocked,
+        running=running,
+        done=done,
+        dead=dead,
+        cancelled=cancelled,
+        paused=reply[1] is not None,
+        limit=limit,
+        rate=(rate[0], rate[1]) if rate and len(rate) == 2 else None,
+        totals=MappingProxyType(dict(zip(TOTALS, counts[len(_COUNTS) :], strict=True))),
+    )
+
+
+def _workers(now: int, notices: list[str]) -> Program[list[WorkerRow] | None]:
+    try:
+        return (yield from workers.list_workers(now))
+    except QdeckError as error:
+        notices.append(f"the workers cannot be read: {error}")
+        return None
+
+
+def _chosen(memory: Memory, rows: Sequence[QueueRow], visible: Collection[str] | None) -> set[str]:
+    if visible is None:
+        return {row.name for row in rows}
+    start = memory.turn % max(1, len(rows))
+    memory.turn = start + ROTATION
+    turns = [*rows[start : start + ROTATION], *rows[: max(0, start + ROTATION - len(rows))]]
+    return {*visible, *(row.name for row in turns)}
+
+
+def _with_details(
+    row: QueueRow,
+    detail: Detail | None,
+    takers: dict[str, int] | None,
+    rate: tuple[float, float] | None,
+    now: int,
+) -> QueueRow:
+    if row.problem is not None:
+        return row
+    detail = detail or Detail()
+    oldest = None if detail.oldest_ms is None else max(0, now - detail.oldest_ms) / 1000
+    return replace(
+        row,
+        stuck=detail.stuck,
+        oldest_s=oldest,
+        oldest_exact=detail.exact,
+        in_per_s=rate[0] if rate else None,
+        out_per_s=rate[1] if rate else None,
+        workers=None if takers is None else takers.get(row.name, 0),
+        problem=detail.problem,
+    )
+
+
+def _rates(memory: Memory, rows: Sequence[QueueRow], now: int) -> dict[str, tuple[float, float]]:
+    """Jobs that came and went a second, by the difference to the oldest look of the window."""
+    count = {
+        row.name: (row.totals["enqueued"], sum(row.totals[name] for name in _LEAVING)) for row in rows if row.totals
+    }
+    while len(memory.flow) > 1 and now - memory.flow[1][0] >= WINDOW_MS:
+        memory.flow.popleft()
+    rates = {}
+    if memory.flow and now > memory.flow[0][0]:
+        then, before = memory.flow[0]
+        seconds = (now - then) / 1000
+        for name, (came, went) in count.items():
+            if name in before:
+                rates[name] = (
+                    max(0.0, (came - before[name][0]) / seconds),
+                    max(0.0, (went - before[name][1]) / seconds),
+                )
+    if not memory.flow or now - memory.flow[-1][0] >= WINDOW_MS // 20:
+        memory.flow.append((now, count))
+    return rates
+
+
+def _sums(rows: Sequence[QueueRow]) -> Totals:
+    def total(name: str) -> int:
+        return sum(getattr(row, name) or 0 for row in rows)
+
+    return Totals(**{name: total(name) for name in ("ready", "delayed", "blocked", "running", "stuck", "dead")})

@@ -1,0 +1,75 @@
+"""Plain reads for programs that look: many commands a round trip, and errors that belong to one answer only."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import ResponseError
+
+from qdeck._engine import ops, programs
+from qdeck._engine.ops import Arg, Program, Send
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CHUNK: Final = 1000  # commands in one round trip: a reply of some hundred KB, a few ms of the server
+Call = tuple[Arg, ...]
+
+
+def read(*calls: Call, key: bytes = b"") -> Send:
+    """Plain reads in one round trip; sending them again cannot matter."""
+    return ops.commands(*calls, key=key, reads=True)
+
+
+def ask(calls: Sequence[Call]) -> Program[list[Any]]:
+    """Any number of plain reads, a chunk a round trip. An error of the server is a value among the replies."""
+    replies: list[Any] = []
+    for at in range(0, len(calls), CHUNK):
+        replies += yield read(*calls[at : at + CHUNK])
+    return replies
+
+
+def good(reply: Any, queue: str = "") -> Any:
+    """The reply, or our error for what the server answered instead."""
+    if isinstance(reply, ResponseError):
+        raise programs.explain(reply, queue)
+    return reply
+
+
+def is_error(reply: Any) -> bool:
+    """Whether the server answered with an error."""
+    return isinstance(reply, ResponseError)
+
+
+def pairs(flat: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
+    """A flat reply of names and values as pairs."""
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def scan_hash(key: str | bytes, *, most: int = 1_000_000) -> Program[dict[bytes, bytes]]:
+    """All of a hash, slice by slice, at most about `most` fields; raises our error when it may not be read."""
+    found: dict[bytes, bytes] = {}
+    cursor: Any = b"0"
+    while True:
+        [reply] = yield read((b"HSCAN", key, cursor, b"COUNT", CHUNK))
+        cursor, flat = good(reply)
+        found.update(pairs(flat))
+        if cursor in (b"0", 0) or len(found) >= most:
+            return found
+
+
+def local_ms() -> int:
+    """This machine's clock, for when the server's may not be read."""
+    return time.time_ns() // 1_000_000
+
+
+def clock() -> Program[int]:
+    """The server's clock, or this machine's where the rights do not reach."""
+    [reply] = yield read((b"TIME",))
+    return stamp(reply) or local_ms()
+
+
+def stamp(reply: Any) -> int | None:
+    """A reply to TIME in ms."""
+    return None if is_error(reply) else int(reply[0]) * 1000 + int(reply[1]) // 1000

@@ -1,0 +1,68 @@
+"""What the server says about itself, from `HELLO` (which every user may send) and `INFO` (which some may not)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qdeck._deck.model import ServerInfo
+from qdeck._deck.reads import is_error
+
+
+def read_server(hello: Any, info: Any, address: str) -> ServerInfo:
+    """The server as far as the answers reach."""
+    said = _hello(hello)
+    facts = _info(info)
+
+    def number(name: str) -> int | None:
+        text = facts.get(name, "")
+        return int(text) if text.lstrip("-").isdigit() else None
+
+    valkey = facts.get("valkey_version")
+    name = facts.get("server_name") or ("valkey" if valkey else said.get("server"))
+    if name is None and "redis_version" in facts:
+        name = "redis"
+    return ServerInfo(
+        name=name,
+        version=valkey or facts.get("redis_version") or said.get("version"),
+        mode=facts.get("redis_mode") or facts.get("server_mode") or said.get("mode"),
+        role=_role(facts.get("role") or said.get("role")),
+        address=address,
+        uptime_s=number("uptime_in_seconds"),
+        clients=number("connected_clients"),
+        memory_bytes=number("used_memory"),
+        max_memory_bytes=number("maxmemory"),
+        eviction=facts.get("maxmemory_policy"),
+        persistence=_persistence(facts),
+        save_failed=_save_failed(facts),
+        commands_per_s=number("instantaneous_ops_per_sec"),
+    )
+
+
+def _role(word: str | None) -> str | None:
+    return "replica" if word == "slave" else word
+
+
+def _hello(reply: Any) -> dict[str, str]:
+    if is_error(reply) or not isinstance(reply, list):
+        return {}
+    items = zip(reply[::2], reply[1::2], strict=False)
+    return {name.decode(): value.decode() for name, value in items if isinstance(value, bytes)}
+
+
+def _info(reply: Any) -> dict[str, str]:
+    if is_error(reply) or not isinstance(reply, bytes):
+        return {}
+    lines = reply.decode("utf-8", "replace").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
+
+
+def _persistence(facts: dict[str, str]) -> str | None:
+    if "aof_enabled" not in facts:
+        return None
+    # INFO does not tell whether snapshots are on, only when the last one was.
+    return "aof" if facts["aof_enabled"] == "1" else "snapshots or none"
+
+
+def _save_failed(facts: dict[str, str]) -> bool | None:
+    marks = [facts[name] for name in ("rdb_last_bgsave_status", "aof_last_write_status") if name in facts]
+    return any(mark != "ok" for mark in marks) if marks else None

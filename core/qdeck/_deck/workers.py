@@ -1,0 +1,105 @@
+"""Workers as they describe themselves, and asking one to be quiet or to stop."""
+
+from __future__ import annotations
+
+import difflib
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from qdeck._deck import reads
+from qdeck._deck.model import WorkerRow
+from qdeck._engine import codec, keys, ops
+from qdeck._errors import InvalidOption, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from qdeck._engine.ops import Program
+
+SILENT_MS: Final = 30_000  # a worker that was not heard of for so long is taken for gone
+ORDERS: Final = ("quiet", "stop")
+
+
+def list_workers(now_ms: int | None = None) -> Program[list[WorkerRow]]:
+    """All workers, the living ones first, then by host and id."""
+    now = now_ms if now_ms is not None else (yield from reads.clock())
+    said = yield from reads.scan_hash(keys.WORKERS)
+    asked = yield from reads.scan_hash(keys.CONTROL) if said else _nothing()
+    rows = [read_worker(name, raw, asked.get(name), now) for name, raw in said.items() if name]
+    return sorted(rows, key=lambda row: (not row.alive, row.host or "", row.id))
+
+
+def _nothing() -> Program[dict[bytes, bytes]]:
+    yield from ()
+    return {}
+
+
+def read_worker(name: bytes, raw: bytes, asked: bytes | None, now_ms: int) -> WorkerRow:
+    """One worker from what it wrote about itself; what cannot be read is None."""
+    try:
+        said = codec.decode_json(raw)
+    except (msgspec.DecodeError, ValueError):
+        said = {}
+    if not isinstance(said, dict):
+        said = {}
+
+    def number(field: str) -> int | None:
+        value = said.get(field)
+        return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    def word(field: str) -> str | None:
+        value = said.get(field)
+        return value if isinstance(value, str) else None
+
+    seen, state = number("seen_ms"), word("state")
+    silent_ms = None if seen is None else max(0, now_ms - seen)
+    return WorkerRow(
+        id=name.decode("utf-8", "replace"),
+        alive=silent_ms is not None and silent_ms < SILENT_MS and state != "stopped",
+        state=state,
+        asked=asked.decode("utf-8", "replace") if asked else None,
+        host=word("host"),
+        pid=number("pid"),
+        version=word("version"),
+        queues=MappingProxyType(_queues(said.get("queues"))),
+        concurrency=number("concurrency"),
+        running=number("running"),
+        done=number("done"),
+        failed=number("failed"),
+        memory_bytes=number("rss"),
+        started_ms=number("started_ms"),
+        seen_ms=seen,
+        heartbeat_s=None if silent_ms is None else silent_ms / 1000,
+    )
+
+
+def _queues(said: Any) -> dict[str, int]:
+    if isinstance(said, dict):
+        return {str(name): weight if isinstance(weight, int) else 1 for name, weight in said.items()}
+    return {str(name): 1 for name in said} if isinstance(said, list) else {}
+
+
+def by_queue(rows: Iterable[WorkerRow]) -> dict[str, int]:
+    """How many living workers take jobs from each queue; one that is quiet takes none."""
+    found: dict[str, int] = {}
+    for row in rows:
+        if row.alive and row.asked is None and row.state not in ("quiet", "stopping"):
+            for queue in row.queues:
+                found[queue] = found.get(queue, 0) + 1
+    return found
+
+
+def order(worker: str, what: str) -> Program[None]:
+    """Asks a worker to be quiet (finish what it has, take nothing new) or to stop."""
+    if what not in ORDERS:
+        raise InvalidOption(f"a worker cannot be asked to {what!r}", hint="ask it to be quiet or to stop")
+    [there] = yield reads.read((b"HEXISTS", keys.WORKERS, worker))
+    if not reads.good(there):
+        known = [name.decode("utf-8", "replace") for name in (yield from reads.scan_hash(keys.WORKERS))]
+        near = difflib.get_close_matches(worker, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "qdeck workers lists them"
+        raise UsageError(f"there is no worker {worker!r}", hint=hint)
+    [reply] = yield ops.commands((b"HSET", keys.CONTROL, worker, what), key=keys.CONTROL.encode())
+    reads.good(reply)
