@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from qdeck._filter.lexer import Head, Raw
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,30}(\.[0-9]{1,30})?(e[+-]?[0-9]{1,3})?")
-_AGE: Final = re.compile(r"([0-9]{1,9})(ms|s|m|h|d|w)")
-_AGES: Final = re.compile(r"([0-9]{1,9}(ms|s|m|h|d|w)){1,6}")
+_AGE: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)")
+_AGES: Final = re.compile(r"([0-9]{1,15}(ms|s|m|h|d|w)){1,6}")
 _FROM_NOW: Final = re.compile(r"now(?:([+-])(.+))?", re.DOTALL)
 _ISO: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
@@ -25,6 +25,7 @@ _ISO: Final = re.compile(
 _AGE_HINT: Final = "An age is a number and a unit, ms s m h d or w: 90s, 15m, 2h, 7d, 1h30m."
 _TIME_HINT: Final = "A time is 2026-11-18, 2026-11-18T10:15:00Z, now-2h, or an age such as 2h, counted from now."
 _MAX_WHOLE: Final = 2**53
+_MAX_AGE_MS: Final = 10**15 - 1  # 31,000 years; in any unit it prints in digits that parse again
 
 
 def value_of(text: str, head: Head, raw: Raw) -> Value:
@@ -120,7 +121,8 @@ def _age_in(text: str) -> Age | None:
         return None
     parts = [Age(int(count), unit) for count, unit in _AGE.findall(text)]
     finest = min(parts, key=lambda part: part.step_ms)
-    return Age(sum(part.ms for part in parts) // finest.step_ms, finest.unit)
+    total_ms = sum(part.ms for part in parts)
+    return Age(total_ms // finest.step_ms, finest.unit) if total_ms <= _MAX_AGE_MS else None
 
 
 def _no_age(text: str, raw: Raw, what: str, hint: str) -> InvalidFilter:
