@@ -37,7 +37,7 @@ class Deck:
     `NotAllowed` before anything is sent.
     """
 
-    def __init__(self, url: str, read_only: bool = False) -> None:  # noqa: FBT001, FBT002 - Deck(url, read_only=True)
+    def __init__(self, url: str, read_only: bool = False) -> None:
         self.endpoint = Endpoint(_with_connect_timeout(url))
         self.read_only = read_only
         self._memory = native.Memory()
@@ -109,7 +109,7 @@ class Deck:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         *,
-        id: str | None = None,  # noqa: A002 - the word that the rest of the API uses
+        id: str | None = None,
         name: str | None = None,
         unique: bool = False,
         priority: int | str = 100,
@@ -119,7 +119,7 @@ class Deck:
         after: Iterable[str] = (),
         tags: Iterable[str] = (),
     ) -> Made:
-        """Makes a job of a task given by name. An app that declares the task knows more of it; this does not ask one."""
+        """Makes a job of a task given by name; the options that an app declares for it are not known here."""
         where = _queue_name(queue)
         job = produce.new_job(
             where, task, args, kwargs, id=id, name=name, unique=unique, priority=priority, retries=retries, delay=delay,

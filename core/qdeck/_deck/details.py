@@ -73,13 +73,7 @@ def _read_bands(open_bands: dict[str, tuple[int, int]], found: dict[str, Detail]
         if not open_bands:
             return
         names = list(open_bands)
-        replies = yield from reads.ask(
-            [
-                (b"ZRANGEBYSCORE", keys.key(name, "ready"), (open_bands[name][0] + 1) * BAND, b"+inf", b"WITHSCORES")
-                + (b"LIMIT", 0, 1)
-                for name in names
-            ]
-        )
+        replies = yield from reads.ask([_next_band(name, open_bands[name][0]) for name in names])
         for name, reply in zip(names, replies, strict=True):
             score = _score(reply, found[name], name)
             if score is None or score // BAND >= open_bands[name][1]:
@@ -90,6 +84,11 @@ def _read_bands(open_bands: dict[str, tuple[int, int]], found: dict[str, Detail]
                 found[name].waits_since(score % BAND)
     for name in open_bands:
         found[name].exact = False
+
+
+def _next_band(queue: str, band: int) -> reads.Call:
+    after = (band + 1) * BAND
+    return (b"ZRANGEBYSCORE", keys.key(queue, "ready"), after, b"+inf", b"WITHSCORES", b"LIMIT", 0, 1)
 
 
 def _score(reply: Any, detail: Detail, queue: str) -> int | None:

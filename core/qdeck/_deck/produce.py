@@ -32,7 +32,7 @@ def new_job(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    id: str | None = None,  # noqa: A002 - the word that the rest of the API uses
+    id: str | None = None,
     name: str | None = None,
     unique: bool = False,
     priority: int | str = Priority.NORMAL,

@@ -1,0 +1,167 @@
+"""What all commands share: where the server is, groups that take a queue for a verb, and commands loaded late."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from qdeck._deck.deck import Deck
+
+LAYOUTS: Final = ("native",)
+CONTEXT_SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
+_META: Final = "qdeck."
+_TAKE_A_VALUE: Final = ("--url", "--layout")
+
+
+class Settings(NamedTuple):
+    """The options that every command takes, before or after its name."""
+
+    url: str | None
+    layouts: tuple[str, ...]
+    as_json: bool
+
+    def need_url(self) -> str:
+        """The server's URL, which must be named: a guess could be the wrong server."""
+        if not self.url:
+            from qdeck._errors import UsageError
+
+            raise UsageError(
+                "no server is named",
+                hint="give --url redis://host:6379, or set QDECK_URL; qdeck demo needs no server",
+            )
+        return self.url
+
+    def deck(self) -> Deck:
+        """The deck on that server."""
+        from qdeck._deck.deck import Deck
+
+        return Deck(self.need_url())
+
+
+def settings() -> Settings:
+    """The shared options as they were given; the environment names the server when no option does."""
+    meta = click.get_current_context().meta
+    url = meta.get(f"{_META}url") or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL")
+    return Settings(url, meta.get(f"{_META}layout", ()), meta.get(f"{_META}as_json", False))
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if param.name == "layout":
+        for name in value:
+            if name not in LAYOUTS:
+                raise click.BadParameter(f"there is no layout {name!r}: there is {', '.join(LAYOUTS)}", ctx, param)
+    if value not in (None, (), False):
+        ctx.meta[f"{_META}{param.name}"] = value
+
+
+def shared_options() -> list[click.Parameter]:
+    """The options that every command takes."""
+    return [
+        click.Option(
+            ["--url"], metavar="URL", help="The server; also QDECK_URL, REDIS_URL.", expose_value=False, callback=_keep
+        ),
+        click.Option(
+            ["--layout"], metavar="NAME", multiple=True, help="Only this layout.", expose_value=False, callback=_keep
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="JSON on stdout.", expose_value=False, callback=_keep),
+    ]
+
+
+class Command(click.Command):
+    """A command with the shared options."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        more["params"] = [*more.get("params", ()), *shared_options()]
+        more.setdefault("context_settings", CONTEXT_SETTINGS)
+        super().__init__(*args, **more)
+
+
+def command(name: str, **more: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Makes a command of a function."""
+    return click.command(name, cls=Command, **more)
+
+
+class VerbGroup(click.Group):
+    """A noun with verbs, whose first word is otherwise an argument of its default verb: `jobs QUEUE`."""
+
+    def __init__(self, name: str, *, default: str | None = None, **more: Any) -> None:
+        more["params"] = shared_options()
+        more.setdefault("context_settings", CONTEXT_SETTINGS)
+        super().__init__(name, **more)
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Puts the default verb in where none is named."""
+        if self.default is not None and not self._names_verb(args):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the verb; an unknown one gets the nearest."""
+        check_verb(self, ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def _names_verb(self, args: list[str]) -> bool:
+        at = 0
+        while at < len(args):
+            word = args[at]
+            if word in _TAKE_A_VALUE:
+                at += 2
+            elif word == "--json" or word.startswith(tuple(f"{name}=" for name in _TAKE_A_VALUE)):
+                at += 1
+            else:
+                return word in self.commands
+        return False
+
+
+def check_verb(group: click.Group, ctx: click.Context, word: str) -> None:
+    """Raises for a word that is no command of the group, naming the nearest one."""
+    known = group.list_commands(ctx)
+    if word in known or word.startswith("-"):
+        return
+    near = difflib.get_close_matches(word, known, 1)
+    more = f"did you mean {near[0]!r}?" if near else f"commands are: {', '.join(known)}"
+    raise click.UsageError(f"there is no command {word!r}: {more}", ctx)
+
+
+class LateGroup(click.Group):
+    """The top group: it knows the help of its commands, and imports one only to run it."""
+
+    def __init__(self, *args: Any, late: Mapping[str, tuple[str, str]], **more: Any) -> None:
+        more["params"] = [*more.get("params", ()), *shared_options()]
+        super().__init__(*args, **more)
+        self.late = late
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order in which they are told."""
+        return list(self.late)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the command."""
+        if cmd_name not in self.late:
+            return None
+        module, _, attribute = self.late[cmd_name][0].partition(":")
+        found = getattr(importlib.import_module(f"qdeck_console.cli.{module}"), attribute)
+        assert isinstance(found, click.Command)  # noqa: S101 - the table is ours
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command; an unknown one gets the nearest."""
+        check_verb(self, ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in self.late.items()])

@@ -1,0 +1,192 @@
+"""What commands write: JSON for programs, aligned columns for people, messages on stderr.
+
+Data is shown as text: whatever a terminal could obey is written out visibly, in JSON as escapes.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Controls, what turns text around or hides in it, and halves of characters: JSON may hold most of them, terminals not.
+_UNSAFE: Final = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
+_LOOKAHEAD: Final = 200  # rows whose width decides that of the columns
+
+
+def safe(value: object) -> str:
+    """A value on one line, fit for a terminal."""
+    text = value if isinstance(value, str) else str(value)
+    if text.isascii() and text.isprintable():
+        return text
+    try:
+        from qdeck_console.text import safe_text
+    except ImportError:  # what it needs to measure text comes with the console extra
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return safe_text(text)
+
+
+def note(message: str) -> None:
+    """A line on stderr."""
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(_encodable("\n".join(map(safe, message.splitlines())), sys.stderr), err=True)
+
+
+def line(text: str = "") -> None:
+    """A line on stdout; its parts have been made safe."""
+    click.echo(_encodable(text, sys.stdout))
+
+
+def _encodable(text: str, stream: Any) -> str:
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def dumps(value: object) -> str:
+    """JSON without a character that a terminal could obey."""
+    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=_default)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _default(value: object) -> object:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    return str(value)
+
+
+def write_json(value: object) -> None:
+    """One JSON document on stdout, in UTF-8 whatever the terminal."""
+    _write(dumps(value) + "\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.flush()
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        sys.stdout.write(text)
+    else:
+        buffer.write(text.encode())
+
+
+class JsonList:
+    """A JSON array written entry by entry, so that a list of a million jobs takes no memory."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            _write("\n]\n" if self._count else "[]\n")
+
+    def add(self, value: object) -> None:
+        """Writes one entry."""
+        _write((",\n" if self._count else "[\n") + dumps(value))
+        self._count += 1
+
+
+def iso(ms: int | None) -> str | None:
+    """A moment as ISO 8601 in UTC; one that no calendar has is none."""
+    if ms is None:
+        return None
+    try:
+        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return None
+
+
+def seconds(value: float | None) -> float | None:
+    """An age to the millisecond."""
+    return None if value is None else round(value, 3)
+
+
+def age(value: float | None) -> str:
+    """An age for people, in two units."""
+    if value is None:
+        return "-"
+    whole = int(value)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600}h"
+
+
+def number(value: float | None) -> str:
+    """A number for people; what is not known is a dash."""
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def styled(text: str, **style: Any) -> str:
+    """The text in colour where that is wanted; click takes it out again where stdout is no terminal."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+
+
+def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+class Column(NamedTuple):
+    """A column of a table: its title, which side it keeps to, and how wide it may be."""
+
+    title: str
+    right: bool = False
+    most: int = 60
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> int:
+    """Writes rows in aligned columns as they come, and returns how many there were."""
+    items = iter(rows)
+    first = [_cells(columns, row) for row in islice(items, _LOOKAHEAD)]
+    widths = [max([_width(c.title), *(_width(row[i]) for row in first)]) for i, c in enumerate(columns)]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if first:
+        titles = _aligned(columns, widths, [column.title for column in columns], room)
+        line(styled(titles, dim=True))
+    count = 0
+    for row in chain(first, (_cells(columns, row) for row in items)):
+        line(_aligned(columns, widths, row, room))
+        count += 1
+    return count
+
+
+def _cells(columns: Sequence[Column], row: Sequence[str]) -> list[str]:
+    return [_cut(safe(cell), column.most) for column, cell in zip(columns, row, strict=True)]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if _width(text) <= most else text[: most - 1] + "…"
+
+
+def _aligned(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str], room: int | None) -> str:
+    padded = []
+    for column, width, cell in zip(columns, widths, row, strict=True):
+        gap = " " * max(0, width - _width(cell))
+        padded.append(gap + cell if column.right else cell + gap)
+    text = "  ".join(padded).rstrip()
+    return text if room is None else _cut(text, room)

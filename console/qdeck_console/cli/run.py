@@ -1,0 +1,129 @@
+"""Runs the command line: the top group, and what becomes of errors. Exit codes are a promise, see `EXIT`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+import click
+
+from qdeck_console.cli.base import CONTEXT_SETTINGS, LateGroup
+
+OK: Final = 0
+DEGRADED: Final = 1  # the thing asked about is degraded, or a part was skipped
+FAILED: Final = 2
+USAGE: Final = 64
+UNREACHABLE: Final = 69
+NOT_ALLOWED: Final = 77
+INTERRUPTED: Final = 130
+
+COMMANDS: Final = {
+    "console": ("start:console", "Opens the console; so does qdeck alone."),
+    "demo": ("start:demo", "A server of its own with a lively workload, and the console on it."),
+    "status": ("look:status", "One look at every queue."),
+    "jobs": ("jobs:jobs", "Lists the jobs of a queue, or cancels, discards, runs, reprioritises them."),
+    "job": ("look:job", "All about one job."),
+    "find": ("look:find", "Where a job is."),
+    "enqueue": ("produce:enqueue", "Makes a job."),
+    "worker": ("start:worker", "Runs jobs until SIGTERM."),
+    "workers": ("look:workers", "Lists the workers, or asks one to be quiet or to stop."),
+    "queues": ("queues:queues", "Pauses and resumes queues."),
+}
+
+
+def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click calls it so
+    if value:
+        # Not from the package: it would bring the client library along.
+        from importlib.metadata import version
+
+        click.echo(f"qdeck {version('qdeck')}")
+        ctx.exit()
+
+
+def _top() -> LateGroup:
+    return LateGroup(
+        "qdeck",
+        late=COMMANDS,
+        help="An operations console for queues on Redis or Valkey. Alone, it opens the console.",
+        epilog="Exit codes: 0 done, 1 degraded or partly skipped, 2 unhealthy or failed, 64 wrong usage, "
+        "69 server unreachable, 77 not allowed.",
+        invoke_without_command=True,
+        context_settings=CONTEXT_SETTINGS,
+        callback=_alone,
+        params=[
+            click.Option(
+                ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_version, help="The version."
+            )
+        ],
+    )
+
+
+@click.pass_context
+def _alone(ctx: click.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        from qdeck_console.cli.start import open_console
+
+        open_console()
+
+
+def run(args: list[str]) -> int:
+    """Runs one command line and returns its exit code; every error is told in words on stderr."""
+    try:
+        try:
+            code = _run(args)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _close_stdout()
+            return OK  # whoever reads has enough
+        return code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except click.ClickException as error:
+        return _tell(error.format_message(), _usage_hint(error), USAGE)
+    except Exception as error:  # noqa: BLE001 - the last resort: no command ends with a traceback
+        return _tell_error(error)
+
+
+def _run(args: list[str]) -> int:
+    top = _top()
+    try:
+        with top.make_context("qdeck", args) as ctx:
+            top.invoke(ctx)
+    except click.exceptions.Exit as ending:
+        return ending.exit_code
+    return OK
+
+
+def _close_stdout() -> None:
+    # The interpreter flushes once more at its end, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _usage_hint(error: click.ClickException) -> str:
+    ctx = getattr(error, "ctx", None)
+    return f"{ctx.command_path} --help tells more" if ctx else ""
+
+
+def _tell_error(error: Exception) -> int:
+    from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable, UsageError
+
+    if not isinstance(error, QdeckError):
+        if os.environ.get("QDECK_TRACEBACK"):
+            raise error
+        hint = "QDECK_TRACEBACK=1 shows where; if it is a fault of qdeck, please report it"
+        return _tell(f"{type(error).__name__}: {error}", hint, FAILED)
+    code = FAILED
+    for kind, own in ((UsageError, USAGE), (ServerUnreachable, UNREACHABLE), (NotAllowed, NOT_ALLOWED)):
+        if isinstance(error, kind):
+            code = own
+    return _tell(str(error), error.hint, code)
+
+
+def _tell(message: str, hint: str, code: int) -> int:
+    from qdeck_console.cli.output import note
+
+    note(f"qdeck: {message}")
+    if hint:
+        note(f"  {hint}")
+    return code

@@ -1,0 +1,216 @@
+"""The JSON of each thing, as `cli.md` promises it: fields are added here freely, never renamed or dropped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qdeck_console.cli.output import iso, seconds
+
+if TYPE_CHECKING:
+    from qdeck._deck.model import (
+        Batch,
+        Found,
+        JobDetail,
+        JobRecord,
+        Plan,
+        QueueRow,
+        Snapshot,
+        WorkerRow,
+    )
+
+
+def snapshot(seen: Snapshot) -> dict[str, Any]:
+    """`qdeck status`."""
+    server = seen.server
+    return {
+        "at": iso(seen.at_ms),
+        "server": {
+            "version": server.version,
+            "mode": server.mode,
+            "role": server.role,
+            "name": server.name,
+            "address": server.address,
+            "uptime_s": server.uptime_s,
+            "clients": server.clients,
+            "memory_bytes": server.memory_bytes,
+            "max_memory_bytes": server.max_memory_bytes,
+            "eviction": server.eviction,
+            "persistence": server.persistence,
+            "save_failed": server.save_failed,
+            "commands_per_s": server.commands_per_s,
+        },
+        "status": seen.status.value,
+        "reasons": [reason.text for reason in seen.reasons],
+        "notices": list(seen.notices),
+        "layouts": list(seen.layouts),
+        "totals": {
+            "ready": seen.totals.ready,
+            "delayed": seen.totals.delayed,
+            "blocked": seen.totals.blocked,
+            "running": seen.totals.running,
+            "stuck": seen.totals.stuck,
+            "dead": seen.totals.dead,
+        },
+        "workers_alive": seen.workers_alive,
+        "queues": [queue(row) for row in seen.queues],
+    }
+
+
+def queue(row: QueueRow) -> dict[str, Any]:
+    """One queue of `qdeck status`."""
+    return {
+        "layout": row.layout,
+        "name": row.name,
+        "ready": row.ready,
+        "delayed": row.delayed,
+        "blocked": row.blocked,
+        "running": row.running,
+        "done": row.done,
+        "dead": row.dead,
+        "cancelled": row.cancelled,
+        "stuck": row.stuck,
+        "oldest_s": seconds(row.oldest_s),
+        "paused": row.paused,
+        "limit": row.limit,
+        "rate": None if row.rate is None else {"count": row.rate[0], "per_s": row.rate[1] / 1000},
+        "in_per_s": seconds(row.in_per_s),
+        "out_per_s": seconds(row.out_per_s),
+        "workers": row.workers,
+        "totals": dict(row.totals),
+        "problem": row.problem,
+    }
+
+
+def job(record: JobRecord) -> dict[str, Any]:
+    """One job of a list."""
+    return {
+        "id": record.id,
+        "key": record.key,
+        "layout": record.layout,
+        "queue": record.queue,
+        "state": record.state,
+        "native_state": record.native_state,
+        "name": record.name,
+        "task": record.task,
+        "priority": record.priority,
+        "attempts": record.attempts,
+        "crashes": record.crashes,
+        "tags": list(record.tags),
+        "enqueued_at": iso(record.enqueued_ms),
+        "due_at": iso(record.due_ms),
+        "age_s": seconds(record.age_s),
+        "worker": record.worker,
+        "error_class": record.error,
+        "error_message": record.message,
+        "failed_at": iso(record.failed_ms),
+        "payload": record.payload(),
+    }
+
+
+def detail(record: JobDetail) -> dict[str, Any]:
+    """`qdeck job`."""
+    failure = record.failure
+    return job(record) | {
+        "history": [{**event.data, "at": iso(event.at_ms), "kind": event.kind} for event in record.history],
+        "error": None
+        if failure is None
+        else {
+            "class": failure.class_name,
+            "message": failure.message,
+            "traceback": failure.traceback,
+            "kind": failure.kind,
+            "at": iso(failure.at_ms),
+        },
+        "depends_on": list(record.depends_on),
+        "dependents": list(record.dependents),
+        "more_dependents": record.more_dependents,
+        "has_result": record.has_result,
+        "result": record.result,
+        "log": record.log,
+        "limits": {
+            "retries": record.retries,
+            "backoff": record.backoff,
+            "time_limit_s": _s(record.time_limit_ms),
+            "lease_s": _s(record.lease_ms),
+            "keep_result_s": _s(record.keep_result_ms),
+            "expires_at": iso(record.expires_ms),
+        },
+        "unique": record.unique,
+        "outages": record.outages,
+        "on_failure": record.on_failure,
+        "handler_of": record.handler_of,
+        "run_anyway": record.run_anyway,
+        "claimed_at": iso(record.claimed_ms),
+        "lease_until": iso(record.lease_until_ms),
+        "cancel_asked": record.cancel_asked,
+        "payload_bytes": record.body_bytes,
+    }
+
+
+def _s(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def found(place: Found) -> dict[str, Any]:
+    """One place of `qdeck find`."""
+    return {
+        "layout": place.layout,
+        "queue": place.queue,
+        "id": place.id,
+        "key": place.key,
+        "state": place.state,
+    }
+
+
+def worker(row: WorkerRow) -> dict[str, Any]:
+    """One worker of `qdeck workers`."""
+    return {
+        "id": row.id,
+        "alive": row.alive,
+        "state": row.state,
+        "asked": row.asked,
+        "host": row.host,
+        "pid": row.pid,
+        "version": row.version,
+        "queues": dict(row.queues),
+        "concurrency": row.concurrency,
+        "running": row.running,
+        "done": row.done,
+        "failed": row.failed,
+        "memory_bytes": row.memory_bytes,
+        "started_at": iso(row.started_ms),
+        "seen_at": iso(row.seen_ms),
+        "heartbeat_s": seconds(row.heartbeat_s),
+    }
+
+
+def plan(what: Plan) -> dict[str, Any]:
+    """What a change would do."""
+    return {
+        "plan": what.id,
+        "verb": what.verb.value,
+        "layout": what.layout,
+        "queue": what.queue,
+        "created_at": iso(what.created_ms),
+        "where": what.where,
+        "priority": what.priority,
+        "count": len(what.entries),
+        "states": what.counts(),
+        "with_dependents": what.with_dependents,
+        "skipped": [{"id": skip.id, "why": skip.why} for skip in what.skipped],
+        "entries": [
+            {"layout": what.layout, "queue": what.queue, "id": entry.id, "state": entry.state} for entry in what.entries
+        ],
+    }
+
+
+def batch(what: Batch) -> dict[str, Any]:
+    """What a change did."""
+    return {
+        "batch": what.batch,
+        "verb": what.verb.value,
+        "queue": what.queue,
+        "applied": what.applied,
+        "asked": what.asked,
+        "skipped": [{"id": skip.id, "why": skip.why} for skip in what.skipped],
+    }
