@@ -6,6 +6,7 @@ import math
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bench import limits, processes
-from bench.jobs import make_app
+from bench.jobs import STAMPS, make_app
 from bench.machine import BenchServer, Pins, on_cpu
 
 if TYPE_CHECKING:
@@ -214,26 +215,50 @@ def _drain_peer(server: BenchServer, python: Path, folder: Path) -> float:
 
 
 def latency(setting: Setting) -> Sample:
-    """From just before an enqueue to the start of the job, 200 times a second; the producer is not pinned."""
+    """From just before an enqueue to the start of the job, 200 times a second; the producer is not pinned.
+
+    A bare push to a process that blocks on a list comes first: what the machine itself does at this moment.
+    """
     with setting.server() as server, _folder() as folder:
-        app = make_app(server.url)
-        task, stamps = app.tasks["stamp"], folder / "stamps"
+        bare = folder / "bare"
+        with processes.running(server, [sys.executable, "-m", "bench.bare"], folder, {STAMPS: str(bare)}):
+            _wait_for(bare)
+            _pace(lambda: server.raw.lpush("bare", time.monotonic_ns()), PACE_S / 2)
+            time.sleep(0.1)
+        server.empty()
+        app, stamps = make_app(server.url), folder / "stamps"
+        task = app.tasks["stamp"]
         task.enqueue(time.monotonic_ns())
         with processes.running(server, processes.worker_command(), folder) as worker:
             processes.drain(server, worker, 1, processes.done_count(server))
-            for _ in range(PACE_PER_S):
-                task.enqueue(time.monotonic_ns())
-                time.sleep(1 / PACE_PER_S)
-            warm = 1 + PACE_PER_S
-            sent, start = int(PACE_PER_S * PACE_S), time.perf_counter()
-            for number in range(sent):
-                time.sleep(max(0.0, start + number / PACE_PER_S - time.perf_counter()))
-                task.enqueue(time.monotonic_ns())
-            processes.drain(server, worker, warm + sent, processes.done_count(server))
+            sent = _pace(lambda: task.enqueue(time.monotonic_ns()), PACE_S)
+            processes.drain(server, worker, 1 + sent, processes.done_count(server))
         app.close()
-        waits = sorted(int(line) / 1e6 for line in stamps.read_text("ascii").split()[warm:])
-    shown = {f"p{p}_ms": _percentile(waits, p) for p in (50, 90, 99)} | {"worst_ms": waits[-1], "jobs": len(waits)}
+        seen, limit = _waits_ms(stamps), _waits_ms(bare)
+    shown: dict[str, Any] = {f"p{p}_ms": _percentile(seen, p) for p in (50, 90, 99)}
+    shown |= {"worst_ms": seen[-1], "jobs": len(seen)}
+    shown |= {f"bare_p{p}_ms": _percentile(limit, p) for p in (50, 90, 99)}
     return Sample(reached=shown["p99_ms"], more=shown)
+
+
+def _wait_for(path: Path) -> None:
+    until = time.monotonic() + 10.0
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def _pace(send: Callable[[], object], seconds: float) -> int:
+    """Sends at a steady pace, a second longer than asked; that second warms up."""
+    count, start = int(PACE_PER_S * (seconds + 1)), time.perf_counter()
+    for number in range(count):
+        time.sleep(max(0.0, start + number / PACE_PER_S - time.perf_counter()))
+        send()
+    return count
+
+
+def _waits_ms(path: Path) -> list[float]:
+    """What was noted, without the first second, in order of length."""
+    return sorted(int(line) / 1e6 for line in path.read_text("ascii").split()[PACE_PER_S:])
 
 
 def _percentile(ordered: list[float], percent: float) -> float:

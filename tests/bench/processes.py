@@ -37,7 +37,7 @@ def running(
     """Runs a worker's process on the client's processor; its whole group ends with the block."""
     variables = os.environ | {
         "QDECK_URL": server.url,
-        "PYTHONPATH": str(TESTS),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])),
         STAMPS: str(folder / "stamps"),
         **(environment or {}),
     }
@@ -63,9 +63,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             return
 
 
-def worker_command(concurrency: int = 50) -> list[str]:
-    """The command line of a worker, as a user gives it."""
-    return [sys.executable, "-m", "qdeck_console", "worker", "bench.jobs:app", "-c", str(concurrency)]
+def worker_command(profile: Path | None = None) -> list[str]:
+    """The command line of a worker of ours, under the profiler when a file for it is given."""
+    return [sys.executable, "-m", "bench.serve", *([str(profile)] if profile else [])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Drained:
             "wall_us": self.seconds / self.jobs * 1e6,
             "worker_cpu_us": self.worker_cpu_s / self.jobs * 1e6,
             "server_cpu_us": self.work.cpu_s / self.jobs * 1e6,
-            "server_script_us": self.work.script_us / self.jobs * 1e6,
+            "server_script_us": self.work.script_us / self.jobs,
             "server_commands": self.work.commands / self.jobs,
         }
 

@@ -6,15 +6,13 @@ shares of the second run count.
 
 from __future__ import annotations
 
-import cProfile
 import pstats
-import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench import figures
+from bench import figures, processes
 
 if TYPE_CHECKING:
     from bench.figures import Setting
@@ -47,8 +45,7 @@ def report(setting: Setting, task: str) -> str:
         plain = figures.drain(server, task, folder)
         server.empty()
         output = folder / "profile"
-        command = [sys.executable, "-m", "bench.worker_profile", str(output)]
-        profiled = figures.drain(server, task, folder, command)
+        profiled = figures.drain(server, task, folder, processes.worker_command(output))
         shares = _read(output)
     cost = plain.per_job()
     waiting = cost["wall_us"] - cost["worker_cpu_us"]
@@ -86,22 +83,3 @@ def _read(path: Path) -> str:
     for own, calls, short in sorted(functions, reverse=True)[:25]:
         lines.append(f"| {short.replace('|', '/')} | {calls:,} | {100 * own / busy:.1f} % |")
     return "\n".join(lines)
-
-
-def _run_worker(output: str) -> None:
-    from qdeck._worker.worker import Worker
-
-    from bench.jobs import app
-    from bench.machine import QUEUE
-
-    profiler = cProfile.Profile()
-    profiler.enable()
-    try:
-        Worker(app, queues={QUEUE: 1}, concurrency=50, on_event=lambda _: None).run()
-    finally:
-        profiler.disable()
-        profiler.dump_stats(output)
-
-
-if __name__ == "__main__":
-    _run_worker(sys.argv[1])
