@@ -52,6 +52,17 @@ def settings() -> Settings:
     return Settings(url, meta.get(f"{_META}layout", ()), meta.get(f"{_META}as_json", False))
 
 
+def explicit_url() -> str | None:
+    """The URL that was given as an option."""
+    url: str | None = click.get_current_context().meta.get(f"{_META}url")
+    return url
+
+
+def read_priority(text: str) -> int | str:
+    """A priority as it was typed: a number, or a name that the core knows."""
+    return int(text) if text.lstrip("+-").isdecimal() else text
+
+
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if param.name == "layout":
         for name in value:

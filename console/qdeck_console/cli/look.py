@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from qdeck_console.cli import shapes
-from qdeck_console.cli.base import VerbGroup, command, settings
-from qdeck_console.cli.output import Column, age, line, note, number, safe, styled, table, write_json
+from qdeck_console.cli.base import Command, VerbGroup, command, settings
+from qdeck_console.cli.output import Column, age, dumps, line, note, number, safe, styled, table, write_json
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import QueueRow, Snapshot
+    from qdeck._deck.model import JobDetail, QueueRow, Snapshot, WorkerRow
 
+PRESENCE_S = 20  # how often an idle worker tells of itself and hears what it is asked
 _COLOURS = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
 
 
@@ -48,8 +49,8 @@ def _print_status(seen: Snapshot) -> None:
         return
     line()
     line(
-        f"{count:,} queues: {total.ready:,} ready, {total.delayed:,} delayed, {total.blocked:,} blocked, "
-        f"{total.running:,} running, {total.stuck:,} stuck, {total.dead:,} dead"
+        f"{count:,} {'queue' if count == 1 else 'queues'}: {total.ready:,} ready, {total.delayed:,} delayed, "
+        f"{total.blocked:,} blocked, {total.running:,} running, {total.stuck:,} stuck, {total.dead:,} dead"
     )
 
 
@@ -61,3 +62,107 @@ def _queue_cells(row: QueueRow) -> list[str]:
     oldest = age(row.oldest_s) if row.oldest_exact else f">{age(row.oldest_s)}"
     remark = row.problem or ("paused" if row.paused else "")
     return [row.name, *map(number, numbers), oldest, remark]
+
+
+@command("job", short_help="All about one job.")
+@click.argument("queue")
+@click.argument("job_id", metavar="ID")
+def job(queue: str, job_id: str) -> None:
+    """All about one job: payload, history, error, what it depends on and what depends on it, result and log."""
+    given = settings()
+    with given.deck() as deck:
+        record = deck.job(queue, job_id)
+    if given.as_json:
+        write_json(shapes.detail(record))
+    else:
+        _print_job(record)
+
+
+def _print_job(record: JobDetail) -> None:
+    facts = shapes.detail(record)
+    limits = {name: value for name, value in facts.pop("limits").items() if value is not None}
+    history, error, log = facts.pop("history"), facts.pop("error"), facts.pop("log")
+    facts.pop("error_class"), facts.pop("error_message")
+    for name, value in (facts | {"limits": limits}).items():
+        if value is None or value is False or value == [] or value == {}:
+            continue
+        shown = value if isinstance(value, str | int | float) and value is not True else dumps(value)
+        line(f"{name.removesuffix('_s').replace('_', ' '):14} {age(value) if name == 'age_s' else safe(shown)}")
+    line("history")
+    for event in history:
+        rest = {key: value for key, value in event.items() if key not in ("at", "kind", "traceback")}
+        told = "  ".join(f"{safe(key)}={safe(value)}" for key, value in rest.items())
+        line(f"  {event['at']}  {safe(event['kind']):12} {told}".rstrip())
+    if error is not None:
+        line(styled(f"error  {safe(error['class'])}: {safe(error['message'])}", fg="red"))
+        _print_block(error["traceback"])
+    if log:
+        line("log")
+        _print_block(log)
+
+
+def _print_block(text: str | None) -> None:
+    for part in (text or "").splitlines():
+        line(f"  {safe(part)}")
+
+
+@command("find", short_help="Where a job is.")
+@click.argument("job_id", metavar="ID")
+def find(job_id: str) -> None:
+    """Where a job is, in every queue."""
+    given = settings()
+    with given.deck() as deck:
+        places = deck.find(job_id)
+    if given.as_json:
+        write_json([shapes.found(place) for place in places])
+    else:
+        table(
+            [Column("queue", most=200), Column("state"), Column("layout"), Column("id", most=128)],
+            ([place.queue, place.state, place.layout, place.id] for place in places),
+        )
+    if not places:
+        note(f"qdeck: there is no job {job_id!r} in any queue")
+
+
+workers = VerbGroup("workers", default="list", help="Lists the workers, or asks one to be quiet or to stop.")
+
+
+@workers.command("list", cls=Command, short_help="Lists the workers.")
+def list_workers() -> None:
+    """Lists the workers, the living ones first. Also: qdeck workers quiet ID, qdeck workers stop ID."""
+    given = settings()
+    with given.deck() as deck:
+        rows = deck.workers()
+    if given.as_json:
+        write_json([shapes.worker(row) for row in rows])
+        return
+    titles = [Column("worker", most=80), Column("alive"), Column("state")]
+    titles += [Column(title, right=True) for title in ("running", "done", "failed", "memory", "seen")]
+    count = table([*titles, Column("queues", most=200)], map(_worker_cells, rows))
+    if not count:
+        line("no workers")
+
+
+def _worker_cells(row: WorkerRow) -> list[str]:
+    memory = "-" if row.memory_bytes is None else f"{row.memory_bytes / 1e6:,.0f} MB"
+    state = row.asked if row.asked and row.asked != row.state else row.state
+    counts = [number(row.running), number(row.done), number(row.failed)]
+    seen = "-" if row.heartbeat_s is None else f"{age(row.heartbeat_s)} ago"
+    return [row.id, "yes" if row.alive else "no", state or "-", *counts, memory, seen, " ".join(row.queues)]
+
+
+def _order(verb: str, about: str) -> None:
+    @workers.command(verb, cls=Command, help=about, short_help=about)
+    @click.argument("worker_id", metavar="ID")
+    def order(worker_id: str) -> None:
+        given = settings()
+        with given.deck() as deck:
+            deck.order_worker(worker_id, verb)
+        if given.as_json:
+            write_json({"worker": worker_id, "asked": verb})
+        else:
+            line(f"{safe(worker_id)} is asked: {verb}; it hears within {PRESENCE_S} s")
+
+
+_order("quiet", "Asks a worker to finish what it has and to take nothing new.")
+_order("stop", "Asks a worker to finish and end.")

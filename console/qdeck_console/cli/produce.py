@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.base import command, read_priority, settings
 from qdeck_console.cli.output import line, note, safe, write_json
 
 
@@ -44,7 +44,7 @@ def enqueue(
             task,
             args or (),
             kwargs,
-            priority=_read_priority(priority),
+            priority=100 if priority is None else read_priority(priority),
             at=_read_time(at),
             **options,
         )
@@ -66,12 +66,6 @@ def _read_json(option: str, text: str | None, kind: type, example: str) -> Any:
     if not isinstance(value, kind):
         raise click.UsageError(f"{option} is {type(value).__name__}; give {example}")
     return value
-
-
-def _read_priority(text: str | None) -> int | str:
-    if text is None:
-        return 100
-    return int(text) if text.lstrip("+-").isdecimal() else text
 
 
 def _read_time(text: str | None) -> datetime | None:

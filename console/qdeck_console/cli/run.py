@@ -32,7 +32,7 @@ COMMANDS: Final = {
 }
 
 
-def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click calls it so
+def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
         # Not from the package: it would bring the client library along.
         from importlib.metadata import version

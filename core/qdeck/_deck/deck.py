@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from redis.exceptions import ResponseError
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
-from qdeck._deck import native, produce, workers
+from qdeck._deck import changes, job, jobs, native, produce, workers
+from qdeck._deck.model import State, Verb
+from qdeck._deck.progress import Tally, Walk
 from qdeck._engine import programs
-from qdeck._errors import NotAllowed
+from qdeck._errors import InvalidOption, NotAllowed, QdeckError
+from qdeck._filter import parse
 from qdeck._names import QueueName
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime, timedelta
     from types import TracebackType
 
-    from qdeck._deck.model import Snapshot, WorkerRow
+    from qdeck._deck.model import Batch, Found, JobDetail, JobRecord, Page, Plan, Settings, Snapshot, WorkerRow
     from qdeck._engine.ops import Made, Program
+    from qdeck._filter import Filter
 
 T = TypeVar("T")
 # Looking is repeated by whoever looks, so that a lost server shows at once; a write is seen through.
@@ -85,6 +89,189 @@ class Deck:
     async def astatus(self, visible: Collection[str] | None = None) -> Snapshot:
         """One picture of all queues, in asyncio."""
         return await self._alook(native.look(self._memory, self.address, visible))
+
+    def page(
+        self,
+        queue: str,
+        *,
+        state: str | Sequence[str] | None = None,
+        where: str = "",
+        cursor: str | None = None,
+        newest: bool | None = None,
+        bodies: bool = True,
+        most: int = jobs.SLICE,
+    ) -> Page:
+        """The next slice of a list of jobs, by default of every state; `cursor` is that of the page before.
+
+        At most `most` entries (500) are looked at, and those that match `where` come back: an empty page is not the
+        end, a cursor of None is. Without `bodies` the payloads are not read.
+        """
+        program = jobs.page(
+            queue, _states(state), wanted=parse(where), cursor=cursor, newest=newest, bodies=bodies, most=most
+        )
+        return self._look(program)
+
+    async def apage(
+        self, queue: str, *, state: str | Sequence[str] | None = None, where: str = "", **options: Any
+    ) -> Page:
+        """The next slice of a list of jobs, in asyncio; the options are those of `page`."""
+        return await self._alook(jobs.page(queue, _states(state), wanted=parse(where), **options))
+
+    def jobs(
+        self,
+        queue: str,
+        *,
+        state: str | Sequence[str] | None = None,
+        where: str = "",
+        limit: int | None = None,
+        newest: bool | None = None,
+    ) -> Iterator[JobRecord]:
+        """The jobs of a queue as they are read, all of them or the first `limit`.
+
+        `ready` is in the order in which it will run, jobs that ended start with the newest.
+        """
+        states, wanted = _states(state), parse(where)  # what is wrong is told before the first is asked for
+        self._look(changes.need_queue(self._memory, queue))
+        return self._walk(queue, states, wanted, limit, newest)
+
+    def _walk(
+        self, queue: str, states: Sequence[str], wanted: Filter, limit: int | None, newest: bool | None
+    ) -> Iterator[JobRecord]:
+        walk = Walk(limit)
+        while walk.goes_on:
+            program = jobs.page(queue, states, wanted=wanted, cursor=walk.cursor, newest=newest)
+            yield from walk.take(self._look(program))
+
+    async def ajobs(
+        self,
+        queue: str,
+        *,
+        state: str | Sequence[str] | None = None,
+        where: str = "",
+        limit: int | None = None,
+        newest: bool | None = None,
+    ) -> AsyncIterator[JobRecord]:
+        """The jobs of a queue as they are read, in asyncio."""
+        states, wanted = _states(state), parse(where)
+        await self._alook(changes.need_queue(self._memory, queue))
+        walk = Walk(limit)
+        while walk.goes_on:
+            program = jobs.page(queue, states, wanted=wanted, cursor=walk.cursor, newest=newest)
+            for record in walk.take(await self._alook(program)):
+                yield record
+
+    def job(self, queue: str, job_id: str) -> JobDetail:
+        """All about one job."""
+        return self._look(self._job(queue, job_id))
+
+    async def ajob(self, queue: str, job_id: str) -> JobDetail:
+        """All about one job, in asyncio."""
+        return await self._alook(self._job(queue, job_id))
+
+    def _job(self, queue: str, job_id: str) -> Program[JobDetail]:
+        yield from changes.need_queue(self._memory, queue)
+        return (yield from job.read_job(queue, job_id))
+
+    def find(self, job_id: str) -> list[Found]:
+        """Where a job is, in every queue."""
+        return self._look(self._find(job_id))
+
+    async def afind(self, job_id: str) -> list[Found]:
+        """Where a job is, in every queue, in asyncio."""
+        return await self._alook(self._find(job_id))
+
+    def _find(self, job_id: str) -> Program[list[Found]]:
+        return (yield from job.find((yield from native.names(self._memory)), job_id))
+
+    def plan(
+        self,
+        verb: str | Verb,
+        queue: str,
+        *,
+        ids: Sequence[str] = (),
+        where: str = "",
+        state: str | Sequence[str] | None = None,
+        priority: int | str | None = None,
+    ) -> Plan:
+        """What `cancel`, `discard`, `run` or `reprioritise` would do to these jobs, or to all that match.
+
+        It writes nothing; pass it to `change` to do exactly that.
+        """
+        return self._look(self._plan(verb, queue, ids, where, state, priority))
+
+    async def aplan(
+        self,
+        verb: str | Verb,
+        queue: str,
+        *,
+        ids: Sequence[str] = (),
+        where: str = "",
+        state: str | Sequence[str] | None = None,
+        priority: int | str | None = None,
+    ) -> Plan:
+        """What a change would do, in asyncio."""
+        return await self._alook(self._plan(verb, queue, ids, where, state, priority))
+
+    def _plan(
+        self,
+        verb: str | Verb,
+        queue: str,
+        ids: Sequence[str],
+        where: str,
+        state: str | Sequence[str] | None,
+        priority: int | str | None,
+    ) -> Program[Plan]:
+        what, wanted, states = _verb(verb), parse(where), _states(state)
+        yield from changes.need_queue(self._memory, queue)
+        return (yield from changes.plan(queue, what, job_ids=ids, wanted=wanted, states=states, priority=priority))
+
+    def change(self, plan: Plan) -> Batch:
+        """Does what a plan says, to each of its entries that still is as the plan saw it."""
+        self._check_writable()
+        tally = Tally(plan)
+        for entries in tally.slices():
+            try:
+                tally.take(entries, self._write(changes.apply_slice(plan, entries, changes.actor())))
+            except QdeckError as error:
+                tally.stop(error)
+                break
+        return tally.batch()
+
+    async def achange(self, plan: Plan) -> Batch:
+        """Does what a plan says, in asyncio."""
+        self._check_writable()
+        tally = Tally(plan)
+        for entries in tally.slices():
+            try:
+                tally.take(entries, await self._awrite(changes.apply_slice(plan, entries, changes.actor())))
+            except QdeckError as error:
+                tally.stop(error)
+                break
+        return tally.batch()
+
+    def pause(self, queue: str) -> Settings:
+        """Pauses a queue: its workers start nothing more from it until it is resumed."""
+        return self._write(changes.set_paused(self._memory, queue, paused=True))
+
+    async def apause(self, queue: str) -> Settings:
+        """Pauses a queue, in asyncio."""
+        return await self._awrite(changes.set_paused(self._memory, queue, paused=True))
+
+    def resume(self, queue: str) -> Settings:
+        """Lets a paused queue go on."""
+        return self._write(changes.set_paused(self._memory, queue, paused=False))
+
+    async def aresume(self, queue: str) -> Settings:
+        """Lets a paused queue go on, in asyncio."""
+        return await self._awrite(changes.set_paused(self._memory, queue, paused=False))
+
+    def limit(self, queue: str, *, running: int | None = None, rate: tuple[int, float] | None = None) -> None:
+        """Sets how many jobs of a queue run at once, and how many start in so many seconds; None is no limit."""
+        self._write(changes.set_limits(self._memory, queue, running=running, rate=rate))
+
+    async def alimit(self, queue: str, *, running: int | None = None, rate: tuple[int, float] | None = None) -> None:
+        """Sets the limits of a queue, in asyncio."""
+        await self._awrite(changes.set_limits(self._memory, queue, running=running, rate=rate))
 
     def workers(self) -> list[WorkerRow]:
         """All workers, the living ones first."""
@@ -171,6 +358,23 @@ class Deck:
             )
             self._aclients[loop] = clients
         return clients
+
+
+def _states(given: str | Sequence[str] | None) -> tuple[State, ...]:
+    if given is None:
+        return jobs.ALL_STATES
+    words = [given] if isinstance(given, str) else given
+    try:
+        return tuple(State(word) for word in words)
+    except ValueError as error:
+        raise InvalidOption(f"{error}", hint=f"states are: {', '.join(State)}") from error
+
+
+def _verb(given: str | Verb) -> Verb:
+    try:
+        return Verb(given)
+    except ValueError as error:
+        raise InvalidOption(f"{error}", hint=f"verbs are: {', '.join(Verb)}") from error
 
 
 @contextlib.contextmanager

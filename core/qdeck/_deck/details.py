@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck import reads
 from qdeck._engine import codec, keys, programs
 from qdeck._engine.codec import BAND
-from qdeck._errors import QdeckError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -123,15 +122,17 @@ def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) 
     for at, (name, _) in enumerate(held):
         heads, leases = replies[2 * at : 2 * at + 2]
         if not reads.is_error(heads) and not reads.is_error(leases):
-            over = sum(_is_over_limit(h, lease, now) for h, lease in zip(heads, leases, strict=True))
+            over = sum(_is_stuck(h, lease, now) for h, lease in zip(heads, leases, strict=True))
             found[name].stuck = (found[name].stuck or 0) + over
 
 
-def _is_over_limit(head: bytes | None, lease: bytes | None, now: int) -> bool:
-    if head is None or lease is None or b"\nm" not in head:
-        return False
+def _is_stuck(head: bytes | None, lease: bytes | None, now: int) -> bool:
+    """Whether a running job within its lease is stuck all the same: the lease is a last grace, or its time is over."""
     try:
+        held = None if lease is None else codec.read_lease(lease)
+        if held is None or held.expired_once or head is None or b"\nm" not in head:
+            return held is not None and held.expired_once
         limit = codec.read_head(head).limit_ms
-        return limit is not None and now - codec.read_lease(lease).claimed_ms > limit + GRACE_MS
-    except (ValueError, QdeckError):
+        return limit is not None and now - held.claimed_ms > limit + GRACE_MS
+    except (ValueError, IndexError):
         return False

@@ -327,7 +327,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one change did; `asked` of the applied ones are running and will be told by their worker."""
+    """What one change did; `asked` of the applied ones are running and will be told by their worker.
+
+    `error` tells why it ended before its plan did: what was applied until then is applied.
+    """
 
     batch: str
     verb: Verb
@@ -335,6 +338,7 @@ class Batch:
     applied: int
     skipped: tuple[Skip, ...]
     asked: int = 0
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

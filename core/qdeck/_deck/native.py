@@ -115,6 +115,8 @@ def names(memory: Memory) -> Program[list[str]]:
 
 def exists(queue: str) -> Program[bool]:
     """Whether there is a queue of this name; raises when it is not ours or of a newer qdeck."""
+    if not queue.isascii():
+        return False
     [version] = yield reads.read((b"HGET", keys.key(queue, "meta"), "v"))
     version = reads.good(version, queue)
     if version not in (None, VERSION):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from qdeck._engine.ops import Program
 
-SILENT_MS: Final = 30_000  # a worker that was not heard of for so long is taken for gone
+SILENT_MS: Final = 45_000  # a worker that was not heard of for so long is taken for gone
 ORDERS: Final = ("quiet", "stop")
 
 

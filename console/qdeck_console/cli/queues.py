@@ -1,0 +1,35 @@
+"""`qdeck queues pause|resume QUEUE`."""
+
+from __future__ import annotations
+
+import click
+
+from qdeck_console.cli.base import Command, VerbGroup, settings
+from qdeck_console.cli.output import line, safe, write_json
+
+queues = VerbGroup("queues", help="Pauses and resumes queues.")
+
+
+@queues.command("pause", cls=Command, short_help="Lets nothing more start from a queue.")
+@click.argument("queue")
+def pause(queue: str) -> None:
+    """Lets nothing more start from a queue until it is resumed; what runs goes on, and jobs can still be made."""
+    _set(queue, paused=True)
+
+
+@queues.command("resume", cls=Command, short_help="Lets a paused queue go on.")
+@click.argument("queue")
+def resume(queue: str) -> None:
+    """Lets a paused queue go on."""
+    _set(queue, paused=False)
+
+
+def _set(queue: str, *, paused: bool) -> None:
+    given = settings()
+    with given.deck() as deck:
+        left = deck.pause(queue) if paused else deck.resume(queue)
+    if given.as_json:
+        write_json({"layout": left.layout, "queue": left.queue, "paused": left.paused, "changed": left.changed})
+        return
+    word = "paused" if paused else "not paused"
+    line(f"{safe(queue)} is {word if left.changed else f'{word} already'}")

@@ -1,0 +1,107 @@
+"""Commands that start something: the console, the demo, a worker."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import click
+
+from qdeck_console.cli.base import command, explicit_url, settings
+from qdeck_console.cli.output import dumps, safe
+
+
+def need_console() -> None:
+    """Raises where no console can be shown: without a terminal, or without Textual."""
+    from qdeck._errors import UsageError
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("the console needs a terminal; qdeck --help lists the commands that need none")
+    if importlib.util.find_spec("textual") is None:
+        raise UsageError("The console needs Textual: pip install 'qdeck[console]'")
+
+
+def open_console() -> None:
+    """Opens the console on the server that is named."""
+    need_console()
+    url = settings().need_url()
+    from qdeck_console.app import run_console
+
+    run_console(url)
+
+
+@command("console", short_help="Opens the console.")
+def console() -> None:
+    """Opens the console; so does qdeck alone."""
+    open_console()
+
+
+@command("demo", short_help="A server of its own with a lively workload.")
+@click.option("--headless", is_flag=True, help="Without the console: print the URL and run until SIGTERM.")
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), metavar="N", help="End after so long.")
+@click.pass_context
+def demo(ctx: click.Context, *, headless: bool, seconds: float | None) -> None:
+    """Starts a server of its own with a lively workload, and opens the console on it."""
+    if not headless:
+        need_console()
+    from qdeck_console.demo import run
+
+    ctx.exit(run(headless=headless, seconds=seconds, json=settings().as_json))
+
+
+@command("worker", short_help="Runs jobs until SIGTERM.")
+@click.argument("app_ref", metavar="MODULE:APP")
+@click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE[=WEIGHT]", help="A queue to serve; repeats.")
+@click.option("-c", "--concurrency", type=int, default=50, metavar="N", show_default=True, help="Jobs at once.")
+def worker(app_ref: str, queues: tuple[str, ...], concurrency: int) -> None:
+    """Runs the jobs of an app until SIGTERM; what runs then is finished or given back. SIGHUP starts it anew."""
+    weights = dict(_read_queue(text) for text in queues)
+    given, url = settings(), explicit_url()
+    if url:
+        os.environ["QDECK_URL"] = url
+    from qdeck._errors import UsageError
+    from qdeck._worker.loading import load_app
+    from qdeck._worker.worker import Worker
+
+    app = load_app(app_ref)
+    if url and app.endpoint.url != url:
+        raise UsageError(
+            f"{app_ref} names its own server, {app.endpoint}: --url does not change it",
+            hint="leave the URL out of the App, and it takes that of the environment or --url",
+        )
+    tell = _Events(sys.stdout, as_json=given.as_json)
+    ended = Worker(app, weights or None, concurrency=concurrency, app_ref=app_ref, on_event=tell).run()
+    if ended == "reload":
+        sys.stdout.flush()
+        # A new process, because modules that changed cannot be loaded anew with certainty.
+        os.execv(sys.executable, [sys.executable, "-m", "qdeck_console", *sys.argv[1:]])  # noqa: S606 - ourselves
+
+
+def _read_queue(text: str) -> tuple[str, int]:
+    name, _, weight = text.partition("=")
+    if weight and not (weight.isdecimal() and int(weight) > 0):
+        raise click.UsageError(f"-q {text!r}: the weight is a whole number from 1 up", click.get_current_context())
+    return name, int(weight or 1)
+
+
+class _Events:
+    """Writes what a worker tells, a line each, past whatever captures the output of its handlers."""
+
+    def __init__(self, out: TextIO, *, as_json: bool) -> None:
+        self._out = out
+        self._as_json = as_json
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        if self._as_json:
+            text = dumps({"at": at, **event})
+        else:
+            rest = "  ".join(
+                f"{name}={safe(value)}" for name, value in event.items() if name not in ("event", "worker")
+            )
+            text = f"{at}  {safe(event.get('worker', ''))}  {safe(event.get('event', '')):9} {rest}".rstrip()
+        self._out.write(text.encode(self._out.encoding or "utf-8", "backslashreplace").decode() + "\n")
+        self._out.flush()

@@ -1,0 +1,123 @@
+"""All about one job, and where a job is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import payload, reads, records
+from qdeck._deck.jobs import by_id, raw_id
+from qdeck._deck.model import Found, JobDetail
+from qdeck._engine import codec, keys
+from qdeck._errors import UnknownJob
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.records import Raw
+    from qdeck._engine.ops import Program
+
+_MOST_CHUNKS: Final = 20  # of the list of dependants, each of about 200
+_PARTS: Final = ("head", "tries", "lease", "error", "body", "result", "log")
+
+
+def read_job(queue: str, job_id: str) -> Program[JobDetail]:
+    """All about one job; raises `UnknownJob` where there is none."""
+    now = yield from reads.clock()
+    [raw] = yield from by_id(queue, [job_id])
+    if raw is None:
+        raise UnknownJob(
+            f"there is no job {job_id!r} in queue {queue!r}",
+            hint=f"qdeck find {job_id} looks in every queue; what ended is kept for a while only",
+        )
+    after, field = keys.key(queue, "after"), raw_id(job_id)
+    replies = yield reads.read(
+        *((b"HGET", keys.key(queue, part), field) for part in _PARTS),
+        (b"HGET", after, b"<" + field),
+        (b"HGET", after, b">" + field),
+    )
+    head, tries, lease, error, body, result, log, waits, kids = (reads.good(reply, queue) for reply in replies)
+    raw.head, raw.tries, raw.lease, raw.error, raw.body = head, tries, lease, error, body
+    dependents, more = yield from _dependents(queue, job_id, kids)
+    known = _of_head(raw) | _of_lease(raw)
+    return JobDetail(
+        **records.facts(queue, raw, now),
+        **known,
+        depends_on=tuple(_words(waits)),
+        dependents=tuple(dependents),
+        more_dependents=more,
+        has_result=result is not None,
+        result=None if result is None else payload.decode(result),
+        log=None if log is None else payload.mask_text(log.decode("utf-8", "backslashreplace")),
+        body_bytes=len(body or b""),
+    )
+
+
+def _of_head(raw: Raw) -> dict[str, Any]:
+    head, tries = records.read_head(raw.head), records.read_tries(raw.tries)
+    events = codec.read_events(raw.error)
+    known: dict[str, Any] = {
+        "history": records.history(raw, head, records.read_lease(raw.lease)),
+        "failure": None if raw.state == "done" else records.last_cause(events),
+    }
+    if head is not None:
+        known |= {
+            "unique": head.unique,
+            "retries": head.retries,
+            "outages": tries.outages,
+            "backoff": head.backoff,
+            "on_failure": head.on_failure,
+            "handler_of": head.origin,
+            "run_anyway": head.run_anyway,
+            "expires_ms": head.expires_ms,
+            "expires_after_ms": head.expires_after_ms,
+            "time_limit_ms": head.limit_ms,
+            "lease_ms": head.lease_ms,
+            "keep_result_ms": head.keep_ms,
+        }
+    return known
+
+
+def _of_lease(raw: Raw) -> dict[str, Any]:
+    lease = records.read_lease(raw.lease)
+    if lease is None:
+        return {}
+    until = int(raw.score) if raw.state == "running" else None
+    return {"claimed_ms": lease.claimed_ms, "lease_until_ms": until, "cancel_asked": lease.cancel_asked}
+
+
+def _words(raw: bytes | None) -> list[str]:
+    return raw.decode("utf-8", "replace").split() if raw else []
+
+
+def _dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[list[str], bool]]:
+    """Who waits for a job: the newest part of the list, and the parts behind it."""
+    words = _words(first)
+    if not words:
+        return [], False
+    behind, found = int(words[0]) if words[0].isdigit() else 0, words[1:]
+    numbers = range(behind, max(0, behind - _MOST_CHUNKS), -1)
+    after = keys.key(queue, "after")
+    replies = yield from reads.ask([(b"HGET", after, b">%b#%d" % (raw_id(job_id), number)) for number in numbers])
+    for reply in replies:
+        # A part behind the first carries the count of its own time in front.
+        found += _words(reads.good(reply, queue))[1:]
+    return found, behind > _MOST_CHUNKS
+
+
+def find(names: Sequence[str], job_id: str) -> Program[list[Found]]:
+    """In which queues there is a job of this id, and in what state."""
+    found: list[Found] = []
+    field = raw_id(job_id)
+    calls: list[reads.Call] = []
+    for name in names:
+        calls += [(b"HEXISTS", keys.key(name, "head"), field), (b"ZSCORE", keys.key(name, "done"), field)]
+    replies = yield from reads.ask(calls)
+    for at, name in enumerate(names):
+        head, done = replies[2 * at : 2 * at + 2]
+        if (reads.is_error(head) or not head) and (reads.is_error(done) or done is None):
+            continue
+        [raw] = yield from by_id(name, [job_id])
+        if raw is not None:
+            key = records.job_key(name, job_id)
+            found.append(Found(queue=name, id=job_id, key=key, state=raw.state))
+    return found

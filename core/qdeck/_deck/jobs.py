@@ -1,0 +1,224 @@
+"""Lists of jobs, slice by slice: what is read of each is as little as its reader needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import reads
+from qdeck._deck.model import JobRecord, Page, State
+from qdeck._deck.records import Raw, make_record
+from qdeck._engine import keys
+from qdeck._errors import InvalidOption
+
+if TYPE_CHECKING:
+    from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
+
+SLICE: Final = 500
+ALL_STATES: Final = (
+    State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD, State.CANCELLED, State.DONE,
+)  # fmt: skip
+_FIRST_VALUES: Final = 32  # payloads and errors may be large: their slices grow with what the first ones took
+_VALUE_BYTES: Final = 4 * 1024 * 1024
+# Fields of a filter that the short facts answer, before errors and payloads are read.
+_OF_HEAD: Final = frozenset(
+    {"id", "name", "task", "queue", "layout", "state", "tag", "priority", "attempts", "crashes", "age", "due"}
+    | {"enqueued"}
+)
+_OF_BODY: Final = frozenset({"payload", "text"})
+Test = Callable[[JobRecord], bool]
+
+
+def _everything(_: JobRecord) -> bool:
+    return True
+
+
+@dataclass(slots=True)
+class Tests:
+    """A filter at one moment: in full, and as much of it as the short facts answer."""
+
+    full: Test = _everything
+    early: Test = _everything
+    needs_body: bool = False
+
+    @classmethod
+    def of(cls, wanted: Filter | None, now: int) -> Tests:
+        """The tests of a filter."""
+        if wanted is None or wanted.is_everything:
+            return cls()
+        early = wanted.restricted(_OF_HEAD).compile(now)
+        return cls(wanted.compile(now), early, bool(wanted.fields & _OF_BODY))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a walk through a list came: behind this entry."""
+
+    state: str
+    score: str
+    id: str
+
+    @classmethod
+    def read(cls, cursor: str) -> Place:
+        """The place that a cursor names."""
+        words = cursor.split(" ", 2)
+        if len(words) != 3 or words[0] not in keys.PARTS:
+            raise InvalidOption(f"{cursor!r} is no cursor of a list of jobs", hint="pass one that a page gave")
+        return cls(*words)
+
+    def __str__(self) -> str:
+        return f"{self.state} {self.score} {self.id}"
+
+
+def newest_first(state: str, newest: bool | None) -> bool:
+    """Whether a list starts with its highest scores: jobs that ended do, and `ready` is always in its running order."""
+    if state == State.READY:
+        return False
+    return state in (State.DONE, State.DEAD, State.CANCELLED) if newest is None else newest
+
+
+def page(
+    queue: str,
+    states: Sequence[str],
+    *,
+    wanted: Filter | None = None,
+    cursor: str | None = None,
+    newest: bool | None = None,
+    bodies: bool = True,
+    most: int = SLICE,
+) -> Program[Page]:
+    """The next slice of the jobs in these states, one state after the other: at most `most` entries are looked at."""
+    now = yield from reads.clock()
+    place = None if cursor is None else Place.read(cursor)
+    left = list(states) if place is None else list(states)[list(states).index(place.state) :]
+    while left:
+        state = left[0]
+        found = yield from _slice(queue, state, place, most=min(most, SLICE), down=newest_first(state, newest))
+        if not found:
+            left, place = left[1:], None
+            continue
+        last = found[-1]
+        jobs = yield from fill(queue, found, Tests.of(wanted, now), now, bodies=bodies)
+        return Page(jobs=tuple(jobs), cursor=str(Place(state, _number(last.score), last.id)), scanned=len(found))
+    return Page(jobs=(), cursor=None, scanned=0)
+
+
+def _number(score: float) -> str:
+    return str(int(score)) if score == int(score) else repr(score)
+
+
+def _slice(queue: str, state: str, place: Place | None, *, most: int, down: bool) -> Program[list[Raw]]:
+    """The entries behind a place. Where its entry has gone meanwhile, by score and id, so that none is left out."""
+    key = keys.key(queue, state)
+    by_rank, rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
+    if place is None:
+        [flat] = yield reads.read((by_rank, key, 0, most - 1, b"WITHSCORES"))
+        return _raws(reads.good(flat, queue), state)
+    [rank] = yield reads.read((rank_of, key, raw_id(place.id)))
+    if reads.good(rank, queue) is not None:
+        [flat] = yield reads.read((by_rank, key, rank + 1, rank + most, b"WITHSCORES"))
+        found = _raws(reads.good(flat, queue), state)
+        first = found[0].score if found else None
+        # Its lease was renewed or it was put elsewhere: its rank is not where the walk was.
+        if first is None or (first <= float(place.score) if down else first >= float(place.score)):
+            return found
+    return (yield from _slice_by_score(queue, state, place, most=most, down=down))
+
+
+def _slice_by_score(queue: str, state: str, place: Place, *, most: int, down: bool) -> Program[list[Raw]]:
+    key, ends = keys.key(queue, state), (b"-inf" if down else b"+inf")
+    by_score = b"ZREVRANGEBYSCORE" if down else b"ZRANGEBYSCORE"
+    passed, seen = 0, raw_id(place.id)
+    while True:
+        [flat] = yield reads.read((by_score, key, place.score, ends, b"WITHSCORES", b"LIMIT", passed, most))
+        found = _raws(reads.good(flat, queue), state)
+        tied = float(place.score)
+        fresh = [
+            raw for raw in found if raw.score != tied or (raw_id(raw.id) < seen if down else raw_id(raw.id) > seen)
+        ]
+        if fresh or not found:
+            return fresh
+        passed += len(found)
+
+
+def _raws(flat: Sequence[bytes], state: str) -> list[Raw]:
+    return [Raw(member.decode("utf-8", "surrogateescape"), state, float(score)) for member, score in reads.pairs(flat)]
+
+
+def by_id(queue: str, job_ids: Sequence[str]) -> Program[list[Raw | None]]:
+    """Where these jobs are; a job that moves between two of the reads is looked for again."""
+    found: dict[str, Raw] = {}
+    missing = list(dict.fromkeys(job_ids))
+    for _ in range(3):
+        calls = [(b"ZSCORE", keys.key(queue, state), raw_id(job_id)) for job_id in missing for state in ALL_STATES]
+        heads = [(b"HEXISTS", keys.key(queue, "head"), raw_id(job_id)) for job_id in missing]
+        replies = yield from reads.ask([*calls, *heads])
+        there = replies[len(calls) :]
+        again = []
+        for at, job_id in enumerate(missing):
+            scores = replies[at * len(ALL_STATES) : (at + 1) * len(ALL_STATES)]
+            for state, score in zip(ALL_STATES, scores, strict=True):
+                if reads.good(score, queue) is not None:
+                    found[job_id] = Raw(job_id, state, float(score))
+                    break
+            else:
+                if reads.good(there[at], queue):
+                    again.append(job_id)
+        missing = again
+        if not missing:
+            break
+    return [found.get(job_id) for job_id in job_ids]
+
+
+def raw_id(job_id: str) -> bytes:
+    """An id as it stands on the server: one that is no text comes back as the bytes that it was."""
+    return job_id.encode("utf-8", "surrogateescape")
+
+
+def fill(queue: str, raws: Sequence[Raw], tests: Tests, now: int, *, bodies: bool = True) -> Program[list[JobRecord]]:
+    """The records of these entries that pass the tests; what left its state meanwhile is left out."""
+    kept = yield from _read_heads(queue, raws)
+    kept = [raw for raw in kept if tests.early(make_record(queue, raw, now))]
+    failed = [raw for raw in kept if raw.tries is not None or raw.state in (State.DEAD, State.CANCELLED)]
+    for raw, error in zip(failed, (yield from _values(queue, "error", [raw.id for raw in failed])), strict=True):
+        raw.error = error
+    if not tests.needs_body:
+        kept = [raw for raw in kept if tests.full(make_record(queue, raw, now))]
+    if bodies or tests.needs_body:
+        for raw, body in zip(kept, (yield from _values(queue, "body", [raw.id for raw in kept])), strict=True):
+            raw.body = body
+    records = [make_record(queue, raw, now) for raw in kept]
+    return [record for record in records if tests.full(record)] if tests.needs_body else records
+
+
+def _read_heads(queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:
+    if not raws:
+        return []
+    ids = [raw_id(raw.id) for raw in raws]
+    parts = ("head", "tries", "lease") if any(raw.state == State.RUNNING for raw in raws) else ("head", "tries")
+    replies = yield reads.read(*((b"HMGET", keys.key(queue, part), *ids) for part in parts))
+    for part, values in zip(parts, replies, strict=True):
+        for raw, value in zip(raws, reads.good(values, queue), strict=True):
+            setattr(raw, part, value)
+    lost = [raw for raw in raws if raw.head is None]
+    gone: set[int] = set()
+    if lost:
+        # No head: it has gone since, or the queue keeps the id alone (jobs done long ago), which is worth showing.
+        scores = yield from reads.ask([(b"ZSCORE", keys.key(queue, raw.state), raw_id(raw.id)) for raw in lost])
+        gone = {id(raw) for raw, score in zip(lost, scores, strict=True) if score is None}
+    return [raw for raw in raws if id(raw) not in gone]
+
+
+def _values(queue: str, part: str, job_ids: Sequence[str]) -> Program[list[Any]]:
+    """Values that may be large, so many at a time that a reply stays at a few MB."""
+    found: list[Any] = []
+    size = _FIRST_VALUES
+    while len(found) < len(job_ids):
+        ids = [raw_id(job_id) for job_id in job_ids[len(found) : len(found) + size]]
+        [values] = yield reads.read((b"HMGET", keys.key(queue, part), *ids))
+        found += reads.good(values, queue)
+        average = sum(len(value or b"") for value in values) // len(values) + 1
+        size = max(1, min(SLICE, _VALUE_BYTES // average))
+    return found
