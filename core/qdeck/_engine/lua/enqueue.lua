@@ -52,7 +52,7 @@ for i = 3, #ARGV, 8 do ids[#ids + 1] = ARGV[i] end
 local there = exists(ids)
 local known = {}
 for i, id in ipairs(ids) do
-  for ref in string.gmatch(ARGV[2 + i * 8], '%S+') do
+  for ref in string.gmatch(there[id] and '' or ARGV[2 + i * 8], '%S+') do
     if not string.find(ref, '@', 1, true) and not known[ref] and redis.call('HEXISTS', HEAD, ref) == 0
       and not redis.call('ZSCORE', DONE, ref) then
       return redis.error_reply('QDECK DEPENDENCY ' .. ref)
