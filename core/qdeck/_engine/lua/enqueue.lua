@@ -75,10 +75,13 @@ local function holder_of(name)
   return nil
 end
 
--- What the job still waits for; a second value tells why it cannot run any more.
-local function wants(id, head, refs)
+-- What the job still waits for; a second value tells why it cannot run any more. A job of this call that was not made
+-- is stood for by the one that holds its unique name.
+local stands_for = {}
+local function wants(head, refs)
   local need = {}
   for ref in string.gmatch(refs, '%S+') do
+    ref = stands_for[ref] or ref
     if string.find(ref, '@', 1, true) then
       need[#need + 1] = ref
     else
@@ -114,6 +117,7 @@ for i, id in ipairs(ids) do
     made[i + 1] = 0
   elseif holder then
     made[i + 1] = holder
+    stands_for[id] = holder
   else
     there[id] = true
     count = count + 1
@@ -122,7 +126,7 @@ for i, id in ipairs(ids) do
     redis.call('HSET', HEAD, id, head)
     redis.call('HSET', BODY, id, ARGV[at + 3])
     local due = ARGV[at + 4] ~= '' and NOW + tonumber(ARGV[at + 4]) or tonumber(ARGV[at + 5]) or NOW
-    local need, dead = wants(id, head, ARGV[at + 7])
+    local need, dead = wants(head, ARGV[at + 7])
     if dead then
       note(id, 'dependency', dead)
       bury(id, head)
