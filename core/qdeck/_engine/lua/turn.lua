@@ -14,7 +14,9 @@ if meta[1] ~= '1' then
   return redis.error_reply(meta[1] and 'QDECK VERSION ' .. meta[1] or 'QDECK FRESH')
 end
 local worker, number = ARGV[2], ARGV[3]
-local room, lease_ms, acks = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+-- More would overflow `unpack` after the first write.
+if #ARGV > 7000 then return redis.error_reply('QDECK TURN with too many endings for one call') end
+local room, lease_ms, acks = math.min(tonumber(ARGV[4]), 500), tonumber(ARGV[5]), tonumber(ARGV[6])
 local crash_limit = tonumber(ARGV[7])
 local token = worker .. ':' .. number .. ' '
 local RESEND = 60000 -- how long an id is kept so that a call sent again finds it
