@@ -206,9 +206,10 @@ local function ring()
 end
 
 --- trim
--- Drops the oldest entries of a list of ended jobs: those over its age, and those over its size that are older than
--- `keep`. Returns how many went.
+-- Drops the oldest entries of a list of ended jobs: those over its age, and those over its size. None goes before it
+-- is `keep` old, so that a call sent again finds its id. Returns how many went.
 local function trim(key, ttl, max, keep, counter, most)
+  ttl = math.max(ttl, keep)
   local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
   if not first[1] then return 0 end
   local over = redis.call('ZCARD', key) - max
