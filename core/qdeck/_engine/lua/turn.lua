@@ -209,7 +209,7 @@ local function allowed()
     local count, per = string.match(meta[4], '^(%d+) (%d+)$')
     each = tonumber(per) / tonumber(count)
     meta[5] = math.max(tonumber(meta[5] or 0), NOW)
-    local left = math.floor((tonumber(per) - (meta[5] - NOW)) / each + 0.000001)
+    local left = math.floor((tonumber(per) - (meta[5] - NOW) + 0.001) / each)
     if left < most then
       most = left
       wait = math.ceil(meta[5] + each * (left + 1) - tonumber(per) - NOW)
