@@ -140,7 +140,11 @@ local function settle(child, ref, outcome)
   local due = redis.call('ZSCORE', BLOCKED, child)
   if not head or not due then
     redis.call('HDEL', AFTER, '<' .. child)
-    redis.call('ZREM', BLOCKED, child)
+    if redis.call('ZREM', BLOCKED, child) == 1 then
+      redis.call('HINCRBY', META, 'n:ghost', 1)
+      redis.call('HDEL', BODY, child)
+      ended(child, 'unknown')
+    end
   elseif outcome ~= 'done' and not string.find(head, '\ndrun', 1, true) then
     redis.call('HDEL', AFTER, '<' .. child)
     redis.call('ZREM', BLOCKED, child)
@@ -180,6 +184,14 @@ ended = function(id, outcome)
       settle(ref, id, outcome)
     end
   end
+end
+
+--- ghost
+-- A job whose head is gone cannot run: it is counted, and those that wait for it are told.
+local function ghost(id)
+  redis.call('HINCRBY', META, 'n:ghost', 1)
+  forget({ id })
+  ended(id, 'unknown')
 end
 
 --- await

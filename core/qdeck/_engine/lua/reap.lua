@@ -3,7 +3,7 @@
 -- a worker that was only suspended can renew it; the second time the job goes back, or dies as a poison pill.
 -- When most of what runs expires at once, under several workers, that is an outage and no job's fault.
 -- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq after bell outbox
--- uses: time open constants head tries note free place handler ended ring tally
+-- uses: time open constants head tries note free place forget handler ended ghost ring tally
 -- args: now, most, crash limit, outage limit
 -- reply: now, warned, taken back, buried, next deadline or 0
 local most, crash_limit, outage_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -90,7 +90,7 @@ for i, id in ipairs(ids) do
     redis.call('ZREM', RUNNING, id)
     redis.call('HDEL', LEASE, id)
     if not head then
-      redis.call('HINCRBY', META, 'n:ghost', 1)
+      ghost(id)
     elseif string.find(flags, 'c', 1, true) then
       note(id, 'cancelled', '{"reason":"asked while it ran"}')
       redis.call('ZADD', CANCELLED, NOW, id)

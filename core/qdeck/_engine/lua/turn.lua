@@ -2,7 +2,7 @@
 -- A worker's turn: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
 -- done once, and the second call gets the answer of the first.
 -- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq after bell outbox
--- uses: time constants head tries note free place forget handler ended ring trim tally
+-- uses: time constants head tries note free place forget handler ended ghost ring trim tally
 -- args: now, worker, number of the turn, room, lease ms, count of plain acks, crash limit,
 --       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms
 -- A token is `worker:number ` of the turn that claimed the job, with its blank.
@@ -192,7 +192,7 @@ local function promote()
       z[#z + 1] = priority_of(heads[i]) * BAND + tonumber(due[2 * i])
       z[#z + 1] = id
     else
-      redis.call('HINCRBY', META, 'n:ghost', 1)
+      ghost(id)
     end
   end
   redis.call('ZREM', DELAYED, unpack(ids))
@@ -240,7 +240,7 @@ local function claim(most)
     local special = head and string.find(head, '\n', 1, true)
     local expires = special and tonumber(option(head, 'x'))
     if not head then
-      redis.call('HINCRBY', META, 'n:ghost', 1)
+      ghost(id)
     elseif expires and expires < NOW then
       expire(id, head)
     else
