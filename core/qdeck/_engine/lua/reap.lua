@@ -70,7 +70,6 @@ local function take_back(id, lease, head)
   end
   set_tries(id, attempts, crashes, outages)
   redis.call('HINCRBY', META, 'n:crashed', 1)
-  if owner ~= '' then redis.call('HDEL', CLAIMS, owner) end
   if crashes >= crash_limit or outages >= outage_limit then
     bury(id, head)
     buried = buried + 1
