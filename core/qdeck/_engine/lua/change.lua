@@ -75,8 +75,10 @@ for i = 5, #ARGV, 2 do
     out[#out + 1] = 'gone'
   elseif seen ~= '' and seen ~= state then
     out[#out + 1] = 'is ' .. state .. ' now'
+  elseif not head and verb ~= 'discard' then
+    out[#out + 1] = 'no record'
   else
-    out[#out + 1] = verbs[verb](id, state, head or '0 100 0 ?', score)
+    out[#out + 1] = verbs[verb](id, state, head or '', score)
   end
 end
 if redis.call('ZCARD', READY) > 0 then ring() end
