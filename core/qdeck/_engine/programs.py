@@ -57,7 +57,7 @@ def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Ma
     for at in range(0, len(jobs), ops.SLICE):
         made += yield from call(ops.enqueue(queue, jobs[at : at + ops.SLICE], now))
     if any("@" in ref for job in jobs for ref in job.after):
-        yield from deliver(queue)
+        yield from deliver(queue, now)
     return made
 
 
