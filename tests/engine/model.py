@@ -1,0 +1,619 @@
+"""What a queue should do, in plain Python: no scripts, no sorted sets, no server.
+
+`Model` is one queue. It draws the same `Picture` as the server, so that every step can be compared to the last byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.picture import LIVE, STATES, Picture
+from qdeck._engine import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+BAND: Final = 10**13
+RESEND_MS: Final = 60_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Spec:
+    """A job as a producer asks for it."""
+
+    id: str
+    priority: int = 100
+    retries: int = 0
+    delay_ms: int | None = None
+    due_ms: int | None = None
+    unique: str = ""
+    after: tuple[str, ...] = ()
+    expires_ms: int | None = None
+    expires_after_ms: int | None = None
+    lease_ms: int | None = None
+    handler: str | None = None  # `task` or `task queue`
+    anyway: bool = False
+    body: bytes = b"[[],{}]"
+    task: str = "send"
+    origin: str | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """A job of the model, in one state."""
+
+    spec: Spec
+    enqueued: int
+    priority: int
+    state: str = "new"
+    at: float = 0  # the score in its state
+    needs: list[str] = field(default_factory=list)
+    tries: tuple[int, int, int] | None = None
+    events: list[str] = field(default_factory=list)
+    lease: str = ""  # `worker:number claimed ms score`
+    flags: str = ""
+    log: bytes = b""
+    result: bytes = b""
+    kept: bool = True  # else the id alone is known
+
+    @property
+    def lease_text(self) -> str:
+        return f"{self.lease} {self.flags}" if self.flags else self.lease
+
+    @property
+    def owner(self) -> str:
+        return self.lease.partition(" ")[0].rpartition(":")[0]
+
+    @property
+    def expires_at(self) -> int | None:
+        if self.spec.expires_after_ms is not None:
+            return self.enqueued + self.spec.expires_after_ms
+        return self.spec.expires_ms
+
+    @property
+    def head(self) -> bytes:
+        spec = self.spec
+        lines = [f"{self.enqueued} {self.priority} {spec.retries} {spec.task}"]
+        lines += [f"n{spec.unique}", "u"] if spec.unique else []
+        lines += [f"x{spec.expires_ms}"] if spec.expires_ms is not None else []
+        lines += [f"l{spec.lease_ms}"] if spec.lease_ms is not None else []
+        lines += [f"x+{spec.expires_after_ms}"] if spec.expires_after_ms is not None else []
+        lines += [f"f{spec.handler}"] if spec.handler is not None else []
+        lines += [f"o{spec.origin}"] if spec.origin is not None else []
+        lines += ["drun"] if spec.anyway else []
+        return "\n".join(lines).encode()
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a turn tells a worker."""
+
+    stale: list[str]
+    jobs: list[str]
+    wait_ms: int = 0
+
+
+class Refused(Exception):
+    """A job waits for one that is not there."""
+
+
+def _netstring(raw: bytes) -> bytes:
+    return b"%d:%s," % (len(raw), raw)
+
+
+class Model:
+    """One queue."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.now = 0
+        self.jobs: dict[str, Job] = {}
+        self.kids: dict[str, list[str]] = {}
+        self.names: dict[str, str] = {}
+        self.outbox: list[dict[str, str | bytes]] = []
+        self.totals: Counter[str] = Counter()
+        self.settings: dict[str, str] = {"v": "1"}
+        self.tat: float | None = None
+        self.outage_until = 0
+        self.claims: dict[str, tuple[int, list[str], list[str], int]] = {}
+        self.bell = 0
+
+    # looking
+
+    def of_state(self, *states: str) -> list[str]:
+        """Ids in these states, in the order of their scores."""
+        found = [(job.at, job_id) for job_id, job in self.jobs.items() if job.state in states]
+        return [job_id for _, job_id in sorted(found)]
+
+    def picture(self) -> Picture:
+        """The same as the server should show."""
+        meta = dict(self.settings)
+        for state in STATES:
+            meta[keys.PARTS[state][0]] = str(len(self.of_state(state)))
+        meta |= {f"n:{name}": str(count) for name, count in self.totals.items() if count}
+        if self.tat is not None:
+            meta["tat"] = f"{self.tat:.3f}"
+        if self.outage_until:
+            meta["outage"] = str(self.outage_until)
+        zsets = {state: [(job_id, float(self.jobs[job_id].at)) for job_id in self.of_state(state)] for state in STATES}
+        kept = {job_id: job for job_id, job in self.jobs.items() if job.kept}
+        after = {f"<{job_id}": " ".join(job.needs) for job_id, job in kept.items() if job.needs}
+        after |= {f">{parent}": "0 " + " ".join(kids) for parent, kids in self.kids.items()}
+        claims = {
+            worker: f"{number}\n{' '.join(stale)}\n{' '.join(ids)}\n{at}"
+            for worker, (number, stale, ids, at) in self.claims.items()
+        }
+        hashes = {
+            "head": {job_id: job.head for job_id, job in kept.items()},
+            "body": {job_id: job.spec.body for job_id, job in kept.items()},
+            "lease": {job_id: job.lease_text.encode() for job_id, job in kept.items() if job.lease},
+            "tries": {job_id: b"%d %d %d" % job.tries for job_id, job in kept.items() if job.tries},
+            "error": {job_id: "\n".join(job.events).encode() for job_id, job in kept.items() if job.events},
+            "result": {job_id: job.result for job_id, job in kept.items() if job.result},
+            "log": {job_id: job.log for job_id, job in kept.items() if job.log},
+            "uniq": {name: holder.encode() for name, holder in self.names.items()},
+            "after": {name: text.encode() for name, text in after.items()},
+            "claims": {worker: text.encode() for worker, text in claims.items()},
+        }
+        outbox = [
+            {name: value if isinstance(value, bytes) else value.encode() for name, value in entry.items()}
+            for entry in self.outbox
+        ]
+        return Picture(meta, zsets, hashes, outbox, self.bell)
+
+    # small steps
+
+    def ring(self) -> None:
+        self.bell = 1
+
+    def note(self, job: Job, kind: str, json: str) -> None:
+        job.events.append(f"{self.now} {kind} {json}")
+
+    def place(self, job: Job, due: float) -> None:
+        if due > self.now:
+            job.state, job.at = "delayed", due
+        else:
+            job.state, job.at = "ready", job.priority * BAND + self.now
+
+    def free(self, job_id: str) -> None:
+        name = self.jobs[job_id].spec.unique
+        if name and self.names.get(name) == job_id:
+            del self.names[name]
+
+    def drop(self, job_ids: Sequence[str], counter: str) -> None:
+        for job_id in job_ids:
+            del self.jobs[job_id]
+        self.totals[counter] += len(job_ids)
+
+    def finish(self, job_id: str, state: str, counter: str, outcome: str) -> None:
+        """A job ends badly."""
+        job = self.jobs[job_id]
+        job.state, job.at, job.needs, job.lease, job.flags = state, self.now, [], "", ""
+        self.totals[counter] += 1
+        self.free(job_id)
+        if outcome == "dead":
+            self.call_handler(job_id)
+        self.ended(job_id, outcome)
+
+    def call_handler(self, job_id: str) -> None:
+        job = self.jobs[job_id]
+        if job.spec.handler is None:
+            return
+        task, _, queue = job.spec.handler.partition(" ")
+        tries = b"%d %d %d" % job.tries if job.tries else b""
+        parts = (job_id.encode(), job.head, tries, "\n".join(job.events).encode(), job.spec.body)
+        made = Spec(
+            id=f"{job_id}-f{self.now}",
+            priority=job.priority,
+            retries=3,
+            task=task,
+            origin=job_id,
+            body=b"".join(map(_netstring, parts)),
+        )
+        if not queue:
+            self.jobs[made.id] = Job(made, self.now, made.priority)
+            self.place(self.jobs[made.id], self.now)
+            self.totals["enqueued"] += 1
+            return
+        tail = f"{made.priority} 3 {task}\no{job_id}"
+        self.outbox.append({"k": "job", "q": queue, "i": made.id, "p": str(made.priority), "t": tail, "b": made.body})
+
+    def ended(self, job_id: str, outcome: str) -> None:
+        """Tells those that wait for a job how it ended."""
+        for kid in self.kids.pop(job_id, []):
+            child, _, queue = kid.partition("@")
+            if queue:
+                ref = f"{job_id}@{self.name}"
+                self.outbox.append({"k": "resolve", "q": queue, "i": child, "r": ref, "o": outcome})
+            else:
+                self.settle(child, job_id, outcome)
+
+    def settle(self, child: str, ref: str, outcome: str) -> None:
+        job = self.jobs.get(child)
+        if job is None or ref not in job.needs:
+            return
+        if outcome != "done" and not job.spec.anyway:
+            self.note(job, "dependency", f'{{"on":"{ref}","outcome":"{outcome}"}}')
+            self.finish(child, "dead", "dead", "dead")
+            return
+        job.needs = [need for need in job.needs if need != ref]
+        if not job.needs:
+            self.place(job, job.at)
+
+    def outcome(self, ref: str) -> str | None:
+        job = self.jobs.get(ref)
+        return job.state if job and job.state not in LIVE else None
+
+    # the scripts
+
+    def enqueue(self, now: int, specs: Sequence[Spec]) -> list[str]:
+        """Gives the ids of the jobs that are there after it; refuses all when one waits for an unknown job."""
+        self.now = now
+        fresh = [spec for spec in specs if spec.id not in self.jobs]
+        known = set(self.jobs)
+        for spec in specs:
+            for ref in spec.after:
+                if spec in fresh and "@" not in ref and ref not in known:
+                    raise Refused(ref)
+            known.add(spec.id)
+        answers, made, stands_for = [], [], {}
+        for spec in specs:
+            holder = self.names.get(spec.unique) if spec.unique else None
+            if spec.id in self.jobs:
+                answers.append(spec.id)
+            elif holder is not None:
+                answers.append(holder)
+                stands_for[spec.id] = holder
+            else:
+                answers.append(spec.id)
+                made.append(spec.id)
+                self.make(spec, [stands_for.get(ref, ref) for ref in spec.after])
+        if made:
+            self.totals["enqueued"] += len(made)
+            first = self.of_state("delayed")[:1]
+            if self.of_state("ready") or first in [[job_id] for job_id in made]:
+                self.ring()
+        return answers
+
+    def make(self, spec: Spec, after: Sequence[str]) -> None:
+        job = self.jobs[spec.id] = Job(spec, self.now, spec.priority)
+        if spec.unique:
+            self.names[spec.unique] = spec.id
+        due = self.now + spec.delay_ms if spec.delay_ms is not None else spec.due_ms
+        due = self.now if due is None else due
+        needs = []
+        for ref in after:
+            outcome = None if "@" in ref else self.outcome(ref)
+            if outcome is None:
+                needs.append(ref)
+            elif outcome != "done" and not spec.anyway:
+                self.note(job, "dependency", f'{{"on":"{ref}","outcome":"{outcome}"}}')
+                self.finish(spec.id, "dead", "dead", "dead")
+                return
+        if not needs:
+            self.place(job, due)
+            return
+        job.state, job.at, job.needs = "blocked", due, needs
+        for ref in needs:
+            if "@" in ref:
+                self.outbox.append({"k": "watch", "r": ref, "i": spec.id})
+            else:
+                self.kids.setdefault(ref, []).append(spec.id)
+
+    def turn(  # one step on the server, so one here
+        self,
+        now: int,
+        worker: str,
+        number: int,
+        room: int,
+        lease_ms: int,
+        acks: Sequence[tuple[str, str]] = (),
+        endings: Sequence[Any] = (),
+        crash_limit: int = 5,
+    ) -> Answer:
+        self.now = now
+        last = self.claims.get(worker)
+        if last is not None and last[0] == number:
+            mine = f"{worker}:{number} "
+            held = [i for i in last[2] if i in self.jobs and self.jobs[i].lease.startswith(mine)]
+            return Answer(list(last[1]), held)
+        stale: list[str] = []
+        done: list[str] = []
+        for job_id, token in acks:
+            (done if self.holds(job_id, token) else stale).append(job_id)
+        for ending in endings:
+            if self.holds(ending.id, ending.token):
+                if self.close(ending, crash_limit):
+                    done.append(ending.id)
+            else:
+                stale.append(ending.id)
+        self.complete(done)
+        self.totals["stale"] += len(stale)
+        claimed: list[str] = []
+        wait = 0
+        if room > 0:
+            self.promote()
+            claimed, wait = self.claim(room, worker, number, lease_ms)
+        if acks or endings or claimed:
+            self.claims[worker] = (number, stale, claimed, now)
+        limit = self.settings.get("limit")
+        full = limit is not None and len(self.of_state("running")) >= int(limit)
+        if self.of_state("ready") and "paused" not in self.settings and not wait and not full:
+            self.ring()
+        return Answer(stale, claimed, wait)
+
+    def holds(self, job_id: str, token: str) -> bool:
+        return job_id in self.jobs and self.jobs[job_id].lease.startswith(token)
+
+    def close(self, ending: Any, crash_limit: int) -> bool:
+        """Ends a run; tells whether it ended well."""
+        job = self.jobs[ending.id]
+        if ending.log:
+            job.log = ending.log
+        if ending.kind == "done":
+            job.result = ending.result or job.result
+            if ending.keep_ms > int(self.settings.get("done_ttl", "3600000")):
+                self.settings["done_ttl"] = str(ending.keep_ms)
+            return True
+        asked, score = "c" in job.flags, job.lease.split(" ")[3]
+        job.lease, job.flags = "", ""
+        attempts, crashes, outages = job.tries or (0, 0, 0)
+        if ending.kind == "cancelled" or asked:
+            why = ending.event.decode() if ending.kind == "cancelled" else '{"reason":"asked while it ran"}'
+            self.note(job, "cancelled", why)
+            self.finish(ending.id, "cancelled", "cancelled", "cancelled")
+        elif ending.kind == "crashed":
+            self.note(job, "crashed", ending.event.decode())
+            self.totals["crashed"] += 1
+            job.tries = (attempts, crashes + 1, outages)
+            self.bury_or_place(ending.id, bury=crashes + 1 >= crash_limit, due=self.now)
+        elif ending.kind == "give":
+            job.state, job.at = "ready", int(score)
+        else:
+            self.note(job, ending.kind, ending.event.decode())
+            self.totals["failed"] += 1
+            job.tries = (attempts + 1, crashes, outages)
+            again = ending.delay_ms >= 0 and attempts < job.spec.retries
+            self.totals["retried"] += again
+            self.bury_or_place(ending.id, bury=not again, due=self.now + ending.delay_ms)
+        return False
+
+    def bury_or_place(self, job_id: str, *, bury: bool, due: int) -> None:
+        if bury:
+            self.finish(job_id, "dead", "dead", "dead")
+        else:
+            self.place(self.jobs[job_id], due)
+
+    def complete(self, done: Sequence[str]) -> None:
+        if not done:
+            return
+        for job_id in done:
+            job = self.jobs[job_id]
+            job.state, job.at, job.lease, job.flags = "done", self.now, "", ""
+            self.free(job_id)
+        self.totals["done"] += len(done)
+        for job_id in done:
+            self.ended(job_id, "done")
+        most = int(self.settings.get("done_max", "1000"))
+        for job_id in self.of_state("done")[::-1][most : most + len(done)]:
+            self.jobs[job_id].kept = False
+        self.trim_one("done", "done_ttl", 3_600_000, "done_max", 1000, RESEND_MS)
+
+    def promote(self) -> None:
+        for job_id in self.of_state("delayed"):
+            job = self.jobs[job_id]
+            if job.at <= self.now:
+                job.state, job.at = "ready", job.priority * BAND + job.at
+
+    def allowed(self, room: int) -> tuple[int, int, float]:
+        """How many may start, how long to wait for more, and how long one takes of the rate."""
+        most, wait, each = room, 0, 0.0
+        if "paused" in self.settings:
+            return 0, 0, 0.0
+        if "limit" in self.settings:
+            most = min(most, int(self.settings["limit"]) - len(self.of_state("running")))
+        if "rate" in self.settings:
+            count, per = map(int, self.settings["rate"].split())
+            each = per / count
+            self.tat_now = max(float(f"{self.tat:.3f}") if self.tat is not None else 0.0, self.now)
+            left = math.floor((per - (self.tat_now - self.now) + 0.001) / each)
+            if left < most:
+                most, wait = left, math.ceil(self.tat_now + each * (left + 1) - per - self.now)
+        return most, wait, each
+
+    tat_now: float = 0.0
+
+    def claim(self, room: int, worker: str, number: int, lease_ms: int) -> tuple[list[str], int]:
+        most, wait, each = self.allowed(room)
+        claimed: list[str] = []
+        for _ in range(3):
+            popped = self.of_state("ready")[: max(0, most - len(claimed))]
+            if not popped:
+                break
+            # Taken out together: a handler or a dependant made meanwhile waits for the next round.
+            scores = {job_id: self.jobs[job_id].at for job_id in popped}
+            for job_id in popped:
+                self.jobs[job_id].state = "popped"
+            for job_id in popped:
+                job = self.jobs[job_id]
+                if job.expires_at is not None and job.expires_at < self.now:
+                    self.note(job, "expired", '{"reason":"expired"}')
+                    self.finish(job_id, "cancelled", "expired", "cancelled")
+                    continue
+                own = job.spec.lease_ms if job.spec.lease_ms is not None else lease_ms
+                job.state, job.at = "running", self.now + own
+                job.lease = f"{worker}:{number} {self.now} {own} {scores[job_id]:.0f}"
+                claimed.append(job_id)
+        if each and claimed:
+            self.tat = self.tat_now + each * len(claimed)
+        return claimed, wait
+
+    def beat(self, now: int, held: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
+        self.now = now
+        lost, cancels = [], []
+        for job_id, token in held:
+            if not self.holds(job_id, token):
+                lost.append(job_id)
+                continue
+            job = self.jobs[job_id]
+            job.at = now + int(job.lease.split(" ")[2])
+            if "?" in job.flags:
+                job.flags = job.flags.replace("?", "")
+            if "c" in job.flags:
+                cancels.append(job_id)
+        return lost, cancels
+
+    def reap(self, now: int, most: int, crash_limit: int, outage_limit: int) -> tuple[int, int, int]:
+        self.now = now
+        running = self.of_state("running")
+        overdue = [job_id for job_id in running if self.jobs[job_id].at < now]
+        owners = {self.jobs[job_id].owner for job_id in overdue}
+        outage = self.outage_until > now
+        if overdue and not outage and len(overdue) * 2 >= len(running) and len(owners) > 1:
+            outage, self.outage_until = True, now + 10_000
+        warned = back = buried = 0
+        for job_id in overdue[:most]:
+            job = self.jobs[job_id]
+            if "?" not in job.flags:
+                job.flags += "?"
+                job.at = now + int(job.lease.split(" ")[2]) // 2
+                warned += 1
+            elif "c" in job.flags:
+                self.note(job, "cancelled", '{"reason":"asked while it ran"}')
+                self.finish(job_id, "cancelled", "cancelled", "cancelled")
+                back += 1
+            else:
+                dead = self.take_back(job_id, outage, crash_limit, outage_limit)
+                buried, back = buried + dead, back + (not dead)
+        if self.of_state("ready"):
+            self.ring()
+        return warned, back, buried
+
+    def take_back(self, job_id: str, outage: bool, crash_limit: int, outage_limit: int) -> bool:
+        job = self.jobs[job_id]
+        owner, (attempts, crashes, outages) = job.owner, job.tries or (0, 0, 0)
+        if outage:
+            outages += 1
+            self.note(job, "outage", f'{{"worker":"{owner}","outages":{outages}}}')
+        else:
+            crashes += 1
+            self.note(job, "crashed", f'{{"worker":"{owner}","crashes":{crashes}}}')
+        job.tries, job.lease, job.flags = (attempts, crashes, outages), "", ""
+        self.totals["crashed"] += 1
+        dead = crashes >= crash_limit or outages >= outage_limit
+        self.bury_or_place(job_id, bury=dead, due=self.now)
+        return dead
+
+    def change(self, now: int, verb: str, job_id: str, seen: str, priority: int, event: str) -> str:
+        self.now = now
+        answer = self.change_one(verb, job_id, seen, priority, event)
+        if self.of_state("ready"):
+            self.ring()
+        return answer
+
+    def change_one(self, verb: str, job_id: str, seen: str, priority: int, event: str) -> str:
+        job = self.jobs.get(job_id)
+        if job is None:
+            return "gone"
+        state = job.state
+        if seen and seen != state:
+            return f"is {state} now"
+        waits = state in ("ready", "delayed", "blocked")
+        if verb == "cancel" and state == "running":
+            job.flags += "" if "c" in job.flags else "c"
+            return "asked"
+        if verb == "cancel" and waits:
+            self.note(job, "cancelled", event)
+            self.finish(job_id, "cancelled", "cancelled", "cancelled")
+        elif verb == "discard" and state != "running":
+            self.free(job_id)
+            job.state, job.needs = "gone", []
+            self.ended(job_id, "discarded")
+            self.drop([job_id], "discarded")
+        elif verb == "run" and state == "delayed":
+            self.place(job, now_due := self.now)
+            assert job.at == job.priority * BAND + now_due
+        elif verb == "reprioritise" and waits:
+            job.at += (priority - job.priority) * BAND if state == "ready" else 0
+            job.priority = priority
+        else:
+            return f"is {state}"
+        return "ok"
+
+    def trim_one(self, state: str, ttl_name: str, ttl: int, max_name: str, most: int, keep: int) -> int:
+        ttl = max(int(self.settings.get(ttl_name, str(ttl))), keep)
+        most = int(self.settings.get(max_name, str(most)))
+        there = self.of_state(state)
+        over = len(there) - most
+        old = [job_id for job_id in there if self.jobs[job_id].at < self.now - ttl]
+        if not old and over > 0:
+            old = [job_id for job_id in there if self.jobs[job_id].at <= self.now - keep][:over]
+        self.drop(old, f"dropped_{state}")
+        return len(old)
+
+    def trim(self, now: int) -> int:
+        self.now = now
+        n = self.trim_one("dead", "dead_ttl", 604_800_000, "dead_max", 100_000, 0)
+        n += self.trim_one("done", "done_ttl", 3_600_000, "done_max", 1000, RESEND_MS)
+        n += self.trim_one("cancelled", "cancelled_ttl", 86_400_000, "cancelled_max", 10_000, RESEND_MS)
+        for worker in [w for w, claim in self.claims.items() if claim[3] < now - 86_400_000]:
+            del self.claims[worker]
+        return n
+
+    def configure(self, name: str, value: str) -> None:
+        if value:
+            self.settings[name] = value
+        else:
+            self.settings.pop(name, None)
+        self.ring()
+
+    def resolve(self, now: int, child: str, ref: str, outcome: str) -> None:
+        self.now = now
+        self.settle(child, ref, outcome)
+        if self.of_state("ready"):
+            self.ring()
+
+    def watch(self, now: int, parent: str, kid: str) -> str:
+        self.now = now
+        answer = "unknown"
+        if parent in self.jobs:
+            answer = self.outcome(parent) or "live"
+        if answer == "live":
+            self.kids.setdefault(parent, []).append(kid)
+        if self.of_state("ready"):
+            self.ring()
+        return answer
+
+
+def deliver(models: dict[str, Model], queue: str, now: int) -> Iterator[None]:
+    """Delivers an outbox; stops after every exchange with a server, as the real one may be cut off there."""
+    here = models[queue]
+    entries = here.outbox[:100]
+    yield
+    for entry in entries:
+        word = {name: value for name, value in entry.items() if isinstance(value, str)}
+        if word["k"] == "resolve":
+            models[word["q"]].resolve(now, word["i"], word["r"], word["o"])
+            yield
+        elif word["k"] == "job":
+            _, retries, task = word["t"].partition("\n")[0].split(" ")
+            body = entry["b"]
+            assert isinstance(body, bytes)
+            origin = word["t"].partition("\no")[2]
+            spec = Spec(
+                id=word["i"], priority=int(word["p"]), retries=int(retries), task=task, origin=origin, body=body
+            )
+            models[word["q"]].enqueue(now, [spec])
+            yield
+        elif word["k"] == "watch":
+            parent, _, other = word["r"].partition("@")
+            outcome = models[other].watch(now, parent, f"{word['i']}@{queue}")
+            yield
+            if outcome != "live":
+                here.resolve(now, word["i"], word["r"], outcome)
+                yield
+        here.outbox = [other_entry for other_entry in here.outbox if other_entry is not entry]
+        yield
