@@ -12,12 +12,13 @@ import os
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
 import redis.asyncio.connection as aio
 import redis.connection as blocking
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
@@ -28,8 +29,10 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
-from qdeck._engine.ops import Program, Send
 from qdeck._errors import InvalidOption, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
+
+if TYPE_CHECKING:
+    from qdeck._engine.ops import Program, Send
 
 T = TypeVar("T")
 PATIENCE: Final = 30.0
@@ -98,7 +101,7 @@ class Endpoint:
             made = aio.UnixDomainSocketConnection
         else:
             made = aio.Connection
-        return made(retry=Retry(NoBackoff(), 0), **options)
+        return made(retry=AsyncRetry(NoBackoff(), 0), **options)
 
 
 class _Effort:
@@ -189,7 +192,7 @@ class SyncClient:
                 raise
 
 
-def _read(connection: blocking.AbstractConnection) -> Any:  # noqa: ANN401 - a reply
+def _read(connection: blocking.AbstractConnection) -> Any:
     try:
         return connection.read_response(disable_decoding=True)
     except BusyLoadingError:
@@ -264,7 +267,7 @@ class AsyncClient:
                 return replies
 
 
-async def _aread(connection: aio.AbstractConnection) -> Any:  # noqa: ANN401 - a reply
+async def _aread(connection: aio.AbstractConnection) -> Any:
     try:
         return await connection.read_response(disable_decoding=True)
     except BusyLoadingError:

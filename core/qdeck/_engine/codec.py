@@ -26,6 +26,7 @@ class Head:
     unique: bool = False
     tags: tuple[str, ...] = ()
     expires_ms: int | None = None
+    expires_after_ms: int | None = None
     lease_ms: int | None = None
     limit_ms: int | None = None
     backoff: str | None = None
@@ -46,6 +47,8 @@ class Head:
         for letter, number in (("x", self.expires_ms), ("l", self.lease_ms), ("m", self.limit_ms), ("k", self.keep_ms)):
             if number is not None:
                 lines.append(f"{letter}{number}")
+        if self.expires_after_ms is not None:
+            lines.append(f"x+{self.expires_after_ms}")
         for letter, text in (("b", self.backoff), ("f", self.on_failure), ("o", self.origin)):
             if text is not None:
                 lines.append(f"{letter}{text}")
@@ -72,7 +75,7 @@ def read_head(raw: bytes) -> Head:
         name=extra.get("n"),
         unique="u" in extra,
         tags=tuple(extra["t"].split(",")) if extra.get("t") else (),
-        expires_ms=number("x"),
+        expires_ms=_expiry(extra.get("x"), int(enqueued)),
         lease_ms=number("l"),
         limit_ms=number("m"),
         backoff=extra.get("b"),
@@ -81,6 +84,12 @@ def read_head(raw: bytes) -> Head:
         keep_ms=number("k"),
         origin=extra.get("o"),
     )
+
+
+def _expiry(text: str | None, enqueued_ms: int) -> int | None:
+    if not text:
+        return None
+    return enqueued_ms + int(text[1:]) if text.startswith("+") else int(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +161,9 @@ def read_events(raw: bytes | None) -> list[Event]:
             data = _decoder.decode(json)
         except (msgspec.DecodeError, UnicodeDecodeError):
             data = {"text": json.decode("utf-8", "replace")}
-        events.append(Event(int(at), kind.decode("utf-8", "replace"), data if isinstance(data, dict) else {"value": data}))
+        events.append(
+            Event(int(at), kind.decode("utf-8", "replace"), data if isinstance(data, dict) else {"value": data})
+        )
     return events
 
 
@@ -184,12 +195,12 @@ def decode_call(body: bytes) -> tuple[list[Any], dict[str, Any]]:
     return args, kwargs
 
 
-def encode_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+def encode_json(value: Any) -> bytes:
     """A value as JSON text."""
     return _encoder.encode(value)
 
 
-def decode_json(raw: bytes) -> Any:  # noqa: ANN401 - any JSON value
+def decode_json(raw: bytes) -> Any:
     """A value from JSON text."""
     return _decoder.decode(raw)
 

@@ -16,23 +16,28 @@ _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _VALID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
-def _new_node() -> str:
-    return "".join(secrets.choice(_ALPHABET) for _ in range(7))
+class _Maker:
+    """Microseconds that only rise, and a random part that is this process's alone."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last_us = 0
+        self._node = "".join(secrets.choice(_ALPHABET) for _ in range(7))
+
+    def make(self, count: int) -> list[str]:
+        with self._lock:
+            first = max(self._last_us + 1, time.time_ns() // 1000)
+            self._last_us = first + count - 1
+        node = self._node
+        return [f"{us:013x}{node}" for us in range(first, first + count)]
 
 
-_lock = threading.Lock()
-_node = _new_node()
-_last_us = 0
+_maker = _Maker()
 
 
 def new_ids(count: int) -> list[str]:
     """`count` new ids, each greater than every id this process made before, so that ties in time stay in order."""
-    global _last_us
-    with _lock:
-        first = max(_last_us + 1, time.time_ns() // 1000)
-        _last_us = first + count - 1
-        node = _node
-    return [f"{us:013x}{node}" for us in range(first, first + count)]
+    return _maker.make(count)
 
 
 def new_id() -> str:
@@ -50,11 +55,6 @@ def check_id(text: str) -> str:
     return text
 
 
-def _after_fork() -> None:
-    global _node, _lock
-    _node = _new_node()
-    _lock = threading.Lock()
-
-
+# A child of `fork` must not go on with its parent's random part.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_maker.__init__)  # type: ignore[misc]  # started anew on purpose

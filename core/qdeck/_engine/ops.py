@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from qdeck._engine import keys
 from qdeck._engine.scripts import Script, load
@@ -89,8 +89,7 @@ def init(queue: str) -> Op[None]:
     return Op(script, queue, [keys.part_type(part) for part in script.parts], lambda _: None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job to be made, as the script wants it."""
 
     id: str
@@ -108,8 +107,7 @@ class NewJob:
         return self.delay_ms is None and self.due_ms is None and not self.unique and not self.after
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(NamedTuple):
     """What became of an enqueue: the id of the job that is there now, and whether this call made it."""
 
     id: str
@@ -130,7 +128,7 @@ def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Op[list[Made]]:
         for job in jobs:
             args += _full_args(job)
 
-    def read(reply: Any) -> list[Made]:  # noqa: ANN401 - a reply
+    def read(reply: Any) -> list[Made]:
         return [
             Made(job.id, answer == 1) if isinstance(answer, int) else Made(answer.decode(), created=False)
             for job, answer in zip(jobs, reply[1:], strict=True)
@@ -145,8 +143,7 @@ def _full_args(job: NewJob) -> tuple[Arg, ...]:
     return (job.id, job.priority, job.tail, job.body, delay, due, job.unique, " ".join(job.after))
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """A job as a worker gets it."""
 
     id: str
@@ -207,7 +204,7 @@ def turn(
         args += (e.kind, e.id, e.token, e.delay_ms, e.event, e.log, e.result, e.keep_ms)
     token = f"{worker}:{number} "
 
-    def read(reply: Any) -> Turn:  # noqa: ANN401 - a reply
+    def read(reply: Any) -> Turn:
         at, wait, due, deadline, outbox, stale, rows = reply
         jobs = [
             Claimed(rows[i].decode(), token, rows[i + 1], rows[i + 2] or b"", rows[i + 3])
@@ -273,7 +270,7 @@ def watch(queue: str, job_id: str, child_ref: str, now: int = 0) -> Op[str]:
     return Op(load("settle"), queue, [now, "watch", job_id, child_ref], _word)
 
 
-def _word(reply: Any) -> str:  # noqa: ANN401 - a reply
+def _word(reply: Any) -> str:
     return reply.decode() if isinstance(reply, bytes) else str(reply)
 
 

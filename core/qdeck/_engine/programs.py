@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis.exceptions import NoScriptError, ResponseError
 
 from qdeck._engine import keys, ops
 from qdeck._engine.ops import Made, NewJob, Op, Program, Send, commands, pack
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, ServerRefused, UnknownDependency, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
@@ -120,7 +122,9 @@ def explain(error: ResponseError, queue: str = "") -> QdeckError:
     if text.startswith("QDECK "):
         return _explain_ours(text.split(" "), queue)
     if word == "NOPERM" or type(error).__name__ == "NoPermissionError":
-        return NotAllowed(f"the server does not allow this: {text}", hint="give this user the right, or use another user")
+        return NotAllowed(
+            f"the server does not allow this: {text}", hint="give this user the right, or use another user"
+        )
     known = {"OutOfMemoryError": "OOM", "ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN"}
     word = known.get(type(error).__name__, word)
     if word in _REFUSALS:

@@ -226,6 +226,13 @@ local function expire(id, head)
   ended(id, 'cancelled')
 end
 
+-- When a job may not start any more: a time, or `+` and so long after it was enqueued.
+local function expiry(head)
+  local sign, ms = string.match(head, '\nx(%+?)(%d+)')
+  if not ms then return nil end
+  return sign == '+' and tonumber(string.match(head, '^%d+')) + tonumber(ms) or tonumber(ms)
+end
+
 -- Takes up to `most` jobs from `ready`, drops what is not there any more, and cancels what may not start now.
 local function claim(most)
   local z = redis.call('ZPOPMIN', READY, most)
@@ -238,7 +245,7 @@ local function claim(most)
   for i, id in ipairs(ids) do
     local head, own = heads[i], nil
     local special = head and string.find(head, '\n', 1, true)
-    local expires = special and tonumber(option(head, 'x'))
+    local expires = special and expiry(head)
     if not head then
       ghost(id)
     elseif expires and expires < NOW then
@@ -280,4 +287,4 @@ if redis.call('ZCARD', READY) > 0 and not meta[2] and wait == 0
   ring()
 end
 tally()
-return answer(wait, #claimed >= room)
+return answer(wait, room > 0 and #claimed >= room)

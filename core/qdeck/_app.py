@@ -1,0 +1,371 @@
+"""Declaring tasks and enqueueing their jobs, in blocking code and in asyncio, from one definition."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+from qdeck._connection import AsyncClient, Endpoint, SyncClient
+from qdeck._engine import codec, programs
+from qdeck._engine.ids import check_id, new_id
+from qdeck._engine.ops import Made, NewJob, Program
+from qdeck._errors import DependencyCycle, InvalidOption, UnknownDependency, UnknownTask
+from qdeck._job import Job
+from qdeck._names import QueueName
+from qdeck._options import (
+    Options,
+    option_names,
+    read_due,
+    read_duration,
+    read_job_name,
+    read_options,
+    read_tags,
+    read_task_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MAX_DEPENDENCIES: Final = 500
+_OPTIONS: Final = {f"_{name}": name for name in option_names() if name != "process"}
+
+
+class Call(NamedTuple):
+    """A job that is not enqueued yet. It has its id already, so that others can wait for it."""
+
+    queue: str
+    job: NewJob
+
+    @property
+    def id(self) -> str:
+        """The id that its job will have."""
+        return self.job.id
+
+
+class Task(Generic[P, R]):
+    """A declared function whose runs can be enqueued. Calling it runs it here and now."""
+
+    def __init__(self, app: App, function: Callable[P, R], name: str, options: Options) -> None:
+        self.app = app
+        self.name = name
+        self.options = options
+        self.function = function
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__wrapped__ = function
+        self._tail: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name} on {self.options.queue}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Call:
+        """A job to be enqueued later, by `app.enqueue_many`. Options go with an underscore, as in `_delay=30`."""
+        if kwargs and any(key[0] == "_" for key in kwargs):
+            return self._call_with(args, kwargs)
+        tail = self._tail or self._make_tail()
+        body = codec.encode_call(self.name, args, kwargs, self.app.max_payload)
+        return Call(self.options.queue, NewJob(new_id(), self.options.priority, tail, body))
+
+    def enqueue(self, *args: Any, **kwargs: Any) -> Job:
+        """Enqueues a job, in blocking code; returns once the server has stored it."""
+        return self.app.enqueue_many([self.call(*args, **kwargs)])[0]
+
+    async def aenqueue(self, *args: Any, **kwargs: Any) -> Job:
+        """Enqueues a job, in asyncio; returns once the server has stored it."""
+        return (await self.app.aenqueue_many([self.call(*args, **kwargs)]))[0]
+
+    def _make_tail(self) -> str:
+        self._tail = _head(self.options, self.name, self.app.handler_of(self.options)).tail()
+        return self._tail
+
+    def _call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        own = {key: kwargs.pop(key) for key in list(kwargs) if key in _OPTIONS or key in _CALL_ONLY}
+        strange = [key for key in kwargs if key[0] == "_"]
+        if strange:
+            raise _no_such_option(strange[0])
+        changed = {_OPTIONS[key]: value for key, value in own.items() if key in _OPTIONS}
+        options = read_options(changed, self.options)
+        queue = self.app.queue_name(options.queue)
+        delay, at, name = own.get("_delay"), own.get("_at"), own.get("_name")
+        if delay is not None and at is not None:
+            raise InvalidOption("both _delay and _at are given", hint="give one of them")
+        unique = bool(own.get("_unique", False))
+        if unique and name is None:
+            raise InvalidOption("_unique is given without _name", hint='name the job: _name="CloneUrl(42)"')
+        head = _head(
+            options,
+            self.name,
+            self.app.handler_of(options),
+            name=None if name is None else read_job_name(name),
+            unique=unique,
+            tags=read_tags(own.get("_tags", ())),
+            run_anyway=bool(own.get("_run_anyway", False)),
+        )
+        job = NewJob(
+            check_id(own["_id"]) if "_id" in own else new_id(),
+            options.priority,
+            head.tail(),
+            codec.encode_call(self.name, args, kwargs, self.app.max_payload),
+            None if delay is None else read_duration("_delay", delay),
+            None if at is None else read_due(at),
+            head.name or "" if unique else "",
+            _read_after(own.get("_after", ()), queue),
+        )
+        return Call(queue, job)
+
+
+_CALL_ONLY: Final = frozenset({"_name", "_delay", "_at", "_after", "_unique", "_id", "_tags", "_run_anyway"})
+
+
+def _no_such_option(key: str) -> InvalidOption:
+    known = sorted([*_OPTIONS, *_CALL_ONLY])
+    near = difflib.get_close_matches(key, known, 1)
+    return InvalidOption(
+        f"a call has no option {key!r}",
+        hint=f"did you mean {near[0]!r}?" if near else f"options of a call: {', '.join(known)}",
+    )
+
+
+def _head(options: Options, task: str, handler: str | None, **more: Any) -> codec.Head:
+    return codec.Head(
+        enqueued_ms=0,
+        priority=options.priority,
+        retries=options.retries,
+        task=task,
+        expires_after_ms=options.expires_ms,
+        lease_ms=options.lease_ms,
+        limit_ms=options.time_limit_ms,
+        backoff=options.backoff_text(),
+        on_failure=handler,
+        keep_ms=options.keep_result_ms,
+        **more,
+    )
+
+
+def _read_after(given: Any, queue: str) -> tuple[str, ...]:
+    if isinstance(given, str | Job | Call):
+        given = [given]
+    refs: list[str] = []
+    for item in given:
+        if isinstance(item, Job | Call):
+            ref, other = item.id, item.queue
+        else:
+            ref, _, other = str(item).partition("@")
+        check_id(ref)
+        refs.append(ref if other in ("", queue) else f"{ref}@{QueueName.parse(other)}")
+    if len(refs) > MAX_DEPENDENCIES:
+        raise InvalidOption(
+            f"_after names {len(refs)} jobs, at most {MAX_DEPENDENCIES} will do",
+            hint="let them wait in groups: a job after each group, and one after those",
+        )
+    return tuple(dict.fromkeys(refs))
+
+
+class App:
+    """Where the server is, which tasks there are and what their defaults are. Making one does not connect."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        queue: str | QueueName,
+        max_payload: int = codec.MAX_PAYLOAD,
+        environments: Sequence[str] = (),
+        patience: float = 30.0,
+    ) -> None:
+        """`queue` is where jobs go whose task names none. `patience`: seconds to try again after a lost connection."""
+        found = url or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL")
+        if not found:
+            raise InvalidOption(
+                "no server is named", hint="pass a URL such as redis://localhost:6379, or set QDECK_URL"
+            )
+        self.endpoint = Endpoint(found)
+        self.environments = tuple(environments)
+        self.max_payload = max_payload
+        self.patience = patience
+        self.queue = self.queue_name(queue)
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.client = SyncClient(self.endpoint, patience=patience)
+        self._aclients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<App {self.endpoint} {self.queue}, {len(self.tasks)} tasks>"
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, *, name: str | None = None, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, *function: Callable[..., Any], name: str | None = None, **options: Any) -> object:
+        """Declares a function as a task: `@app.task` or `@app.task(retries=3, priority="HIGH", …)`."""
+
+        def declare(target: Callable[..., Any]) -> Task[Any, Any]:
+            own = read_task_name(name or target.__name__)
+            if own in self.tasks:
+                raise InvalidOption(f"task {own!r} is declared twice", hint="give one of them another name=")
+            read = read_options(options, Options(queue=self.queue))
+            read = read_options({"queue": self.queue_name(read.queue)}, read)
+            task = self.tasks[own] = Task(self, target, own, read)
+            return task
+
+        return declare(function[0]) if function else declare
+
+    def find_task(self, name: str) -> Task[Any, Any]:
+        """The task of that name."""
+        task = self.tasks.get(name)
+        if task is None:
+            near = difflib.get_close_matches(name, self.tasks, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"declared are: {', '.join(sorted(self.tasks)) or 'none'}"
+            raise UnknownTask(f"there is no task {name!r}", hint=hint)
+        return task
+
+    def queue_name(self, name: str | QueueName) -> str:
+        """The text of a queue's name, checked."""
+        return str(name if isinstance(name, QueueName) else QueueName.parse(name, environments=self.environments))
+
+    def handler_of(self, options: Options) -> str | None:
+        """The failure handler as a head carries it: with its queue, when that is another one."""
+        if options.on_failure is None:
+            return None
+        task = self.find_task(options.on_failure)
+        return task.name if task.options.queue == options.queue else f"{task.name} {task.options.queue}"
+
+    def enqueue(self, task: str, *args: Any, **kwargs: Any) -> Job:
+        """Enqueues a job of a task given by name."""
+        return self.find_task(task).enqueue(*args, **kwargs)
+
+    def enqueue_many(self, calls: Iterable[Call]) -> list[Job]:
+        """Enqueues jobs in blocking code, one round trip per slice. Jobs may wait for others of the same list."""
+        given = list(calls)
+        return self._jobs(given, self.client.run(_enqueue(given)))
+
+    async def aenqueue_many(self, calls: Iterable[Call]) -> list[Job]:
+        """Enqueues jobs in asyncio, one round trip per slice."""
+        given = list(calls)
+        return self._jobs(given, await self.aclient().run(_enqueue(given)))
+
+    def aclient(self) -> AsyncClient:
+        """The client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        client = self._aclients.get(loop)
+        if client is None:
+            client = self._aclients[loop] = AsyncClient(self.endpoint, patience=self.patience)
+        return client
+
+    def close(self) -> None:
+        """Closes this thread's connection."""
+        self.client.close()
+
+    async def aclose(self) -> None:
+        """Closes the connections of the running event loop."""
+        client = self._aclients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    def _jobs(self, calls: list[Call], made: list[Made]) -> list[Job]:
+        return [Job(self, call.queue, m.id, m.created) for call, m in zip(calls, made, strict=True)]
+
+
+def chain(*calls: Call) -> list[Call]:
+    """Lets each job wait for the one before it. Pass the result to `app.enqueue_many`."""
+    linked: list[Call] = []
+    for call in calls:
+        linked.append(_after(call, linked[-1:]))
+    return linked
+
+
+def group(calls: Iterable[Call], then: Call) -> list[Call]:
+    """Lets one job wait for all of the others. Pass the result to `app.enqueue_many`."""
+    members = list(calls)
+    return [*members, _after(then, members)]
+
+
+def _after(call: Call, parents: Sequence[Call]) -> Call:
+    refs = _read_after([*call.job.after, *parents], call.queue)
+    return call._replace(job=call.job._replace(after=refs))
+
+
+def _enqueue(calls: list[Call]) -> Program[list[Made]]:
+    """Makes the jobs of a list, parents first, as few calls as their queues and order allow."""
+    linked = any(call.job.after for call in calls)
+    order = _in_order(calls) if linked else list(range(len(calls)))
+    if linked:
+        yield from _check_other_queues(calls)
+    made: dict[int, Made] = {}
+    for indexes in _runs(calls, order, linked=linked):
+        answers = yield from programs.enqueue(calls[indexes[0]].queue, [calls[i].job for i in indexes])
+        made.update(zip(indexes, answers, strict=True))
+    return [made[i] for i in range(len(calls))]
+
+
+def _runs(calls: list[Call], order: list[int], *, linked: bool) -> list[list[int]]:
+    """Jobs of one queue together; where jobs wait for others, only as far as the order stays."""
+    if not linked:
+        by_queue: dict[str, list[int]] = {}
+        for i in order:
+            by_queue.setdefault(calls[i].queue, []).append(i)
+        return list(by_queue.values())
+    runs: list[list[int]] = []
+    for i in order:
+        if runs and calls[runs[-1][0]].queue == calls[i].queue:
+            runs[-1].append(i)
+        else:
+            runs.append([i])
+    return runs
+
+
+def _full_ref(call: Call, ref: str) -> str:
+    return ref if "@" in ref else f"{ref}@{call.queue}"
+
+
+def _in_order(calls: list[Call]) -> list[int]:
+    """Indexes with every parent before its children, else as given."""
+    index = {f"{call.id}@{call.queue}": i for i, call in enumerate(calls)}
+    waits = [[index[r] for ref in c.job.after if (r := _full_ref(c, ref)) in index] for c in calls]
+    order: list[int] = []
+    state = [0] * len(calls)  # 0 not seen, 1 on the way, 2 placed
+    for start in range(len(calls)):
+        stack = [start]
+        while stack:
+            i = stack[-1]
+            if state[i] == 2:
+                stack.pop()
+                continue
+            open_parents = [p for p in waits[i] if state[p] != 2]
+            circle = i in waits[i] or any(state[p] == 1 for p in open_parents)
+            if circle:
+                ids = ", ".join(calls[p].id for p in {i, *open_parents})
+                raise DependencyCycle(f"jobs wait for each other: {ids}", hint="leave one of these _after out")
+            state[i] = 1
+            if open_parents:
+                stack.append(open_parents[0])
+            else:
+                state[i] = 2
+                order.append(stack.pop())
+    return order
+
+
+def _check_other_queues(calls: list[Call]) -> Program[None]:
+    """Refuses jobs that wait for an unknown job of another queue, before anything is made."""
+    own = {f"{call.id}@{call.queue}" for call in calls}
+    asked: dict[str, list[str]] = {}
+    for call in calls:
+        for ref in call.job.after:
+            if _full_ref(call, ref) not in own:
+                job_id, _, queue = _full_ref(call, ref).partition("@")
+                asked.setdefault(queue, []).append(job_id)
+    for queue, job_ids in asked.items():
+        found = yield from programs.exists(queue, job_ids)
+        for job_id, there in zip(job_ids, found, strict=True):
+            if not there:
+                raise UnknownDependency(
+                    f"no job {job_id!r} in queue {queue!r} to wait for",
+                    hint="enqueue it first; a job that ended long ago is not known any more",
+                )

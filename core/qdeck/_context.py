@@ -1,0 +1,90 @@
+"""What a handler can know about the job it runs, and what a failure handler gets."""
+
+from __future__ import annotations
+
+import threading
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from qdeck._engine import codec
+from qdeck._errors import QdeckError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobContext:
+    """The job that runs here: `attempt` counts from 1, `lease_lost` is set when the job is another worker's now."""
+
+    id: str
+    queue: str
+    task: str
+    attempt: int
+    retries: int
+    crashes: int
+    worker: str
+    name: str | None = None
+    tags: tuple[str, ...] = ()
+    enqueued_ms: int = 0
+    lease_lost: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+# Set by the worker around each run, to something that makes a JobContext when it is asked for.
+running: ContextVar[Any] = ContextVar("qdeck_running", default=None)
+
+
+def current_job() -> JobContext:
+    """The job that the calling handler runs."""
+    run = running.get()
+    if run is None:
+        raise QdeckError("no job runs here", hint="call current_job() inside a handler")
+    context: JobContext = run.context()
+    return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A job that died, as its failure handler gets it."""
+
+    id: str
+    queue: str
+    task: str
+    name: str | None
+    args: list[Any]
+    kwargs: dict[str, Any]
+    attempts: int
+    crashes: int
+    reason: str
+    error_class: str | None
+    error_message: str | None
+    traceback: str | None
+    failed_ms: int
+    enqueued_ms: int
+
+
+def read_failure(queue: str, body: bytes) -> Failure:
+    """Reads the body of a failure handler's job, made by the script that buried the job."""
+    job_id, raw_head, raw_tries, raw_events, call = codec.read_netstrings(body)
+    head, tries, events = codec.read_head(raw_head), codec.read_tries(raw_tries), codec.read_events(raw_events)
+    last = events[-1] if events else codec.Event(0, "dead", {})
+    try:
+        args, kwargs = codec.decode_call(call)
+    except ValueError:
+        # The payload may be what killed the job; its handler has to run all the same.
+        args, kwargs = [call.decode("utf-8", "backslashreplace")], {}
+    return Failure(
+        id=job_id.decode(),
+        queue=queue,
+        task=head.task,
+        name=head.name,
+        args=args,
+        kwargs=kwargs,
+        attempts=tries.attempts,
+        crashes=tries.crashes,
+        reason=last.kind,
+        error_class=last.data.get("class"),
+        error_message=last.data.get("message"),
+        traceback=last.data.get("traceback"),
+        failed_ms=last.at_ms,
+        enqueued_ms=head.enqueued_ms,
+    )

@@ -1,0 +1,147 @@
+"""A handle on a job that was enqueued: what state it is in, and what it returned."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from redis.exceptions import ResponseError
+
+from qdeck._engine import codec, keys, ops, programs
+from qdeck._errors import JobFailed, ResultTimeout, UnknownJob
+
+if TYPE_CHECKING:
+    from qdeck._app import App
+    from qdeck._engine.ops import Program
+
+_FIRST_PAUSE: Final = 0.002
+_LONGEST_PAUSE: Final = 0.1
+
+
+class Look(NamedTuple):
+    """A job's state and, when it ended, what it left."""
+
+    state: str
+    result: bytes | None
+    events: bytes | None
+
+
+def look(queue: str, job_id: str) -> Program[Look]:
+    """Reads a job's state and result with plain reads."""
+    states = ("done", "dead", "cancelled", "running", "ready", "delayed", "blocked")
+    replies = yield ops.commands(
+        *((b"ZSCORE", keys.key(queue, state), job_id) for state in states),
+        (b"HGET", keys.key(queue, "result"), job_id),
+        (b"HGET", keys.key(queue, "error"), job_id),
+        key=keys.key(queue, "meta"),
+        reads=True,
+    )
+    for reply in replies:
+        if isinstance(reply, ResponseError):
+            raise programs.explain(reply, queue)
+    *scores, result, events = replies
+    # A job that moves between two of these reads is found by the next look.
+    found = next((state for state, score in zip(states, scores, strict=True) if score is not None), "unknown")
+    return Look(found, result, events)
+
+
+class Job:
+    """A job on the server. `created` is false when a job of this unique name, or this id, was there already."""
+
+    __slots__ = ("_app", "created", "id", "queue")
+
+    def __init__(self, app: App, queue: str, job_id: str, created: bool = True) -> None:
+        self._app = app
+        self.queue = queue
+        self.id = job_id
+        self.created = created
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} on {self.queue}>"
+
+    def state(self) -> str:
+        """The job's state now; `unknown` when it ended so long ago that it was dropped, or never was."""
+        return self._app.client.run(look(self.queue, self.id)).state
+
+    async def astate(self) -> str:
+        """The job's state now, in asyncio."""
+        return (await self._app.aclient().run(look(self.queue, self.id))).state
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the job returned; waits for its end, at most `timeout` seconds."""
+        wait = _Wait(self, timeout)
+        while True:
+            seen = self._app.client.run(look(self.queue, self.id))
+            if wait.is_over(seen):
+                return wait.value(seen)
+            time.sleep(wait.pause())
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """What the job returned, in asyncio; waits for its end, at most `timeout` seconds."""
+        wait = _Wait(self, timeout)
+        while True:
+            seen = await self._app.aclient().run(look(self.queue, self.id))
+            if wait.is_over(seen):
+                return wait.value(seen)
+            await asyncio.sleep(wait.pause())
+
+    def cancel(self) -> str:
+        """Cancels the job: `ok`, `asked` when it runs and is told, or why not."""
+        return self._app.client.run(programs.call(self._cancel_op()))[0]
+
+    async def acancel(self) -> str:
+        """Cancels the job, in asyncio."""
+        return (await self._app.aclient().run(programs.call(self._cancel_op())))[0]
+
+    def _cancel_op(self) -> ops.Op[list[str]]:
+        return ops.change(self.queue, "cancel", [(self.id, "")], event=b'{"reason":"cancelled by the application"}')
+
+
+@dataclass(slots=True)
+class _Wait:
+    job: Job
+    timeout: float | None
+    _pause: float = _FIRST_PAUSE
+    _until: float = 0.0
+    _missed: int = 0
+
+    def __post_init__(self) -> None:
+        self._until = time.monotonic() + self.timeout if self.timeout is not None else float("inf")
+
+    def is_over(self, seen: Look) -> bool:
+        if seen.state == "unknown":
+            self._missed += 1
+            return self._missed > 3  # a job on its way from one state to the next may be missed, not four times
+        self._missed = 0
+        return seen.state in ("done", "dead", "cancelled")
+
+    def pause(self) -> float:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise ResultTimeout(f"job {self.job.id} did not end within {self.timeout} s", hint="it goes on running")
+        pause, self._pause = min(self._pause, left), min(self._pause * 1.5, _LONGEST_PAUSE)
+        return pause
+
+    def value(self, seen: Look) -> Any:
+        if seen.state == "done":
+            return None if seen.result is None else codec.decode_json(seen.result)
+        if seen.state == "unknown":
+            raise UnknownJob(
+                f"there is no job {self.job.id!r} in queue {self.job.queue!r}",
+                hint="what ended is kept for a while only (keep_result, done_max)",
+            )
+        last = next((e for e in reversed(codec.read_events(seen.events)) if e.kind in _CAUSES), None)
+        why = _describe(last) if last else "no reason is recorded"
+        raise JobFailed(f"job {self.job.id} is {seen.state}: {why}", hint=f"qdeck job {self.job.queue} {self.job.id}")
+
+
+_CAUSES: Final = ("failed", "timeout", "crashed", "outage", "expired", "cancelled", "dependency", "buried")
+
+
+def _describe(event: codec.Event) -> str:
+    data = event.data
+    if "class" in data:
+        return f"{data['class']}: {data.get('message', '')}"
+    return " ".join(f"{name} {value}" for name, value in data.items()) or event.kind

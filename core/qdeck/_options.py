@@ -1,0 +1,199 @@
+"""Options of tasks and of single calls: one place that checks them and turns them into what the engine writes."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import Any, Final, Literal
+
+from qdeck._errors import InvalidOption
+
+MAX_PRIORITY: Final = 899
+RETRIES: Final = 3
+RETRY_DELAY_MS: Final = 5_000
+MAX_DELAY_MS: Final = 3_600_000
+_LONGEST_MS: Final = 10 * 366 * 86_400_000
+_TASK: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
+
+Duration = float | timedelta
+
+
+class Priority(IntEnum):
+    """Names for priorities; any whole number from 0 to 899 will do, lower first."""
+
+    CRITICAL = 0
+    HIGH = 50
+    NORMAL = 100
+    LOW = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How the jobs of a task are run. Durations are milliseconds here; callers give seconds or a `timedelta`."""
+
+    queue: str
+    retries: int = RETRIES
+    backoff: Literal["exponential", "fixed"] = "exponential"
+    retry_delay_ms: int = RETRY_DELAY_MS
+    max_delay_ms: int = MAX_DELAY_MS
+    priority: int = int(Priority.NORMAL)
+    time_limit_ms: int | None = None
+    lease_ms: int | None = None
+    expires_ms: int | None = None
+    on_failure: str | None = None
+    keep_result_ms: int | None = None
+    process: bool = False
+
+    def backoff_text(self) -> str | None:
+        """The policy as a head carries it; none for the default."""
+        if (self.backoff, self.retry_delay_ms, self.max_delay_ms) == ("exponential", RETRY_DELAY_MS, MAX_DELAY_MS):
+            return None
+        return f"{self.backoff[0].upper()} {self.retry_delay_ms} {self.max_delay_ms}"
+
+
+def retry_delay_ms(backoff: str | None, attempt: int, jitter: float) -> int:
+    """How long to wait after the failed run number `attempt`. `jitter` is from 0 to 1 and spreads by a quarter."""
+    kind, delay, longest = (backoff or f"E {RETRY_DELAY_MS} {MAX_DELAY_MS}").split(" ")
+    if kind == "F":
+        return int(delay)
+    grown = min(int(delay) * 2 ** min(attempt - 1, 40), int(longest))
+    return int(grown * (0.75 + jitter / 2))
+
+
+def option_names() -> tuple[str, ...]:
+    """The words a task takes; a call takes them with an underscore before."""
+    return tuple(field.name.removesuffix("_ms") for field in fields(Options))
+
+
+def read_options(given: dict[str, Any], base: Options) -> Options:
+    """Options changed by what a task declares or a call overrides."""
+    changed: dict[str, Any] = {}
+    for name, value in given.items():
+        reader = _READERS.get(name)
+        if reader is None:
+            known = ", ".join(option_names())
+            raise InvalidOption(f"there is no option {name!r}", hint=f"options are: {known}")
+        field, read = reader
+        changed[field] = read(name, value)
+    kept = {f.name: getattr(base, f.name) for f in fields(Options)}
+    return Options(**(kept | changed))
+
+
+def read_task_name(text: str) -> str:
+    """A task's name, as a head can carry it."""
+    if not _TASK.fullmatch(text):
+        raise InvalidOption(
+            f"task name {text!r} is not valid",
+            hint="use 1 to 200 of letters, digits and _ . : - starting with a letter",
+        )
+    return text
+
+
+def read_priority(name: str, value: Any) -> int:
+    """A priority given by name or number."""
+    if isinstance(value, str) and value.upper() in Priority.__members__:
+        return int(Priority[value.upper()])
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_PRIORITY:
+        return int(value)
+    raise InvalidOption(
+        f"{name} is {value!r}",
+        hint=f"give a whole number from 0 (first) to {MAX_PRIORITY}, or CRITICAL, HIGH, NORMAL, LOW",
+    )
+
+
+def read_duration(name: str, value: Any) -> int:
+    """A duration in seconds or as `timedelta`, as milliseconds."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+        raise InvalidOption(f"{name} is {value!r}", hint="give seconds as a number, or a timedelta")
+    ms = round(seconds * 1000)
+    if not 0 <= ms <= _LONGEST_MS:
+        raise InvalidOption(f"{name} is {value!r}", hint="give a duration from 0 to ten years")
+    return ms
+
+
+def _read_positive(name: str, value: Any) -> int:
+    ms = read_duration(name, value)
+    if ms == 0:
+        raise InvalidOption(f"{name} is {value!r}", hint="give a duration longer than 0")
+    return ms
+
+
+def _read_optional(name: str, value: Any) -> int | None:
+    return None if value is None else _read_positive(name, value)
+
+
+def _read_keep(name: str, value: Any) -> int | None:
+    return None if value is None else read_duration(name, value)
+
+
+def _read_retries(name: str, value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10_000:
+        return value
+    raise InvalidOption(f"{name} is {value!r}", hint="give how many more runs follow a failed one: 0 to 10,000")
+
+
+def _read_backoff(name: str, value: Any) -> str:
+    if value in ("exponential", "fixed"):
+        return str(value)
+    raise InvalidOption(f"{name} is {value!r}", hint='give "exponential" or "fixed"')
+
+
+def _read_task(_name: str, value: Any) -> str | None:
+    return None if value is None else read_task_name(getattr(value, "name", value))
+
+
+def _read_bool(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InvalidOption(f"{name} is {value!r}", hint="give True or False")
+
+
+def _read_queue(_name: str, value: Any) -> str:
+    return str(value)
+
+
+_READERS: Final[dict[str, tuple[str, Any]]] = {
+    "queue": ("queue", _read_queue),
+    "retries": ("retries", _read_retries),
+    "backoff": ("backoff", _read_backoff),
+    "retry_delay": ("retry_delay_ms", read_duration),
+    "max_delay": ("max_delay_ms", read_duration),
+    "priority": ("priority", read_priority),
+    "time_limit": ("time_limit_ms", _read_optional),
+    "lease": ("lease_ms", _read_optional),
+    "expires": ("expires_ms", _read_optional),
+    "on_failure": ("on_failure", _read_task),
+    "keep_result": ("keep_result_ms", _read_keep),
+    "process": ("process", _read_bool),
+}
+
+
+def read_due(value: datetime | float) -> int:
+    """A moment as milliseconds since the epoch."""
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise InvalidOption(f"_at is {value!r}", hint="give a datetime with a time zone, such as datetime.now(UTC)")
+        return round(value.timestamp() * 1000)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise InvalidOption(f"_at is {value!r}", hint="give a datetime with a time zone, or seconds since 1970")
+    return round(value * 1000)
+
+
+def read_job_name(value: Any) -> str:
+    """A job's name: any line of text of 1 to 200 characters."""
+    if isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable():
+        return value
+    raise InvalidOption(f"_name is {value!r}", hint="give 1 to 200 printable characters on one line")
+
+
+def read_tags(value: Any) -> tuple[str, ...]:
+    """Tags: short words without commas."""
+    if isinstance(value, str) or not all(
+        isinstance(tag, str) and 0 < len(tag) <= 100 and tag.isprintable() and "," not in tag for tag in value
+    ):
+        raise InvalidOption(f"_tags is {value!r}", hint="give a list of words without commas")
+    return tuple(value)

@@ -1,0 +1,267 @@
+"""What a worker has in hand: dispatches claimed jobs to the loop, threads or processes, and takes their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._engine import codec
+from qdeck._errors import UsageError
+from qdeck._worker.processes import Processes
+from qdeck._worker.run import Plan, Run, StopReason, make_plan
+from qdeck._worker.runners import Runners
+from qdeck._worker.threads import Done, Reports, Threads, interrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qdeck._app import App
+    from qdeck._engine.ops import Claimed, Ending
+    from qdeck._worker.lane import Lane
+
+# A job whose workers died this often runs alone: the next crash is surely its own, and takes no other job along.
+SUSPECT: Final = 3
+# How long a handler may go on after it was told to stop before its place is given to others.
+PATIENCE_S: Final = 5.0
+MOST_IN_HAND: Final = 200
+
+
+def _is_suspect(run: Run) -> bool:
+    # A child process that dies takes nothing along.
+    return run.crashes >= SUSPECT and run.plan.kind != "process"
+
+
+class Hands:
+    """The jobs that this worker holds, from claim to end."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        concurrency: int,
+        processes: int | None,
+        app_ref: str | None,
+        stir: Callable[[], None],
+        event: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._app = app
+        self._stir = stir
+        self._event = event
+        self.concurrency = concurrency
+        self.count = 0
+        self.done = 0
+        self.failed = 0
+        self.lost = 0
+        self.stuck = 0
+        self.last_end = time.monotonic()
+        self._plans: dict[bytes, Plan] = {}
+        self._limited = False
+        self._solo: Run | None = None
+        self._solo_runs = False
+        reports = Reports(asyncio.get_running_loop(), self._take)
+        self._runners = Runners(self.finish, concurrency)
+        self._threads = Threads(reports, concurrency)
+        self._processes: Processes | None = None
+        if any(task.options.process for task in app.tasks.values()):
+            if app_ref is None:
+                raise UsageError(
+                    "tasks with process=True need to know where the app is",
+                    hint='start with `qdeck worker MODULE:APP`, or Worker(app, app_ref="MODULE:APP")',
+                )
+            self._processes = Processes(reports, app_ref, processes or os.cpu_count() or 1)
+
+    def room(self, rate: float) -> int:
+        """How many more jobs to claim: what may run at once, or what quick ones finish in two milliseconds."""
+        if self._solo is not None or (self._processes is not None and self._processes.is_full):
+            return 0
+        target = max(self.concurrency, min(MOST_IN_HAND, int(rate * 0.002)))
+        return max(0, target - self.count)
+
+    def take(self, lane: Lane, claimed: list[Claimed]) -> None:
+        """Starts what was claimed."""
+        now = time.monotonic()
+        runs = []
+        for job in claimed:
+            # All but the time of enqueueing is the same for jobs of one kind: read it once.
+            tail = job.head[14:]
+            plan = self._plans.get(tail)
+            if plan is None:
+                plan = self._learn(tail, job.head)
+            run = Run(lane, job, plan, now)
+            lane.held[job.id] = run
+            runs.append(run)
+        self.count += len(runs)
+        if any(_is_suspect(run) for run in runs):
+            self._isolate(runs)
+        else:
+            for run in runs:
+                self._dispatch(run)
+
+    def _learn(self, tail: bytes, raw_head: bytes) -> Plan:
+        if len(self._plans) > 5_000:
+            # Heads with names or tags are all different: what is remembered of them is of no use.
+            self._plans.clear()
+        plan = self._plans[tail] = make_plan(self._app, raw_head)
+        self._limited = self._limited or plan.limit_s is not None
+        return plan
+
+    def _dispatch(self, run: Run) -> None:
+        if run.plan.kind == "async":
+            self._runners.put(run)
+        elif run.plan.kind == "thread" or self._processes is None:
+            self._threads.put(run)
+        else:
+            self._processes.put(run)
+
+    def _isolate(self, runs: list[Run]) -> None:
+        suspect = next(run for run in runs if _is_suspect(run))
+        for run in [*runs, *self._take_waiting()]:
+            if run is not suspect:
+                self._give_back(run)
+        self._solo, self._solo_runs = suspect, False
+        self._event({"event": "suspect", "id": suspect.claimed.id, "queue": suspect.lane.queue})
+        self._start_solo()
+
+    def _start_solo(self) -> None:
+        if self._solo is not None and not self._solo_runs and self.count == 1:
+            self._solo_runs = True
+            self._dispatch(self._solo)
+
+    def _take_waiting(self) -> list[Run]:
+        waiting = self._runners.take_waiting() + self._threads.take_waiting()
+        return waiting + (self._processes.take_waiting() if self._processes is not None else [])
+
+    def give_back_waiting(self) -> int:
+        """Gives back what was claimed and not begun."""
+        waiting = self._take_waiting()
+        if self._solo is not None and not self._solo_runs:
+            waiting.append(self._solo)
+            self._solo = None
+        for run in waiting:
+            self._give_back(run)
+        return len(waiting)
+
+    def _give_back(self, run: Run) -> None:
+        self._drop(run)
+        run.lane.endings.append(run.ending("give"))
+        self._stir()
+
+    def _drop(self, run: Run) -> None:
+        run.lane.held.pop(run.claimed.id, None)
+        self.count -= 1
+        if run is self._solo:
+            self._solo = None
+        elif self._solo is not None:
+            self._start_solo()
+
+    def finish(self, run: Run, ending: Ending | None) -> None:
+        """Takes the end of a run."""
+        if run.abandoned:
+            return
+        lane = run.lane
+        # The same as _drop, spelled out where every job passes.
+        lane.held.pop(run.claimed.id, None)
+        self.count -= 1
+        self.last_end = time.monotonic()
+        if self._solo is not None:
+            self._leave_solo(run)
+        if ending is None and run.stop is None:
+            self.done += 1
+            lane.acks.append((run.claimed.id, run.claimed.token))
+        else:
+            self._tell(run, ending)
+        self._stir()
+
+    def _leave_solo(self, run: Run) -> None:
+        if run is self._solo:
+            self._solo = None
+        else:
+            self._start_solo()
+
+    def _tell(self, run: Run, ending: Ending | None) -> None:
+        lane = run.lane
+        if run.stop == "lost":
+            self.lost += 1
+            self._event({"event": "lost", "id": run.claimed.id, "queue": lane.queue, "task": run.plan.head.task})
+            return
+        if ending is None:
+            self.done += 1
+            lane.acks.append((run.claimed.id, run.claimed.token))
+            return
+        if ending.kind == "done":
+            self.done += 1
+        elif run.stop == "cancelled":
+            ending = run.ending("cancelled", event=b'{"reason":"cancelled while it ran"}', log=run.log())
+        elif run.stop == "shutdown":
+            ending = run.ending("give")
+        else:
+            self.failed += 1
+            self._tell_failure(run, ending)
+        lane.endings.append(ending)
+
+    def _tell_failure(self, run: Run, ending: Ending) -> None:
+        what = codec.decode_json(ending.event)
+        self._event(
+            {
+                "event": ending.kind,
+                "id": run.claimed.id,
+                "queue": run.lane.queue,
+                "task": run.plan.head.task,
+                "attempt": run.tries.attempts + 1,
+                "class": what.get("class"),
+                "message": what.get("message"),
+            }
+        )
+
+    def _take(self, done: list[Done]) -> None:
+        for run, ending in done:
+            self.finish(run, ending)
+
+    def stop_run(self, run: Run, reason: StopReason) -> None:
+        """Tells a handler to stop. Called on the loop."""
+        if run.abandoned or not run.ask_to_stop(reason):
+            return
+        self._interrupt(run)
+
+    def _interrupt(self, run: Run) -> None:
+        self._runners.interrupt(run)
+        interrupt(run)
+
+    def check(self, lanes: list[Lane], now: float) -> None:
+        """Stops what ran past its limit; gives up what does not stop; gives back what only waits."""
+        stopping = self._limited or any(run.stop for lane in lanes for run in lane.held.values())
+        if stopping:
+            for lane in lanes:
+                for run in list(lane.held.values()):
+                    if run.due and now > run.due and run.stop is None:
+                        self.stop_run(run, "timeout")
+                    elif run.stop is not None and now - run.stopped > PATIENCE_S and not run.abandoned:
+                        self._abandon(run)
+        if self._runners.waiting and now - self.last_end > 0.2 and self.count > self.concurrency:
+            self.give_back_waiting()
+
+    def _abandon(self, run: Run) -> None:
+        """Gives a handler up that does not stop: its job's end is told, its place goes to another."""
+        place = run.thread
+        if place is None:
+            return
+        ending = run.ended_badly(
+            TimeoutError(f"the handler did not stop within {PATIENCE_S:.0f} s after it was told to")
+        )
+        self.finish(run, ending)
+        run.abandoned = True
+        self.stuck += 1
+        self._event({"event": "stuck_handler", "id": run.claimed.id, "queue": run.lane.queue})
+        if isinstance(place, int):
+            self._threads.replace()
+        else:
+            self._runners.replace()
+
+    async def stop(self) -> None:
+        """Ends threads, processes and runners that have nothing to do."""
+        await self._runners.stop()
+        self._threads.stop()
+        if self._processes is not None:
+            await asyncio.to_thread(self._processes.stop)

@@ -1,0 +1,138 @@
+"""Renews leases from a thread of its own, so that a handler that blocks the loop does not lose its job."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from qdeck._connection import Endpoint, SyncClient
+from qdeck._engine import codec, keys, ops, programs
+from qdeck._errors import QdeckError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qdeck._engine.ops import Program
+    from qdeck._worker.lane import Lane
+    from qdeck._worker.run import Run, StopReason
+
+IDLE_PRESENCE_S: Final = 20.0
+BUSY_PRESENCE_S: Final = 10.0
+BEAT_SLICE: Final = 500
+
+
+class Heartbeat:
+    """Beats for all that a worker holds, says that the worker is there, and hears what it is asked to do."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        lanes: list[Lane],
+        *,
+        lease_ms: int,
+        describe: Callable[[], dict[str, object]],
+        stop_run: Callable[[Run, StopReason], None],
+        obey: Callable[[str], None],
+    ) -> None:
+        # A beat that does not get through soon is of no use: the next one says the same.
+        self._client = SyncClient(Endpoint(endpoint.url, timeout=max(0.5, min(5.0, lease_ms / 3000))), patience=0.0)
+        self._lanes = lanes
+        self._lease_s = lease_ms / 1000
+        self._describe = describe
+        self._stop_run = stop_run
+        self._obey = obey
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="qdeck-heartbeat", daemon=True)
+        self._told = 0.0
+        self.started = False
+        self.now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+
+    def start(self) -> None:
+        """Starts to beat."""
+        self.started = True
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stops, and takes the worker's name off the list."""
+        self._ended.set()
+        self._thread.join(timeout=10)
+        worker = str(self._describe()["id"])
+        with contextlib.suppress(QdeckError):
+            self._client.run(_leave(worker))
+        self._client.close()
+
+    def _pause(self) -> float:
+        shortest = self._lease_s
+        for lane in self._lanes:
+            for run in list(lane.held.values()):
+                own = run.plan.head.lease_ms
+                shortest = min(shortest, own / 1000) if own else shortest
+        return shortest / 4
+
+    def _loop(self) -> None:
+        while not self._ended.is_set():
+            for lane in self._lanes:
+                self._beat(lane)
+            busy = any(lane.held for lane in self._lanes)
+            if time.monotonic() - self._told >= (BUSY_PRESENCE_S if busy else IDLE_PRESENCE_S):
+                self._tell()
+            self._ended.wait(min(self._pause(), 1.0))
+
+    def _beat(self, lane: Lane) -> None:
+        # A copy, because the loop takes jobs in and out meanwhile. Jobs claimed a moment ago need no beat yet.
+        now = time.monotonic()
+        runs = [run for run in list(lane.held.values()) if now - run.renewed >= self._length(run) / 5]
+        for at in range(0, len(runs), BEAT_SLICE):
+            part = runs[at : at + BEAT_SLICE]
+            self._renew(lane, part)
+        for run in runs:
+            # Nothing got through for nearly the whole lease: the handler must know before somebody else starts.
+            if time.monotonic() - run.renewed > self._length(run) * 0.9 and run.stop is None:
+                self._stop_run(run, "lost")
+
+    def _length(self, run: Run) -> float:
+        own = run.plan.head.lease_ms
+        return own / 1000 if own else self._lease_s
+
+    def _renew(self, lane: Lane, runs: list[Run]) -> None:
+        sent = time.monotonic()
+        try:
+            beat = self._client.run(
+                programs.call(ops.beat(lane.queue, [(run.claimed.id, run.claimed.token) for run in runs]))
+            )
+        except QdeckError:
+            return
+        lost, cancels = set(beat.lost), set(beat.cancels)
+        for run in runs:
+            job_id = run.claimed.id
+            if job_id in lost:
+                # A job that ended while the beat was under way is not in hand any more, and not lost.
+                if lane.held.get(job_id) is run and not run.abandoned:
+                    self._stop_run(run, "lost")
+            else:
+                run.renewed = sent
+            if job_id in cancels:
+                self._stop_run(run, "cancelled")
+
+    def _tell(self) -> None:
+        described = self._describe() | {"seen_ms": self.now_ms()}
+        try:
+            word = self._client.run(_tell(str(described["id"]), codec.encode_json(described)))
+        except QdeckError:
+            return
+        self._told = time.monotonic()
+        if word:
+            self._obey(word)
+
+
+def _tell(worker: str, text: bytes) -> Program[str]:
+    replies = yield ops.commands(
+        (b"HSET", keys.WORKERS, worker, text), (b"HGET", keys.CONTROL, worker), key=keys.WORKERS.encode()
+    )
+    return replies[1].decode() if isinstance(replies[1], bytes) else ""
+
+
+def _leave(worker: str) -> Program[None]:
+    yield ops.commands((b"HDEL", keys.WORKERS, worker), (b"HDEL", keys.CONTROL, worker), key=keys.WORKERS.encode())

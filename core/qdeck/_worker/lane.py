@@ -1,0 +1,68 @@
+"""What a worker keeps about each of its queues."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from qdeck._engine.ops import Ending, Turn
+    from qdeck._worker.run import Run
+
+
+class Lane:
+    """One queue of a worker: ends to tell, jobs in hand, and when to look again."""
+
+    __slots__ = (
+        "acks",
+        "deadline",
+        "due",
+        "endings",
+        "held",
+        "hungry",
+        "number",
+        "outbox",
+        "queue",
+        "share",
+        "turned",
+        "used",
+        "weight",
+        "worker",
+    )
+
+    def __init__(self, queue: str, weight: int, worker: str) -> None:
+        self.queue = queue
+        self.weight = weight
+        self.worker = worker
+        self.number = 0
+        self.acks: list[tuple[str, str]] = []
+        self.endings: list[Ending] = []
+        self.held: dict[str, Run] = {}
+        self.hungry = True  # there may be work
+        self.due: float | None = None  # when there will be work, on the monotonic clock
+        self.deadline: float | None = None  # when a lease runs out
+        self.outbox = 0
+        self.turned = 0.0
+        self.share = 0.0
+        self.used = False
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether there is something to tell the server."""
+        return bool(self.acks or self.endings)
+
+    def settle(self, turn: Turn, room: int) -> None:
+        """Takes over what a turn told about the time to come."""
+        now = self.turned = time.monotonic()
+        if room > 0:
+            taken = len(turn.jobs)
+            self.share += taken / self.weight
+            self.hungry = taken >= room
+        if room == 0 or not self.hungry:
+            waits = [turn.wait_ms / 1000] if turn.wait_ms else []
+            if turn.due_ms:
+                waits.append((turn.due_ms - turn.now_ms) / 1000)
+            self.due = now + max(0.0, min(waits)) if waits else None
+            # A millisecond after the deadline, because a lease is over only then.
+            self.deadline = now + (turn.deadline_ms - turn.now_ms) / 1000 + 0.001 if turn.deadline_ms else None
+        self.outbox = turn.outbox

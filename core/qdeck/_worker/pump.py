@@ -1,0 +1,249 @@
+"""The pump: one turn after another, without timers. What ended and what is next go over in one call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import redis
+
+from qdeck._engine import keys, ops, programs
+from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redis.asyncio.connection import AbstractConnection
+
+    from qdeck._connection import AsyncClient
+    from qdeck._engine.ops import Op, Turn
+    from qdeck._worker.hands import Hands
+    from qdeck._worker.lane import Lane
+
+IDLE_S: Final = 30.0  # the longest sleep: what no bell told is found then
+TRIM_S: Final = 30.0
+MOST_ENDS: Final = 400
+RETRY_S: Final = 1.0
+
+
+class Pump:
+    """Moves jobs between the server and the hands of one worker."""
+
+    hands: Hands
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        lanes: list[Lane],
+        worker: str,
+        lease_ms: int,
+        event: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._client = client
+        self._lanes = lanes
+        self._worker = worker
+        self._lease_ms = lease_ms
+        self._event = event
+        self._stirred = asyncio.Event()
+        self.stir = self._stirred.set
+        self.claims = True
+        self._finishing = False
+        self._ear: asyncio.Task[None] | None = None
+        self._line: AbstractConnection | None = None
+        self._chores: dict[str, asyncio.Task[None]] = {}
+        self._trimmed = time.monotonic()
+        self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
+        self._rate = 0.0
+        self._rated = (time.monotonic(), 0)
+        self._rung_in_vain: list[Lane] = []
+
+    async def open(self) -> None:
+        """Makes the queues, so that they are seen before their first job."""
+        for lane in self._lanes:
+            await self._client.run(programs.make_queue(lane.queue))
+
+    async def close(self) -> None:
+        """Ends what listens and what is under way."""
+        tasks = [*self._chores.values(), *([self._ear] if self._ear else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._line is not None:
+            await self._line.disconnect(nowait=True)
+
+    def finish(self) -> None:
+        """Lets the loop end when nothing is left in hand."""
+        self._finishing = True
+        self.stir()
+
+    def server_ms(self) -> int:
+        """The server's clock, as far as the last turn told."""
+        return int(time.monotonic() * 1000 + self._offset_ms)
+
+    async def loop(self) -> None:
+        """Takes turns until `finish` was called and all is told."""
+        while True:
+            self._stirred.clear()
+            now = time.monotonic()
+            room = self._room(now)
+            lane = self._next_lane(now, room)
+            if lane is not None:
+                await self._turn(lane, room)
+            elif self._finishing and self.hands.count == 0:
+                return
+            else:
+                await self._wait(now, room)
+
+    def _room(self, now: float) -> int:
+        since, count = self._rated
+        if now - since > 0.005:
+            rate = (self.hands.done - count) / (now - since)
+            self._rate += 0.3 * (rate - self._rate)
+            self._rated = now, self.hands.done
+        return self.hands.room(self._rate) if self.claims else 0
+
+    def _next_lane(self, now: float, room: int) -> Lane | None:
+        """The lane whose turn it is: one that must be told something, or the hungry one that had least."""
+        if self._rung_in_vain:
+            return self._rung_in_vain.pop()
+        best: Lane | None = None
+        for lane in self._lanes:
+            if lane.due is not None and now >= lane.due:
+                lane.due, lane.hungry = None, True
+            if lane.deadline is not None and now >= lane.deadline:
+                lane.deadline = None
+                self._do("reap", lane, self._reap(lane))
+            if lane.has_ends and (now - lane.turned > 0.005 or not (lane.hungry and room > 0)):
+                return lane
+            if lane.hungry and room > 0 and (best is None or lane.share < best.share):
+                best = lane
+        return best
+
+    async def _turn(self, lane: Lane, room: int) -> None:
+        acks, lane.acks = lane.acks[:MOST_ENDS], lane.acks[MOST_ENDS:]
+        endings, lane.endings = lane.endings[:100], lane.endings[100:]
+        room = room if lane.hungry else 0
+        lane.number += 1
+        turn = await self._insist(
+            lane,
+            ops.turn(
+                lane.queue,
+                self._worker,
+                lane.number,
+                room=room,
+                lease_ms=self._lease_ms,
+                acks=acks,
+                endings=endings,
+            ),
+        )
+        self._offset_ms = turn.now_ms - time.monotonic() * 1000
+        lane.settle(turn, room)
+        if turn.stale:
+            self._event({"event": "stale", "queue": lane.queue, "ids": turn.stale})
+        if turn.jobs:
+            lane.used = True
+            self.hands.take(lane, turn.jobs)
+        if lane.outbox:
+            self._do("deliver", lane, self._deliver(lane))
+
+    async def _insist(self, lane: Lane, op: Op[Turn]) -> Turn:
+        """Sends a turn until it is answered; its number makes it one, however often it is sent."""
+        while True:
+            try:
+                return await self._client.run(programs.call(op))
+            except (OutcomeUnknown, ServerUnreachable, ServerRefused) as error:
+                self._event({"event": "waiting", "queue": lane.queue, "why": str(error)})
+                await asyncio.sleep(RETRY_S)
+
+    async def _wait(self, now: float, room: int) -> None:
+        """Sleeps until something ended, a bell rang, or a time came."""
+        if room > 0 and self._ear is None and not self._finishing:
+            self._ear = asyncio.create_task(self._listen())
+        if now - self._trimmed > TRIM_S and any(lane.used for lane in self._lanes):
+            self._trimmed = now
+            for lane in self._lanes:
+                if lane.used:
+                    lane.used = bool(lane.held)
+                    self._do("trim", lane, self._trim(lane))
+        times = [t for lane in self._lanes for t in (lane.due, lane.deadline) if t is not None]
+        loop = asyncio.get_running_loop()
+        alarm = loop.call_later(max(0.0, min(times) - now), self.stir) if times else None
+        try:
+            await self._stirred.wait()
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+
+    async def _listen(self) -> None:
+        """Blocks on the bells, on a connection of its own. A ring means that there may be work."""
+        bells = {keys.key(lane.queue, "bell"): lane for lane in self._lanes}
+        try:
+            if self._line is None:
+                self._line = self._client.endpoint.async_connection()
+            rung = await self._client.pop(self._line, list(bells), IDLE_S)
+        except (redis.RedisError, OSError, TimeoutError, asyncio.IncompleteReadError):
+            await self._hang_up()
+            await asyncio.sleep(RETRY_S * random.uniform(0.2, 1.0))  # noqa: S311 - spreads reconnects, guards nothing
+            rung = None
+        self._ear = None
+        if rung is None:
+            for lane in self._lanes:
+                lane.hungry = True
+        else:
+            lane = bells[rung]
+            lane.hungry = True
+            if self._room(time.monotonic()) == 0:
+                # Rung while there is no room here: the next turn rings again, for another worker.
+                self._rung_in_vain.append(lane)
+        self.stir()
+
+    async def _hang_up(self) -> None:
+        if self._line is not None:
+            with contextlib.suppress(redis.RedisError, OSError):
+                await self._line.disconnect(nowait=True)
+            self._line = None
+
+    def _do(self, name: str, lane: Lane, chore: Any) -> None:
+        key = f"{name} {lane.queue}"
+        if key in self._chores:
+            chore.close()
+            return
+        task = self._chores[key] = asyncio.create_task(self._quietly(lane, chore))
+        task.add_done_callback(lambda _: self._chores.pop(key, None))
+
+    async def _quietly(self, lane: Lane, chore: Any) -> None:
+        try:
+            await chore
+        except QdeckError as error:
+            self._event({"event": "waiting", "queue": lane.queue, "why": str(error)})
+            await asyncio.sleep(RETRY_S)
+            lane.hungry = True
+            self.stir()
+
+    async def _reap(self, lane: Lane) -> None:
+        while True:
+            reaped = await self._client.run(programs.call(ops.reap(lane.queue)))
+            if reaped.back:
+                lane.hungry = True
+                self._event({"event": "reaped", "queue": lane.queue, "back": reaped.back, "buried": reaped.buried})
+            if reaped.warned + reaped.back + reaped.buried < 200:
+                break
+        if reaped.deadline_ms:
+            left = max(0.0, (reaped.deadline_ms - reaped.now_ms) / 1000) + 0.001
+            lane.deadline = min(time.monotonic() + left, lane.deadline or float("inf"))
+        self.stir()
+
+    async def _deliver(self, lane: Lane) -> None:
+        while await self._client.run(programs.deliver(lane.queue)) >= programs.OUTBOX_SLICE:
+            pass
+        lane.hungry = True
+        self.stir()
+
+    async def _trim(self, lane: Lane) -> None:
+        for _ in range(1000):
+            if await self._client.run(programs.call(ops.trim(lane.queue))) == 0:
+                return
+            await asyncio.sleep(0.01)  # others get the server in between

@@ -1,0 +1,210 @@
+"""One run of one job: what it is, and how its end is told."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import threading
+import time
+import traceback as tracebacks
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from qdeck._context import JobContext, read_failure
+from qdeck._engine import codec
+from qdeck._engine.ops import Claimed, Ending
+from qdeck._errors import JobCancelled, LeaseLost, PayloadNotSerializable, Reject, Retry, TimeLimitExceeded, UnknownTask
+from qdeck._options import retry_delay_ms
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from qdeck._app import App, Task
+    from qdeck._worker.capture import Output
+    from qdeck._worker.lane import Lane
+
+MAX_MESSAGE: Final = 4_000
+MAX_TRACEBACK: Final = 16_000
+Kind = Literal["async", "thread", "process"]
+StopReason = Literal["timeout", "lost", "cancelled", "shutdown"]
+# What a handler is stopped with, by the reason.
+STOPS: Final[dict[str, type[Exception]]] = {
+    "timeout": TimeLimitExceeded,
+    "lost": LeaseLost,
+    "cancelled": JobCancelled,
+    "shutdown": JobCancelled,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How jobs with one kind of head are run; read once, not per job."""
+
+    head: codec.Head
+    task: Task[Any, Any] | None
+    kind: Kind
+    limit_s: float | None
+    keeps: bool
+    handles_failure: bool
+
+
+def make_plan(app: App, raw_head: bytes) -> Plan:
+    """Reads a head and finds the task it names."""
+    head = codec.read_head(raw_head)
+    task = app.tasks.get(head.task)
+    kind: Kind = "async"
+    if task is not None and task.options.process:
+        kind = "process"
+    elif task is not None and not inspect.iscoroutinefunction(task.function):
+        kind = "thread"
+    return Plan(
+        head=head,
+        task=task,
+        kind=kind,
+        limit_s=head.limit_ms / 1000 if head.limit_ms else None,
+        keeps=head.keep_ms != 0,
+        handles_failure=head.origin is not None,
+    )
+
+
+class Run:
+    """A claimed job in this worker's hand."""
+
+    __slots__ = (
+        "_context",
+        "abandoned",
+        "claimed",
+        "crashes",
+        "due",
+        "lane",
+        "output",
+        "plan",
+        "renewed",
+        "started",
+        "stop",
+        "stopped",
+        "thread",
+        "tries",
+    )
+
+    def __init__(self, lane: Lane, claimed: Claimed, plan: Plan, now: float) -> None:
+        self.lane = lane
+        self.claimed = claimed
+        self.plan = plan
+        self.renewed = now  # when the lease was surely held last, on this machine's monotonic clock
+        self.started = 0.0
+        self.due = 0.0
+        self.stop: StopReason | None = None
+        self.stopped = 0.0
+        self.abandoned = False
+        self.output: Output | None = None
+        self.thread: int | asyncio.Task[None] | None = None
+        self.tries = codec.read_tries(claimed.tries)
+        self.crashes = self.tries.crashes
+        self._context: JobContext | None = None
+
+    def begin(self) -> None:
+        """The handler starts now."""
+        self.started = time.monotonic()
+        if self.plan.limit_s is not None:
+            self.due = self.started + self.plan.limit_s
+
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """What the handler is called with."""
+        if self.plan.handles_failure:
+            return [read_failure(self.lane.queue, self.claimed.body)], {}
+        return codec.decode_call(self.claimed.body)
+
+    def function(self) -> Any:
+        """The handler."""
+        if self.plan.task is None:
+            raise UnknownTask(f"this worker has no task {self.plan.head.task!r}", hint="does its module declare it?")
+        return self.plan.task.function
+
+    def context(self) -> JobContext:
+        """What the handler can know about its job."""
+        if self._context is None:
+            head = self.plan.head
+            self._context = JobContext(
+                id=self.claimed.id,
+                queue=self.lane.queue,
+                task=head.task,
+                attempt=self.tries.attempts + 1,
+                retries=head.retries,
+                crashes=self.tries.crashes,
+                worker=self.lane.worker,
+                name=head.name,
+                tags=head.tags,
+                enqueued_ms=int(self.claimed.head[:13]),
+            )
+        return self._context
+
+    def ask_to_stop(self, reason: StopReason) -> bool:
+        """Notes why the run has to stop and tells its handler; false when that was done before."""
+        if self.stop is not None:
+            return False
+        self.stop, self.stopped = reason, time.monotonic()
+        if reason == "lost":
+            self.context().lease_lost.set()
+        else:
+            self.context().cancelled.set()
+        return True
+
+    def log(self) -> bytes:
+        """What the handler printed and logged."""
+        return b"" if self.output is None else self.output.bytes()
+
+    def ended_well(self, value: Any) -> Ending | None:
+        """How to tell a good end; none when there is nothing to keep."""
+        if (value is None or not self.plan.keeps) and self.output is None:
+            return None
+        try:
+            result = b"" if value is None or not self.plan.keeps else codec.encode_json(value)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            refused = PayloadNotSerializable(f"the result of task {self.plan.head.task!r} is not JSON: {error}")
+            return self.ended_badly(refused)
+        return self.ending("done", log=self.log(), result=result, keep_ms=self.plan.head.keep_ms or 0)
+
+    def ended_badly(self, error: BaseException) -> Ending:
+        """How to tell that the handler raised."""
+        attempt = self.tries.attempts + 1
+        delay = retry_delay_ms(self.plan.head.backoff, attempt, random.random())  # noqa: S311 - spreads retries, guards nothing
+        if isinstance(error, Retry) and error.delay is not None:
+            delay = max(0, round(error.delay * 1000))
+        elif isinstance(error, Reject | PayloadNotSerializable):
+            delay = -1
+        kind = "timeout" if self.stop == "timeout" else "failed"
+        return self.ending(kind, delay_ms=delay, event=self._event(error, attempt), log=self.log())
+
+    def ending(self, kind: str, **more: Any) -> Ending:
+        """An end of this run."""
+        return Ending(kind=kind, id=self.claimed.id, token=self.claimed.token, **more)
+
+    def _event(self, error: BaseException, attempt: int) -> bytes:
+        lines = "".join(tracebacks.format_exception(error))
+        return codec.encode_json(
+            {
+                "class": type(error).__name__,
+                "message": clean(str(error))[:MAX_MESSAGE],
+                "traceback": clean(lines)[-MAX_TRACEBACK:],
+                "worker": self.lane.worker,
+                "attempt": attempt,
+            }
+        )
+
+
+def clean(text: str) -> str:
+    """Text that JSON can carry: lone surrogates become visible."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def raise_in_thread(thread: int, error: type[BaseException]) -> None:
+    """Raises an error in another thread, as soon as that runs Python code again."""
+    import ctypes
+
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def current_thread() -> int:
+    """The number by which `raise_in_thread` knows this thread."""
+    return threading.get_ident()
