@@ -64,7 +64,7 @@ def _alone(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         from qdeck_console.cli.start import open_console
 
-        open_console()
+        ctx.exit(open_console())
 
 
 def run(args: list[str]) -> int:

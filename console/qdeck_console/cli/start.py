@@ -24,19 +24,20 @@ def need_console() -> None:
         raise UsageError("The console needs Textual: pip install 'qdeck[console]'")
 
 
-def open_console() -> None:
-    """Opens the console on the server that is named."""
+def open_console() -> int:
+    """Opens the console on the server that is named, and returns its exit code."""
     need_console()
     url = settings().need_url()
     from qdeck_console.app import run_console
 
-    run_console(url)
+    return run_console(url)
 
 
 @command("console", short_help="Opens the console.")
-def console() -> None:
+@click.pass_context
+def console(ctx: click.Context) -> None:
     """Opens the console; so does qdeck alone."""
-    open_console()
+    ctx.exit(open_console())
 
 
 @command("demo", short_help="A server of its own with a lively workload.")

@@ -7,14 +7,14 @@ import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from redis.exceptions import ResponseError
+from redis.exceptions import InvalidResponse, ResponseError
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._deck import changes, job, jobs, native, produce, workers
 from qdeck._deck.model import State, Verb
 from qdeck._deck.progress import Tally, Walk
 from qdeck._engine import programs
-from qdeck._errors import InvalidOption, NotAllowed, QdeckError
+from qdeck._errors import InvalidOption, NotAllowed, QdeckError, ServerUnreachable
 from qdeck._filter import parse
 from qdeck._names import QueueName
 
@@ -327,21 +327,21 @@ class Deck:
         return await self._awrite(produce.enqueue(where, produce.new_job(where, task, args, kwargs, **options)))
 
     def _look(self, program: Program[T]) -> T:
-        with _explained():
+        with _explained(self.endpoint):
             return self._looking.run(_guarded(program, writes=False))
 
     def _write(self, program: Program[T]) -> T:
         self._check_writable()
-        with _explained():
+        with _explained(self.endpoint):
             return self._writing.run(_guarded(program, writes=True))
 
     async def _alook(self, program: Program[T]) -> T:
-        with _explained():
+        with _explained(self.endpoint):
             return await self._loop_clients()[0].run(_guarded(program, writes=False))
 
     async def _awrite(self, program: Program[T]) -> T:
         self._check_writable()
-        with _explained():
+        with _explained(self.endpoint):
             return await self._loop_clients()[1].run(_guarded(program, writes=True))
 
     def _check_writable(self) -> None:
@@ -378,12 +378,20 @@ def _verb(given: str | Verb) -> Verb:
 
 
 @contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """What the server refuses while a connection is made (SELECT) is no reply, but raised by the driver."""
+def _explained(endpoint: Endpoint) -> Iterator[None]:
+    """What goes wrong while a connection is made is no reply of ours to read, but raised by the driver."""
     try:
         yield
     except ResponseError as error:
+        if "DB index" in str(error):
+            hint = "the number at the end of the URL is too large: see `databases` in the server's configuration"
+            raise InvalidOption(f"{endpoint} names a database that the server does not have", hint=hint) from error
         raise programs.explain(error) from error
+    except InvalidResponse as error:
+        hint = "is this the address of a Redis or Valkey server, and does it want rediss:// (TLS)?"
+        raise ServerUnreachable(f"{endpoint} does not answer as a Redis server does: {error}", hint=hint) from error
+    except UnicodeError as error:
+        raise InvalidOption(f"{endpoint} has a host name that cannot be looked up: {error}") from error
 
 
 def _guarded(program: Program[T], *, writes: bool) -> Program[T]:
