@@ -129,6 +129,11 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1.0, help="for each rate of an enqueue and of a limit")
     parser.add_argument("--repeat", type=int, default=3, help="times that each throughput is measured; medians count")
     parser.add_argument("--pin", default="0,1", help="CPU of the server, CPU of the client; or none")
+    parser.add_argument(
+        "--realtime",
+        action="store_true",
+        help="go before all other processes, on a busy machine (Linux, root)",
+    )
     parser.add_argument("--server", type=Path, help="another server than the one in the wheel")
     parser.add_argument(
         "--peers-venv", type=Path, help="an environment with dramatiq[redis] and hiredis, to compare with"
@@ -141,6 +146,8 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     """The command line. Ends with 1 when an aim is not met."""
     options = _options(argv)
+    if options.realtime:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))  # inherited by server and workers
     setting = Setting(
         pins=Pins.parse(options.pin), seconds=options.seconds, binary=options.server, peers=options.peers_venv
     )
@@ -155,6 +162,8 @@ def main(argv: list[str] | None = None) -> None:
         raise SystemExit(f"no figure {', '.join(sorted(unknown))}; there are {' '.join(f.key for f in figures)}")
     rows = [measure(f, setting, options.repeat) for f in figures if not wanted or f.key in wanted]
     where = f"{version}, Python {platform.python_version()}, {os.cpu_count()} CPUs, {setting.pins}"
+    if options.realtime:
+        where += ", real-time scheduling"
     print(f"{table(rows)}\n\n{where}")
     for note in notes(rows, setting):
         print(f"- {note}")

@@ -17,9 +17,10 @@ from bench import figures, processes
 if TYPE_CHECKING:
     from bench.figures import Setting
 
+_WAITING: Final = "waiting for events"
 # The first that a function's place contains names its layer.
 _LAYERS: Final = (
-    ("waiting for events", ("select.epoll", "select.kqueue", "select.poll")),
+    (_WAITING, ("select.epoll", "select.kqueue", "select.poll")),
     ("socket calls of the kernel", ("_socket.socket",)),
     ("the job itself", ("bench/jobs.py",)),
     ("worker", ("qdeck/_worker/",)),
@@ -75,8 +76,11 @@ def _read(path: Path) -> str:
         by_layer[layer_of(place)] += own
         short = name if file == "~" else f"{'/'.join(Path(file).parts[-2:])}:{line} {name}"
         functions.append((own, calls, short))
-    busy = sum(seconds for name, seconds in by_layer.items() if name != "waiting for events") or 1.0
-    lines = ["| layer (main thread) | share of its busy time |", "|---|--:|"]
+    functions = [entry for entry in functions if layer_of(entry[2]) != _WAITING]
+    idle = by_layer.pop(_WAITING, 0.0)
+    busy = sum(by_layer.values()) or 1.0
+    lines = [f"Under the profiler the main thread waits {100 * idle / (idle + busy):.0f} % of the time.", ""]
+    lines += ["| layer (main thread) | share of its busy time |", "|---|--:|"]
     for name, seconds in sorted(by_layer.items(), key=lambda item: -item[1]):
         lines.append(f"| {name} | {100 * seconds / busy:.1f} % |")
     lines += ["", "| function | calls | share |", "|---|--:|--:|"]
