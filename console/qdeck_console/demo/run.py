@@ -1,0 +1,195 @@
+"""Runs the demo: server, history, worker, producer and a worker that hangs; then the console on them."""
+
+from __future__ import annotations
+
+import contextlib
+import json as jsonlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from qdeck import QdeckError
+from qdeck._connection import Endpoint, SyncClient
+from qdeck._engine import keys, ops
+from qdeck_console.demo import names
+from qdeck_console.demo.seed import Seeder
+from qdeck_console.embedded import EmbeddedServer, dying_with_parent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import FrameType
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_GRACE_S: Final = 3.0
+_WORKERS_S: Final = 3.0
+
+
+class _Told(BaseException):
+    """A signal asked us to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Demo:
+    """The demo's server and processes. Whatever was started ends with the context manager, by its own pid."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.seed = seed
+        self.server = EmbeddedServer()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._over = threading.Event()
+
+    def __enter__(self) -> Self:
+        try:
+            self.server.start()
+            self._fill()
+            self._start("work", "32", *(f"{queue}={weight}" for queue, weight in names.WORKER.items()))
+            self._start("produce", str(self.seed))
+            hung = self._start("work", "2", f"{names.VIDEO}=1")
+            self._await_workers(2)
+            threading.Thread(target=self._freeze, args=(hung,), name="qdeck-demo-freeze", daemon=True).start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where the demo's server is."""
+        return self.server.url
+
+    def stop(self) -> None:
+        """Ends the processes and the server, and removes its directory."""
+        self._over.set()
+        for process in self._processes:
+            process.terminate()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)  # a frozen process cannot hear
+        last_moment = time.monotonic() + _GRACE_S
+        for process in self._processes:
+            try:
+                process.wait(max(0.05, last_moment - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes.clear()
+        self.server.stop()
+
+    def _fill(self) -> None:
+        client = SyncClient(Endpoint(self.url))
+        try:
+            Seeder(client, self.seed).run()
+        finally:
+            client.close()
+
+    def _await_workers(self, count: int) -> None:
+        """Gives the workers a moment to report, so that the first picture does not miss them."""
+        client = SyncClient(Endpoint(self.url))
+
+        def known() -> ops.Program[int]:
+            [number] = yield ops.commands((b"HLEN", keys.WORKERS), reads=True)
+            return number if isinstance(number, int) else 0
+
+        last_moment = time.monotonic() + _WORKERS_S
+        while client.run(known()) < count and time.monotonic() < last_moment:
+            time.sleep(0.02)
+        client.close()
+
+    def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"qdeck_console.demo.{module}", *arguments]
+        process = subprocess.Popen(
+            dying_with_parent(command),
+            env={**os.environ, "QDECK_URL": self.url},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # ctrl-c in the terminal is for the console alone
+        )
+        self._processes.append(process)
+        return process
+
+    def _freeze(self, process: subprocess.Popen[bytes]) -> None:
+        """Freezes the video worker once it runs a job: its leases run out, and nobody else serves its queue."""
+        client = SyncClient(Endpoint(self.url))
+
+        def running() -> ops.Program[int]:
+            [count] = yield ops.commands((b"ZCARD", keys.key(names.VIDEO, "running")), reads=True)
+            return count if isinstance(count, int) else 0
+
+        try:
+            while not self._over.wait(0.2):
+                if process.poll() is not None:
+                    return
+                if client.run(running()) >= 2:
+                    process.send_signal(signal.SIGSTOP)
+                    return
+        except QdeckError:
+            return  # the server has ended already
+        finally:
+            client.close()
+
+
+def run(
+    headless: bool = False,
+    seconds: float | None = None,
+    json: bool = False,
+    *,
+    seed: int = 1,
+    read_only: bool = False,
+) -> int:
+    """Runs the demo until the console is left; headless, for some seconds or until a signal. Returns the exit code."""
+    if not headless:
+        from qdeck_console.terminal import check_terminal
+
+        check_terminal()
+    try:
+        with _told_by_signals(), Demo(seed) as demo:
+            try:
+                return _headless(demo, seconds, json=json) if headless else _console(demo, seconds, read_only=read_only)
+            finally:
+                _ignore_signals()
+    except _Told as told:
+        return 0 if headless else 128 + told.number
+
+
+def _headless(demo: Demo, seconds: float | None, *, json: bool) -> int:
+    sys.stdout.write((jsonlib.dumps({"url": demo.url}) if json else demo.url) + "\n")
+    sys.stdout.flush()
+    threading.Event().wait(seconds)
+    return 0
+
+
+def _console(demo: Demo, seconds: float | None, *, read_only: bool) -> int:
+    from qdeck_console.app import run_console
+
+    return run_console(demo.url, read_only=read_only, title="demo", seconds=seconds)
+
+
+@contextlib.contextmanager
+def _told_by_signals() -> Iterator[None]:
+    """Signals end the demo in an orderly way from its first process on."""
+
+    def told(number: int, _frame: FrameType | None) -> None:
+        _ignore_signals()  # once is enough: what was started is being ended
+        raise _Told(number)
+
+    before = {number: signal.signal(number, told) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore_signals() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,133 @@
+"""The feed: one task per deck that reads a picture a second and hands it to whoever shows it.
+
+Screens never wait for a server. They are given a frozen picture with its age, and when the server is lost they keep the
+last one while the feed tries again with growing pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from qdeck import QdeckError
+from qdeck._deck.model import Snapshot
+from qdeck_console.history import History, Rates
+
+INTERVAL_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 30.0
+
+
+Look = Callable[[], Awaitable[Snapshot]]
+Reader = Callable[[Snapshot], Awaitable[Any]]
+"""What a screen wants read besides the queues, as long as it is on screen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What is known of the deck, when it was read, and what is wrong with the connection, if anything."""
+
+    snapshot: Snapshot | None = None
+    read_at: float = 0.0  # monotonic
+    read_ms: int = 0  # wall clock
+    took_s: float = 0.0
+    rates: Mapping[str, Rates] = field(default_factory=lambda: MappingProxyType({}))
+    history: History = field(default_factory=History)
+    extra_of: str = ""
+    extra: Any = None
+    problem: str = ""
+    hint: str = ""
+    tries: int = 0
+    failed_at: float = 0.0
+    retry_at: float = 0.0
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server did not answer the last time."""
+        return self.problem != ""
+
+    def age_s(self, now: float | None = None) -> float:
+        """How old the data is."""
+        return (time.monotonic() if now is None else now) - self.read_at
+
+
+class Feed:
+    """Reads pictures of one deck, one request at a time, and publishes each."""
+
+    def __init__(self, look: Look, publish: Callable[[Picture], None], *, interval_s: float = INTERVAL_S) -> None:
+        self._look = look
+        self._publish = publish
+        self._interval_s = interval_s
+        self._wake = asyncio.Event()
+        self._want: tuple[str, Reader] | None = None
+        self._pause_s = _FIRST_PAUSE_S
+        self.picture = Picture()
+
+    def want(self, name: str, reader: Reader | None) -> None:
+        """Says what the visible screen needs besides the queues; the next picture comes at once."""
+        self._want = (name, reader) if reader else None
+        self.poke()
+
+    def poke(self) -> None:
+        """Reads again now: something was changed, or someone does not want to wait for the next try."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Reads until it is cancelled."""
+        while True:
+            started = time.monotonic()
+            self._wake.clear()
+            wait_s = await self._tick(started)
+            self._publish(self.picture)
+            try:
+                async with asyncio.timeout(max(0.02, wait_s - (time.monotonic() - started))):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _tick(self, started: float) -> float:
+        """Reads one picture; returns how long after its start the next one is due."""
+        try:
+            snapshot = await self._look()
+            want, extra = self._want, None
+            if want:
+                extra = await want[1](snapshot)
+        except (QdeckError, OSError) as error:
+            self._lost(error)
+            return self._pause_s + (time.monotonic() - started)
+        except Exception as error:  # noqa: BLE001 - the console must outlive a picture that it cannot read
+            self._lost(error, what=f"{type(error).__name__}: {error}")
+            return self._pause_s + (time.monotonic() - started)
+        self._pause_s = _FIRST_PAUSE_S
+        now = time.monotonic()
+        history = self.picture.history
+        rates = history.add(snapshot, now)
+        self.picture = Picture(
+            snapshot=snapshot,
+            read_at=now,
+            read_ms=time.time_ns() // 1_000_000,
+            took_s=now - started,
+            rates=rates,
+            history=history,
+            extra_of=want[0] if want else "",
+            extra=extra,
+        )
+        # The console shall cost the server a tenth of its time at most, however many queues there are.
+        return max(self._interval_s, 10 * (now - started))
+
+    def _lost(self, error: Exception, what: str = "") -> None:
+        now = time.monotonic()
+        before = self.picture
+        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S) if before.is_lost else _FIRST_PAUSE_S
+        self.picture = replace(
+            before,
+            problem=what or str(error) or type(error).__name__,
+            hint=getattr(error, "hint", ""),
+            tries=before.tries + 1,
+            failed_at=before.failed_at if before.is_lost else now,
+            retry_at=now + self._pause_s,
+        )

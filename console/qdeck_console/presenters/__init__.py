@@ -1,0 +1,1 @@
+"""From snapshots to lines of text: what each screen says, without Textual, so that it can be tested as values."""

@@ -1,0 +1,217 @@
+"""The frame of every screen: environment bar, verdict, tabs and footer."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck.model import Snapshot, Status
+from qdeck_console import format as fmt
+from qdeck_console.presenters.charts import thin_bar
+from qdeck_console.presenters.parts import common_owner, name_parts
+from qdeck_console.text import cut_end, safe_text, width
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck_console.actions import Action
+    from qdeck_console.feed import Picture
+    from qdeck_console.format import Line, Piece
+    from qdeck_console.history import Rates
+
+LATE_S: Final = 3.0
+_STATUS: Final = {
+    Status.HEALTHY: ("●", "ok"),
+    Status.DEGRADED: ("▲", "warn"),
+    Status.UNHEALTHY: ("✗", "bad"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the console looks at, and how far it may go."""
+
+    title: str
+    server: str
+    read_only: bool = False
+    environment: str = ""
+
+    @property
+    def is_production(self) -> bool:
+        """Whether a mistake here is a real one."""
+        return self.environment in {"prod", "production"}
+
+
+def seen_environment(snapshot: Snapshot | None, given: str) -> str:
+    """The environment: as given, else what the names of all queues say."""
+    if given or snapshot is None:
+        return given
+    names = [row.name for row in snapshot.queues]
+    return names[0].split(":")[1] if common_owner(names) else ""
+
+
+def bar(context: Context, picture: Picture, frozen_ms: int | None, cells: int) -> tuple[Line, str]:
+    """The first line and the ground it is on: where we are, whether we may write, and how old the data is."""
+    environment = seen_environment(picture.snapshot, context.environment)
+    production = environment in {"prod", "production"}
+    kind = ("prod" if context.read_only else "live") if production else "bar"
+    badge = "badge" if kind == "bar" else f"{kind}_badge"
+    left: list[Piece] = [(" qdeck  ", f"{kind}_text bold")]
+    word = "PRODUCTION" if production else environment.upper()
+    if word:
+        left += [(f" {safe_text(word, limit=24)} ", f"{badge}_text bold on-{badge}"), ("  ", f"{kind}_text")]
+    left.append((safe_text(context.title, limit=40), f"{kind}_text bold"))
+    right = [*_access(context, kind), *_clock(picture, frozen_ms, kind, narrow=cells < 100)]
+    server = picture.snapshot.server if picture.snapshot else None
+    more: list[Piece] = [(f"   {safe_text(context.server, limit=60)}", f"{kind}_muted")]
+    if cells >= 100 and server is not None and server.version:
+        more.append(
+            (f"  {safe_text(server.name or 'redis', limit=12)} {safe_text(server.version, limit=12)}", f"{kind}_muted")
+        )
+    room = cells - fmt.length(left) - fmt.length(right) - 1
+    if cells >= 80 and fmt.length(more) <= room:
+        left += more
+    left = fmt.fit(left, cells - fmt.length(right))
+    return (*left, *right), kind
+
+
+def _access(context: Context, kind: str) -> list[Piece]:
+    if context.read_only:
+        return [("∅ READ-ONLY  ", f"{kind}_text bold")]
+    return [("● LIVE  ", f"{kind}_text bold")] if kind == "live" else []
+
+
+def _clock(picture: Picture, frozen_ms: int | None, kind: str, *, narrow: bool) -> list[Piece]:
+    if frozen_ms is not None:
+        return [(f"FROZEN {fmt.clock(frozen_ms)} ", "accent bold")]
+    if picture.snapshot is None:
+        return [("no data yet ", f"{kind}_muted")]
+    age = picture.age_s()
+    words = fmt.span(age * 1000)
+    if picture.is_lost:
+        return [(f"  {words} old ", "ground bold on-bad")]
+    clock: list[Piece] = [] if narrow else [(time.strftime("%H:%M:%S"), f"{kind}_text"), (" · ", f"{kind}_muted")]
+    if age >= LATE_S:
+        return [*clock, (f" {words} ", "ground bold on-warn")]
+    return [*clock, (f"{age:.1f} s ", f"{kind}_muted")]
+
+
+def verdict(picture: Picture, cells: int, *, now: float | None = None) -> Line:
+    """How the deck is and why, worst first, with totals at the right; or that the server is lost."""
+    now = time.monotonic() if now is None else now
+    if picture.is_lost:
+        return _lost(picture, cells, now)
+    snapshot = picture.snapshot
+    if snapshot is None:
+        return ((" … ", "ghost"), ("reading the queues", "muted"))
+    glyph, role = _STATUS[snapshot.status]
+    left: list[Piece] = [(f" {glyph} ", f"{role} bold"), (snapshot.status.value, f"{role} bold"), ("  ", "text")]
+    right = _totals(snapshot, list(picture.rates.values())) if cells >= 140 else []
+    room = cells - fmt.length(left) - fmt.length(right) - 2
+    left += _reasons(snapshot, room)
+    return (*fmt.fit(left, cells - fmt.length(right)), *right)
+
+
+def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
+    if not snapshot.reasons:
+        queues = len(snapshot.queues)
+        words = "every queue is fine" if queues else "no queue yet: it appears here with its first job"
+        return [(words, "muted")]
+    owner = common_owner([row.name for row in snapshot.queues])
+    out: list[Piece] = []
+    for at, reason in enumerate(snapshot.reasons):
+        text = reason.text
+        if reason.queue:
+            text = text.replace(reason.queue, " ▸ ".join(name_parts(reason.queue, hide=owner)))
+        text = safe_text(text, limit=200)
+        more = len(snapshot.reasons) - at
+        gap = "  ·  " if out else ""
+        left = room - fmt.length(out) - (5 if more > 1 else 0)
+        if out and width(gap + text) > left:
+            out.append((f"  +{more}", "muted"))
+            break
+        out += [(gap, "ghost"), (cut_end(text, left - len(gap)), _STATUS[reason.status][1])]
+    return out
+
+
+def _totals(snapshot: Snapshot, rates: Sequence[Rates]) -> list[Piece]:
+    return [
+        ("   ready ", "muted"),
+        (f"{snapshot.totals.ready:,}", "text"),
+        ("   in ", "muted"),
+        (f"{sum(rate.filled or 0 for rate in rates):,.1f}", "text"),
+        ("   out ", "muted"),
+        (f"{sum(rate.drained or 0 for rate in rates):,.1f}", "text"),
+        (" /s ", "muted"),
+    ]
+
+
+def _lost(picture: Picture, cells: int, now: float) -> Line:
+    left_s = max(0.0, picture.retry_at - now)
+    pause_s = max(0.1, picture.retry_at - picture.failed_at)
+    again = (
+        f"trying again in {left_s:.0f} s, try {picture.tries}" if left_s >= 0.5 else f"trying now, try {picture.tries}"
+    )
+    left: list[Piece] = [(" ✗ server lost  ", "bad bold")]
+    tail: list[Piece] = [("  ·  ", "ghost"), (again, "text")]
+    if picture.snapshot is not None and cells >= 120:
+        tail += [("  ·  ", "ghost"), (f"everything below is from {fmt.clock(picture.read_ms)}", "muted")]
+    bar = [(" ", "text"), *thin_bar(left_s / min(30.0, pause_s), 12, "bad"), (" ", "text")] if cells >= 140 else []
+    room = cells - fmt.length(left) - fmt.length(tail) - fmt.length(bar)
+    left.append((cut_end(safe_text(picture.problem, limit=200), max(10, room)), "bad"))
+    return (*fmt.fit([*left, *tail], cells - fmt.length(bar)), *bar)
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A screen one can switch to; `count` only when it is news."""
+
+    id: str
+    name: str
+    count: int = 0
+    role: str = "warn"
+
+
+def tabs(all_tabs: Sequence[Tab], active: str, cells: int) -> Line:
+    """The screens with their keys."""
+    line: list[Piece] = [(" ", "text")]
+    for number, tab in enumerate(all_tabs, 1):
+        here = tab.id == active
+        line += [
+            (f"{number} ", "accent bold" if here else "faint"),
+            (tab.name, "strong bold under" if here else "muted"),
+        ]
+        if tab.count:
+            text = f"{tab.count:,}" if cells >= 100 else fmt.short_count(tab.count)
+            line += [(" ", "text"), (text, f"{tab.role} bold")]
+        line.append(("   " if cells >= 100 else "  ", "text"))
+    return tuple(line)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An action in the footer: its verb now, and why it cannot act, if it cannot."""
+
+    action: Action
+    verb: str
+    why_not: str = ""
+
+
+def footer(offers: Sequence[Offer], note: Sequence[Piece], cells: int) -> Line:
+    """The keys that work here, the others faint; help is pinned at the right with the last outcome."""
+    right: list[Piece] = [("? ", "accent bold"), ("help ", "muted")]
+    if note:
+        right += [("  ", "text"), *note, (" ", "text")]
+    room = cells - fmt.length(right) - 1
+    line: list[Piece] = [(" ", "text")]
+    for offer in offers:
+        if offer.why_not:
+            entry: list[Piece] = [(f"{offer.action.key_name} {offer.verb}", "faint")]
+        else:
+            entry = [(offer.action.key_name, "accent bold"), (f" {offer.verb}", "muted")]
+        entry.append(("  ", "text"))
+        if fmt.length(line) + fmt.length(entry) > room:
+            break
+        line += entry
+    return (*fmt.fit(line, cells - fmt.length(right)), *right)

@@ -1,0 +1,179 @@
+"""One job in detail: the side pane beside lists of jobs, and the page that enter opens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck_console import format as fmt
+from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.text import cut_end, cut_middle, safe_text, wrap
+
+if TYPE_CHECKING:
+    from qdeck._deck.model import HistoryEvent, JobDetail
+    from qdeck_console.format import Line, Piece
+
+_BLANK: Final[Line] = ()
+_GLYPHS: Final = {
+    "enqueued": ("◦", "muted"),
+    "claimed": ("▸", "accent"),
+    "failed": ("✗", "bad"),
+    "timeout": ("✗", "bad"),
+    "crashed": ("✗", "bad"),
+    "outage": ("▲", "warn"),
+    "expired": ("▲", "warn"),
+    "dependency": ("✗", "bad"),
+    "dead": ("✗", "bad"),
+    "buried": ("✗", "bad"),
+    "done": ("✓", "ok"),
+}
+_STATE: Final = {"dead": ("✗ dead", "bad"), "running": ("▸ running", "accent"), "done": ("✓ done", "ok")}
+
+
+def job_lines(
+    job: JobDetail,
+    cells: int,
+    *,
+    hide: int,
+    state: Piece | None = None,
+    why: list[Line] | None = None,
+    full: bool = False,
+) -> list[Line]:
+    """Everything known about a job in so many cells; `full` with the whole traceback and output."""
+    word = state or _STATE.get(job.state, (job.state, "muted"))
+    room = cells - len(word[0]) - 1
+    name = cut_middle(safe_text(job.id, limit=200), room)
+    lines: list[Line] = [
+        (*fmt.fit([(name, "strong bold")], room), (" ", "text"), (word[0], f"{word[1]} bold")),
+        (
+            (safe_text(job.name or job.task or "unknown task", limit=120), "muted"),
+            ("  ·  ", "ghost"),
+            *queue_path(job.queue, cells, "muted", hide=hide),
+        ),
+        _BLANK,
+    ]
+    if why:
+        lines += [section("why", "", "muted", cells, indent=0), *why, _BLANK]
+    lines += _failure(job, cells, full=full)
+    lines += _payload(job, cells, most=40 if full else 8)
+    lines += [
+        section("timeline", "", "muted", cells, indent=0),
+        *_timeline(job, cells, most=60 if full else 10),
+        _BLANK,
+    ]
+    lines += [section("job", "", "muted", cells, indent=0), *_facts(job, cells)]
+    if full and job.log:
+        lines += [_BLANK, section("output", "", "muted", cells, indent=0)]
+        lines += [((part, "text"),) for part in wrap(safe_text(job.log, limit=20_000, one_line=False), cells, most=200)]
+    return lines
+
+
+def _failure(job: JobDetail, cells: int, *, full: bool) -> list[Line]:
+    failure = job.failure
+    if failure is None:
+        return []
+    message = safe_text(failure.message, limit=2_000, one_line=False)
+    lines: list[Line] = [((cut_end(safe_text(failure.class_name, limit=120), cells), "bad bold"),)]
+    lines += [((part, "text"),) for part in wrap(message, cells, most=12 if full else 4)]
+    lines.append(_BLANK)
+    if failure.traceback and full:
+        lines.append(section("traceback", "", "muted", cells, indent=0))
+        text = safe_text(failure.traceback, limit=30_000, one_line=False).rstrip()
+        parts = wrap(text, cells, most=400)
+        last = max((at for at, part in enumerate(parts) if part.lstrip().startswith("File ")), default=-2)
+        for at, part in enumerate(parts):
+            lines.append(((part, "strong on-bad_dim" if last < at <= last + 1 else "muted" if at < last else "text"),))
+        lines.append(_BLANK)
+    return lines
+
+
+def _payload(job: JobDetail, cells: int, *, most: int) -> list[Line]:
+    size = fmt.size(job.body_bytes)
+    head = section("payload", "", "muted", cells - fmt.length(size) - 1, indent=0)
+    lines: list[Line] = [(*head, (" ", "text"), *size)]
+    pairs = _pairs(job.payload())
+    label = min(18, max((len(name) for name, _ in pairs), default=0))
+    for name, value in pairs[:most]:
+        shown = cut_end(safe_text(name, limit=60), label)
+        lines.append(
+            (*fmt.fit([(shown, "muted")], label + 1), (" ", "text"), (cut_end(value, cells - label - 2), "text"))
+        )
+    if len(pairs) > most:
+        lines.append(((f"{len(pairs) - most:,} more", "faint"),))
+    if not pairs:
+        lines.append((("no arguments", "faint"),))
+    lines.append(_BLANK)
+    return lines
+
+
+def _pairs(payload: Any) -> list[tuple[str, str]]:
+    """The arguments of a call as names and values; what is no call is shown as it is."""
+    if (
+        isinstance(payload, list)
+        and len(payload) == 2
+        and isinstance(payload[0], list)
+        and isinstance(payload[1], dict)
+    ):
+        args = [(str(number), _value(value)) for number, value in enumerate(payload[0], 1)]
+        return args + [(str(name), _value(value)) for name, value in payload[1].items()]
+    if isinstance(payload, Mapping):
+        return [(str(name), _value(value)) for name, value in payload.items()]
+    return [] if payload is None else [("", _value(payload))]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, str):
+        return safe_text(value, limit=400)
+    if isinstance(value, Mapping):
+        return f"{{ {len(value)} keys }}"
+    if isinstance(value, list) and len(value) > 6:
+        return f"[ {len(value)} items ]"
+    return safe_text(str(value), limit=400)
+
+
+def _timeline(job: JobDetail, cells: int, *, most: int) -> list[Line]:
+    events = list(job.history)
+    lines: list[Line] = []
+    if len(events) > most:
+        lines.append(((f"{len(events) - most:,} earlier", "faint"),))
+    for event in events[-most:]:
+        glyph, role = _GLYPHS.get(event.kind, ("•", "muted"))
+        at = fmt.clock(event.at_ms)
+        words = cut_end(_words(event), cells - len(at) - 4)
+        lines.append(((at, "muted"), ("  ", "text"), (glyph, role), (" ", "text"), (words, "text")))
+    return lines
+
+
+def _words(event: HistoryEvent) -> str:
+    data = event.data
+    worker = safe_text(str(data.get("worker", "")), limit=80)
+    if event.kind == "claimed":
+        return f"claimed by {worker}"
+    if event.kind in {"failed", "timeout"}:
+        return safe_text(f"{event.kind}: {data.get('class', '')} {data.get('message', '')}", limit=300)
+    if event.kind == "crashed":
+        return f"its worker died, crash {data.get('crashes', '?')}"
+    if event.kind == "dead":
+        return "to the dead letters"
+    if event.kind == "dependency":
+        return safe_text(f"waited for {data.get('on', '?')}, which is {data.get('outcome', '?')}", limit=200)
+    return safe_text(event.kind, limit=40)
+
+
+def _facts(job: JobDetail, cells: int) -> list[Line]:
+    tries = f"{job.attempts or 0} of {(job.retries or 0) + 1}" if job.retries is not None else str(job.attempts or 0)
+    lines = [
+        pair("priority", [(str(job.priority), "text")], cells),
+        pair("failed runs", [(tries, "text")], cells),
+    ]
+    if job.crashes:
+        lines.append(pair("crashes", [(str(job.crashes), "bad")], cells))
+    for label, value in (("time limit", job.time_limit_ms), ("lease", job.lease_ms)):
+        if value is not None:
+            lines.append(pair(label, fmt.span_pieces(value), cells))
+    for label, ids in (("waits for", job.depends_on), ("waited for by", job.dependents)):
+        if ids:
+            lines.append(pair(label, [(f"{len(ids):,}{'+' * job.more_dependents} jobs", "text")], cells))
+    if job.tags:
+        lines.append(pair("tags", [(cut_end(safe_text(", ".join(job.tags), limit=200), cells - 8), "text")], cells))
+    return lines

@@ -1,0 +1,139 @@
+"""One queue in detail: the side pane of wide terminals, and the page that enter opens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qdeck_console import format as fmt
+from qdeck_console.presenters.charts import area, sparkline
+from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.presenters.queues import Drawer, Entry, Severity, drains
+from qdeck_console.text import safe_text, wrap
+
+if TYPE_CHECKING:
+    from qdeck._deck.model import QueueRow
+    from qdeck_console.format import Line, Piece
+
+_BLANK: Line = ()
+
+
+def detail(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
+    """Everything known about a queue in so many cells; the chart shrinks where there is little height."""
+    row = entry.row
+    lines: list[Line] = [_title(entry, drawer, cells), _serving(row)]
+    if fmt.length(queue_path(row.name, 400, "text", hide=drawer.hide)) > cells - 12 or drawer.hide:
+        lines += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
+    lines += [_BLANK, *_chart(entry, drawer, cells, 6 if height >= 36 else 3), _BLANK]
+    if entry.reasons:
+        lines += [section("why", "", "muted", cells, indent=0), *_why(entry, cells), _BLANK]
+    lines += [section("jobs", "", "muted", cells, indent=0), *_states(entry, cells), _BLANK]
+    lines += [section("since it was made", "", "muted", cells, indent=0), *_totals(row, cells)]
+    settings = _settings(row, cells)
+    if settings:
+        lines += [_BLANK, section("settings", "", "muted", cells, indent=0), *settings]
+    return lines
+
+
+def _title(entry: Entry, drawer: Drawer, cells: int) -> Line:
+    word = "paused" if entry.row.paused else entry.severity.word
+    glyph = "║" if entry.row.paused else entry.glyph
+    role = entry.severity.role if entry.severity is not Severity.FINE else "muted"
+    state = f"{glyph} {word}"
+    room = cells - len(state) - 1
+    name = queue_path(entry.row.name, room, "strong bold", hide=drawer.hide)
+    return (*fmt.fit(name, room), (" ", "text"), (state, f"{role} bold"))
+
+
+def _serving(row: QueueRow) -> Line:
+    pieces: list[Piece] = [(safe_text(row.layout, limit=20), "muted")]
+    if row.workers is not None:
+        words = "no worker" if row.workers == 0 else "1 worker" if row.workers == 1 else f"{row.workers:,} workers"
+        pieces += [("  ·  ", "ghost"), (words, "warn" if row.workers == 0 and row.ready else "muted")]
+    if row.running:
+        pieces += [("  ·  ", "ghost"), (f"{row.running:,} running", "muted")]
+    return tuple(pieces)
+
+
+def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
+    row, rates, history = entry.row, entry.rates, drawer.picture.history
+    span = fmt.span(history.span_s * 1000)
+    net = None if rates.filled is None or rates.drained is None else rates.filled - rates.drained
+    change: list[Piece] = []
+    if net is not None and abs(net) >= 0.05:
+        change = [(f"  {net:+.1f}/s", "muted" if net < 0 else "warn" if entry.severity else "bad")]
+    head = pair("", [(fmt.count(row.ready), "strong bold"), *change], cells - 22)
+    lines: list[Line] = [(("ready", "muted"), (f"  last {span}".ljust(17), "faint"), *head)]
+    lines += area(history.ready(row.name, cells - 6), height)
+    lines.append(((" " * 5 + f"-{span}", "faint"), *fmt.fit([("now", "faint")], cells - 7 - len(span), right=True)))
+    lines.append(_BLANK)
+    for label, series, rate in (
+        ("in", history.filled(row.name, 20), rates.filled),
+        ("out", history.drained(row.name, 20), rates.drained),
+    ):
+        drawn = sparkline(
+            series, "accent_dim" if label == "in" else "ghost", last_role="accent" if label == "in" else "muted"
+        )
+        value: list[Piece] = [(fmt.rate(rate), "text"), ("/s", "muted")]
+        lines.append((*fmt.fit([(label, "muted")], 5), *drawn, *fmt.fit(value, cells - 25, right=True)))
+    return lines
+
+
+def _why(entry: Entry, cells: int) -> list[Line]:
+    lines: list[Line] = []
+    for severity, text in entry.reasons[:5]:
+        glyph = "✗" if severity is Severity.ACT else "▲"
+        for at, part in enumerate(wrap(safe_text(text, limit=300), cells - 2, most=3)):
+            lines.append((((glyph if at == 0 else " ") + " ", severity.role), (part, "text")))
+    return lines
+
+
+def _states(entry: Entry, cells: int) -> list[Line]:
+    row = entry.row
+    oldest = fmt.span_pieces(row.oldest_s * 1000, "text") if row.oldest_s and row.ready else [(fmt.ZERO, "ghost")]
+    if not row.oldest_exact:
+        oldest = [("≥ ", "muted"), *oldest]
+    lines = [
+        pair("ready", fmt.cell(fmt.count(row.ready)), cells),
+        pair("  oldest waits", oldest, cells),
+        pair("  drains in", drains(entry), cells),
+        pair("delayed", fmt.cell(fmt.count(row.delayed)), cells),
+        pair("blocked by other jobs", fmt.cell(fmt.count(row.blocked)), cells),
+        pair("running", fmt.cell(fmt.count(row.running)), cells),
+        pair("  stuck", fmt.cell(fmt.count(row.stuck), "bad bold"), cells),
+        pair("dead letters", fmt.cell(fmt.count(row.dead), "bad" if entry.severity is Severity.ACT else "text"), cells),
+        pair("done, kept", fmt.cell(fmt.count(row.done)), cells),
+    ]
+    if row.cancelled:
+        lines.append(pair("cancelled, kept", fmt.cell(fmt.count(row.cancelled)), cells))
+    return lines
+
+
+_TOTAL_WORDS = {
+    "enqueued": "enqueued",
+    "done": "done",
+    "failed": "failed runs",
+    "retried": "retries",
+    "crashed": "crashed runs",
+    "dead": "died",
+    "expired": "expired",
+    "dropped_dead": "dead letters dropped",
+}
+
+
+def _totals(row: QueueRow, cells: int) -> list[Line]:
+    return [
+        pair(words, fmt.cell(fmt.count(row.totals.get(name, 0))), cells)
+        for name, words in _TOTAL_WORDS.items()
+        if row.totals.get(name) or name in {"enqueued", "done"}
+    ]
+
+
+def _settings(row: QueueRow, cells: int) -> list[Line]:
+    lines = []
+    if row.paused:
+        lines.append(pair("paused", [("no job is claimed", "warn")], cells))
+    if row.limit is not None:
+        lines.append(pair("running at most", fmt.cell(fmt.count(row.limit)), cells))
+    if row.rate is not None:
+        lines.append(pair("starts at most", [(f"{row.rate[0]:,} in {fmt.span(row.rate[1])}", "text")], cells))
+    return lines

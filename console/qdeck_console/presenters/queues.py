@@ -1,0 +1,426 @@
+"""The list of queues: who is in trouble and why, who goes first, and how a row is drawn in a width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck.model import QueueRow, Status, Totals
+from qdeck._deck.verdict import DEAD_DEGRADED
+from qdeck_console import format as fmt
+from qdeck_console.history import Rates
+from qdeck_console.presenters.charts import sparkline
+from qdeck_console.presenters.parts import LEAD, MARGIN, columns, common_owner, queue_path, section
+from qdeck_console.text import safe_text, width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from qdeck_console.feed import Picture
+    from qdeck_console.format import Line, Piece
+
+TWO_LINES_AT_MOST: Final = 200  # troubled queues; more than that, and reasons are for the detail only
+DEAD_WATCH: Final = 10  # dead letters from which a queue is looked at
+_GROWS: Final = 0.5  # ready jobs a second more in than out before it is worth a word
+_RESORT_S: Final = 10.0
+_QUIET_S: Final = 3.0
+_POLLS: Final = 2
+
+
+class Severity(IntEnum):
+    """How urgent a queue is."""
+
+    ACT = 0
+    WATCH = 1
+    FINE = 2
+
+    @property
+    def label(self) -> str:
+        """The head of its section."""
+        return ("act now", "watch", "fine")[self]
+
+    @property
+    def role(self) -> str:
+        """The role of its words and marks."""
+        return ("bad", "warn", "muted")[self]
+
+    @property
+    def word(self) -> str:
+        """The state of one queue."""
+        return ("failing", "watch", "fine")[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A queue as the list shows it."""
+
+    row: QueueRow
+    severity: Severity
+    reasons: tuple[tuple[Severity, str], ...] = ()
+    rates: Rates = field(default_factory=Rates)
+
+    @property
+    def glyph(self) -> str:
+        """The sign of its state."""
+        if self.row.paused and self.severity is Severity.WATCH:
+            return "║"
+        return ("✗", "▲", "•")[self.severity]
+
+
+def judge(picture: Picture) -> list[Entry]:
+    """Every queue with its severity and its reasons, worst reason first."""
+    snapshot = picture.snapshot
+    if snapshot is None:
+        return []
+    told: dict[str, list[tuple[Severity, str]]] = {}
+    for reason in snapshot.reasons:
+        if reason.queue is not None and " stuck in " not in reason.text:  # each row tells its own
+            severity = Severity.ACT if reason.status is Status.UNHEALTHY else Severity.WATCH
+            told.setdefault(reason.queue, []).append((severity, _without_name(reason.text, reason.queue)))
+    entries = []
+    for row in snapshot.queues:
+        rates = picture.rates.get(row.name) or Rates(row.in_per_s, row.out_per_s)
+        reasons = _of_row(row) + told.get(row.name, []) + _trends(row, rates)
+        reasons.sort(key=lambda reason: reason[0])
+        severity = reasons[0][0] if reasons else Severity.FINE
+        entries.append(Entry(row=row, severity=severity, reasons=tuple(reasons), rates=rates))
+    return entries
+
+
+def _without_name(text: str, queue: str) -> str:
+    """A reason under its own row need not name the queue again."""
+    for phrase in (f" in {queue}", f" for {queue}", f"{queue} is ", f"{queue}: ", f"{queue} "):
+        text = text.replace(phrase, "")
+    return text.strip()
+
+
+def _of_row(row: QueueRow) -> list[tuple[Severity, str]]:
+    """What a row says by itself, where the deck as a whole is not worse for it."""
+    out = []
+    if row.stuck:
+        out.append((Severity.ACT, f"{row.stuck:,} stuck: past lease or time limit"))
+    if row.paused and not row.ready:
+        out.append((Severity.WATCH, "paused"))
+    if row.dead is not None and DEAD_WATCH <= row.dead < DEAD_DEGRADED:
+        out.append((Severity.WATCH, f"{row.dead:,} dead letters"))
+    return out
+
+
+def _trends(row: QueueRow, rates: Rates) -> list[tuple[Severity, str]]:
+    """What only the last pictures together can tell."""
+    out = []
+    if rates.dead_per_min is not None and rates.dead_per_min >= 1:
+        out.append((Severity.WATCH, f"dead letters grow by {rates.dead_per_min:,.0f} a minute"))
+    if rates.filled is not None and rates.drained is not None and row.ready and not row.paused:
+        growth = rates.filled - rates.drained
+        if growth > _GROWS and growth > 0.1 * rates.drained and row.ready > 30 * growth:
+            out.append((Severity.WATCH, f"fills faster than it drains, +{growth:.1f}/s"))
+    return out
+
+
+class Sort(IntEnum):
+    """What the list is sorted by; the first is the default and makes the groups."""
+
+    WORST = 0
+    NAME = 1
+    READY = 2
+    DEAD = 3
+    OLDEST = 4
+    RATE = 5
+
+    @property
+    def label(self) -> str:
+        """What the footer and the head say."""
+        return ("worst first", "by name", "by ready", "by dead", "by oldest", "by in/s")[self]
+
+
+def _sort_key(sort: Sort) -> Callable[[Entry], tuple[float | str, ...]]:
+    def worst(e: Entry) -> tuple[float | str, ...]:
+        return (e.severity, -(e.row.stuck or 0), -(e.row.dead or 0), -(e.row.ready or 0), e.row.name)
+
+    keys: Mapping[Sort, Callable[[Entry], tuple[float | str, ...]]] = {
+        Sort.WORST: worst,
+        Sort.NAME: lambda e: (e.row.name,),
+        Sort.READY: lambda e: (-(e.row.ready or 0), e.row.name),
+        Sort.DEAD: lambda e: (-(e.row.dead or 0), e.row.name),
+        Sort.OLDEST: lambda e: (-(e.row.oldest_s or 0), e.row.name),
+        Sort.RATE: lambda e: (-(e.rates.filled or 0), e.row.name),
+    }
+    return keys[sort]
+
+
+class Arranger:
+    """Keeps the order calm: rows are sorted anew every ten seconds at most, never while someone presses keys, and a
+    queue changes its group only when its state held for two pictures.
+    """
+
+    def __init__(self) -> None:
+        self._rank: dict[str, int] = {}
+        self._shown: dict[str, Severity] = {}
+        self._next: dict[str, tuple[Severity, int]] = {}
+        self._sorted_at = float("-inf")
+        self._sort = Sort.WORST
+
+    def arrange(
+        self,
+        entries: Sequence[Entry],
+        sort: Sort,
+        now: float,
+        *,
+        last_key_at: float = float("-inf"),
+        fresh: bool = True,
+    ) -> list[Entry]:
+        """The entries in the order to be shown, with the severity to be shown. `fresh`: of a new picture."""
+        entries = [self._steady(entry, fresh=fresh) for entry in entries]
+        due = now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S
+        if due or sort is not self._sort or not self._rank:
+            self._sort, self._sorted_at = sort, now
+            ordered = sorted(entries, key=_sort_key(sort))
+        else:
+            last = len(self._rank)
+            ordered = sorted(entries, key=lambda e: self._rank.get(e.row.name, last))
+        if sort is Sort.WORST:
+            ordered.sort(key=lambda e: e.severity)
+        self._rank = {entry.row.name: at for at, entry in enumerate(ordered)}
+        return ordered
+
+    def _steady(self, entry: Entry, *, fresh: bool) -> Entry:
+        name, severity = entry.row.name, entry.severity
+        shown = self._shown.setdefault(name, severity)
+        if severity == shown:
+            self._next.pop(name, None)
+            return entry
+        candidate, polls = self._next.get(name, (severity, 0))
+        polls = polls + int(fresh) if candidate == severity else int(fresh)
+        if polls >= _POLLS:
+            self._shown[name] = severity
+            self._next.pop(name, None)
+            return entry
+        self._next[name] = (severity, polls)
+        return Entry(row=entry.row, severity=shown, reasons=entry.reasons, rates=entry.rates)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its head, its width, whether it is a number."""
+
+    head: str
+    width: int
+    right: bool = True
+
+
+_SPARK: Final = "history"
+_ALL: Final[Mapping[str, Column]] = {
+    "layout": Column("layout", 9, right=False),
+    "ready": Column("ready", 7),
+    "delayed": Column("delayed", 8),
+    "run": Column("run", 4),
+    "stuck": Column("stuck", 6),
+    "dead": Column("dead", 6),
+    "in": Column("in/s", 6),
+    "out": Column("out/s", 6),
+    "oldest": Column("oldest", 8),
+    "drains": Column("drains", 7),
+    _SPARK: Column("", 10),
+}
+_DROPPED: Final = (_SPARK, "layout", "delayed", "run", "drains", "in", "out", "stuck")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The columns that fit a width, and what is left for the name."""
+
+    columns: Mapping[str, Column]
+    name: int
+    cells: int
+
+    @classmethod
+    def of(cls, cells: int, *, layouts: int, span_s: float) -> Grid:
+        """Drops columns until the name has room. One layout only: the total line names it."""
+        keep = dict(_ALL)
+        keep[_SPARK] = Column(_span_label(span_s), 10, right=False)
+        if layouts < 2:
+            del keep["layout"]
+        wanted = 30 if cells < 100 else 20
+        for drop in (None, *_DROPPED):
+            keep.pop(drop or "", None)
+            name = cells - LEAD - MARGIN - sum(column.width + 1 for column in keep.values())
+            if name >= wanted:
+                break
+        if cells < 100 and "stuck" in keep:
+            keep["stuck"] = Column("stuck", 5)
+            name += 1
+        return cls(keep, name, cells)
+
+
+def _span_label(span_s: float) -> str:
+    return f"{span_s / 60:.0f} min" if span_s >= 55 else f"{span_s:.0f} s"
+
+
+def head_line(grid: Grid, sort: Sort) -> Line:
+    """The heads of the columns; the one that the list is sorted by stands out."""
+    by = {Sort.NAME: "queue", Sort.READY: "ready", Sort.DEAD: "dead", Sort.OLDEST: "oldest", Sort.RATE: "in"}.get(sort)
+    line: list[Piece] = [(" " * LEAD, "text"), *fmt.fit([("queue", _head_role(by == "queue"))], grid.name)]
+    line += columns(
+        [
+            ([(" " if key == _SPARK else "", "text"), (column.head, _head_role(key == by))], column.width, column.right)
+            for key, column in grid.columns.items()
+        ]
+    )
+    return tuple(line)
+
+
+def _head_role(sorted_by: bool) -> str:
+    return "strong under" if sorted_by else "faint"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawer:
+    """Draws rows for one picture: what they have in common, looked up once."""
+
+    picture: Picture
+    hide: int
+    reasons_shown: bool
+
+    def lines(self, entry: Entry, grid: Grid, *, at_cursor: bool) -> list[Line]:
+        """The one or two lines of a queue."""
+        first = self._numbers(entry, grid, at_cursor=at_cursor)
+        if not (self.reasons_shown and entry.reasons):
+            return [first]
+        room = grid.cells - LEAD - MARGIN
+        return [first, ((" " * LEAD, "text"), *fmt.fit(reason_pieces(entry, room), room))]
+
+    def _numbers(self, entry: Entry, grid: Grid, *, at_cursor: bool) -> Line:
+        troubled = entry.severity is not Severity.FINE
+        role = "strong bold" if at_cursor or troubled else "text"
+        name = queue_path(entry.row.name, grid.name, role, hide=self.hide)
+        line: list[Piece] = [("  ", "text"), (entry.glyph, entry.severity.role if troubled else "muted"), (" ", "text")]
+        line += fmt.fit(name, grid.name)
+        values = self._values(entry, grid)
+        line += columns([(values[key], column.width, column.right) for key, column in grid.columns.items()])
+        return tuple(line)
+
+    def _values(self, entry: Entry, grid: Grid) -> dict[str, list[Piece]]:
+        row, rates, severity = entry.row, entry.rates, entry.severity
+        calm = severity is Severity.FINE
+        dead_role = "bad bold" if row.dead and severity is Severity.ACT else "warn" if row.dead and not calm else "text"
+        values = {
+            "layout": [(safe_text(row.layout, limit=40), "faint")],
+            "ready": fmt.cell(fmt.count(row.ready), "text" if calm else "strong bold"),
+            "delayed": fmt.cell(fmt.count(row.delayed), "muted"),
+            "run": fmt.cell(fmt.count(row.running)),
+            "stuck": fmt.cell(fmt.count(row.stuck), "bad bold" if severity is Severity.ACT else "warn bold"),
+            "dead": fmt.cell(fmt.count(row.dead), dead_role),
+            "in": fmt.cell(fmt.rate(rates.filled)),
+            "out": fmt.cell(fmt.rate(rates.drained)),
+            "oldest": _oldest(entry),
+            "drains": drains(entry),
+        }
+        if _SPARK in grid.columns:
+            series = self.picture.history.ready(row.name, 9)
+            if not any(series):  # nothing ever waits there: what flows through tells more than a flat line
+                series = self.picture.history.drained(row.name, 9)
+            role, last = ("ghost", "muted") if calm else (severity.role, None)
+            values[_SPARK] = [(" ", "text"), *sparkline(series, role, last_role=last)]
+        return values
+
+
+def reason_pieces(entry: Entry, cells: int) -> list[Piece]:
+    """The reasons of a queue, worst first, as many as fit; how many more there are is told."""
+    out: list[Piece] = []
+    for at, (severity, text) in enumerate(entry.reasons):
+        piece = (safe_text(text, limit=300), severity.role)
+        gap = "  ·  " if out else ""
+        more = len(entry.reasons) - at
+        room = cells - fmt.length(out) - (6 if more > 1 else 0)
+        if out and width(piece[0]) + width(gap) > room:
+            out.append((f"  +{more}", "muted"))
+            break
+        if gap:
+            out.append((gap, "ghost"))
+        out.append(piece)
+    return out
+
+
+def _oldest(entry: Entry) -> list[Piece]:
+    oldest = entry.row.oldest_s
+    if not oldest or not entry.row.ready:
+        return [(fmt.ZERO, "ghost")]
+    late = entry.severity is not Severity.FINE and oldest >= 600
+    return fmt.span_pieces(oldest * 1000, "warn" if late else "text")
+
+
+def drains(entry: Entry) -> list[Piece]:
+    """How long until the queue is empty at the present rates."""
+    row, rates = entry.row, entry.rates
+    if row.paused:
+        return [("paused", "muted")]
+    if not row.ready:
+        return [(fmt.ZERO, "ghost")]
+    if rates.filled is None or rates.drained is None or (rates.filled < 0.05 and rates.drained < 0.05):
+        return [(fmt.NONE, "ghost")]
+    net = rates.drained - rates.filled
+    if net <= 0.02:
+        return [("never", "text" if entry.severity is Severity.FINE else entry.severity.role)]
+    seconds = row.ready / net
+    if seconds > 9 * 86400:
+        return [("never", "text")]
+    if seconds >= 600:
+        text = fmt.span(seconds * 1000).split(" ")[0]
+        return [(text[:-1], "text"), (text[-1], "muted")]
+    return fmt.span_pieces(seconds * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The head of a group: how urgent its queues are, and how many there are."""
+
+    severity: Severity
+    count: int
+
+
+def section_line(group: Group, grid: Grid) -> Line:
+    """The head of a group."""
+    return section(group.severity.label, "", group.severity.role, grid.cells, count=group.count)
+
+
+def total_line(grid: Grid, totals: Totals, entries: Sequence[Entry], words: str) -> Line:
+    """The sums, under their columns."""
+    filled = sum(entry.rates.filled or 0 for entry in entries)
+    drained = sum(entry.rates.drained or 0 for entry in entries)
+    sums = {
+        "ready": fmt.count(totals.ready),
+        "delayed": fmt.count(totals.delayed),
+        "run": fmt.count(totals.running),
+        "stuck": fmt.count(totals.stuck),
+        "dead": fmt.count(totals.dead),
+        "in": fmt.rate(filled),
+        "out": fmt.rate(drained),
+    }
+    line: list[Piece] = [(" " * LEAD, "text"), *fmt.fit([(words, "muted")], grid.name)]
+    line += columns(
+        [
+            (
+                fmt.cell(sums[key], "text" if key in {"in", "out"} else "strong bold") if key in sums else (),
+                c.width,
+                c.right,
+            )
+            for key, c in grid.columns.items()
+        ]
+    )
+    return tuple(line)
+
+
+def totals_of(entries: Sequence[Entry]) -> Totals:
+    """Sums over the entries that are shown."""
+
+    def total(name: str) -> int:
+        return sum(getattr(entry.row, name) or 0 for entry in entries)
+
+    return Totals(**{name: total(name) for name in ("ready", "delayed", "blocked", "running", "stuck", "dead")})
+
+
+def hidden_segments(entries: Sequence[Entry]) -> int:
+    """Leading segments that the rows need not show, because all have them."""
+    return common_owner([entry.row.name for entry in entries])

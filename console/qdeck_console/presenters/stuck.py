@@ -1,0 +1,179 @@
+"""Stuck jobs by why they are stuck: running past their lease or their time limit, with the owner and its heartbeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from qdeck._deck.details import GRACE_MS
+from qdeck_console import format as fmt
+from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
+from qdeck_console.text import cut_middle, safe_text, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._deck.model import JobDetail, WorkerRow
+    from qdeck_console.format import Line, Piece
+
+MOST = 60  # running jobs of a queue that are looked at
+
+
+class Why(IntEnum):
+    """Why a job is stuck, most urgent first."""
+
+    OWNER_GONE = 0
+    LEASE_OUT = 1
+    OVER_LIMIT = 2
+
+    @property
+    def label(self) -> str:
+        """The head of the group."""
+        return ("owner gone", "lease ran out", "over its time limit")[self]
+
+    @property
+    def note(self) -> str:
+        """What that means."""
+        return (
+            "the worker that holds it stopped sending heartbeats",
+            "its worker is known, and does not renew the lease",
+            "still running, longer than its task allows",
+        )[self]
+
+    @property
+    def role(self) -> str:
+        """The role of its words."""
+        return "warn" if self is Why.OVER_LIMIT else "bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stuck:
+    """A stuck job."""
+
+    job: JobDetail
+    why: Why
+    for_ms: int
+    lease_late_ms: int
+    owner: WorkerRow | None
+
+    @property
+    def key(self) -> str:
+        """Its identity."""
+        return self.job.key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckSeen:
+    """What was read."""
+
+    jobs: tuple[Stuck, ...] = ()
+    total: int = 0
+    served: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def judge(job: JobDetail, workers: Mapping[str, WorkerRow], now_ms: int) -> Stuck | None:
+    """Whether a running job is stuck, and why."""
+    owner = workers.get(job.worker or "")
+    late = now_ms - job.lease_until_ms if job.lease_until_ms is not None else 0
+    if late > 0:
+        gone = owner is None or not owner.alive
+        return Stuck(
+            job=job, why=Why.OWNER_GONE if gone else Why.LEASE_OUT, for_ms=late, lease_late_ms=late, owner=owner
+        )
+    if job.time_limit_ms is not None and job.claimed_ms is not None:
+        over = now_ms - job.claimed_ms - job.time_limit_ms
+        if over > GRACE_MS:
+            return Stuck(job=job, why=Why.OVER_LIMIT, for_ms=over, lease_late_ms=late, owner=owner)
+    return None
+
+
+def group_line(why: Why, count: int, cells: int) -> Line:
+    """The head of a group."""
+    return section(why.label, why.note if cells >= 80 else "", why.role, cells, count=count)
+
+
+def _widths(cells: int) -> tuple[int, int, int]:
+    """Widths of queue and owner, and of heartbeat and lease (0: none)."""
+    beat = 15 if cells >= 100 else 0
+    rest = cells - LEAD - MARGIN - 18 - 9 - 6 - (2 * (beat + 1) if beat else 0) - 2
+    queue = min(24, max(12, rest // 2))
+    return queue, max(8, rest - queue), beat
+
+
+def head_line(cells: int) -> Line:
+    """The heads of the columns."""
+    queue, owner, beat = _widths(cells)
+    heads = [("queue", queue, False), ("for", 8, True), ("owner", owner, False)]
+    heads += [("heartbeat", beat, False), ("lease", beat, False)] if beat else []
+    heads.append(("tries", 5, True))
+    return (
+        (" " * LEAD, "text"),
+        *fmt.fit([("job", "faint")], 18),
+        *columns([([(head, "faint")], wide, right) for head, wide, right in heads]),
+    )
+
+
+def entry_line(stuck: Stuck, cells: int, *, hide: int, at_cursor: bool) -> Line:
+    """One stuck job."""
+    queue, owner, beat = _widths(cells)
+    job, role = stuck.job, stuck.why.role
+    parts: list[tuple[Sequence[Piece], int, bool]] = [
+        (queue_path(job.queue, queue, "text", hide=hide), queue, False),
+        (fmt.span_pieces(stuck.for_ms, role), 8, True),
+        ([(_owner(stuck, owner), "text")], owner, False),
+    ]
+    if beat:
+        lease: list[Piece] = [("held", "muted")] if stuck.lease_late_ms <= 0 else [("expired ", "text")]
+        if stuck.lease_late_ms > 0:
+            lease += fmt.span_pieces(stuck.lease_late_ms)
+        parts += [(_heartbeat(stuck), beat, False), (lease, beat, False)]
+    tries = f"{job.attempts or 0}/{job.retries + 1}" if job.retries is not None else str(job.attempts or 0)
+    parts.append(([(tries, "muted")], 5, True))
+    name = [(cut_middle(safe_text(job.id, limit=130), 18), "strong bold" if at_cursor else "text")]
+    glyph = "▲" if stuck.why is Why.OVER_LIMIT else "✗"
+    return (("  ", "text"), (glyph, role), (" ", "text"), *fmt.fit(name, 18), *columns(parts))
+
+
+def _owner(stuck: Stuck, cells: int) -> str:
+    who = safe_text(stuck.job.worker or "nobody", limit=120)
+    if stuck.owner is not None and stuck.owner.host:
+        who = safe_text(f"pid {stuck.owner.pid} on {stuck.owner.host}", limit=120)
+    return cut_middle(who, cells)
+
+
+def _heartbeat(stuck: Stuck) -> list[Piece]:
+    owner = stuck.owner
+    if owner is None:
+        return [("not registered", "bad")]
+    if owner.heartbeat_s is None:
+        return [("no heartbeat", "muted")]
+    age = fmt.span(owner.heartbeat_s * 1000)
+    return [(f"alive, {age} ago", "ok")] if owner.alive else [(f"gone {age}", "bad")]
+
+
+def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
+    """The reasons, each with what is behind it."""
+    job, owner = stuck.job, stuck.owner
+    told: list[tuple[str, str, str, str]] = []
+    if stuck.why is Why.OWNER_GONE:
+        seen = (
+            f"last heartbeat {fmt.span((owner.heartbeat_s or 0) * 1000)} ago"
+            if owner
+            else "it is not registered any more"
+        )
+        told.append(("✗", "bad", "its owner is gone", f"{job.worker or 'unknown'}: {seen}"))
+    if stuck.lease_late_ms > 0:
+        granted = f"granted {fmt.clock(job.claimed_ms)}, not renewed" if job.claimed_ms else "not renewed"
+        told.append(("✗", "bad", "its lease has run out", f"{fmt.span(stuck.lease_late_ms)} ago; {granted}"))
+    if stuck.why is Why.OVER_LIMIT:
+        limit = fmt.span(job.time_limit_ms or 0)
+        told.append(("▲", "warn", "it runs longer than it may", f"limit {limit}, {fmt.span(stuck.for_ms)} over it"))
+    if served == 0:
+        told.append(("▲", "warn", "nobody sweeps this queue", "no live worker serves it, so nothing is taken back"))
+    lines: list[Line] = []
+    for glyph, role, head, detail in told:
+        lines.append(((f"{glyph} ", role), (head, "text")))
+        lines += [(("  ", "text"), (part, "muted")) for part in wrap(safe_text(detail, limit=300), cells - 2, most=2)]
+    return lines

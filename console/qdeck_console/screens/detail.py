@@ -1,0 +1,82 @@
+"""One queue on a page of its own: what the side pane of a wide terminal shows, with room."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import Vertical
+
+from qdeck_console.actions import DETAIL, QUEUES, Action, bindings
+from qdeck_console.presenters import queues as present
+from qdeck_console.presenters.queue_detail import detail
+from qdeck_console.presenters.queues import Drawer, Entry
+from qdeck_console.screens import pause
+from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.widgets.lines import Item, LineList, Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.binding import BindingType
+    from textual.widget import Widget
+
+    from qdeck_console.format import Line
+
+WIDEST = 84
+
+
+class QueueScreen(FrameScreen):
+    """All about one queue, live."""
+
+    TAB = QUEUES
+    SCOPE = DETAIL
+    BINDINGS: ClassVar[list[BindingType]] = bindings(DETAIL)
+
+    def __init__(self, queue: str) -> None:
+        super().__init__()
+        self.queue = queue
+        self._entry: Entry | None = None
+
+    def body(self) -> Sequence[Widget]:
+        """The detail as a list of lines without a cursor: the movement keys scroll it."""
+        return (Vertical(LineList(id="list"), id="main"),)
+
+    def draw(self, *, fresh: bool) -> None:
+        """Draws the detail."""
+        entries = present.judge(self.picture)
+        found = next((entry for entry in entries if entry.row.name == self.queue), None)
+        gone = found is None and self.picture.snapshot is not None
+        self._entry = found or (None if gone else self._entry)
+        drawer = Drawer(picture=self.picture, hide=present.hidden_segments(entries), reasons_shown=True)
+        cells = max(20, min(WIDEST, self.size.width - 4))
+        lines: list[Line] = []
+        if self._entry is not None:
+            lines = detail(self._entry, drawer, cells, self.size.height)
+        elif gone:
+            lines = [((f"{' '.join(self.queue.split(':'))} is gone: no such queue on the server", "muted"),)]
+        self.query_one(LineList).show(Listing([Item("", 1, line) for line in lines], _draw), self.painter)
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now."""
+        if action == "back":
+            return ""
+        return pause.why_not(self.console, self._entry) if action == "pause" else super().why_not(action)
+
+    def verb(self, action: Action) -> str:
+        """The verb of an action, as it would act now."""
+        return pause.verb(self._entry) if action.id == "pause" else super().verb(action)
+
+    def do_pause(self) -> None:
+        """Pauses or resumes the queue."""
+        pause.toggle(self.console, self._entry)
+
+    def do_back(self) -> None:
+        """Back to the list."""
+        self.console.last_key_at = time.monotonic()
+        self.console.back()
+
+
+def _draw(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
+    line = item.row
+    return ((("    ", "text"), *line),) if isinstance(line, tuple) else ()

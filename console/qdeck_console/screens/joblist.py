@@ -1,0 +1,113 @@
+"""What the lists of jobs have in common: heads, a list by job identity, a total, and the job beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.containers import Vertical
+
+from qdeck_console.presenters.parts import MARGIN, common_owner
+from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.widget import Widget
+
+    from qdeck._deck.model import JobDetail
+    from qdeck_console.format import Line
+
+
+class JobListScreen(FrameScreen):
+    """A live, read-only list of jobs."""
+
+    def body(self) -> Sequence[Widget]:
+        """The list with its heads and total, and one job beside it."""
+        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"), Lines(id="side"))
+
+    @property
+    def view(self) -> LineList:
+        """The list."""
+        return self.query_one("#list", LineList)
+
+    @property
+    def hide(self) -> int:
+        """Leading segments of names that every queue has."""
+        snapshot = self.picture.snapshot
+        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+
+    def head(self, cells: int) -> Line:
+        """The heads of the columns."""
+        raise NotImplementedError
+
+    def items(self) -> list[Item]:
+        """The entries and the heads of their groups."""
+        raise NotImplementedError
+
+    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        """The lines of an entry or a head."""
+        raise NotImplementedError
+
+    def total_words(self) -> str:
+        """How much is shown."""
+        raise NotImplementedError
+
+    def empty_lines(self) -> Sequence[Line]:
+        """What is said when there is nothing to show."""
+        raise NotImplementedError
+
+    def side(self, cells: int, height: int) -> Sequence[Line]:
+        """The side pane."""
+        raise NotImplementedError
+
+    def detail(self) -> JobDetail | None:
+        """All about the job under the cursor, once it is read."""
+        raise NotImplementedError
+
+    def draw(self, *, fresh: bool) -> None:
+        """Draws list, total and side pane."""
+        items = self.items()
+        draw: Callable[[Item, int, bool], Sequence[Line]] = self.lines_of
+        if not items and self.picture.extra_of == self.reads:
+            items = [Item("", 1, line) for line in self.empty_lines()]
+            draw = _plain
+        self.view.show(Listing(items, draw), self.painter)
+        has_rows = any(item.key for item in items)
+        self.query_one("#head", Lines).show(lambda w, _h: (self.head(w),) if has_rows else (), self.painter)
+        words = self.total_words() if has_rows else ""
+
+        def total(cells: int, height: int) -> Sequence[Line]:
+            more = f", {self.view.below:,} more ↓" if self.view.below else ""
+            rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
+            line: Line = (("    ", "text"), (words + more, "muted"))
+            return (rule, line) if height > 1 else (line,)
+
+        self.query_one("#total", Lines).show(total, self.painter)
+        self._draw_side()
+
+    def _draw_side(self) -> None:
+        self.query_one("#side", Lines).show(self.side, self.painter)
+
+    def matches(self, *texts: str | None) -> bool:
+        """Whether an entry has the text of the filter."""
+        wanted = self.filter_text.casefold().strip()
+        return not wanted or any(wanted in (text or "").casefold() for text in texts)
+
+    def on_line_list_moved(self) -> None:
+        """The side pane follows the cursor; what it lacks is read at once."""
+        self._draw_side()
+        self.draw_frame()
+        if self.wants() and self.detail() is None:
+            self.console.feed.poke()
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        """Opens a job."""
+        from qdeck_console.screens.job import JobScreen
+
+        _layout, queue, job_id = event.key.split("/", 2)
+        self.console.open(JobScreen(self.TAB, queue, job_id))
+
+
+def _plain(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
+    return (item.row,) if isinstance(item.row, tuple) else ()

@@ -1,0 +1,51 @@
+"""Pausing and resuming a queue from any screen that has one under its hands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qdeck import QdeckError
+from qdeck_console.presenters.parts import common_owner, name_parts
+
+if TYPE_CHECKING:
+    from qdeck_console.app import ConsoleApp
+    from qdeck_console.presenters.queues import Entry
+
+
+def why_not(console: ConsoleApp, entry: Entry | None) -> str:
+    """Why the queue cannot be paused or resumed now."""
+    if console.context.read_only:
+        return "read-only: nothing can be changed"
+    if console.latest.is_lost:
+        return "server lost"
+    if entry is None:
+        return "no queue under the cursor"
+    if entry.row.problem is not None:
+        return "the queue cannot be read"
+    return ""
+
+
+def verb(entry: Entry | None) -> str:
+    """What the key would do."""
+    return "resume" if entry is not None and entry.row.paused else "pause"
+
+
+def toggle(console: ConsoleApp, entry: Entry | None) -> None:
+    """Pauses the queue, or resumes it, and tells the outcome."""
+    if entry is None:
+        return
+    name, resume = entry.row.name, entry.row.paused
+    snapshot = console.latest.snapshot
+    hide = common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+    short = " ▸ ".join(name_parts(name, hide=hide))
+
+    async def act() -> None:
+        try:
+            await (console.deck.aresume(name) if resume else console.deck.apause(name))
+        except (QdeckError, OSError) as error:
+            console.say(str(error), "bad", "✗")
+            return
+        console.say(f"{short} {'resumed' if resume else 'paused'}", "ok", "✓")
+        console.feed.poke()
+
+    console.run_worker(act(), group="act", exit_on_error=False)

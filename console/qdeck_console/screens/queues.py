@@ -1,0 +1,170 @@
+"""The queues: troubled ones first, each with its reason, live."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import Vertical
+
+from qdeck_console.actions import QUEUES, Action, bindings
+from qdeck_console.presenters import queues as present
+from qdeck_console.presenters.parts import MARGIN
+from qdeck_console.presenters.queue_detail import detail
+from qdeck_console.presenters.queues import Arranger, Drawer, Entry, Grid, Group, Severity, Sort
+from qdeck_console.screens import pause
+from qdeck_console.screens.detail import QueueScreen
+from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.binding import BindingType
+    from textual.widget import Widget
+
+    from qdeck_console.format import Line
+
+
+class QueuesScreen(FrameScreen):
+    """Every queue, grouped by how urgent it is."""
+
+    TAB = QUEUES
+    SCOPE = QUEUES
+    BINDINGS: ClassVar[list[BindingType]] = bindings(QUEUES)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sort = Sort.WORST
+        self._arranger = Arranger()
+        self._entries: list[Entry] = []
+        self._drawer = Drawer(picture=self.picture, hide=0, reasons_shown=True)
+
+    def body(self) -> Sequence[Widget]:
+        """The list with its heads and totals, and the detail of one queue beside it."""
+        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"), Lines(id="side"))
+
+    @property
+    def view(self) -> LineList:
+        """The list."""
+        return self.query_one("#list", LineList)
+
+    def visible_queues(self) -> list[str] | None:
+        """Queues that are on screen, whose dear numbers are wanted now; None before there is a list."""
+        return self.view.visible_keys() if self._entries else None
+
+    def draw(self, *, fresh: bool) -> None:
+        """Draws list, totals and side pane."""
+        judged = present.judge(self.picture)
+        arranged = self._arranger.arrange(
+            judged, self.sort, time.monotonic(), last_key_at=self.console.last_key_at, fresh=fresh
+        )
+        wanted = self.filter_text.casefold().strip()
+        self._entries = [entry for entry in arranged if wanted in entry.row.name.casefold()] if wanted else arranged
+        troubled = sum(1 for entry in self._entries if entry.severity is not Severity.FINE)
+        self._drawer = drawer = Drawer(
+            picture=self.picture,
+            hide=present.hidden_segments(arranged),
+            reasons_shown=troubled <= present.TWO_LINES_AT_MOST,
+        )
+        self.view.show(Listing(self._items(drawer), self._draw_item(drawer)), self.painter)
+        self.query_one("#head", Lines).show(lambda w, _h: (present.head_line(self._grid(w), self.sort),), self.painter)
+        self._draw_total()
+        self._draw_side()
+
+    def _grid(self, cells: int) -> Grid:
+        layouts = len({entry.row.layout for entry in self._entries})
+        return Grid.of(cells, layouts=layouts, span_s=self.picture.history.span_s)
+
+    def _items(self, drawer: Drawer) -> list[Item]:
+        items: list[Item] = []
+        counts = dict.fromkeys(Severity, 0)
+        for entry in self._entries:
+            counts[entry.severity] += 1
+        last: Severity | None = None
+        for entry in self._entries:
+            if self.sort is Sort.WORST and entry.severity is not last:
+                last = entry.severity
+                items.append(Item("", 1 + int(self.is_tall and bool(items)), Group(last, counts[last])))
+            items.append(Item(entry.row.name, 2 if drawer.reasons_shown and entry.reasons else 1, entry))
+        return items
+
+    def _draw_item(self, drawer: Drawer) -> Callable[[Item, int, bool], Sequence[Line]]:
+        def draw(item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+            grid = self._grid(cells)
+            if isinstance(item.row, Entry):
+                return drawer.lines(item.row, grid, at_cursor=at_cursor)
+            if not isinstance(item.row, Group):
+                return ()
+            return [()] * (item.height - 1) + [present.section_line(item.row, grid)]
+
+        return draw
+
+    def _draw_total(self) -> None:
+        entries, picture = self._entries, self.picture
+        shown = len(entries)
+        everything = len(picture.snapshot.queues) if picture.snapshot else 0
+        layouts = len({entry.row.layout for entry in entries})
+
+        def make(cells: int, height: int) -> Sequence[Line]:
+            if picture.snapshot is None or not everything:
+                return ()
+            more = self.view.below
+            words = f"{shown:,} queue{'s' * (shown != 1)}"
+            if self.filter_text:
+                words = f"{shown:,} of {everything:,} queues"
+            if more:
+                words += f", {more:,} more ↓"
+            elif layouts > 1:
+                words += f", {layouts} layouts"
+            elif entries:
+                words += f", {entries[0].row.layout}"
+            total = present.total_line(self._grid(cells), present.totals_of(entries), entries, words)
+            rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
+            return (rule, total) if height > 1 else (total,)
+
+        self.query_one("#total", Lines).show(make, self.painter)
+
+    def _draw_side(self) -> None:
+        entry, drawer = self.view.row, self._drawer
+
+        def make(cells: int, height: int) -> Sequence[Line]:
+            return detail(entry, drawer, cells, height) if isinstance(entry, Entry) else ()
+
+        self.query_one("#side", Lines).show(make, self.painter)
+
+    def selected(self) -> Entry | None:
+        """The queue under the cursor, if it is still there."""
+        row = self.view.row
+        return row if isinstance(row, Entry) else None
+
+    def verb(self, action: Action) -> str:
+        """The verb of an action, as it would act now."""
+        if action.id == "pause":
+            return pause.verb(self.selected())
+        if action.id == "sort" and self.sort is not Sort.WORST:
+            return self.sort.label
+        return super().verb(action)
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now."""
+        return pause.why_not(self.console, self.selected()) if action == "pause" else super().why_not(action)
+
+    def do_pause(self) -> None:
+        """Pauses or resumes the queue under the cursor."""
+        pause.toggle(self.console, self.selected())
+
+    def do_sort(self) -> None:
+        """Sorts by the next column."""
+        self.sort = Sort((self.sort + 1) % len(Sort))
+        self.redraw()
+        self.console.say(f"sorted {self.sort.label}" if self.sort else "worst first", "muted", "")
+
+    def on_line_list_moved(self) -> None:
+        """The side pane and the footer follow the cursor."""
+        self._draw_side()
+        self.draw_frame()
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        """Opens a queue."""
+        self.console.open(QueueScreen(event.key))

@@ -1,0 +1,115 @@
+"""Every stuck job with why, its owner and whether that owner is alive."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from qdeck import UnknownJob
+from qdeck_console.actions import STUCK, bindings
+from qdeck_console.presenters import stuck as present
+from qdeck_console.presenters.job_detail import job_lines
+from qdeck_console.presenters.stuck import Stuck, StuckSeen, Why
+from qdeck_console.screens.joblist import JobListScreen
+from qdeck_console.widgets.lines import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.binding import BindingType
+
+    from qdeck._deck.model import JobDetail, Snapshot
+    from qdeck_console.feed import Reader
+    from qdeck_console.format import Line
+
+MOST_QUEUES = 20
+
+
+class StuckScreen(JobListScreen):
+    """What runs longer than it should."""
+
+    TAB = STUCK
+    SCOPE = STUCK
+    BINDINGS: ClassVar[list[BindingType]] = bindings(STUCK)
+
+    def wants(self) -> Reader | None:
+        """The running jobs whose lease is over or nearest to its end, of queues with stuck ones, and their owners."""
+
+        async def read(snapshot: Snapshot) -> StuckSeen:
+            deck = self.console.deck
+            workers = {worker.id: worker for worker in await deck.aworkers()}
+            found: list[Stuck] = []
+            rows = sorted((row for row in snapshot.queues if row.stuck), key=lambda row: -(row.stuck or 0))
+            for row in rows[:MOST_QUEUES]:
+                page = await deck.apage(row.name, state="running", most=present.MOST, bodies=False)
+                for job in page.jobs:
+                    try:
+                        detail = await deck.ajob(job.queue, job.id)
+                    except UnknownJob:
+                        continue  # it ended between the two reads
+                    stuck = present.judge(detail, workers, snapshot.at_ms)
+                    if stuck is not None:
+                        found.append(stuck)
+            found.sort(key=lambda stuck: (stuck.why, stuck.job.queue, stuck.job.id))
+            served = {row.name: row.workers for row in snapshot.queues}
+            return StuckSeen(jobs=tuple(found), total=snapshot.totals.stuck, served=served)
+
+        return read
+
+    @property
+    def seen(self) -> StuckSeen:
+        """What was read for this screen."""
+        extra = self.picture.extra
+        return extra if isinstance(extra, StuckSeen) else StuckSeen()
+
+    def head(self, cells: int) -> Line:
+        """The heads of the columns."""
+        return present.head_line(cells)
+
+    def items(self) -> list[Item]:
+        """The entries under the heads of their groups."""
+        items: list[Item] = []
+        shown = [s for s in self.seen.jobs if self.matches(s.job.queue, s.job.id, s.job.task, s.job.worker)]
+        for why in Why:
+            members = [stuck for stuck in shown if stuck.why is why]
+            if members:
+                items.append(Item("", 1 + int(self.is_tall and bool(items)), (why, len(members))))
+                items += [Item(stuck.key, 1, stuck) for stuck in members]
+        return items
+
+    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        """The lines of an entry or a head."""
+        if isinstance(item.row, Stuck):
+            return (present.entry_line(item.row, cells, hide=self.hide, at_cursor=at_cursor),)
+        if isinstance(item.row, tuple):
+            why, count = item.row
+            return [()] * (item.height - 1) + [present.group_line(why, count, cells)]
+        return ()
+
+    def total_words(self) -> str:
+        """How much is shown."""
+        shown, total = len(self.seen.jobs), self.seen.total
+        words = f"{shown:,} stuck job{'s' * (shown != 1)}"
+        return words if shown >= total else f"{words} of {total:,}"
+
+    def empty_lines(self) -> Sequence[Line]:
+        """What is said when nothing is stuck."""
+        if self.filter_text:
+            return ((("    no stuck job has this text; esc clears the filter", "muted"),),)
+        return (
+            (("    nothing is stuck", "strong bold"),),
+            (("    no running job is past its lease or its time limit", "muted"),),
+        )
+
+    def detail(self) -> JobDetail | None:
+        """All about the job under the cursor."""
+        row = self.view.row
+        return row.job if isinstance(row, Stuck) else None
+
+    def side(self, cells: int, height: int) -> Sequence[Line]:
+        """The job under the cursor, with why it is stuck."""
+        row = self.view.row
+        if not isinstance(row, Stuck):
+            return ()
+        why = present.why_lines(row, self.seen.served.get(row.job.queue), cells)
+        glyph = "▲" if row.why is Why.OVER_LIMIT else "✗"
+        return job_lines(row.job, cells, hide=self.hide, state=(f"{glyph} stuck", row.why.role), why=why)

@@ -1,0 +1,38 @@
+"""Where the console runs: whether there is a terminal, what it can show, and what the bar says about the deck."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from qdeck import UsageError
+from qdeck_console.presenters.frame import Context
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qdeck._deck.deck import Deck
+
+
+def check_terminal(environment: Mapping[str, str] = os.environ) -> None:
+    """Raises when there is no terminal to draw on: drawing would go elsewhere, and no key would ever come."""
+    streams = (sys.stdin, sys.stdout, sys.__stderr__)  # Textual draws on the last one
+    if not all(stream is not None and stream.isatty() for stream in streams):
+        raise UsageError("there is no terminal", hint="use `qdeck status`, with --json for programs")
+    name = environment.get("TERM", "")
+    if name in {"", "dumb", "unknown"}:
+        raise UsageError(f"the terminal cannot draw: TERM is {name or 'not set'}", hint="set TERM to what it really is")
+
+
+def fitting_theme(color_system: str | None) -> str:
+    """The theme for the colours that a terminal has: sixteen need values that come out exactly."""
+    return "qdeck-16" if color_system == "standard" else "qdeck-ink"
+
+
+def context_of(deck: Deck, title: str | None) -> Context:
+    """What the bar says about a deck; never its password."""
+    parts = urlsplit(deck.address)
+    server = parts.netloc.rpartition("@")[2] + parts.path if parts.netloc else deck.address
+    return Context(title=title or parts.hostname or "local", server=server, read_only=deck.read_only)

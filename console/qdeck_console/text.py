@@ -1,0 +1,139 @@
+"""Text that came from elsewhere, made fit for a terminal.
+
+Job data reaches the screen through this module only: an escape sequence in an error message could wipe the screen, set
+the clipboard or spoof what an operator reads. Markup is no concern here, because no widget is ever given any.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+from rich.cells import cell_len, chop_cells
+
+LIMIT: Final = 4096
+_MARKS_AT_MOST: Final = 2  # on one letter: enough for every living script, too few to draw over other lines
+_MANY_MARKS: Final = "\ufffd"
+_CARRIER: Final = "\u25cc"  # the dotted circle carries a mark that has no letter
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SELECTORS: Final = range(0xFE00, 0xFE10)  # they change a glyph's width, and terminals disagree to which
+
+
+def safe_text(value: str | bytes, *, limit: int = LIMIT, one_line: bool = True) -> str:
+    """The text with everything that a terminal could obey, or that could hide text, written out visibly.
+
+    Longer than `limit` characters, it is cut with `…`. Without `one_line`, line ends stay and tabs become blanks.
+    """
+    if isinstance(value, bytes):
+        value = value[: limit * 4 + 4].decode("utf-8", "backslashreplace")
+    cut = len(value) > limit
+    if cut:
+        value = value[:limit]
+    if not (value.isascii() and value.isprintable()):
+        value = _spelled(value, one_line=one_line)
+        cut = cut or len(value) > limit
+    return value[: limit - 1] + "…" if cut else value
+
+
+def _spelled(value: str, *, one_line: bool) -> str:
+    if not one_line:
+        value = value.replace("\r\n", "\n").expandtabs(4)
+    out: list[str] = []
+    marks = _MARKS_AT_MOST
+    carried = False
+    for char in value:
+        kind = unicodedata.category(char)
+        if kind in {"Mn", "Me"}:
+            if ord(char) in _SELECTORS:
+                continue
+            if not carried:
+                out.append(_CARRIER)
+                carried, marks = True, 0
+            marks += 1
+            if marks <= _MARKS_AT_MOST:
+                out.append(char)
+            elif marks == _MARKS_AT_MOST + 1:
+                out.append(_MANY_MARKS)
+            continue
+        if char == "\n" and not one_line:
+            out.append(char)
+            carried = False
+            continue
+        out.append(_visible(char, kind))
+        marks, carried = 0, True
+    return "".join(out)
+
+
+def _visible(char: str, kind: str) -> str:
+    if kind in {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"}:
+        short = _SHORT.get(char)
+        if short:
+            return short
+        code = ord(char)
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return " " if kind == "Zs" else char
+
+
+def width(text: str) -> int:
+    """Cells that the text takes."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cut_end(text: str, cells: int) -> str:
+    """The text in at most `cells` cells; what is missing at the end is told by `…`."""
+    if width(text) <= cells:
+        return text
+    return _first(text, cells - 1) + "…" if cells > 0 else ""
+
+
+def cut_middle(text: str, cells: int, *, keep_end: int = 6) -> str:
+    """The text in at most `cells` cells, cut in its middle: the ends of ids and names tell them apart."""
+    if width(text) <= cells:
+        return text
+    tail = min(keep_end, (cells - 1) // 2)
+    if tail <= 0:
+        return cut_end(text, cells)
+    return _first(text, cells - 1 - tail) + "…" + _last(text, tail)
+
+
+def wrap(text: str, cells: int, *, most: int) -> list[str]:
+    """The text broken at blanks into at most `most` lines; the last one is cut with `…` when there is more."""
+    lines: list[str] = []
+    for paragraph in text.split("\n"):
+        line = ""
+        for word in paragraph.split(" "):
+            while width(word) > cells:
+                room = cells - width(line) - (1 if line else 0)
+                if room < cells // 3:
+                    lines.append(line)
+                    line, room = "", cells
+                head = _first(word, room)
+                lines.append(f"{line} {head}" if line else head)
+                line, word = "", word[len(head) :]
+            joined = f"{line} {word}" if line else word
+            if width(joined) <= cells:
+                line = joined
+            else:
+                lines.append(line)
+                line = word
+        lines.append(line)
+        if len(lines) > most:
+            break
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], cut_end(lines[most - 1] + " …", cells) if most else ""][:most]
+
+
+def _first(text: str, cells: int) -> str:
+    if cells <= 0:
+        return ""
+    return text[:cells] if text.isascii() else chop_cells(text, cells)[0]
+
+
+def _last(text: str, cells: int) -> str:
+    if text.isascii():
+        return text[-cells:]
+    at = len(text)
+    while at and width(text[at - 1 :]) <= cells:
+        at -= 1
+    return text[at:]

@@ -1,0 +1,266 @@
+"""The colours: three palettes, the Textual themes made from them, and roles turned into styles.
+
+A role is what a piece of text is (`bad bold`, `muted`), never a colour, so that one place decides how a state looks in
+the dark, on paper, in 16 colours, without colour, and on a picture that is out of date.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Final
+
+from rich.style import Style
+from textual.color import Color
+from textual.theme import Theme
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Palette:
+    """Every colour of a theme, by its use."""
+
+    ground: str
+    panel: str
+    raised: str
+    line: str
+    cursor: str
+    text: str
+    strong: str
+    muted: str
+    faint: str
+    ghost: str
+    accent: str
+    accent_dim: str
+    bad: str
+    warn: str
+    ok: str
+    bad_dim: str
+    bar: str
+    bar_text: str
+    bar_muted: str
+    badge: str
+    badge_text: str
+    prod: str
+    prod_text: str
+    prod_muted: str
+    prod_badge: str
+    prod_badge_text: str
+    live: str
+    live_text: str
+    live_muted: str
+    live_badge: str
+    live_badge_text: str
+
+
+INK: Final = Palette(
+    ground="#101315",
+    panel="#161A1D",
+    raised="#1E2428",
+    line="#2C3439",
+    cursor="#17302F",
+    text="#CFD5D3",
+    strong="#F3F6F4",
+    muted="#94A0A4",
+    faint="#7A878D",
+    ghost="#5D6A70",
+    accent="#5FC9BE",
+    accent_dim="#24514E",
+    bad="#F47C62",
+    warn="#E8B453",
+    ok="#8DB877",
+    bad_dim="#4A2620",
+    bar="#1E2428",
+    bar_text="#CFD5D3",
+    bar_muted="#94A0A4",
+    badge="#2C3439",
+    badge_text="#CFD5D3",
+    prod="#3A1427",
+    prod_text="#F6DCE6",
+    prod_muted="#C394A8",
+    prod_badge="#C22C68",
+    prod_badge_text="#FFFFFF",
+    live="#8A1B49",
+    live_text="#FFFFFF",
+    live_muted="#F0C3D5",
+    live_badge="#FFFFFF",
+    live_badge_text="#8A1B49",
+)
+PAPER: Final = Palette(
+    ground="#FBFAF7",
+    panel="#F3F1EC",
+    raised="#E8E5DE",
+    line="#D2CEC4",
+    cursor="#D5ECE8",
+    text="#2B3234",
+    strong="#0B1011",
+    muted="#5A6568",
+    faint="#636D70",
+    ghost="#838C8E",
+    accent="#0A756D",
+    accent_dim="#A9D6D0",
+    bad="#B4351D",
+    warn="#855600",
+    ok="#3B6B28",
+    bad_dim="#F8E1DB",
+    bar="#E8E5DE",
+    bar_text="#2B3234",
+    bar_muted="#5A6568",
+    badge="#D2CEC4",
+    badge_text="#2B3234",
+    prod="#F5D5E1",
+    prod_text="#4A0C27",
+    prod_muted="#7F3455",
+    prod_badge="#A01B54",
+    prod_badge_text="#FFFFFF",
+    live="#A01B54",
+    live_text="#FFFFFF",
+    live_muted="#FAD7E4",
+    live_badge="#FFFFFF",
+    live_badge_text="#A01B54",
+)
+# Only values that Rich turns into exactly these sixteen: its own choice for the others would make them all black.
+SIXTEEN: Final = Palette(
+    ground="#000000",
+    panel="#000000",
+    raised="#000000",
+    line="#555555",
+    cursor="#0000AA",
+    text="#AAAAAA",
+    strong="#FFFFFF",
+    muted="#AAAAAA",
+    faint="#AAAAAA",
+    ghost="#555555",
+    accent="#55FFFF",
+    accent_dim="#00AAAA",
+    bad="#FF5555",
+    warn="#FFFF55",
+    ok="#55FF55",
+    bad_dim="#000000",
+    bar="#000000",
+    bar_text="#AAAAAA",
+    bar_muted="#AAAAAA",
+    badge="#555555",
+    badge_text="#FFFFFF",
+    prod="#000000",
+    prod_text="#FFFFFF",
+    prod_muted="#AAAAAA",
+    prod_badge="#AA00AA",
+    prod_badge_text="#FFFFFF",
+    live="#AA00AA",
+    live_text="#FFFFFF",
+    live_muted="#FFFFFF",
+    live_badge="#FFFFFF",
+    live_badge_text="#AA00AA",
+)
+PALETTES: Final = {"qdeck-ink": INK, "qdeck-paper": PAPER, "qdeck-16": SIXTEEN}
+_GROUNDS: Final = {field.name for field in fields(Palette)}
+
+
+def variables(palette: Palette) -> dict[str, str]:
+    """What style sheets may name (`$line`), and how the built-in widgets are to look."""
+    own = {f"qd-{name.replace('_', '-')}": getattr(palette, name) for name in sorted(_GROUNDS)}
+    return {
+        **own,
+        "block-cursor-background": palette.cursor,
+        "block-cursor-foreground": palette.strong,
+        "block-cursor-text-style": "bold",
+        "input-cursor-background": palette.accent,
+        "input-cursor-foreground": palette.ground,
+        "input-selection-background": palette.accent_dim,
+        "scrollbar": palette.line,
+        "scrollbar-hover": palette.ghost,
+        "scrollbar-active": palette.accent,
+        "scrollbar-background": palette.ground,
+        "scrollbar-background-hover": palette.ground,
+        "scrollbar-background-active": palette.ground,
+        "scrollbar-corner-color": palette.ground,
+        "border": palette.line,
+        "footer-key-foreground": palette.accent,
+    }
+
+
+def themes() -> list[Theme]:
+    """The console's own themes, for Textual."""
+    return [
+        Theme(
+            name=name,
+            primary=palette.accent,
+            secondary=palette.muted,
+            accent=palette.accent,
+            foreground=palette.text,
+            background=palette.ground,
+            surface=palette.ground,
+            panel=palette.panel,
+            boost=palette.raised,
+            error=palette.bad,
+            warning=palette.warn,
+            success=palette.ok,
+            dark=palette is not PAPER,
+            variables=variables(palette),
+        )
+        for name, palette in PALETTES.items()
+    ]
+
+
+def palette_of(theme: Theme) -> Palette:
+    """The palette of a theme; a theme that is not ours borrows one and puts its own main colours in."""
+    own = PALETTES.get(theme.name)
+    if own is not None:
+        return own
+    base = INK if theme.dark else PAPER
+    taken = {
+        "ground": theme.background,
+        "text": theme.foreground,
+        "accent": theme.accent,
+        "bad": theme.error,
+        "warn": theme.warning,
+        "ok": theme.success,
+        "panel": theme.panel,
+    }
+    values = {name: getattr(base, name) for name in _GROUNDS}
+    values.update({name: value for name, value in taken.items() if value and value.startswith("#")})
+    return Palette(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Painter:
+    """Turns roles into styles, for one palette and one state of the picture."""
+
+    palette: Palette
+    plain: bool = False  # no colour wanted: weight alone must tell
+    stale: bool = False  # the picture is out of date: everything steps back, nothing disappears
+
+    def style(self, role: str, ground: str = "ground") -> Style:
+        """The style of a role on a ground; both are words, looked up once."""
+        return _style(self, role, ground)
+
+
+@lru_cache(maxsize=2048)
+def _style(painter: Painter, role: str, ground: str) -> Style:
+    colour, _, rest = role.partition(" ")
+    flags = set(rest.split())
+    if painter.stale and colour not in {"line", "ghost"}:
+        colour = "muted" if flags & {"bold"} else "faint"
+    if colour == "faint" and ground == "cursor":
+        colour = "muted"
+    if painter.plain and colour in {"bad", "warn"}:
+        # As grey, coral and amber are darker than strong text.
+        flags |= {"bold"} if colour == "bad" else set()
+        colour = "strong" if colour == "bad" else "text"
+    colour, _, share = colour.partition("@")
+    on = next((flag.removeprefix("on-") for flag in flags if flag.startswith("on-")), ground)
+    return Style(
+        color=_accent(painter.palette, int(share)) if share else getattr(painter.palette, colour),
+        bgcolor=getattr(painter.palette, on),
+        bold="bold" in flags or None,
+        underline="under" in flags or None,
+        strike="strike" in flags or None,
+        reverse=(painter.plain and ground == "cursor") or None,
+    )
+
+
+def _accent(palette: Palette, percent: int) -> str:
+    """Between the dim and the full accent, for charts; the sixteen colours know only these two."""
+    if palette is SIXTEEN:
+        return palette.accent if percent >= 50 else palette.accent_dim
+    return Color.parse(palette.accent_dim).blend(Color.parse(palette.accent), percent / 100).hex

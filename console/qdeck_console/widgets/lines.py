@@ -1,0 +1,315 @@
+"""Widgets made of lines: a panel that shows some, and a list that shows the visible ones of any number."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.segment import Segment
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from qdeck_console.actions import bindings
+from qdeck_console.format import Line, Piece, fit
+from qdeck_console.text import safe_text
+from qdeck_console.theme import INK, Painter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual import events
+    from textual.binding import BindingType
+
+
+def strip_of(line: Sequence[Piece], cells: int, painter: Painter, ground: str = "ground") -> Strip:
+    """A line as Textual draws it, in exactly `cells` cells.
+
+    The last gate before the terminal: whatever a screen forgot to clean is cleaned here.
+    """
+    segments = []
+    for text, role in fit(line, cells):
+        if not text.isprintable():
+            text = safe_text(text)
+        segments.append(Segment(text, painter.style(role, ground)))
+    return Strip(segments).simplify().adjust_cell_length(cells, painter.style("text", ground))
+
+
+class Lines(Widget):
+    """Shows lines as they are given, each cut to the width with a sign."""
+
+    DEFAULT_CSS = "Lines { height: 1; }"
+
+    def __init__(self, *, id: str | None = None, ground: str = "ground") -> None:
+        super().__init__(id=id)
+        self.ground = ground
+        self.painter = Painter(INK)
+        self.make: Callable[[int, int], Sequence[Line]] = lambda _w, _h: ()
+        self._made: tuple[Size, Sequence[Line]] | None = None
+
+    def show(self, make: Callable[[int, int], Sequence[Line]], painter: Painter, ground: str | None = None) -> None:
+        """Shows what `make(width, height)` says; it is called again when the size changes."""
+        self.make, self.painter, self._made = make, painter, None
+        self.ground = ground or self.ground
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """One line, for Textual."""
+        size = self.size
+        if self._made is None or self._made[0] != size:
+            self._made = (size, self.make(size.width, size.height) if size.width > 0 else ())
+        lines = self._made[1]
+        return strip_of(lines[y] if y < len(lines) else (), size.width, self.painter, self.ground)
+
+    def text(self) -> str:
+        """What it shows, without its looks."""
+        return "\n".join(self.render_line(y).text.rstrip() for y in range(self.size.height))
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An entry of a list: who it is (a section head is nobody), how many lines it takes, and what it shows."""
+
+    key: str
+    height: int
+    row: object
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The entries of a list and how one of them is drawn in a width, with or without the cursor on it."""
+
+    items: Sequence[Item] = ()
+    draw: Callable[[Item, int, bool], Sequence[Line]] = lambda _item, _cells, _cursor: ()
+
+
+class LineList(ScrollView, can_focus=True):
+    """A list of entries of one or more lines. Only what is visible is drawn, so that its length costs nothing.
+
+    The cursor is on an entry, not on a row: it stays there when the list moves, and when the entry goes away it stays
+    on nothing, because a key pressed at that moment must not act on a neighbour.
+    """
+
+    DEFAULT_CSS = "LineList { height: 1fr; scrollbar-size: 0 0; overflow-x: hidden; }"
+    BINDINGS: ClassVar[list[BindingType]] = bindings("list")
+
+    class Moved(Message):
+        """The cursor is on another entry."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    class Opened(Message):
+        """An entry was chosen."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.painter = Painter(INK)
+        self.listing = Listing()
+        self.cursor = ""
+        self._index = 0
+        self._tops: list[int] = [0]
+        self._where: dict[str, int] = {}
+        self._drawn: dict[int, list[Strip]] = {}
+
+    def show(self, listing: Listing, painter: Painter) -> None:
+        """Shows another state of the list; cursor and scroll stay on the same entry."""
+        before = self._screen_line_of_cursor()
+        self.listing, self.painter = listing, painter
+        tops, top, where = [0], 0, {}
+        for index, item in enumerate(listing.items):
+            top += item.height
+            tops.append(top)
+            if item.key:
+                where[item.key] = index
+        self._tops, self._where = tops, where
+        self._drawn.clear()
+        self.virtual_size = Size(self.size.width, top)
+        if not self.cursor:
+            self._set_cursor(self._nearest(0, 1))
+        elif self.cursor in where:
+            self._index = where[self.cursor]
+            if before is not None:
+                self.scroll_to(y=max(0, tops[self._index] - before), animate=False, immediate=True)
+        self.refresh()
+
+    @property
+    def row(self) -> object | None:
+        """What is under the cursor, if it is still there."""
+        index = self._where.get(self.cursor)
+        return None if index is None else self.listing.items[index].row
+
+    @property
+    def below(self) -> int:
+        """How many entries are below the visible part."""
+        last = bisect_right(self._tops, round(self.scroll_offset.y) + self.size.height) - 1
+        return sum(1 for item in self.listing.items[last:] if item.key) if self.size.height else 0
+
+    def visible_keys(self) -> list[str]:
+        """The entries of which at least a line is on screen."""
+        y = round(self.scroll_offset.y)
+        first = max(0, bisect_right(self._tops, y) - 1)
+        last = bisect_right(self._tops, y + self.size.height)
+        return [item.key for item in self.listing.items[first:last] if item.key]
+
+    def _screen_line_of_cursor(self) -> int | None:
+        index = self._where.get(self.cursor)
+        if index is None or self.scroll_offset.y == 0:
+            return None
+        line = self._tops[index] - round(self.scroll_offset.y)
+        return line if 0 <= line < self.size.height else None
+
+    def _nearest(self, index: int, step: int) -> int | None:
+        items = self.listing.items
+        while 0 <= index < len(items):
+            if items[index].key:
+                return index
+            index += step
+        return None
+
+    def _set_cursor(self, index: int | None) -> None:
+        if index is None:
+            return
+        self._index = index
+        key = self.listing.items[index].key
+        changed = key != self.cursor
+        self.cursor = key
+        self._drawn.clear()
+        self.refresh()
+        if changed:
+            self.post_message(self.Moved(key))
+        self._reveal()
+
+    def _reveal(self) -> None:
+        height, index = self.size.height, self._where.get(self.cursor)
+        if not height or index is None:
+            return
+        top, bottom = self._tops[index], self._tops[index + 1]
+        if self._nearest(index - 1, -1) is None:
+            top = 0  # the heads above the first entry come with it
+        y = round(self.scroll_offset.y)
+        if top < y:
+            self.scroll_to(y=top, animate=False, immediate=True)
+        elif bottom > y + height:
+            self.scroll_to(y=bottom - height, animate=False, immediate=True)
+
+    def render_line(self, y: int) -> Strip:
+        """One line, for Textual."""
+        line = y + round(self.scroll_offset.y)
+        index = bisect_right(self._tops, line) - 1
+        cells = self.size.width
+        if not 0 <= index < len(self.listing.items):
+            return strip_of((), cells, self.painter)
+        if index not in self._drawn:
+            self._drawn[index] = self._draw(index, cells)
+        return self._drawn[index][line - self._tops[index]]
+
+    def _draw(self, index: int, cells: int) -> list[Strip]:
+        item = self.listing.items[index]
+        at_cursor = bool(item.key) and item.key == self.cursor
+        lines = list(self.listing.draw(item, cells, at_cursor))
+        lines += [()] * (item.height - len(lines))
+        if not at_cursor:
+            return [strip_of(line, cells, self.painter) for line in lines]
+        ground = "cursor" if self.has_focus and not self.painter.stale else "raised"
+        bar = ("▌", "accent" if ground == "cursor" else "faint")
+        margin = strip_of((), 1, self.painter)
+        return [
+            Strip.join([margin, strip_of((bar, *_without_margin(line)), cells - 1, self.painter, ground)])
+            for line in lines
+        ]
+
+    def text(self) -> str:
+        """What it shows, without its looks."""
+        return "\n".join(self.render_line(y).text.rstrip() for y in range(self.size.height))
+
+    def notify_style_update(self) -> None:
+        """Forgets what was drawn with the old looks."""
+        super().notify_style_update()
+        self._drawn.clear()
+
+    def on_resize(self) -> None:
+        """Draws again for the new width and keeps the cursor in sight."""
+        self._drawn.clear()
+        self.virtual_size = Size(self.size.width, self._tops[-1])
+        self._reveal()
+
+    def on_focus(self) -> None:
+        """The cursor shines in the pane that has the keys."""
+        self._drawn.clear()
+        self.refresh()
+
+    on_blur = on_focus
+
+    def on_click(self, event: events.Click) -> None:
+        """A click moves the cursor; a second one opens."""
+        index = bisect_right(self._tops, event.y + round(self.scroll_offset.y)) - 1
+        if 0 <= index < len(self.listing.items) and self.listing.items[index].key:
+            self._set_cursor(index)
+            if event.chain == 2:
+                self.post_message(self.Opened(self.cursor))
+
+    def action_move(self, rows: int) -> None:
+        """Moves the cursor by entries; a list without any is scrolled."""
+        if not self._where:
+            self.scroll_relative(y=rows, animate=False)
+            return
+        index = self._where.get(self.cursor, self._index)
+        step = 1 if rows > 0 else -1
+        if self.cursor not in self._where:  # its entry is gone: the next one took its place
+            index = min(index, len(self.listing.items) - 1)
+            rows = min(rows, 0)
+            found = self._nearest(index, step)
+        else:
+            found = index
+        for _ in range(abs(rows)):
+            following = None if found is None else self._nearest(found + step, step)
+            if following is None:
+                break
+            found = following
+        self._set_cursor(found)
+
+    def action_page(self, pages: int) -> None:
+        """Moves the cursor by the height of the list."""
+        if not self._where:
+            self.scroll_relative(y=pages * max(1, self.size.height - 2), animate=False)
+            return
+        line = self._tops[self._where.get(self.cursor, self._index)] + pages * max(1, self.size.height - 2)
+        index = bisect_right(self._tops, max(0, line)) - 1
+        index = min(max(0, index), max(0, len(self.listing.items) - 1))
+        step = 1 if pages > 0 else -1
+        found = self._nearest(index, step)
+        self._set_cursor(self._nearest(index, -step) if found is None else found)
+
+    def action_end(self, first: bool) -> None:
+        """Moves the cursor to the first or the last entry."""
+        if not self._where:
+            self.scroll_to(y=0 if first else self._tops[-1], animate=False)
+            return
+        self._set_cursor(self._nearest(0, 1) if first else self._nearest(len(self.listing.items) - 1, -1))
+
+    def action_open(self) -> None:
+        """Opens what is under the cursor."""
+        if self.cursor in self._where:
+            self.post_message(self.Opened(self.cursor))
+
+
+def _without_margin(line: Sequence[Piece]) -> list[Piece]:
+    """A row without its first two cells: the margin and the place of the cursor's bar."""
+    left = 2
+    out: list[Piece] = []
+    for text, role in line:
+        if left and len(text) <= left:
+            left -= len(text)
+            continue
+        out.append((text[left:], role))
+        left = 0
+    return out
