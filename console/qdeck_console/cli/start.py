@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from qdeck_console.cli.base import command, explicit_url, settings
 from qdeck_console.cli.output import dumps, safe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def need_console() -> None:
@@ -63,6 +67,15 @@ def worker(app_ref: str, queues: tuple[str, ...], concurrency: int) -> None:
     given, url = settings(), explicit_url()
     if url:
         os.environ["QDECK_URL"] = url
+    with _stdout_for_events(as_json=given.as_json) as out:
+        ended = _work(app_ref, weights, concurrency, url, _Events(out, as_json=given.as_json))
+    if ended == "reload":
+        sys.stdout.flush()
+        # A new process, because modules that changed cannot be loaded anew with certainty.
+        os.execv(sys.executable, [sys.executable, "-m", "qdeck_console", *sys.argv[1:]])  # noqa: S606 - ourselves
+
+
+def _work(app_ref: str, weights: dict[str, int], concurrency: int, url: str | None, tell: _Events) -> str:
     from qdeck._errors import UsageError
     from qdeck._worker.loading import load_app
     from qdeck._worker.worker import Worker
@@ -73,12 +86,26 @@ def worker(app_ref: str, queues: tuple[str, ...], concurrency: int) -> None:
             f"{app_ref} names its own server, {app.endpoint}: --url does not change it",
             hint="leave the URL out of the App, and it takes that of the environment or --url",
         )
-    tell = _Events(sys.stdout, as_json=given.as_json)
-    ended = Worker(app, weights or None, concurrency=concurrency, app_ref=app_ref, on_event=tell).run()
-    if ended == "reload":
-        sys.stdout.flush()
-        # A new process, because modules that changed cannot be loaded anew with certainty.
-        os.execv(sys.executable, [sys.executable, "-m", "qdeck_console", *sys.argv[1:]])  # noqa: S606 - ourselves
+    return Worker(app, weights or None, concurrency=concurrency, app_ref=app_ref, on_event=tell).run()
+
+
+@contextlib.contextmanager
+def _stdout_for_events(*, as_json: bool) -> Iterator[TextIO]:
+    """Where events go. With `--json` stdout holds nothing else: what handlers print goes to stderr for as long."""
+    if not as_json:
+        yield sys.stdout
+        return
+    sys.stdout.flush()
+    before, kept = sys.stdout, os.dup(1)
+    try:
+        os.dup2(2, 1)
+        sys.stdout = sys.stderr
+        with open(kept, "w", encoding="utf-8", closefd=False) as out:
+            yield out
+    finally:
+        sys.stdout = before
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _read_queue(text: str) -> tuple[str, int]:
@@ -104,5 +131,8 @@ class _Events:
                 f"{name}={safe(value)}" for name, value in event.items() if name not in ("event", "worker")
             )
             text = f"{at}  {safe(event.get('worker', ''))}  {safe(event.get('event', '')):9} {rest}".rstrip()
-        self._out.write(text.encode(self._out.encoding or "utf-8", "backslashreplace").decode() + "\n")
-        self._out.flush()
+        encoding = self._out.encoding or "utf-8"
+        # Whoever reads may go away: that is no reason to stop working.
+        with contextlib.suppress(OSError, ValueError):
+            self._out.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+            self._out.flush()

@@ -1,0 +1,440 @@
+"""The commands as scripts see them: the fields, the exit codes and the streams that are promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from qdeck._connection import Endpoint, SyncClient
+from qdeck._engine import ops, programs
+from qdeck_console.__main__ import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import redis
+
+    from support.processes import PythonProcess
+    from support.servers import Server
+
+QUEUE = "demo:mail:actions"
+STATUS = {"at", "server", "status", "reasons", "layouts", "totals", "queues"}
+TOTALS = {"ready", "delayed", "blocked", "running", "stuck", "dead"}
+ROW = {"layout", "name", "ready", "delayed", "blocked", "running", "done", "dead", "stuck", "oldest_s", "paused"}
+ROW |= {"in_per_s", "out_per_s"}
+JOB = {"id", "layout", "queue", "state", "name", "priority", "attempts", "enqueued_at", "due_at", "age_s", "worker"}
+JOB |= {"payload", "key"}
+DETAIL = JOB | {"history", "error", "depends_on", "dependents", "result", "log"}
+FOUND = {"layout", "queue", "id", "key", "state"}
+BATCH = {"batch", "applied", "skipped"}
+ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def qdeck(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    monkeypatch.setenv("QDECK_URL", url)
+    monkeypatch.delenv("REDIS_URL", raising=False)
+
+    def run(*args: str) -> Ran:
+        code = main(args)
+        shown = capsys.readouterr()
+        return Ran(code, shown.out, shown.err)
+
+    return run
+
+
+def enqueue(qdeck: Callable[..., Ran], *args: str, queue: str = QUEUE) -> str:
+    made: str = qdeck("enqueue", queue, "t", "--json", *args).json["id"]
+    return made
+
+
+def fail_one(url: str, event: dict[str, str]) -> str:
+    client = SyncClient(Endpoint(url))
+    [job] = client.run(programs.call(ops.turn(QUEUE, "w1", 1, room=1, lease_ms=60_000))).jobs
+    ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=json.dumps(event).encode())
+    client.run(programs.call(ops.turn(QUEUE, "w1", 2, room=0, lease_ms=60_000, endings=[ending])))
+    client.close()
+    return job.id
+
+
+def test_status_fields(qdeck: Callable[..., Ran]) -> None:
+    enqueue(qdeck)
+    ran = qdeck("status", "--json")
+    assert ran.code == 1, "nobody works on the queue"
+    assert set(ran.json) >= STATUS
+    assert set(ran.json["totals"]) == TOTALS
+    assert set(ran.json["server"]) >= {"version", "mode", "role"}
+    [row] = ran.json["queues"]
+    assert set(row) >= ROW
+    assert (row["layout"], row["name"], row["ready"], row["in_per_s"]) == ("native", QUEUE, 1, None)
+    assert ISO.fullmatch(ran.json["at"])
+    assert ran.err == ""
+
+
+def test_status_exits_with_the_verdict(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
+    assert qdeck("status").code == 0
+    enqueue(qdeck)
+    assert qdeck("status").code == 1
+    raw.hset(f"{{{QUEUE}}}:meta", "dead_letter", 5000)
+    ran = qdeck("status")
+    assert ran.code == 2
+    assert "5,000 dead letters" in ran.out
+
+
+def test_jobs_fields_and_order(qdeck: Callable[..., Ran]) -> None:
+    ids = [enqueue(qdeck, "--args", f"[{n}]") for n in range(3)]
+    late = enqueue(qdeck, "--delay", "60", "--name", "n")
+    ran = qdeck("jobs", QUEUE, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert [job["id"] for job in ran.json] == [*ids, late]
+    assert all(set(job) >= JOB for job in ran.json)
+    assert ran.json[0]["payload"] == [[0], {}]
+    assert ISO.fullmatch(ran.json[3]["due_at"])
+    assert [job["id"] for job in qdeck("jobs", QUEUE, "--json", "--state", "delayed").json] == [late]
+    assert [job["id"] for job in qdeck("--json", "jobs", QUEUE, "--where", "payload.0:1").json] == [ids[1]]
+    assert ids[0] in qdeck("jobs", QUEUE).out
+
+
+def test_a_cut_is_told(qdeck: Callable[..., Ran]) -> None:
+    for _ in range(3):
+        enqueue(qdeck)
+    ran = qdeck("jobs", QUEUE, "--limit", "2", "--json")
+    assert (len(ran.json), ran.code) == (2, 0)
+    assert "more than these 2" in ran.err
+    assert qdeck("jobs", QUEUE, "--limit", "3").err == ""
+    assert qdeck("jobs", QUEUE, "--state", "dead", "--json").out == "[]\n"
+
+
+def test_job_fields(qdeck: Callable[..., Ran], url: str) -> None:
+    made = enqueue(qdeck, "--kwargs", '{"password": "p", "to": "a@b"}')
+    child = enqueue(qdeck, "--after", made)
+    fail_one(url, {"class": "pkg.Boom", "message": "no", "traceback": "tb"})
+    ran = qdeck("job", QUEUE, made, "--json")
+    assert set(ran.json) >= DETAIL
+    assert {"class", "message", "traceback"} <= set(ran.json["error"])
+    assert (ran.json["error"]["class"], ran.json["state"]) == ("Boom", "dead")
+    assert ran.json["payload"] == [[], {"password": "***", "to": "a@b"}]
+    assert [event["kind"] for event in ran.json["history"]] == ["enqueued", "failed", "dead"]
+    assert all(ISO.fullmatch(event["at"]) for event in ran.json["history"])
+    assert qdeck("job", QUEUE, child, "--json").json["state"] == "dead"
+    assert "Boom: no" in qdeck("job", QUEUE, made).out
+    assert qdeck("job", QUEUE, "nope").code == 2
+
+
+def test_find_fields(qdeck: Callable[..., Ran]) -> None:
+    made = enqueue(qdeck)
+    [found] = qdeck("find", made, "--json").json
+    assert set(found) >= FOUND
+    assert (found["queue"], found["state"]) == (QUEUE, "ready")
+    ran = qdeck("find", "nope", "--json")
+    assert (ran.json, ran.code) == ([], 0)
+    assert "nope" in ran.err
+
+
+def test_enqueue_fields_and_unique_names(qdeck: Callable[..., Ran]) -> None:
+    first = qdeck("enqueue", QUEUE, "t", "--name", "n", "--unique", "--json").json
+    assert set(first) >= {"id", "created"}
+    assert first["created"] is True
+    again = qdeck("enqueue", QUEUE, "t", "--name", "n", "--unique", "--json")
+    assert (again.json, again.code) == ({"id": first["id"], "created": False}, 0)
+    at = qdeck("enqueue", QUEUE, "t", "--at", "2040-01-31T08:00:00", "--priority", "HIGH", "--json").json["id"]
+    job = qdeck("job", QUEUE, at, "--json").json
+    assert (job["due_at"], job["priority"]) == ("2040-01-31T08:00:00.000Z", 50)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("x", "t"),
+        (QUEUE, "not a task"),
+        (QUEUE, "t", "--args", "{"),
+        (QUEUE, "t", "--args", "{}"),
+        (QUEUE, "t", "--kwargs", "[]"),
+        (QUEUE, "t", "--priority", "900"),
+        (QUEUE, "t", "--priority", "URGENT"),
+        (QUEUE, "t", "--delay", "-1"),
+        (QUEUE, "t", "--delay", "soon"),
+        (QUEUE, "t", "--delay", "1", "--at", "2040-01-01"),
+        (QUEUE, "t", "--at", "tomorrow"),
+        (QUEUE, "t", "--unique"),
+        (QUEUE, "t", "--after", "nope"),
+        (QUEUE, "t", "--after", "nope@other:x:actions"),
+        (QUEUE, "t", "--retries", "-1"),
+        (QUEUE, "t", "--args", json.dumps(["x" * 1_100_000])),
+        (QUEUE,),
+    ],
+)
+def test_a_wrong_enqueue_is_usage_and_makes_nothing(
+    qdeck: Callable[..., Ran], raw: redis.Redis, args: tuple[str, ...]
+) -> None:
+    ran = qdeck("enqueue", *args)
+    assert ran.code == 64
+    assert ran.out == ""
+    assert ran.err.startswith("qdeck: ")
+    assert raw.exists(f"{{{QUEUE}}}:ready") == 0
+
+
+def test_changes_are_planned_then_done(qdeck: Callable[..., Ran]) -> None:
+    ids = [enqueue(qdeck) for _ in range(3)]
+    plan = qdeck("jobs", "cancel", QUEUE, "--json")
+    assert plan.code == 0
+    assert (plan.json["count"], plan.json["states"]) == (3, {"ready": 3})
+    assert [entry["id"] for entry in plan.json["entries"]] == ids
+    assert "would cancel 3 jobs" in qdeck("jobs", "cancel", QUEUE, "--dry-run").out
+    batch = qdeck("jobs", "cancel", QUEUE, "--id", ids[0], "--id", "nope", "--yes", "--json")
+    assert batch.code == 1, "a part was skipped"
+    assert set(batch.json) >= BATCH
+    assert batch.json["applied"] == 1
+    assert set(batch.json["skipped"][0]) == {"id", "why"}
+    assert qdeck("jobs", "reprioritise", QUEUE, "--id", ids[2], "--priority", "0", "--yes").code == 0
+    assert [job["id"] for job in qdeck("jobs", QUEUE, "--state", "ready", "--json").json] == [ids[2], ids[1]]
+    late = enqueue(qdeck, "--delay", "99")
+    assert qdeck("jobs", "--json", "run", QUEUE, "--yes").json["applied"] == 1
+    assert qdeck("find", late, "--json").json[0]["state"] == "ready"
+    assert qdeck("jobs", "discard", QUEUE, "--where", "state:cancelled", "--yes").code == 0
+    ran = qdeck("jobs", "discard", QUEUE, "--where", "state:cancelled", "--yes")
+    assert (ran.code, "nothing matches" in ran.err) == (0, True)
+
+
+def test_pause_and_resume(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
+    enqueue(qdeck)
+    assert qdeck("queues", "pause", QUEUE, "--json").json == {
+        "layout": "native", "queue": QUEUE, "paused": True, "changed": True,
+    }  # fmt: skip
+    assert raw.hget(f"{{{QUEUE}}}:meta", "paused") == b"1"
+    assert qdeck("queues", "resume", QUEUE).code == 0
+    assert raw.hget(f"{{{QUEUE}}}:meta", "paused") is None
+    ran = qdeck("queues", "pause", "demo:mial:actions")
+    assert (ran.code, QUEUE in ran.err) == (64, True)
+
+
+def test_workers_are_listed_and_asked(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
+    assert qdeck("workers", "--json").json == []
+    said = {"queues": [QUEUE], "seen_ms": int(time.time() * 1000), "state": "running", "host": "h", "pid": 7, "rss": 1}
+    raw.hset("qdeck:workers", "h.7.x", json.dumps(said))
+    [row] = qdeck("workers", "--json").json
+    assert {"id", "host", "pid", "queues", "alive", "heartbeat_s", "running"} <= set(row)
+    assert row["alive"] is True
+    assert qdeck("workers", "stop", "h.7.x").code == 0
+    assert raw.hget("qdeck:control", "h.7.x") == b"stop"
+    assert qdeck("workers", "quiet", "h.7.y").code == 64
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("stat",),
+        ("status", "--nope"),
+        ("status", "--layout", "nope"),
+        ("status", "--url", "localhost"),
+        ("status", "--url", "redis://h:99999"),
+        ("jobs",),
+        ("jobs", QUEUE, "--where", "nosuch:1"),
+        ("jobs", QUEUE, "--state", "asleep"),
+        ("jobs", "no:such:actions"),
+        ("jobs", "cancel", QUEUE, "--yes", "--dry-run"),
+        ("jobs", "reprioritise", QUEUE),
+        ("queues",),
+        ("queues", "stop", QUEUE),
+        ("worker", "nonsense"),
+        ("worker", "no.such.module:app"),
+        ("worker", "json:dumps"),
+        ("worker", "json:dumps", "-q", f"{QUEUE}=0"),
+        ("console",),
+        ("demo",),
+        (),
+    ],
+)
+def test_wrong_usage_is_64(qdeck: Callable[..., Ran], args: tuple[str, ...]) -> None:
+    ran = qdeck(*args)
+    assert ran.code == 64, ran.err
+    assert "Traceback" not in ran.err
+    assert ran.err
+
+
+def test_a_wrong_filter_is_pointed_at(qdeck: Callable[..., Ran]) -> None:
+    ran = qdeck("jobs", QUEUE, "--where", "attempts>x")
+    assert ran.err.splitlines()[2].index("^") == ran.err.splitlines()[1].index("x", 5)
+
+
+def test_no_server_named_is_wrong_usage(qdeck: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QDECK_URL")
+    ran = qdeck("status")
+    assert (ran.code, "no server is named" in ran.err) == (64, True)
+    monkeypatch.setenv("REDIS_URL", "redis://127.0.0.1:1")
+    assert qdeck("status").code == 69
+
+
+def test_an_unreachable_server_is_69_at_once(qdeck: Callable[..., Ran]) -> None:
+    for args in (("status",), ("jobs", QUEUE), ("find", "x"), ("enqueue", QUEUE, "t"), ("queues", "pause", QUEUE)):
+        start = time.monotonic()
+        ran = qdeck(*args, "--url", "redis://u:hush@127.0.0.1:1")
+        assert ran.code == 69
+        assert time.monotonic() - start < 2
+        assert "hush" not in ran.err + ran.out
+
+
+def test_a_wrong_password_is_77_at_once(qdeck: Callable[..., Ran], make_server: Callable[..., Server]) -> None:
+    port = make_server(password="right").port
+    for url in (f"redis://:wrong@127.0.0.1:{port}", f"redis://127.0.0.1:{port}"):
+        start = time.monotonic()
+        ran = qdeck("status", "--url", url)
+        assert (ran.code, time.monotonic() - start < 2) == (77, True)
+        assert "wrong" not in ran.err
+
+
+def test_a_user_who_may_only_read_can_look(qdeck: Callable[..., Ran], make_server: Callable[..., Server]) -> None:
+    server = make_server()
+    made = qdeck("enqueue", QUEUE, "t", "--url", server.url, "--json").json["id"]
+    with server.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "looker", "on", ">pw", "~*", "+@read", "+ping", "+select", "-@dangerous")
+    url = f"redis://looker:pw@127.0.0.1:{server.port}/0"
+    ran = qdeck("status", "--url", url)
+    assert ran.code == 1
+    assert "clock" in ran.err
+    assert "INFO" in ran.err
+    for args in (("jobs", QUEUE), ("job", QUEUE, made), ("find", made), ("workers",), ("jobs", "cancel", QUEUE)):
+        assert qdeck(*args, "--url", url).code == 0
+    for write in (("queues", "pause", QUEUE), ("enqueue", QUEUE, "t"), ("jobs", "cancel", QUEUE, "--yes")):
+        assert qdeck(*write, "--url", url).code == 77
+
+
+NASTY = "\x1b[31mred\x9b2J\u202eevil\u2028\x07"
+
+
+def test_no_control_character_reaches_stdout(qdeck: Callable[..., Ran], url: str) -> None:
+    made = enqueue(qdeck, "--args", json.dumps([NASTY]))
+    fail_one(url, {"class": "E", "message": NASTY, "traceback": NASTY})
+    for args in (("jobs", QUEUE), ("job", QUEUE, made)):
+        for more in ((), ("--json",)):
+            ran = qdeck(*args, *more)
+            assert ran.code == 0
+            assert not set(NASTY) & set(ran.out) - set("[31mred2Jevil")
+    assert qdeck("jobs", QUEUE, "--json").json[0]["payload"] == [[NASTY], {}]
+    assert "\x1b" not in qdeck("jobs", NASTY).err
+
+
+def test_bytes_that_are_no_text(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
+    made = enqueue(qdeck)
+    raw.hset(f"{{{QUEUE}}}:body", made, b"\xff\x00")
+    assert qdeck("job", QUEUE, made, "--json").json["payload"] == {"base64": "/wA="}
+    assert qdeck("jobs", QUEUE).code == 0
+
+
+def command(*args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    started = [sys.executable, "-m", "qdeck_console", *args]
+    return subprocess.run(started, capture_output=True, text=True, timeout=30, check=False, **more)
+
+
+def test_help_and_version_import_little() -> None:
+    for args in (["--version"], ["--help"]):
+        shown = command(*args, env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"})
+        assert shown.returncode == 0
+        imported = set(re.findall(r"\| +(\w+)", shown.stderr))
+        assert "click" in imported, "the import times were not understood"
+        assert imported.isdisjoint({"redis", "textual", "rich", "hiredis", "msgspec", "asyncio"})
+
+
+def test_every_command_has_help(qdeck: Callable[..., Ran]) -> None:
+    top = qdeck("--help").out
+    for words in ("status", "jobs", "job", "find", "enqueue", "worker", "workers", "demo", "console"):
+        assert words in top
+        ran = qdeck(words, "--help")
+        assert (ran.code, "--url" in ran.out) == (0, True)
+    for words in ("cancel", "discard", "run", "reprioritise"):
+        assert "--dry-run" in qdeck("jobs", words, "--help").out
+
+
+def test_a_reader_that_goes_away_is_no_error(url: str, qdeck: Callable[..., Ran]) -> None:
+    for _ in range(40):
+        enqueue(qdeck, "--args", json.dumps(["x" * 10_000]))
+    started = [sys.executable, "-m", "qdeck_console", "jobs", QUEUE, "--json"]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 0
+
+
+APP = """
+import qdeck
+app = qdeck.App(queue="demo:mail:actions")
+
+@app.task
+def add(a, b):
+    print("adding")
+    return a + b
+"""
+
+
+def test_a_worker_runs_jobs_until_sigterm(
+    qdeck: Callable[..., Ran], url: str, tmp_path: Path, make_process: Callable[..., PythonProcess]
+) -> None:
+    tmp_path.joinpath("shop_jobs.py").write_text(APP)
+    process = make_process(
+        "-m",
+        "qdeck_console",
+        "worker",
+        "shop_jobs:app",
+        "-q",
+        f"{QUEUE}=2",
+        "--json",
+        env={"QDECK_URL": url},
+        cwd=tmp_path,
+    )
+    process.wait_for("started")
+    made: str = qdeck("enqueue", QUEUE, "add", "--args", "[1, 2]", "--json").json["id"]
+    until = time.monotonic() + 10
+    while (job := qdeck("job", QUEUE, made, "--json").json)["state"] != "done":
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert (job["result"], job["log"].strip()) == (3, "adding")
+    [row] = qdeck("workers", "--json").json
+    assert (row["queues"], row["alive"]) == ({QUEUE: 1}, True)
+    assert qdeck("status").code == 0
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+    events = [json.loads(line) for line in process.stdout]
+    assert [event["event"] for event in events][:1] == ["started"]
+    assert events[-1]["event"] == "stopped"
+    assert all({"at", "event", "worker"} <= set(event) for event in events)
+    assert "adding" in process.stderr
+
+
+def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, qdeck: Callable[..., Ran]) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("qdeck._deck.deck.Deck.status", interrupted)
+    ran = qdeck("status")
+    assert (ran.code, "Traceback" in ran.err) == (130, False)
+
+
+def test_a_fault_of_ours_is_told_in_words(monkeypatch: pytest.MonkeyPatch, qdeck: Callable[..., Ran]) -> None:
+    def faulty(*_: object, **__: object) -> None:
+        raise RuntimeError("oops")
+
+    monkeypatch.setattr("qdeck._deck.deck.Deck.status", faulty)
+    ran = qdeck("status")
+    assert (ran.code, "RuntimeError: oops" in ran.err, "Traceback" in ran.err) == (2, True, False)
