@@ -294,6 +294,8 @@ def _after(call: Call, parents: Sequence[Call]) -> Call:
 
 def _enqueue(calls: list[Call]) -> Program[list[Made]]:
     """Makes the jobs of a list, parents first, as few calls as their queues and order allow."""
+    if len(calls) == 1 and not calls[0].job.after:
+        return (yield from programs.enqueue(calls[0].queue, [calls[0].job]))
     linked = any(call.job.after for call in calls)
     order = _in_order(calls) if linked else list(range(len(calls)))
     if linked:

@@ -177,7 +177,8 @@ class SyncClient:
             connection = self._connection()
             sent = False
             try:
-                connection.connect()
+                if not connection.is_connected:
+                    connection.connect()
                 self._met = sent = True
                 connection.send_packed_command([send.data], check_health=False)
                 return [_read(connection) for _ in range(send.count)]

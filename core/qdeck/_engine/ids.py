@@ -31,6 +31,14 @@ class _Maker:
         node = self._node
         return [f"{us:013x}{node}" for us in range(first, first + count)]
 
+    def make_one(self) -> str:
+        with self._lock:
+            us = time.time_ns() // 1000
+            if us <= self._last_us:
+                us = self._last_us + 1
+            self._last_us = us
+        return f"{us:013x}{self._node}"
+
 
 _maker = _Maker()
 
@@ -42,7 +50,7 @@ def new_ids(count: int) -> list[str]:
 
 def new_id() -> str:
     """One new id."""
-    return new_ids(1)[0]
+    return _maker.make_one()
 
 
 def check_id(text: str) -> str:

@@ -117,16 +117,17 @@ class Made(NamedTuple):
 def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Op[list[Made]]:
     """Makes up to `SLICE` jobs in one step: all of them, or on an error none."""
     first = jobs[0]
-    plain = all(job.is_plain and job.tail == first.tail for job in jobs)
-    args: list[Arg] = [now]
-    if plain:
-        args += ("plain", first.priority, first.tail)
+    args: list[Arg]
+    if all(job.is_plain and job.tail == first.tail for job in jobs):
+        script = load("enqueue")
+        args = [now, first.priority, first.tail]
         for job in jobs:
             args += (job.id, job.body)
     else:
-        args.append("full")
+        script = load("enqueue_linked")
+        args = [now]
         for job in jobs:
-            args += _full_args(job)
+            args += _linked_args(job)
 
     def read(reply: Any) -> list[Made]:
         return [
@@ -134,10 +135,10 @@ def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Op[list[Made]]:
             for job, answer in zip(jobs, reply[1:], strict=True)
         ]
 
-    return Op(load("enqueue"), queue, args, read)
+    return Op(script, queue, args, read)
 
 
-def _full_args(job: NewJob) -> tuple[Arg, ...]:
+def _linked_args(job: NewJob) -> tuple[Arg, ...]:
     delay: Arg = "" if job.delay_ms is None else job.delay_ms
     due: Arg = "" if job.due_ms is None else job.due_ms
     return (job.id, job.priority, job.tail, job.body, delay, due, job.unique, " ".join(job.after))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Final
 
 from qdeck._engine.keys import key
 
-NAMES: Final = ("init", "enqueue", "turn", "beat", "reap", "settle", "change", "trim", "configure")
+NAMES: Final = ("init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "change", "trim", "configure")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,12 @@ class Script:
 
     def keys(self, queue: str) -> tuple[bytes, ...]:
         """The keys of this script for one queue, in its order."""
-        return tuple(key(queue, part) for part in self.parts)
+        return _keys(self.parts, queue)
+
+
+@lru_cache(maxsize=8192)
+def _keys(parts: tuple[str, ...], queue: str) -> tuple[bytes, ...]:
+    return tuple(key(queue, part) for part in parts)
 
 
 def read_source(name: str) -> str:

@@ -1,147 +1,36 @@
 #!lua
--- Makes jobs. Ids come from the caller: the same call sent twice makes each job once.
--- keys: meta ready delayed blocked dead done cancelled head body tries error uniq after bell outbox
--- uses: time open constants head note free place handler ended await ring
--- args: now, 'plain', priority, tail, then per job: id, body
---       now, 'full', then per job: id, priority, tail, body, delay ms or '', due ms or '', unique name or '', refs or ''
--- A tail is all of a head but the time. A ref is `id`, or `id@queue` for a job of another queue.
--- reply: now, then per job 1 (made), 0 (was there already), or the id of the job that holds the unique name
+-- Makes jobs of one kind that have nothing to wait for. Ids come from the caller: the same call sent twice makes each
+-- job once.
+-- keys: meta ready done head body bell
+-- uses: time open constants ring
+-- args: now, priority, tail, then per job: id, body
+-- A tail is all of a head but the time.
+-- reply: now, then per job 1 (made) or 0 (was there already)
 local made = { NOW }
-
-local function exists(ids)
-  local heads = redis.call('HMGET', HEAD, unpack(ids))
-  local done = redis.call('ZMSCORE', DONE, unpack(ids))
-  local found = {}
-  for i, id in ipairs(ids) do
-    if heads[i] or done[i] then found[id] = true end
-  end
-  return found
-end
-
-if ARGV[2] == 'plain' then
-  local score = tonumber(ARGV[3]) * BAND + NOW
-  local head = STAMP .. ' ' .. ARGV[4]
-  local ids = {}
-  for i = 5, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
-  local there = exists(ids)
-  local z, heads, bodies, n = {}, {}, {}, 0
-  for i, id in ipairs(ids) do
-    if there[id] then
-      made[i + 1] = 0
-    else
-      there[id] = true
-      made[i + 1] = 1
-      z[n + 1], heads[n + 1], bodies[n + 1] = score, id, id
-      z[n + 2], heads[n + 2], bodies[n + 2] = id, head, ARGV[4 + i * 2]
-      n = n + 2
-    end
-  end
-  if n > 0 then
-    redis.call('HSET', HEAD, unpack(heads))
-    redis.call('HSET', BODY, unpack(bodies))
-    redis.call('ZADD', READY, unpack(z))
-    redis.call('HINCRBY', META, 'n:enqueued', n / 2)
-    redis.call('HSET', META, 'ready', redis.call('ZCARD', READY))
-    ring()
-  end
-  return made
-end
-
+local score = tonumber(ARGV[2]) * BAND + NOW
+local head = STAMP .. ' ' .. ARGV[3]
 local ids = {}
-for i = 3, #ARGV, 8 do ids[#ids + 1] = ARGV[i] end
-local there = exists(ids)
-local known = {}
+for i = 4, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
+local heads = redis.call('HMGET', HEAD, unpack(ids))
+local done = redis.call('ZMSCORE', DONE, unpack(ids))
+local seen, z, h, b, n = {}, {}, {}, {}, 0
 for i, id in ipairs(ids) do
-  for ref in string.gmatch(there[id] and '' or ARGV[2 + i * 8], '%S+') do
-    if not string.find(ref, '@', 1, true) and not known[ref] and redis.call('HEXISTS', HEAD, ref) == 0
-      and not redis.call('ZSCORE', DONE, ref) then
-      return redis.error_reply('QDECK DEPENDENCY ' .. ref)
-    end
-  end
-  known[id] = true
-end
-
--- How the job that is waited for has ended, or nil while it has not.
-local function outcome_of(ref)
-  if redis.call('ZSCORE', DONE, ref) then return 'done' end
-  if redis.call('ZSCORE', DEAD, ref) then return 'dead' end
-  if redis.call('ZSCORE', CANCELLED, ref) then return 'cancelled' end
-  return nil
-end
-
-local function holder_of(name)
-  local holder = redis.call('HGET', UNIQ, name)
-  if holder and redis.call('HEXISTS', HEAD, holder) == 1 and not outcome_of(holder) then return holder end
-  return nil
-end
-
--- What the job still waits for; a second value tells why it cannot run any more. A job of this call that was not made
--- is stood for by the one that holds its unique name.
-local stands_for = {}
-local function wants(head, refs)
-  local need = {}
-  for ref in string.gmatch(refs, '%S+') do
-    ref = stands_for[ref] or ref
-    if string.find(ref, '@', 1, true) then
-      need[#need + 1] = ref
-    else
-      local outcome = outcome_of(ref)
-      if not outcome then
-        need[#need + 1] = ref
-      elseif outcome ~= 'done' and not string.find(head, '\ndrun', 1, true) then
-        return nil, '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"}'
-      end
-    end
-  end
-  return need
-end
-
-local function block(id, need, due)
-  redis.call('ZADD', BLOCKED, due, id)
-  redis.call('HSET', AFTER, '<' .. id, table.concat(need, ' '))
-  for _, ref in ipairs(need) do
-    if string.find(ref, '@', 1, true) then
-      redis.call('XADD', OUTBOX, '*', 'k', 'watch', 'r', ref, 'i', id)
-    else
-      await(ref, id)
-    end
-  end
-end
-
-local count = 0
-for i, id in ipairs(ids) do
-  local at = i * 8 - 5
-  local name, head = ARGV[at + 6], STAMP .. ' ' .. ARGV[at + 2]
-  local holder = name ~= '' and holder_of(name) or nil
-  if there[id] then
+  if heads[i] or done[i] or seen[id] then
     made[i + 1] = 0
-  elseif holder then
-    made[i + 1] = holder
-    stands_for[id] = holder
   else
-    there[id] = true
-    count = count + 1
+    seen[id] = true
     made[i + 1] = 1
-    if name ~= '' then redis.call('HSET', UNIQ, name, id) end
-    redis.call('HSET', HEAD, id, head)
-    redis.call('HSET', BODY, id, ARGV[at + 3])
-    local due = ARGV[at + 4] ~= '' and NOW + tonumber(ARGV[at + 4]) or tonumber(ARGV[at + 5]) or NOW
-    local need, dead = wants(head, ARGV[at + 7])
-    if dead then
-      note(id, 'dependency', dead)
-      bury(id, head)
-    elseif #need > 0 then
-      block(id, need, due)
-    else
-      place(id, head, due)
-    end
+    z[n + 1], h[n + 1], b[n + 1] = score, id, id
+    z[n + 2], h[n + 2], b[n + 2] = id, head, ARGV[3 + i * 2]
+    n = n + 2
   end
 end
-if count > 0 then
-  redis.call('HINCRBY', META, 'n:enqueued', count)
-  redis.call('HSET', META, 'ready', redis.call('ZCARD', READY), 'delayed', redis.call('ZCARD', DELAYED),
-    'blocked', redis.call('ZCARD', BLOCKED), 'dead_letter', redis.call('ZCARD', DEAD))
-  local first = redis.call('ZRANGE', DELAYED, 0, 0)[1]
-  if redis.call('ZCARD', READY) > 0 or (first and there[first]) then ring() end
+if n > 0 then
+  redis.call('HSET', HEAD, unpack(h))
+  redis.call('HSET', BODY, unpack(b))
+  redis.call('ZADD', READY, unpack(z))
+  redis.call('HINCRBY', META, 'n:enqueued', n / 2)
+  redis.call('HINCRBY', META, 'ready', n / 2)
+  ring()
 end
 return made
