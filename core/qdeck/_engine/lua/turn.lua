@@ -200,19 +200,22 @@ local function promote()
 end
 
 -- How many may run: the room of the worker, within the limits of the queue.
-local wait, each = 0, nil
+local wait = 0
+-- The rate is used up to a moment: whole milliseconds, and a rest in parts of `count` so that nothing is rounded.
+local count, per, used, rest
 local function allowed()
   if meta[2] then return 0 end
   local most = room
   if meta[3] then most = math.min(most, tonumber(meta[3]) - redis.call('ZCARD', RUNNING)) end
   if meta[4] then
-    local count, per = string.match(meta[4], '^(%d+) (%d+)$')
-    each = tonumber(per) / tonumber(count)
-    meta[5] = math.max(tonumber(meta[5] or 0), NOW)
-    local left = math.floor((tonumber(per) - (meta[5] - NOW) + 0.001) / each)
+    count, per = string.match(meta[4], '^(%d+) (%d+)$')
+    used, rest = string.match(meta[5] or '', '^(%d+) (%d+)$')
+    count, per, used, rest = tonumber(count), tonumber(per), tonumber(used or 0), tonumber(rest or 0)
+    if used < NOW then used, rest = NOW, 0 end
+    local left = math.floor(((per - (used - NOW)) * count - rest) / per)
     if left < most then
       most = left
-      wait = math.ceil(meta[5] + each * (left + 1) - tonumber(per) - NOW)
+      wait = math.ceil(((left + 1) * per + rest) / count) + used - per - NOW
     end
   end
   return most
@@ -274,8 +277,9 @@ if room > 0 then
   for _ = 1, 3 do
     if #claimed >= most or not claim(most - #claimed) then break end
   end
-  if each and #claimed > 0 then
-    redis.call('HSET', META, 'tat', string.format('%.3f', meta[5] + each * #claimed))
+  if used and #claimed > 0 then
+    rest = rest + per * #claimed
+    redis.call('HSET', META, 'tat', string.format('%.0f %.0f', used + math.floor(rest / count), rest % count))
   end
 end
 
