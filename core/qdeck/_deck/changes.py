@@ -97,7 +97,7 @@ def _named(
     matching = set()
     for at in range(0, len(fitting), jobs.SLICE):
         part = fitting[at : at + jobs.SLICE]
-        found = yield from jobs.fill(queue, part, jobs.Tests.of(wanted, now), now, bodies=False)
+        found = yield from jobs.fill(queue, part, jobs.Tests.of(wanted, now), now, bodies=False, errors=False)
         matching |= {record.id for record in found}
     skipped += [Skip(id=place.id, why="does not match the filter") for place in fitting if place.id not in matching]
     return [PlanEntry(id=place.id, state=place.state) for place in fitting if place.id in matching]
@@ -114,7 +114,7 @@ def _matching(queue: str, wanted: Filter | None, allowed: Sequence[State], now: 
         return named
     cursor: str | None = None
     while states:
-        part = yield from jobs.page(queue, states, wanted=wanted, cursor=cursor, bodies=False)
+        part = yield from jobs.page(queue, states, wanted=wanted, cursor=cursor, bodies=False, errors=False)
         for record in part.jobs:
             # A job that moved from one state to the next while they were read is taken as it was seen last.
             found[record.id] = PlanEntry(id=record.id, state=record.state)

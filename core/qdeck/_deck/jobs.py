@@ -42,14 +42,22 @@ class Tests:
     full: Test = _everything
     early: Test = _everything
     needs_body: bool = False
+    needs_error: bool = False
 
     @classmethod
     def of(cls, wanted: Filter | None, now: int) -> Tests:
         """The tests of a filter."""
         if wanted is None or wanted.is_everything:
             return cls()
-        early = wanted.restricted(_OF_HEAD).compile(now)
-        return cls(wanted.compile(now), early, bool(wanted.fields & _OF_BODY))
+        if wanted.fields <= _OF_HEAD:
+            return cls(early=wanted.compile(now))
+        early = wanted.restricted(_OF_HEAD)
+        return cls(
+            wanted.compile(now),
+            _everything if early.is_everything else early.compile(now),
+            bool(wanted.fields & _OF_BODY),
+            bool(wanted.fields - _OF_HEAD - {"payload"}),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ def page(
     cursor: str | None = None,
     newest: bool | None = None,
     bodies: bool = True,
+    errors: bool = True,
     most: int = SLICE,
 ) -> Program[Page]:
     """The next slice of the jobs in these states, one state after the other: at most `most` entries are looked at."""
@@ -100,7 +109,7 @@ def page(
             left, place = left[1:], None
             continue
         last = found[-1]
-        jobs = yield from fill(queue, found, Tests.of(wanted, now), now, bodies=bodies)
+        jobs = yield from fill(queue, found, Tests.of(wanted, now), now, bodies=bodies, errors=errors)
         return Page(jobs=tuple(jobs), cursor=str(Place(state, _number(last.score), last.id)), scanned=len(found))
     return Page(jobs=(), cursor=None, scanned=0)
 
@@ -177,20 +186,27 @@ def raw_id(job_id: str) -> bytes:
     return job_id.encode("utf-8", "surrogateescape")
 
 
-def fill(queue: str, raws: Sequence[Raw], tests: Tests, now: int, *, bodies: bool = True) -> Program[list[JobRecord]]:
+def fill(
+    queue: str, raws: Sequence[Raw], tests: Tests, now: int, *, bodies: bool = True, errors: bool = True
+) -> Program[list[JobRecord]]:
     """The records of these entries that pass the tests; what left its state meanwhile is left out."""
     kept = yield from _read_heads(queue, raws)
-    kept = [raw for raw in kept if tests.early(make_record(queue, raw, now))]
-    failed = [raw for raw in kept if raw.tries is not None or raw.state in (State.DEAD, State.CANCELLED)]
-    for raw, error in zip(failed, (yield from _values(queue, "error", [raw.id for raw in failed])), strict=True):
-        raw.error = error
+    kept = _passing(queue, kept, tests.early, now)
+    if errors or tests.needs_error:
+        failed = [raw for raw in kept if raw.tries is not None or raw.state in (State.DEAD, State.CANCELLED)]
+        for raw, error in zip(failed, (yield from _values(queue, "error", [raw.id for raw in failed])), strict=True):
+            raw.error = error
     if not tests.needs_body:
-        kept = [raw for raw in kept if tests.full(make_record(queue, raw, now))]
+        kept = _passing(queue, kept, tests.full, now)
     if bodies or tests.needs_body:
         for raw, body in zip(kept, (yield from _values(queue, "body", [raw.id for raw in kept])), strict=True):
             raw.body = body
     records = [make_record(queue, raw, now) for raw in kept]
     return [record for record in records if tests.full(record)] if tests.needs_body else records
+
+
+def _passing(queue: str, raws: list[Raw], test: Test, now: int) -> list[Raw]:
+    return raws if test is _everything else [raw for raw in raws if test(make_record(queue, raw, now))]
 
 
 def _read_heads(queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:

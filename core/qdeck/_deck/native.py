@@ -37,6 +37,17 @@ _LEAVING: Final = ("done", "dead", "cancelled", "expired")
 
 
 @dataclass(slots=True)
+class Known:
+    """A queue as it was at the last look: most do not change from one look to the next."""
+
+    reply: Any
+    base: QueueRow
+    flow: tuple[int, int] | None  # jobs that came and went since the queue was made
+    derived: tuple[Any, ...] = ()
+    row: QueueRow | None = None
+
+
+@dataclass(slots=True)
 class Memory:
     """What a deck remembers from look to look, so that the next one asks for less and can tell rates."""
 
@@ -46,6 +57,7 @@ class Memory:
     strays: set[str] = field(default_factory=set)
     cursor: bytes = b"0"
     sends: list[Send] = field(default_factory=list)
+    known: dict[str, Known] = field(default_factory=dict)
     details: dict[str, Detail] = field(default_factory=dict)
     turn: int = 0
     flow: deque[tuple[int, dict[str, tuple[int, int]]]] = field(default_factory=deque)
@@ -55,6 +67,8 @@ class Memory:
         found = sorted(names)
         if found != self.names or not self.sends:
             self.names = found
+            self.known = {name: self.known[name] for name in found if name in self.known}
+            self.details = {name: self.details[name] for name in found if name in self.details}
             self.sends = [
                 reads.read(*[_call(name) for name in found[at : at + CHUNK]]) for at in range(0, len(found), CHUNK)
             ]
@@ -65,9 +79,9 @@ def _call(queue: str) -> reads.Call:
 
 
 def look(memory: Memory, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
-    """One picture of all queues. `visible` names those whose oldest job and stuck jobs are asked for now; the others
+    """One picture of all queues. `visible` names those whose oldest job and stuck jobs are asked for now.
 
-    take turns, so that ten thousand queues cost little. Without it, all of them are asked.
+    The others take turns, so that ten thousand queues cost little. Without it, all of them are asked.
     """
     stamp, hello, info, size, step = yield reads.read(
         (b"TIME",),
@@ -84,10 +98,10 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     found = yield from _workers(now, notices)
     chosen = _chosen(memory, rows, visible)
     fresh = yield from read_details([row for row in rows if row.name in chosen], now)
-    memory.details = {row.name: memory.details[row.name] for row in rows if row.name in memory.details} | fresh
+    memory.details |= fresh
     takers = None if found is None else workers.by_queue(found)
     rates = _rates(memory, rows, now)
-    rows = [_with_details(row, memory.details.get(row.name), takers, rates.get(row.name), now) for row in rows]
+    rows = [_with_details(memory, row, takers, rates.get(row.name), now) for row in rows]
     server = read_server(hello, info, address)
     status, reasons = verdict.judge(server, rows)
     return Snapshot(
@@ -188,9 +202,14 @@ def _numbers(memory: Memory) -> Program[list[QueueRow]]:
     for at, send in zip(range(0, len(memory.names), CHUNK), list(memory.sends), strict=True):
         replies = yield send
         for name, reply in zip(memory.names[at : at + CHUNK], replies, strict=True):
-            row = _row(name, reply)
-            if row is not None:
-                rows.append(row)
+            known = memory.known.get(name)
+            if known is None or known.reply != reply:
+                base = _row(name, reply)
+                if base is None:
+                    memory.known.pop(name, None)
+                    continue
+                known = memory.known[name] = Known(reply, base, _flow(base))
+            rows.append(known.base)
     denied = [row for row in rows if row.problem is not None]
     if rows and len(denied) == len(rows) and all("does not allow" in (row.problem or "") for row in denied):
         raise NotAllowed(denied[0].problem or "", hint="give this user read rights, such as +@read and ~*")
@@ -246,33 +265,48 @@ def _chosen(memory: Memory, rows: Sequence[QueueRow], visible: Collection[str] |
 
 
 def _with_details(
+    memory: Memory,
     row: QueueRow,
-    detail: Detail | None,
     takers: dict[str, int] | None,
     rate: tuple[float, float] | None,
     now: int,
 ) -> QueueRow:
     if row.problem is not None:
         return row
-    detail = detail or Detail()
-    oldest = None if detail.oldest_ms is None else max(0, now - detail.oldest_ms) / 1000
-    return replace(
-        row,
-        stuck=detail.stuck,
-        oldest_s=oldest,
-        oldest_exact=detail.exact,
-        in_per_s=rate[0] if rate else None,
-        out_per_s=rate[1] if rate else None,
-        workers=None if takers is None else takers.get(row.name, 0),
-        problem=detail.problem,
-    )
+    detail = memory.details.get(row.name) or _NO_DETAIL
+    # A detail may be of an earlier look than the counts.
+    waits = detail.oldest_ms is not None and (row.ready or row.delayed)
+    oldest = max(0, now - (detail.oldest_ms or 0)) / 1000 if waits else None
+    stuck = detail.stuck if row.running else 0
+    serving = None if takers is None else takers.get(row.name, 0)
+    came, went = rate or (None, None)
+    derived = (stuck, oldest, detail.exact, came, went, serving, detail.problem)
+    known = memory.known[row.name]
+    if known.row is None or known.derived != derived:
+        known.derived = derived
+        known.row = replace(
+            row,
+            stuck=stuck,
+            oldest_s=oldest,
+            oldest_exact=detail.exact,
+            in_per_s=came,
+            out_per_s=went,
+            workers=serving,
+            problem=detail.problem,
+        )
+    return known.row
+
+
+_NO_DETAIL: Final = Detail()
+
+
+def _flow(row: QueueRow) -> tuple[int, int] | None:
+    return (row.totals["enqueued"], sum(row.totals[name] for name in _LEAVING)) if row.totals else None
 
 
 def _rates(memory: Memory, rows: Sequence[QueueRow], now: int) -> dict[str, tuple[float, float]]:
     """Jobs that came and went a second, by the difference to the oldest look of the window."""
-    count = {
-        row.name: (row.totals["enqueued"], sum(row.totals[name] for name in _LEAVING)) for row in rows if row.totals
-    }
+    count = {row.name: flow for row in rows if (flow := memory.known[row.name].flow) is not None}
     while len(memory.flow) > 1 and now - memory.flow[1][0] >= WINDOW_MS:
         memory.flow.popleft()
     rates = {}
@@ -280,18 +314,20 @@ def _rates(memory: Memory, rows: Sequence[QueueRow], now: int) -> dict[str, tupl
         then, before = memory.flow[0]
         seconds = (now - then) / 1000
         for name, (came, went) in count.items():
-            if name in before:
-                rates[name] = (
-                    max(0.0, (came - before[name][0]) / seconds),
-                    max(0.0, (went - before[name][1]) / seconds),
-                )
+            earlier = before.get(name)
+            if earlier is not None:
+                rates[name] = (max(0.0, (came - earlier[0]) / seconds), max(0.0, (went - earlier[1]) / seconds))
     if not memory.flow or now - memory.flow[-1][0] >= WINDOW_MS // 20:
         memory.flow.append((now, count))
     return rates
 
 
 def _sums(rows: Sequence[QueueRow]) -> Totals:
-    def total(name: str) -> int:
-        return sum(getattr(row, name) or 0 for row in rows)
-
-    return Totals(**{name: total(name) for name in ("ready", "delayed", "blocked", "running", "stuck", "dead")})
+    return Totals(
+        ready=sum(row.ready or 0 for row in rows),
+        delayed=sum(row.delayed or 0 for row in rows),
+        blocked=sum(row.blocked or 0 for row in rows),
+        running=sum(row.running or 0 for row in rows),
+        stuck=sum(row.stuck or 0 for row in rows),
+        dead=sum(row.dead or 0 for row in rows),
+    )

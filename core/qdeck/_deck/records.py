@@ -73,7 +73,7 @@ def job_key(queue: str, job_id: str) -> str:
 def facts(queue: str, raw: Raw, now: int) -> dict[str, Any]:
     """The fields of a record."""
     head, tries, lease = read_head(raw.head), read_tries(raw.tries), read_lease(raw.lease)
-    events = codec.read_events(raw.error)
+    events = codec.read_events(raw.error) if raw.error else []
     cause = None if raw.state == State.DONE else last_cause(events)
     since = _since(raw, head, lease)
     known: dict[str, Any] = {
