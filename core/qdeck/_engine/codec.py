@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from qdeck._errors import PayloadNotSerializable, PayloadTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_PAYLOAD: Final = 1024 * 1024
 _encoder = msgspec.json.Encoder()
@@ -171,6 +174,10 @@ def encode_call(task: str, args: tuple[Any, ...], kwargs: dict[str, Any], limit:
     """The payload of a call: JSON `[args, kwargs]`."""
     try:
         body = _encoder.encode((args, kwargs))
+        if not _UNCHANGED.issuperset(map(type, args)):
+            _refuse_what_changes(args)
+        if kwargs and not _UNCHANGED.issuperset(map(type, kwargs.values())):
+            _refuse_what_changes(kwargs.values())
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
         raise PayloadNotSerializable(
             f"arguments of task {task!r} cannot be written as JSON: {error}",
@@ -196,8 +203,44 @@ def decode_call(body: bytes) -> tuple[list[Any], dict[str, Any]]:
 
 
 def encode_json(value: Any) -> bytes:
-    """A value as JSON text."""
+    """A value as JSON text; for what we made ourselves."""
     return _encoder.encode(value)
+
+
+def encode_value(value: Any) -> bytes:
+    """A value of an application as JSON text; raises rather than let it arrive as something else."""
+    text = _encoder.encode(value)
+    # After the encoder, which has stopped at anything without an end.
+    _refuse_what_changes((value,))
+    return text
+
+
+_UNCHANGED: Final = frozenset({str, int, bool, type(None)})
+_BYTES: Final = (bytes, bytearray, memoryview)
+
+
+def _refuse_what_changes(values: Iterable[Any]) -> None:
+    """The encoder turns NaN into null and bytes into base64 text without a word."""
+    for value in values:
+        kind = type(value)
+        if kind in _UNCHANGED:
+            continue
+        if kind is float:
+            if value - value != 0.0:
+                raise ValueError(f"JSON has no {value}")
+        elif kind is list or kind is tuple:
+            if not _UNCHANGED.issuperset(map(type, value)):
+                _refuse_what_changes(value)
+        elif kind is dict:
+            if not _UNCHANGED.issuperset(map(type, value)):
+                _refuse_what_changes(value)
+            if not _UNCHANGED.issuperset(map(type, value.values())):
+                _refuse_what_changes(value.values())
+        elif isinstance(value, _BYTES):
+            raise TypeError(f"JSON has no bytes: {bytes(value[:20])!r}")
+        else:
+            # Dates, sets, dataclasses and the like, which are rare: as what they are written.
+            _refuse_what_changes((msgspec.to_builtins(value, builtin_types=_BYTES),))
 
 
 def decode_json(raw: bytes) -> Any:

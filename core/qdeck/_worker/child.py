@@ -66,7 +66,7 @@ async def _await(value: Any) -> Any:
 
 def _encode(task: str, value: Any) -> bytes:
     try:
-        return codec.encode_json(value)
+        return codec.encode_value(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise PayloadNotSerializable(f"the result of task {task!r} is not JSON: {error}") from error
 

@@ -159,8 +159,8 @@ class Run:
         if (value is None or not self.plan.keeps) and self.output is None:
             return None
         try:
-            result = b"" if value is None or not self.plan.keeps else codec.encode_json(value)
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            result = b"" if value is None or not self.plan.keeps else codec.encode_value(value)
+        except Exception as error:  # noqa: BLE001 - the encoder runs code of the value's class
             refused = PayloadNotSerializable(f"the result of task {self.plan.head.task!r} is not JSON: {error}")
             return self.ended_badly(refused)
         return self.ending("done", log=self.log(), result=result, keep_ms=self.plan.head.keep_ms or 0)
