@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
-import weakref
+
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
@@ -18,6 +18,7 @@ from qdeck._names import QueueName
 from qdeck._options import (
     Options,
     option_names,
+    read_bool,
     read_due,
     read_duration,
     read_job_name,
@@ -68,7 +69,7 @@ class Task(Generic[P, R]):
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
         """A job to be enqueued later, by `app.enqueue_many`. Options go with an underscore, as in `_delay=30`."""
-        if kwargs and any(key[0] == "_" for key in kwargs):
+        if kwargs and any(key.startswith("_") for key in kwargs):
             return self._call_with(args, kwargs)
         tail = self._tail or self._make_tail()
         body = codec.encode_call(self.name, args, kwargs, self.app.max_payload)
@@ -88,7 +89,7 @@ class Task(Generic[P, R]):
 
     def _call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         own = {key: kwargs.pop(key) for key in list(kwargs) if key in _OPTIONS or key in _CALL_ONLY}
-        strange = [key for key in kwargs if key[0] == "_"]
+        strange = [key for key in kwargs if key.startswith("_")]
         if strange:
             raise _no_such_option(strange[0])
         changed = {_OPTIONS[key]: value for key, value in own.items() if key in _OPTIONS}
@@ -97,7 +98,7 @@ class Task(Generic[P, R]):
         delay, at, name = own.get("_delay"), own.get("_at"), own.get("_name")
         if delay is not None and at is not None:
             raise InvalidOption("both _delay and _at are given", hint="give one of them")
-        unique = bool(own.get("_unique", False))
+        unique = read_bool("_unique", own.get("_unique", False))
         if unique and name is None:
             raise InvalidOption("_unique is given without _name", hint='name the job: _name="CloneUrl(42)"')
         head = _head(
@@ -107,7 +108,7 @@ class Task(Generic[P, R]):
             name=None if name is None else read_job_name(name),
             unique=unique,
             tags=read_tags(own.get("_tags", ())),
-            run_anyway=bool(own.get("_run_anyway", False)),
+            run_anyway=read_bool("_run_anyway", own.get("_run_anyway", False)),
         )
         job = NewJob(
             check_id(own["_id"]) if "_id" in own else new_id(),
@@ -153,12 +154,16 @@ def _head(options: Options, task: str, handler: str | None, **more: Any) -> code
 def _read_after(given: Any, queue: str) -> tuple[str, ...]:
     if isinstance(given, str | Job | Call):
         given = [given]
+    if not isinstance(given, list | tuple | set | frozenset):
+        raise InvalidOption(f"_after is {given!r}", hint="give a job, a call or an id, or a list of them")
     refs: list[str] = []
     for item in given:
         if isinstance(item, Job | Call):
             ref, other = item.id, item.queue
         else:
-            ref, _, other = str(item).partition("@")
+            if not isinstance(item, str):
+                raise InvalidOption(f"_after names {item!r}", hint="give jobs, calls or ids (`id`, or `id@queue`)")
+            ref, _, other = item.partition("@")
         check_id(ref)
         refs.append(ref if other in ("", queue) else f"{ref}@{QueueName.parse(other)}")
     if len(refs) > MAX_DEPENDENCIES:
@@ -207,7 +212,9 @@ class App:
         """Declares a function as a task: `@app.task` or `@app.task(retries=3, priority="HIGH", …)`."""
 
         def declare(target: Callable[..., Any]) -> Task[Any, Any]:
-            own = read_task_name(name or target.__name__)
+            if not callable(target):
+                raise InvalidOption(f"{target!r} cannot be a task", hint="declare a function: @app.task before its def")
+            own = read_task_name(getattr(target, "__name__", None) if name is None else name)
             if own in self.tasks:
                 raise InvalidOption(f"task {own!r} is declared twice", hint="give one of them another name=")
             read = read_options(options, Options(queue=self.queue))
@@ -221,7 +228,7 @@ class App:
         """The task of that name."""
         task = self.tasks.get(name)
         if task is None:
-            near = difflib.get_close_matches(name, self.tasks, 1)
+            near = difflib.get_close_matches(str(name), self.tasks, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"declared are: {', '.join(sorted(self.tasks)) or 'none'}"
             raise UnknownTask(f"there is no task {name!r}", hint=hint)
         return task
@@ -329,7 +336,10 @@ def _full_ref(call: Call, ref: str) -> str:
 
 def _in_order(calls: list[Call]) -> list[int]:
     """Indexes with every parent before its children, else as given."""
-    index = {f"{call.id}@{call.queue}": i for i, call in enumerate(calls)}
+    index: dict[str, int] = {}
+    for i, call in enumerate(calls):
+        # Of two with one id the first is made, and the second is told so.
+        index.setdefault(f"{call.id}@{call.queue}", i)
     waits = [[index[r] for ref in c.job.after if (r := _full_ref(c, ref)) in index] for c in calls]
     order: list[int] = []
     state = [0] * len(calls)  # 0 not seen, 1 on the way, 2 placed

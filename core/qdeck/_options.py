@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -10,12 +9,15 @@ from enum import IntEnum
 from typing import Any, Final, Literal
 
 from qdeck._errors import InvalidOption
+from qdeck._names import QueueName
 
 MAX_PRIORITY: Final = 899
+MAX_TAGS: Final = 50
 RETRIES: Final = 3
 RETRY_DELAY_MS: Final = 5_000
 MAX_DELAY_MS: Final = 3_600_000
-_LONGEST_MS: Final = 10 * 366 * 86_400_000
+_LONGEST_S: Final = 10 * 366 * 86_400
+_LATEST_S: Final = 10**10 - 1  # in the year 2286: a score holds 13 digits of milliseconds
 _TASK: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
 
 Duration = float | timedelta
@@ -59,7 +61,8 @@ def retry_delay_ms(backoff: str | None, attempt: int, jitter: float) -> int:
     kind, delay, longest = (backoff or f"E {RETRY_DELAY_MS} {MAX_DELAY_MS}").split(" ")
     if kind == "F":
         return int(delay)
-    grown = min(int(delay) * 2 ** min(attempt - 1, 40), int(longest))
+    # The cap leaves room for the spread, so that `max_delay` is the longest wait and not its middle.
+    grown = min(int(delay) * 2 ** min(attempt - 1, 40), int(longest) / 1.25)
     return int(grown * (0.75 + jitter / 2))
 
 
@@ -82,9 +85,9 @@ def read_options(given: dict[str, Any], base: Options) -> Options:
     return Options(**(kept | changed))
 
 
-def read_task_name(text: str) -> str:
+def read_task_name(text: Any) -> str:
     """A task's name, as a head can carry it."""
-    if not _TASK.fullmatch(text):
+    if not isinstance(text, str) or not _TASK.fullmatch(text):
         raise InvalidOption(
             f"task name {text!r} is not valid",
             hint="use 1 to 200 of letters, digits and _ . : - starting with a letter",
@@ -107,12 +110,11 @@ def read_priority(name: str, value: Any) -> int:
 def read_duration(name: str, value: Any) -> int:
     """A duration in seconds or as `timedelta`, as milliseconds."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds):
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds != seconds:
         raise InvalidOption(f"{name} is {value!r}", hint="give seconds as a number, or a timedelta")
-    ms = round(seconds * 1000)
-    if not 0 <= ms <= _LONGEST_MS:
+    if not 0 <= seconds <= _LONGEST_S:
         raise InvalidOption(f"{name} is {value!r}", hint="give a duration from 0 to ten years")
-    return ms
+    return round(seconds * 1000)
 
 
 def _read_positive(name: str, value: Any) -> int:
@@ -146,14 +148,17 @@ def _read_task(_name: str, value: Any) -> str | None:
     return None if value is None else read_task_name(getattr(value, "name", value))
 
 
-def _read_bool(name: str, value: Any) -> bool:
+def read_bool(name: str, value: Any) -> bool:
+    """True or False, and nothing that only counts as such: `_unique="CloneUrl"` is a mistake."""
     if isinstance(value, bool):
         return value
     raise InvalidOption(f"{name} is {value!r}", hint="give True or False")
 
 
-def _read_queue(_name: str, value: Any) -> str:
-    return str(value)
+def _read_queue(name: str, value: Any) -> str:
+    if isinstance(value, str | QueueName):
+        return str(value)
+    raise InvalidOption(f"{name} is {value!r}", hint="give a queue name such as shop:prod:orders:actions")
 
 
 _READERS: Final[dict[str, tuple[str, Any]]] = {
@@ -168,7 +173,7 @@ _READERS: Final[dict[str, tuple[str, Any]]] = {
     "expires": ("expires_ms", _read_optional),
     "on_failure": ("on_failure", _read_task),
     "keep_result": ("keep_result_ms", _read_keep),
-    "process": ("process", _read_bool),
+    "process": ("process", read_bool),
 }
 
 
@@ -177,10 +182,14 @@ def read_due(value: datetime | float) -> int:
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidOption(f"_at is {value!r}", hint="give a datetime with a time zone, such as datetime.now(UTC)")
-        return round(value.timestamp() * 1000)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        seconds = value.timestamp()
+    elif isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidOption(f"_at is {value!r}", hint="give a datetime with a time zone, or seconds since 1970")
-    return round(value * 1000)
+    else:
+        seconds = value
+    if not 0 <= seconds <= _LATEST_S:
+        raise InvalidOption(f"_at is {value!r}", hint="give a moment between the years 1970 and 2286")
+    return round(seconds * 1000)
 
 
 def read_job_name(value: Any) -> str:
@@ -192,8 +201,12 @@ def read_job_name(value: Any) -> str:
 
 def read_tags(value: Any) -> tuple[str, ...]:
     """Tags: short words without commas."""
-    if isinstance(value, str) or not all(
-        isinstance(tag, str) and 0 < len(tag) <= 100 and tag.isprintable() and "," not in tag for tag in value
+    if (
+        not isinstance(value, list | tuple | set | frozenset)
+        or len(value) > MAX_TAGS
+        or not all(
+            isinstance(tag, str) and 0 < len(tag) <= 100 and tag.isprintable() and "," not in tag for tag in value
+        )
     ):
-        raise InvalidOption(f"_tags is {value!r}", hint="give a list of words without commas")
+        raise InvalidOption(f"_tags is {value!r}", hint=f"give a list of at most {MAX_TAGS} words without commas")
     return tuple(value)

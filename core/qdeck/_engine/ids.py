@@ -53,9 +53,9 @@ def new_id() -> str:
     return _maker.make_one()
 
 
-def check_id(text: str) -> str:
+def check_id(text: object) -> str:
     """Returns an id that came from a caller if scripts and JSON can carry it as it is."""
-    if not _VALID.fullmatch(text):
+    if not isinstance(text, str) or not _VALID.fullmatch(text):
         raise InvalidOption(
             f"job id {text!r} is not valid",
             hint="use 1 to 128 of letters, digits and . _ : - starting with a letter or digit",
