@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
-
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
@@ -28,7 +28,7 @@ from qdeck._options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -154,7 +154,7 @@ def _head(options: Options, task: str, handler: str | None, **more: Any) -> code
 def _read_after(given: Any, queue: str) -> tuple[str, ...]:
     if isinstance(given, str | Job | Call):
         given = [given]
-    if not isinstance(given, list | tuple | set | frozenset):
+    if not isinstance(given, Iterable) or isinstance(given, bytes | dict):
         raise InvalidOption(f"_after is {given!r}", hint="give a job, a call or an id, or a list of them")
     refs: list[str] = []
     for item in given:
@@ -199,7 +199,7 @@ class App:
         self.queue = self.queue_name(queue)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.client = SyncClient(self.endpoint, patience=patience)
-        self._aclients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = weakref.WeakKeyDictionary()
+        self._aclients: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
 
     def __repr__(self) -> str:
         return f"<App {self.endpoint} {self.queue}, {len(self.tasks)} tasks>"
@@ -263,6 +263,9 @@ class App:
         loop = asyncio.get_running_loop()
         client = self._aclients.get(loop)
         if client is None:
+            # Connections hold their loop, so nothing else would ever let go of those of an `asyncio.run` that is over.
+            for other in [known for known in list(self._aclients) if known.is_closed()]:
+                self._aclients.pop(other, None)
             client = self._aclients[loop] = AsyncClient(self.endpoint, patience=self.patience)
         return client
 
