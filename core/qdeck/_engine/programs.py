@@ -64,15 +64,25 @@ def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Ma
 
 
 def deliver(queue: str, now: int = 0) -> Program[int]:
-    """Delivers one slice of a queue's outbox. Each entry may be delivered twice; it is struck out last."""
+    """Delivers one slice of a queue's outbox. Each entry may be delivered twice; it is struck out last.
+
+    What another queue refuses stays there and is raised at the end, so that it does not hold up the entries behind it.
+    """
     outbox = keys.key(queue, "outbox")
     [entries] = yield commands((b"XRANGE", outbox, b"-", b"+", b"COUNT", OUTBOX_SLICE), key=outbox, reads=True)
     if isinstance(entries, ResponseError):
         raise explain(entries, queue)
+    refused: QdeckError | None = None
     for entry_id, flat in entries:
         fields = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
-        yield from _deliver_entry(queue, fields, now)
+        try:
+            yield from _deliver_entry(queue, fields, now)
+        except QdeckError as error:
+            refused = refused or error
+            continue
         yield commands((b"XDEL", outbox, entry_id), key=outbox)
+    if refused is not None:
+        raise refused
     return len(entries)
 
 
