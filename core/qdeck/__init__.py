@@ -5,36 +5,40 @@ Declare tasks with `App`, enqueue their jobs from blocking or asyncio code, run 
 
 from __future__ import annotations
 
-from qdeck._app import App, Call, Task, chain, group
-from qdeck._context import Failure, JobContext, current_job
-from qdeck._errors import (
-    DependencyCycle,
-    InvalidFilter,
-    InvalidName,
-    InvalidOption,
-    JobCancelled,
-    JobFailed,
-    LayoutMismatch,
-    LeaseLost,
-    NotAllowed,
-    OutcomeUnknown,
-    PayloadNotSerializable,
-    PayloadTooLarge,
-    QdeckError,
-    Reject,
-    ResultTimeout,
-    Retry,
-    ServerRefused,
-    ServerUnreachable,
-    TimeLimitExceeded,
-    UnknownDependency,
-    UnknownJob,
-    UnknownTask,
-    UsageError,
-)
-from qdeck._job import Job
-from qdeck._names import QueueName
-from qdeck._options import Priority
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from qdeck._app import App, Call, Task, chain, group
+    from qdeck._context import Failure, JobContext, current_job
+    from qdeck._errors import (
+        DependencyCycle,
+        InvalidFilter,
+        InvalidName,
+        InvalidOption,
+        JobCancelled,
+        JobFailed,
+        LayoutMismatch,
+        LeaseLost,
+        NotAllowed,
+        OutcomeUnknown,
+        PayloadNotSerializable,
+        PayloadTooLarge,
+        QdeckError,
+        Reject,
+        ResultTimeout,
+        Retry,
+        ServerRefused,
+        ServerUnreachable,
+        TimeLimitExceeded,
+        UnknownDependency,
+        UnknownJob,
+        UnknownTask,
+        UsageError,
+    )
+    from qdeck._job import Job
+    from qdeck._names import QueueName
+    from qdeck._options import Priority
 
 __version__ = "0.1.0"
 
@@ -75,3 +79,26 @@ __all__ = [
     "current_job",
     "group",
 ]
+
+# Imported when first asked for: the client library takes longer to import than most commands take to run, and who only
+# wants a queue's name or the version needs none of it.
+_HOMES: Final = {
+    "_app": "App Call Task chain group",
+    "_context": "Failure JobContext current_job",
+    "_job": "Job",
+    "_names": "QueueName",
+    "_options": "Priority",
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOME_OF.get(name, "_errors")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

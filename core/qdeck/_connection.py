@@ -25,6 +25,7 @@ from redis.exceptions import (
     AuthenticationWrongNumberOfArgsError,
     AuthorizationError,
     BusyLoadingError,
+    InvalidResponse,
     ResponseError,
 )
 from redis.retry import Retry
@@ -38,6 +39,8 @@ T = TypeVar("T")
 PATIENCE: Final = 30.0
 TIMEOUT: Final = 5.0
 _DENIED: Final = (AuthenticationError, AuthenticationWrongNumberOfArgsError, AuthorizationError)
+# Answers to the handshake that no second try changes: no such database, no Redis server, no possible host name.
+_WRONG_PLACE: Final = (ResponseError, InvalidResponse, UnicodeError)
 # The classes of redis-py and those of the system underneath: a connection that is no use any more.
 _BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError, asyncio.IncompleteReadError)
 
@@ -121,6 +124,11 @@ class _Effort:
                 f"{self._endpoint} refuses the user or password: {error}",
                 hint="check user and password in the URL (QDECK_URL), or the server's ACL",
             ) from error
+        if isinstance(error, _WRONG_PLACE):
+            raise InvalidOption(
+                f"{self._endpoint} cannot be used: {_reason(error)}",
+                hint="check host, port and database number of the URL; is it a Redis or Valkey server?",
+            ) from error
         if time.monotonic() >= self._until:
             if self.sent and not reads:
                 raise OutcomeUnknown(
@@ -182,7 +190,7 @@ class SyncClient:
                 self._met = sent = True
                 connection.send_packed_command([send.data], check_health=False)
                 return [_read(connection) for _ in range(send.count)]
-            except (*_BROKEN, BusyLoadingError) as error:
+            except (*_BROKEN, *_WRONG_PLACE, BusyLoadingError) as error:
                 connection.disconnect()
                 effort = effort or _Effort(self.endpoint, self.patience, met=self._met)
                 effort.sent = effort.sent or sent
@@ -252,7 +260,7 @@ class AsyncClient:
                         self._met = sent = True
                         await connection.send_packed_command(send.data, check_health=False)
                         replies = [await _aread(connection) for _ in range(send.count)]
-                except (*_BROKEN, TimeoutError, BusyLoadingError) as error:
+                except (*_BROKEN, *_WRONG_PLACE, TimeoutError, BusyLoadingError) as error:
                     await _drop(connection)
                     effort = effort or _Effort(self.endpoint, self.patience, met=self._met)
                     effort.sent = effort.sent or sent
