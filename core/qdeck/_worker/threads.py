@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qdeck._context import running
 from qdeck._worker.run import STOPS, current_thread, raise_in_thread
@@ -57,20 +57,29 @@ class Threads:
         self._reports = reports
         self._most = most
         self._jobs: SimpleQueue[Run | None] = SimpleQueue()
-        self._idle = 0
+        # Jobs put and not ended. There is a thread for each, up to the most: a job never waits behind another while
+        # there is room, which counting idle threads cannot promise (one that just got a job still counts as idle).
+        self._open = 0
         self._count = 0
         self._lock = threading.Lock()
 
     def put(self, run: Run) -> None:
         """Runs a job as soon as a thread is free."""
+        self._add(1)
         self._jobs.put(run)
-        if self._jobs.qsize() > self._idle and self._count < self._most:
+        if self._open > self._count and self._count < self._most:
             self._grow()
 
     def replace(self) -> None:
         """A thread is given up; another may take its place."""
+        self._add(-1)
         self._count -= 1
-        self._grow()
+        if self._open > self._count:
+            self._grow()
+
+    def _add(self, change: int) -> None:
+        with self._lock:
+            self._open += change
 
     def _grow(self) -> None:
         self._count += 1
@@ -84,6 +93,7 @@ class Threads:
                 run = self._jobs.get_nowait()
                 if run is not None:
                     taken.append(run)
+                    self._add(-1)
         return taken
 
     def stop(self) -> None:
@@ -94,13 +104,7 @@ class Threads:
     def _work(self) -> None:
         me = current_thread()
         while True:
-            with self._lock:
-                self._idle += 1
-            try:
-                run = self._jobs.get()
-            finally:
-                with self._lock:
-                    self._idle -= 1
+            run = self._jobs.get()
             if run is None:
                 return
             self._run(run, me)
@@ -111,21 +115,40 @@ class Threads:
         running.set(run)
         ending: Ending | None
         try:
-            run.thread = me
-            run.begin()
-            if run.stop is not None:
-                raise STOPS[run.stop]
-            args, kwargs = run.arguments()
-            ending = run.ended_well(run.function()(*args, **kwargs))
+            try:
+                run.begin()
+                run.thread = me
+                if run.stop is not None:
+                    raise STOPS[run.stop]
+                args, kwargs = run.arguments()
+                value = run.function()(*args, **kwargs)
+            finally:
+                _leave(run, me)
+            ending = run.ended_well(value)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the job, not the worker
+            # The interruption may have come within the `finally`. There is one at most, so this time it is done.
+            _leave(run, me)
             ending = run.ended_badly(error)
-        finally:
-            run.thread = None
-            running.set(None)
+        running.set(None)
+        if not run.abandoned:
+            self._add(-1)
         self._reports.put(run, ending)
+
+
+# Held while a thread is interrupted and while one leaves its handler: so the error is raised in the handler it is meant
+# for, or not at all. Elsewhere it would end the thread, and its job would be held for ever.
+_handover: Final = threading.Lock()
+
+
+def _leave(run: Run, me: int) -> None:
+    with _handover:
+        run.thread = None
+        if run.stop is not None:
+            raise_in_thread(me, None)
 
 
 def interrupt(run: Run) -> None:
     """Raises the reason to stop inside the handler, if it runs in a thread now."""
-    if isinstance(run.thread, int) and run.stop is not None:
-        raise_in_thread(run.thread, STOPS[run.stop])
+    with _handover:
+        if isinstance(run.thread, int) and run.stop is not None:
+            raise_in_thread(run.thread, STOPS[run.stop])
