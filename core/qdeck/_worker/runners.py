@@ -32,6 +32,7 @@ class Runners:
         self._count = 0
         self._waking = False
         self._mark = 0.0
+        self._ended = False
 
     def put(self, run: Run) -> None:
         """Runs a job as soon as there is room."""
@@ -58,6 +59,7 @@ class Runners:
 
     async def stop(self) -> None:
         """Ends the runners."""
+        self._ended = True
         for task in list(self._tasks):
             task.cancel()
         if self._tasks:
@@ -92,7 +94,7 @@ class Runners:
             if waiting and not self._waking:
                 self._wake_one()
             await self._run(run, me)
-            if run.abandoned:
+            if run.abandoned or self._ended:
                 return
             now = time.monotonic()
             if now - self._mark > HOLD_S:
@@ -105,16 +107,22 @@ class Runners:
         ending: Ending | None
         try:
             run.begin()
+            if run.stop is not None:
+                raise STOPS[run.stop]
             args, kwargs = run.arguments()
             ending = run.ended_well(await run.function()(*args, **kwargs))
-        except asyncio.CancelledError:
-            if run.stop is None or me is None:
-                raise
-            me.uncancel()
-            ending = run.ended_badly(STOPS[run.stop]())
+        except asyncio.CancelledError as error:
+            if run.stop is None and me is not None and me.cancelling():
+                raise  # the worker ends
+            # Else the handler was told to stop, or something of its own was cancelled: then that is its error.
+            ending = run.ended_badly(error if run.stop is None else STOPS[run.stop]())
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the job, not the worker
             ending = run.ended_badly(error)
         finally:
             run.thread = None
             running.set(None)
+        if run.stop is not None and me is not None:
+            # Also when the handler swallowed it: the next one's time-outs and task groups look at this count.
+            while me.cancelling():
+                me.uncancel()
         self._finish(run, ending)
