@@ -7,18 +7,17 @@ import inspect
 import multiprocessing.connection as pipes
 import signal
 import sys
-import traceback
 from typing import Any
 
 import msgspec
 
 from qdeck._context import JobContext, read_failure, running
 from qdeck._engine import codec
-from qdeck._errors import PayloadNotSerializable, Reject, Retry
+from qdeck._errors import PayloadNotSerializable, PayloadTooLarge
 from qdeck._worker.capture import Capture, Output
 from qdeck._worker.loading import load_app
 from qdeck._worker.processes import Order, Report
-from qdeck._worker.run import MAX_MESSAGE, MAX_TRACEBACK, clean
+from qdeck._worker.run import asked_delay_ms, error_event, is_final
 
 
 class _Run:
@@ -49,11 +48,11 @@ def _run(app: Any, order: Order) -> Report:
         value = function(*args, **kwargs)
         if inspect.isawaitable(value):
             value = asyncio.run(_await(value))
-        report.result = b"" if value is None else _encode(order.task, value)
+        report.result = b"" if value is None else _encode(order.task, value, app.max_payload)
     except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the job, not the child
-        report.event = _event(error, run.context())
-        report.rejected = isinstance(error, Reject | PayloadNotSerializable)
-        report.delay_s = error.delay if isinstance(error, Retry) else None
+        report.event = error_event(error, run.context().worker, run.context().attempt)
+        report.rejected = is_final(error)
+        report.delay_ms = asked_delay_ms(error)
     finally:
         running.set(None)
     report.log = b"" if run.output is None else run.output.bytes()
@@ -64,29 +63,22 @@ async def _await(value: Any) -> Any:
     return await value
 
 
-def _encode(task: str, value: Any) -> bytes:
+def _encode(task: str, value: Any, most: int) -> bytes:
     try:
-        return codec.encode_value(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        text = codec.encode_value(value)
+    except Exception as error:
         raise PayloadNotSerializable(f"the result of task {task!r} is not JSON: {error}") from error
-
-
-def _event(error: BaseException, context: JobContext) -> bytes:
-    return codec.encode_json(
-        {
-            "class": type(error).__name__,
-            "message": clean(str(error))[:MAX_MESSAGE],
-            "traceback": clean("".join(traceback.format_exception(error)))[-MAX_TRACEBACK:],
-            "worker": context.worker,
-            "attempt": context.attempt,
-        }
-    )
+    if len(text) > most:
+        raise PayloadTooLarge(f"the result of task {task!r} takes {len(text):,} bytes of {most:,}")
+    return text
 
 
 def main() -> None:
     """Runs jobs until the worker closes the pipe."""
-    # Ctrl-C and the terminal's other signals are the worker's to handle.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # These go to the whole process group and are the worker's to handle: it lets what runs end, and closes the pipe.
+    # A handler that does nothing, rather than SIG_IGN, because processes that a job starts would inherit that.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
     app = load_app(sys.argv[1])
     pipe: pipes.Connection[bytes, bytes] = pipes.Connection(int(sys.argv[2]))
     with Capture():

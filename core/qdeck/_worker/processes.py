@@ -40,7 +40,7 @@ class Report(msgspec.Struct):
     log: bytes = b""
     event: bytes = b""
     rejected: bool = False
-    delay_s: float | None = None
+    delay_ms: int | None = None
 
 
 class Child:
@@ -102,11 +102,12 @@ class Processes:
         self._jobs: SimpleQueue[Run | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._open = 0
+        self._lock = threading.Lock()  # for `_open`, which the loop and the threads change
 
     def put(self, run: Run) -> None:
         """Runs a job as soon as a process is free."""
         self._jobs.put(run)
-        self._open += 1
+        self._count(1)
         if len(self._threads) < min(self._most, self._open):
             thread = threading.Thread(target=self._drive, name="qdeck-process", daemon=True)
             self._threads.append(thread)
@@ -125,8 +126,12 @@ class Processes:
                 run = self._jobs.get_nowait()
                 if run is not None:
                     taken.append(run)
-                    self._open -= 1
+                    self._count(-1)
         return taken
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._open += change
 
     def stop(self) -> None:
         """Ends the children that have nothing to do."""
@@ -138,18 +143,25 @@ class Processes:
     def _drive(self) -> None:
         child: Child | None = None
         while (run := self._jobs.get()) is not None:
-            child = child or Child(self._app_ref)
-            run.begin()
-            report = None if run.stop is not None else child.ask(run)
-            code = None
-            if report is None:
-                code = child.exit_code
-                if code is not None:
-                    child = None
-            self._open -= 1
-            self._reports.put(run, _ending(run, report, code))
+            try:
+                child = child or Child(self._app_ref)
+                ending = _run(child, run)
+            except Exception as error:  # noqa: BLE001 - no process could be started, or it answered with nonsense
+                ending = run.ended_badly(error)
+                if child is not None:
+                    child.kill()
+            if child is not None and child.exit_code is not None:
+                child = None
+            self._count(-1)
+            self._reports.put(run, ending)
         if child is not None:
             child.kill()
+
+
+def _run(child: Child, run: Run) -> Ending | None:
+    run.begin()
+    report = None if run.stop is not None else child.ask(run)
+    return _ending(run, report, child.exit_code if report is None else None)
 
 
 def _ending(run: Run, report: Report | None, code: int | None) -> Ending | None:
@@ -161,8 +173,8 @@ def _ending(run: Run, report: Report | None, code: int | None) -> Ending | None:
     if report.event:
         ending = run.ended_badly(RuntimeError())
         delay = -1 if report.rejected else ending.delay_ms
-        if report.delay_s is not None:
-            delay = max(0, round(report.delay_s * 1000))
+        if report.delay_ms is not None:
+            delay = report.delay_ms
         return run.ending("failed", delay_ms=delay, event=report.event, log=report.log)
     if not report.result and not report.log:
         return None

@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from qdeck._context import JobContext, read_failure
 from qdeck._engine import codec
 from qdeck._engine.ops import Claimed, Ending
-from qdeck._errors import JobCancelled, LeaseLost, PayloadNotSerializable, Reject, Retry, TimeLimitExceeded, UnknownTask
-from qdeck._options import retry_delay_ms
+from qdeck._errors import (
+    JobCancelled,
+    LeaseLost,
+    PayloadNotSerializable,
+    PayloadTooLarge,
+    QdeckError,
+    Reject,
+    Retry,
+    TimeLimitExceeded,
+    UnknownTask,
+)
+from qdeck._options import read_duration, retry_delay_ms
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,6 +44,9 @@ STOPS: Final[dict[str, type[Exception]]] = {
     "cancelled": JobCancelled,
     "shutdown": JobCancelled,
 }
+
+
+_one_context: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +137,25 @@ class Run:
     def context(self) -> JobContext:
         """What the handler can know about its job."""
         if self._context is None:
-            head = self.plan.head
-            self._context = JobContext(
-                id=self.claimed.id,
-                queue=self.lane.queue,
-                task=head.task,
-                attempt=self.tries.attempts + 1,
-                retries=head.retries,
-                crashes=self.tries.crashes,
-                worker=self.lane.worker,
-                name=head.name,
-                tags=head.tags,
-                enqueued_ms=int(self.claimed.head[:13]),
-            )
+            # The handler and the heartbeat may both ask for the first time: they must get the same events.
+            with _one_context:
+                self._context = self._context or self._make_context()
         return self._context
+
+    def _make_context(self) -> JobContext:
+        head = self.plan.head
+        return JobContext(
+            id=self.claimed.id,
+            queue=self.lane.queue,
+            task=head.task,
+            attempt=self.tries.attempts + 1,
+            retries=head.retries,
+            crashes=self.tries.crashes,
+            worker=self.lane.worker,
+            name=head.name,
+            tags=head.tags,
+            enqueued_ms=int(self.claimed.head[:13]),
+        )
 
     def ask_to_stop(self, reason: StopReason) -> bool:
         """Notes why the run has to stop and tells its handler; false when that was done before."""
@@ -163,15 +181,21 @@ class Run:
         except Exception as error:  # noqa: BLE001 - the encoder runs code of the value's class
             refused = PayloadNotSerializable(f"the result of task {self.plan.head.task!r} is not JSON: {error}")
             return self.ended_badly(refused)
+        most = codec.MAX_PAYLOAD if self.plan.task is None else self.plan.task.app.max_payload
+        if len(result) > most:
+            return self.ended_badly(
+                PayloadTooLarge(f"the result of task {self.plan.head.task!r} takes {len(result):,} bytes of {most:,}")
+            )
         return self.ending("done", log=self.log(), result=result, keep_ms=self.plan.head.keep_ms or 0)
 
     def ended_badly(self, error: BaseException) -> Ending:
         """How to tell that the handler raised."""
         attempt = self.tries.attempts + 1
         delay = retry_delay_ms(self.plan.head.backoff, attempt, random.random())  # noqa: S311 - spreads retries, guards nothing
-        if isinstance(error, Retry) and error.delay is not None:
-            delay = max(0, round(error.delay * 1000))
-        elif isinstance(error, Reject | PayloadNotSerializable):
+        asked = asked_delay_ms(error)
+        if asked is not None:
+            delay = asked
+        elif is_final(error):
             delay = -1
         kind = "timeout" if self.stop == "timeout" else "failed"
         return self.ending(kind, delay_ms=delay, event=self._event(error, attempt), log=self.log())
@@ -181,16 +205,43 @@ class Run:
         return Ending(kind=kind, id=self.claimed.id, token=self.claimed.token, **more)
 
     def _event(self, error: BaseException, attempt: int) -> bytes:
+        return error_event(error, self.lane.worker, attempt)
+
+
+def asked_delay_ms(error: BaseException) -> int | None:
+    """After how long a handler that raised `Retry` wants to run again; none leaves it to the task's own policy."""
+    if not isinstance(error, Retry) or error.delay is None:
+        return None
+    try:
+        return read_duration("delay", error.delay)
+    except QdeckError:
+        return None
+
+
+def is_final(error: BaseException) -> bool:
+    """Whether another run would end the same."""
+    return isinstance(error, Reject | PayloadNotSerializable | PayloadTooLarge)
+
+
+def error_event(error: BaseException, worker: str, attempt: int) -> bytes:
+    """What is kept about an error. Must not fail, whatever the error's own methods do: the job would never end."""
+    try:
+        message = str(error)
+    except Exception as other:  # noqa: BLE001 - code of the application
+        message = f"(its text cannot be had: {type(other).__name__})"
+    try:
         lines = "".join(tracebacks.format_exception(error))
-        return codec.encode_json(
-            {
-                "class": type(error).__name__,
-                "message": clean(str(error))[:MAX_MESSAGE],
-                "traceback": clean(lines)[-MAX_TRACEBACK:],
-                "worker": self.lane.worker,
-                "attempt": attempt,
-            }
-        )
+    except Exception as other:  # noqa: BLE001 - the same
+        lines = f"(its traceback cannot be had: {type(other).__name__})"
+    return codec.encode_json(
+        {
+            "class": type(error).__name__,
+            "message": clean(message)[:MAX_MESSAGE],
+            "traceback": clean(lines)[-MAX_TRACEBACK:],
+            "worker": worker,
+            "attempt": attempt,
+        }
+    )
 
 
 def clean(text: str) -> str:
@@ -198,11 +249,12 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def raise_in_thread(thread: int, error: type[BaseException]) -> None:
-    """Raises an error in another thread, as soon as that runs Python code again."""
+def raise_in_thread(thread: int, error: type[BaseException] | None) -> None:
+    """Raises an error in another thread, as soon as that runs Python code again; none takes back what was to come."""
     import ctypes
 
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+    what = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
 
 
 def current_thread() -> int:
