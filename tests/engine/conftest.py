@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import Phase, settings
 
 from engine.harness import Rig
 from qdeck._engine import scripts
@@ -27,6 +28,9 @@ if _mutant:
 
     scripts.read_source = _read_changed
     scripts.load.cache_clear()
+    # A mutant has to be found, not explained; and the same tests have to find it again.
+    settings.register_profile("mutant", phases=[Phase.generate], derandomize=True, database=None)
+    settings.load_profile("mutant")
 
 
 @pytest.fixture

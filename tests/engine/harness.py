@@ -57,6 +57,7 @@ class Rig:
         due_ms: int | None = None,
         unique: str = "",
         after: Sequence[str] = (),
+        name: str | None = None,
         body: bytes = b"[[],{}]",
         **head: Any,
     ) -> NewJob:
@@ -66,7 +67,7 @@ class Rig:
             priority=priority,
             retries=retries,
             task=head.pop("task", "send"),
-            name=unique or None,
+            name=unique or name,
             unique=bool(unique),
             **head,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from engine.picture import LIVE, STATES, Picture
@@ -116,7 +117,7 @@ class Model:
         self.outbox: list[dict[str, str | bytes]] = []
         self.totals: Counter[str] = Counter()
         self.settings: dict[str, str] = {"v": "1"}
-        self.tat: float | None = None
+        self.tat = ""
         self.outage_until = 0
         self.claims: dict[str, tuple[int, list[str], list[str], int]] = {}
         self.bell = 0
@@ -134,8 +135,8 @@ class Model:
         for state in STATES:
             meta[keys.PARTS[state][0]] = str(len(self.of_state(state)))
         meta |= {f"n:{name}": str(count) for name, count in self.totals.items() if count}
-        if self.tat is not None:
-            meta["tat"] = f"{self.tat:.3f}"
+        if self.tat:
+            meta["tat"] = self.tat
         if self.outage_until:
             meta["outage"] = str(self.outage_until)
         zsets = {state: [(job_id, float(self.jobs[job_id].at)) for job_id in self.of_state(state)] for state in STATES}
@@ -320,6 +321,8 @@ class Model:
             mine = f"{worker}:{number} "
             held = [i for i in last[2] if i in self.jobs and self.jobs[i].lease.startswith(mine)]
             return Answer(list(last[1]), held)
+        if last is not None and last[0] > number:
+            return Answer([], [])
         stale: list[str] = []
         done: list[str] = []
         for job_id, token in acks:
@@ -337,8 +340,7 @@ class Model:
         if room > 0:
             self.promote()
             claimed, wait = self.claim(room, worker, number, lease_ms)
-        if acks or endings or claimed:
-            self.claims[worker] = (number, stale, claimed, now)
+        self.claims[worker] = (number, stale, claimed, now)
         limit = self.settings.get("limit")
         full = limit is not None and len(self.of_state("running")) >= int(limit)
         if self.of_state("ready") and "paused" not in self.settings and not wait and not full:
@@ -408,23 +410,31 @@ class Model:
             if job.at <= self.now:
                 job.state, job.at = "ready", job.priority * BAND + job.at
 
-    def allowed(self, room: int) -> tuple[int, int, float]:
+    def allowed(self, room: int) -> tuple[int, int, Fraction | None]:
         """How many may start, how long to wait for more, and how long one takes of the rate."""
-        most, wait, each = room, 0, 0.0
+        most, wait = room, 0
+        each: Fraction | None = None
         if "paused" in self.settings:
-            return 0, 0, 0.0
+            return 0, 0, None
         if "limit" in self.settings:
             most = min(most, int(self.settings["limit"]) - len(self.of_state("running")))
         if "rate" in self.settings:
             count, per = map(int, self.settings["rate"].split())
-            each = per / count
-            self.tat_now = max(float(f"{self.tat:.3f}") if self.tat is not None else 0.0, self.now)
-            left = math.floor((per - (self.tat_now - self.now) + 0.001) / each)
+            each = Fraction(per, count)
+            used = self.rate_used(count)
+            left = math.floor((per - (used - self.now)) / each)
             if left < most:
-                most, wait = left, math.ceil(self.tat_now + each * (left + 1) - per - self.now)
+                most, wait = left, math.ceil(used + each * (left + 1) - per - self.now)
         return most, wait, each
 
-    tat_now: float = 0.0
+    def rate_used(self, count: int) -> Fraction:
+        """The moment up to which the rate is used."""
+        whole, _, rest = (self.tat or "0 0").partition(" ")
+        return (
+            max(int(whole) + Fraction(int(rest), count), Fraction(self.now))
+            if int(whole) >= self.now
+            else Fraction(self.now)
+        )
 
     def claim(self, room: int, worker: str, number: int, lease_ms: int) -> tuple[list[str], int]:
         most, wait, each = self.allowed(room)
@@ -448,7 +458,9 @@ class Model:
                 job.lease = f"{worker}:{number} {self.now} {own} {scores[job_id]:.0f}"
                 claimed.append(job_id)
         if each and claimed:
-            self.tat = self.tat_now + each * len(claimed)
+            count = int(self.settings["rate"].split()[0])
+            used = self.rate_used(count) + each * len(claimed)
+            self.tat = f"{math.floor(used)} {int(used % 1 * count)}"
         return claimed, wait
 
     def beat(self, now: int, held: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:

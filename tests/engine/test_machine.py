@@ -118,7 +118,7 @@ class Machine(RuleBasedStateMachine):
         self.generation = [0] * WORKERS
         # What each worker believes to hold: queue → id → token. It may be wrong.
         self.hands: list[dict[str, dict[str, str]]] = [{queue: {} for queue in QUEUES} for _ in range(WORKERS)]
-        self.last_turn: dict[tuple[int, str], dict[str, Any]] = {}
+        self.turns: dict[tuple[int, str], list[dict[str, Any]]] = {}
         self.attempts: dict[str, int] = {}
         self.asleep: set[str] = set()  # queues where somebody took the token of the bell and died
 
@@ -259,18 +259,18 @@ class Machine(RuleBasedStateMachine):
             "endings": ends,
             "crash_limit": 3,
         }
-        self.last_turn[(worker, queue)] = said
+        self.turns.setdefault((worker, queue), []).append(said)
         self.take_turn(worker, queue, said)
         if twice:
             self.take_turn(worker, queue, said)
         self.asleep.discard(queue)
 
-    @rule(worker=workers, queue=queues)
-    def turn_sent_again(self, worker: int, queue: str) -> None:
-        """The network delivers a worker's last call once more, much later."""
-        said = self.last_turn.get((worker, queue))
-        if said is not None:
-            self.take_turn(worker, queue, said)
+    @rule(worker=workers, queue=queues, back=st.sampled_from((1, 1, 2, 3)))
+    def turn_sent_again(self, worker: int, queue: str, back: int) -> None:
+        """The network delivers a worker's last call, or one before it, once more and much later."""
+        said = self.turns.get((worker, queue), [])
+        if len(said) >= back:
+            self.take_turn(worker, queue, said[-back])
 
     def take_turn(self, worker: int, queue: str, said: dict[str, Any]) -> None:
         name = self.name(worker)
@@ -300,7 +300,7 @@ class Machine(RuleBasedStateMachine):
         self.generation[worker] += 1
         self.hands[worker] = {queue: {} for queue in QUEUES}
         for queue in QUEUES:
-            self.last_turn.pop((worker, queue), None)
+            self.turns.pop((worker, queue), None)
 
     @rule(queue=queues)
     def swallow_ring(self, queue: str) -> None:

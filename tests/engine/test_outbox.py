@@ -1,0 +1,101 @@
+"""Effects on other queues: written in the step that causes them, delivered by anyone, struck out last."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.harness import OTHER, Rig
+from qdeck._engine import keys, programs
+from qdeck._errors import LayoutMismatch
+
+if TYPE_CHECKING:
+    from support.servers import Server
+
+THIRD = "shop:stock:actions"
+
+
+def test_nothing_to_deliver(rig: Rig) -> None:
+    assert rig.run(programs.deliver(rig.queue, rig.now)) == 0
+
+
+def test_an_outbox_is_delivered_in_slices(rig: Rig) -> None:
+    rig.add("parent", priority=0)
+    rig.queues.add(OTHER)
+    for at in range(0, 250, 50):
+        rig.enqueue(*(rig.job(f"c{n:03d}", after=[f"parent@{rig.queue}"]) for n in range(at, at + 50)), queue=OTHER)
+    counts = [rig.run(programs.deliver(OTHER, rig.now)) for _ in range(4)]
+    assert counts == [100, 100, 50, 0]
+    rig.work("parent")
+    rig.deliver()
+    assert rig.sizes(OTHER) == {"ready": 250}
+
+
+def test_eight_deliverers_at_once(rig: Rig, shared_server: Server) -> None:
+    """Each effect happens once, though each entry may be delivered by several."""
+    rig.queues.add(OTHER)
+    rig.enqueue(*(rig.job(on_failure=f"mend {OTHER}") for _ in range(150)))
+    for job in rig.claim(150):
+        rig.bury(job)
+    assert rig.turn().outbox == 150
+
+    def deliver(_: int) -> None:
+        while rig.client.run(programs.deliver(rig.queue, rig.now)):
+            pass
+        rig.client.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(deliver, range(8)))
+    assert rig.sizes(OTHER) == {"ready": 150}
+    assert rig.picture().outbox == []
+    assert rig.picture(OTHER).meta["n:enqueued"] == "150"
+
+
+def test_a_queue_that_refuses_does_not_hold_up_the_others(rig: Rig) -> None:
+    rig.queues.add(THIRD)
+    rig.raw.set(keys.key(OTHER, "ready"), "of another program")
+    rig.add("a", on_failure=f"mend {OTHER}")
+    rig.add("b", on_failure=f"mend {THIRD}")
+    for job in rig.claim(2):
+        rig.bury(job)
+    with pytest.raises(LayoutMismatch):
+        rig.run(programs.deliver(rig.queue, rig.now))
+    assert rig.sizes(THIRD) == {"ready": 1}
+    assert rig.turn().outbox == 1
+    rig.raw.delete(keys.key(OTHER, "ready"))
+    rig.queues.add(OTHER)
+    assert rig.deliver() == 1
+    assert rig.sizes(OTHER) == {"ready": 1}
+
+
+def test_a_dependency_on_the_own_queue_by_its_long_name(rig: Rig) -> None:
+    rig.add("parent")
+    rig.add("child", after=[f"parent@{rig.queue}"])
+    rig.deliver()
+    rig.work("parent")
+    rig.deliver()
+    assert rig.state("child") == "ready"
+
+
+def test_what_exists_in_any_state(rig: Rig) -> None:
+    rig.configure(done_max="0")
+    for job_id in ("done", "dead"):
+        rig.add(job_id)
+    rig.add("later", delay_ms=5)
+    done, dead = sorted(rig.claim(2), key=lambda job: job.id, reverse=True)
+    rig.ack(done)
+    rig.bury(dead)
+    assert rig.run(programs.exists(rig.queue, ["done", "dead", "later", "nobody"])) == [True, True, True, False]
+
+
+def test_more_jobs_than_one_call_takes(rig: Rig) -> None:
+    jobs = [rig.job() for _ in range(1_201)]
+    made = rig.run(programs.enqueue(rig.queue, jobs, rig.now))
+    assert [one.id for one in made] == [job.id for job in jobs]
+    assert all(one.created for one in made)
+    again = rig.run(programs.enqueue(rig.queue, jobs, rig.now))
+    assert not any(one.created for one in again)
+    assert rig.sizes() == {"ready": 1_201}
+    assert rig.total("enqueued") == 1_201
