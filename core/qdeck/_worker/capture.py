@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO
 
 from qdeck._context import running
@@ -15,7 +16,7 @@ MAX_LOG: Final = 131_072
 
 
 class Output:
-    """The last 128 KiB characters that a run wrote."""
+    """The last 128 KiB that a run wrote."""
 
     __slots__ = ("_parts", "_size", "dropped")
 
@@ -26,6 +27,8 @@ class Output:
 
     def write(self, text: str) -> None:
         """Adds text; the oldest goes when there is too much."""
+        if not text:
+            return
         self._parts.append(text[-MAX_LOG:])
         self._size += len(self._parts[-1])
         self.dropped += len(text) - len(self._parts[-1])
@@ -41,9 +44,11 @@ class Output:
     def bytes(self) -> bytes:
         """All that is kept."""
         self._cut()
-        text = self._parts[0]
-        note = f"[{self.dropped:,} characters before this were dropped]\n" if self.dropped else ""
-        return (note + text).encode("utf-8", "backslashreplace")
+        raw = self._parts[0].encode("utf-8", "backslashreplace")
+        kept = raw[-MAX_LOG:].decode("utf-8", "ignore").encode()
+        if self.dropped or len(kept) < len(raw):
+            kept = b"[what was written before this was dropped]\n" + kept
+        return kept
 
 
 def write_to_current(text: str) -> bool:
@@ -64,8 +69,13 @@ class _Tee:
         self._stream = stream
 
     def write(self, text: str) -> int:
+        count = self._stream.write(text)  # first, because it refuses what is not text
         write_to_current(text)
-        return self._stream.write(text)
+        return count
+
+    def pass_on(self, text: str) -> None:
+        """Writes to the stream only."""
+        self._stream.write(text)
 
     def writelines(self, lines: list[str]) -> None:
         for line in lines:
@@ -77,38 +87,65 @@ class _Tee:
 
 class _LogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        # A handler of the application's own may print the record through the captured stream: then it is there already.
-        if running.get() is not None:
-            try:
+        others = [handler for handler in logging.getLogger().handlers if handler is not self]
+        try:
+            # A handler of the application's own may print through the captured stream: then it is there already.
+            if not any(isinstance(getattr(handler, "stream", None), _Tee) for handler in others):
                 write_to_current(self.format(record) + "\n")
-            except Exception:  # noqa: BLE001 - a record that cannot be formatted must not end the job
-                self.handleError(record)
+            if not others and record.levelno >= logging.WARNING and isinstance(sys.stderr, _Tee):
+                # With no handler at all Python would print warnings; with this one in place it does not.
+                sys.stderr.pass_on(self.format(record) + "\n")
+        except Exception:  # noqa: BLE001 - a record that cannot be formatted must not end the job
+            self.handleError(record)
 
 
-class Capture:
-    """Puts the capture in place, and takes it away again."""
+class _Installed:
+    """What is in place now, for all workers of this process: twice would record everything twice."""
 
     def __init__(self) -> None:
-        self._streams: tuple[TextIO, TextIO] | None = None
-        self._handler = _LogHandler(logging.INFO)
-        self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        self._level: int | None = None
+        self.lock = threading.Lock()
+        self.users = 0
+        self.streams: tuple[TextIO, TextIO] | None = None
+        self.level: int | None = None
+        self.handler = _LogHandler(logging.INFO)
+        self.handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
-    def __enter__(self) -> Self:
-        self._streams = sys.stdout, sys.stderr
+    def put(self) -> None:
+        self.streams = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = _Tee(sys.stdout), _Tee(sys.stderr)
         root = logging.getLogger()
         if not root.handlers and root.level == logging.WARNING:
             # An application that set up no logging gets its jobs' INFO recorded.
-            self._level = root.level
+            self.level = root.level
             root.setLevel(logging.INFO)
-        root.addHandler(self._handler)
+        root.addHandler(self.handler)
+
+    def take_away(self) -> None:
+        root = logging.getLogger()
+        root.removeHandler(self.handler)
+        if self.level is not None:
+            root.setLevel(self.level)
+            self.level = None
+        if self.streams is not None:
+            sys.stdout, sys.stderr = self.streams
+            self.streams = None
+
+
+_installed = _Installed()
+
+
+class Capture:
+    """Puts the capture in place, and takes it away again with the last worker of the process."""
+
+    def __enter__(self) -> Self:
+        with _installed.lock:
+            _installed.users += 1
+            if _installed.users == 1:
+                _installed.put()
         return self
 
     def __exit__(self, *_: object) -> None:
-        root = logging.getLogger()
-        root.removeHandler(self._handler)
-        if self._level is not None:
-            root.setLevel(self._level)
-        if self._streams is not None:
-            sys.stdout, sys.stderr = self._streams
+        with _installed.lock:
+            _installed.users -= 1
+            if _installed.users == 0:
+                _installed.take_away()
