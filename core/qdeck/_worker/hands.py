@@ -8,9 +8,10 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
+from qdeck._engine.ops import Ending
 from qdeck._errors import UsageError
 from qdeck._worker.processes import Processes
-from qdeck._worker.run import Plan, Run, StopReason, make_plan
+from qdeck._worker.run import Plan, Run, StopReason, error_event, make_plan
 from qdeck._worker.runners import Runners
 from qdeck._worker.threads import Done, Reports, Threads, interrupt
 
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._app import App
-    from qdeck._engine.ops import Claimed, Ending
+    from qdeck._engine.ops import Claimed
     from qdeck._worker.lane import Lane
 
 # A job whose workers died this often runs alone: the next crash is surely its own, and takes no other job along.
 SUSPECT: Final = 3
 # How long a handler may go on after it was told to stop before its place is given to others.
 PATIENCE_S: Final = 5.0
+# How long a suspect waits for the others to end. Then it runs beside them: nothing is claimed meanwhile, and one long
+# job must not keep the whole worker idle.
+SOLO_WAIT_S: Final = 10.0
 MOST_IN_HAND: Final = 200
 
 
@@ -60,6 +64,7 @@ class Hands:
         self._limited = False
         self._solo: Run | None = None
         self._solo_runs = False
+        self._solo_since = 0.0
         reports = Reports(asyncio.get_running_loop(), self._take)
         self._runners = Runners(self.finish, concurrency)
         self._threads = Threads(reports, concurrency)
@@ -79,17 +84,20 @@ class Hands:
         target = max(self.concurrency, min(MOST_IN_HAND, int(rate * 0.002)))
         return max(0, target - self.count)
 
-    def take(self, lane: Lane, claimed: list[Claimed]) -> None:
-        """Starts what was claimed."""
-        now = time.monotonic()
+    def take(self, lane: Lane, claimed: list[Claimed], asked: float) -> None:
+        """Starts what was claimed; `asked` is when the claim was sent, from which on the leases surely count."""
         runs = []
         for job in claimed:
             # All but the time of enqueueing is the same for jobs of one kind: read it once.
             tail = job.head[14:]
-            plan = self._plans.get(tail)
-            if plan is None:
-                plan = self._learn(tail, job.head)
-            run = Run(lane, job, plan, now)
+            try:
+                plan = self._plans.get(tail)
+                if plan is None:
+                    plan = self._learn(tail, job.head)
+                run = Run(lane, job, plan, asked)
+            except (ValueError, TypeError) as error:
+                self._refuse(lane, job, error)
+                continue
             lane.held[job.id] = run
             runs.append(run)
         self.count += len(runs)
@@ -98,6 +106,14 @@ class Hands:
         else:
             for run in runs:
                 self._dispatch(run)
+
+    def _refuse(self, lane: Lane, job: Claimed, error: Exception) -> None:
+        """Buries a job whose record cannot be read: it would take down every worker that claims it."""
+        event = error_event(error, lane.worker, 1)
+        lane.endings.append(Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=event))
+        self.failed += 1
+        self._event({"event": "unreadable", "id": job.id, "queue": lane.queue, "why": str(error)})
+        self._stir()
 
     def _learn(self, tail: bytes, raw_head: bytes) -> Plan:
         if len(self._plans) > 5_000:
@@ -120,12 +136,14 @@ class Hands:
         for run in [*runs, *self._take_waiting()]:
             if run is not suspect:
                 self._give_back(run)
-        self._solo, self._solo_runs = suspect, False
+        self._solo, self._solo_runs, self._solo_since = suspect, False, time.monotonic()
         self._event({"event": "suspect", "id": suspect.claimed.id, "queue": suspect.lane.queue})
         self._start_solo()
 
     def _start_solo(self) -> None:
-        if self._solo is not None and not self._solo_runs and self.count == 1:
+        if self._solo is None or self._solo_runs:
+            return
+        if self.count == 1 or time.monotonic() - self._solo_since > SOLO_WAIT_S:
             self._solo_runs = True
             self._dispatch(self._solo)
 
@@ -239,7 +257,9 @@ class Hands:
                         self.stop_run(run, "timeout")
                     elif run.stop is not None and now - run.stopped > PATIENCE_S and not run.abandoned:
                         self._abandon(run)
-        if self._runners.waiting and now - self.last_end > 0.2 and self.count > self.concurrency:
+        if self._solo is not None:
+            self._start_solo()
+        if now - self.last_end > 0.2 and self.count > self.concurrency:
             self.give_back_waiting()
 
     def _abandon(self, run: Run) -> None:

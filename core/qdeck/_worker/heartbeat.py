@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from qdeck._worker.lane import Lane
     from qdeck._worker.run import Run, StopReason
 
+_log = logging.getLogger(__name__)
 IDLE_PRESENCE_S: Final = 20.0
 BUSY_PRESENCE_S: Final = 10.0
 BEAT_SLICE: Final = 500
@@ -73,12 +75,19 @@ class Heartbeat:
 
     def _loop(self) -> None:
         while not self._ended.is_set():
-            for lane in self._lanes:
-                self._beat(lane)
-            busy = any(lane.held for lane in self._lanes)
-            if time.monotonic() - self._told >= (BUSY_PRESENCE_S if busy else IDLE_PRESENCE_S):
-                self._tell()
+            try:
+                self._once()
+            except Exception:  # noqa: BLE001 - logged with its traceback
+                # Without this thread every lease runs out: the next beat may go better.
+                _log.exception("a heartbeat failed")
             self._ended.wait(min(self._pause(), 1.0))
+
+    def _once(self) -> None:
+        for lane in self._lanes:
+            self._beat(lane)
+        busy = any(lane.held for lane in self._lanes)
+        if time.monotonic() - self._told >= (BUSY_PRESENCE_S if busy else IDLE_PRESENCE_S):
+            self._tell()
 
     def _beat(self, lane: Lane) -> None:
         # A copy, because the loop takes jobs in and out meanwhile. Jobs claimed a moment ago need no beat yet.

@@ -20,9 +20,11 @@ class Lane:
         "endings",
         "held",
         "hungry",
+        "looked",
         "number",
         "outbox",
         "queue",
+        "rested",
         "share",
         "turned",
         "used",
@@ -41,7 +43,9 @@ class Lane:
         self.hungry = True  # there may be work
         self.due: float | None = None  # when there will be work, on the monotonic clock
         self.deadline: float | None = None  # when a lease runs out
+        self.looked = time.monotonic()  # when `deadline` was known last: a turn that fills the room does not tell
         self.outbox = 0
+        self.rested = True  # it had no work, and must not claim the share that it did not use meanwhile
         self.turned = 0.0
         self.share = 0.0
         self.used = False
@@ -58,11 +62,13 @@ class Lane:
             taken = len(turn.jobs)
             self.share += taken / self.weight
             self.hungry = taken >= room
+            self.rested = not self.hungry
         if room == 0 or not self.hungry:
             waits = [turn.wait_ms / 1000] if turn.wait_ms else []
             if turn.due_ms:
                 waits.append((turn.due_ms - turn.now_ms) / 1000)
             self.due = now + max(0.0, min(waits)) if waits else None
             # A millisecond after the deadline, because a lease is over only then.
+            self.looked = now
             self.deadline = now + (turn.deadline_ms - turn.now_ms) / 1000 + 0.001 if turn.deadline_ms else None
         self.outbox = turn.outbox

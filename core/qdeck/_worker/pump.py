@@ -27,6 +27,7 @@ IDLE_S: Final = 30.0  # the longest sleep: what no bell told is found then
 TRIM_S: Final = 30.0
 MOST_ENDS: Final = 400
 RETRY_S: Final = 1.0
+LOOK_S: Final = 5.0
 
 
 class Pump:
@@ -59,6 +60,8 @@ class Pump:
         self._rate = 0.0
         self._rated = (time.monotonic(), 0)
         self._rung_in_vain: list[Lane] = []
+        self._share = 0.0  # how much the lane that had its turn last has had, for its weight
+        self._failure: Exception | None = None
 
     async def open(self) -> None:
         """Makes the queues, so that they are seen before their first job."""
@@ -86,6 +89,8 @@ class Pump:
     async def loop(self) -> None:
         """Takes turns until `finish` was called and all is told."""
         while True:
+            if self._failure is not None:
+                raise self._failure
             self._stirred.clear()
             now = time.monotonic()
             room = self._room(now)
@@ -93,6 +98,7 @@ class Pump:
             if lane is not None:
                 await self._turn(lane, room)
             elif self._finishing and self.hands.count == 0:
+                await self._stop_listening()
                 return
             else:
                 await self._wait(now, room)
@@ -116,10 +122,19 @@ class Pump:
             if lane.deadline is not None and now >= lane.deadline:
                 lane.deadline = None
                 self._do("reap", lane, self._reap(lane))
+            elif lane.hungry and now - lane.looked > LOOK_S:
+                # While there is always more to claim, no turn tells when leases run out: those of a dead worker.
+                lane.looked = now
+                self._do("reap", lane, self._reap(lane))
             if lane.has_ends and (now - lane.turned > 0.005 or not (lane.hungry and room > 0)):
                 return lane
-            if lane.hungry and room > 0 and (best is None or lane.share < best.share):
-                best = lane
+            if lane.hungry and room > 0:
+                if lane.rested:
+                    lane.rested, lane.share = False, max(lane.share, self._share)
+                if best is None or lane.share < best.share:
+                    best = lane
+        if best is not None:
+            self._share = best.share
         return best
 
     async def _turn(self, lane: Lane, room: int) -> None:
@@ -127,6 +142,7 @@ class Pump:
         endings, lane.endings = lane.endings[:100], lane.endings[100:]
         room = room if lane.hungry else 0
         lane.number += 1
+        asked = time.monotonic()
         turn = await self._insist(
             lane,
             ops.turn(
@@ -145,7 +161,7 @@ class Pump:
             self._event({"event": "stale", "queue": lane.queue, "ids": turn.stale})
         if turn.jobs:
             lane.used = True
-            self.hands.take(lane, turn.jobs)
+            self.hands.take(lane, turn.jobs, asked)
         if lane.outbox:
             self._do("deliver", lane, self._deliver(lane))
 
@@ -188,6 +204,10 @@ class Pump:
             await self._hang_up()
             await asyncio.sleep(RETRY_S * random.uniform(0.2, 1.0))  # noqa: S311 - spreads reconnects, guards nothing
             rung = None
+        except Exception as error:  # noqa: BLE001 - raised again in the loop: a worker that hears no bell must not go on
+            self._failure = error
+            self.stir()
+            return
         self._ear = None
         if rung is None:
             for lane in self._lanes:
@@ -199,6 +219,19 @@ class Pump:
                 # Rung while there is no room here: the next turn rings again, for another worker.
                 self._rung_in_vain.append(lane)
         self.stir()
+
+    async def _stop_listening(self) -> None:
+        """Hangs up, then rings where there is work: the last ring may have come to this worker, which is leaving."""
+        if self._ear is None:
+            return
+        self._ear.cancel()
+        await asyncio.gather(self._ear, return_exceptions=True)
+        await self._hang_up()
+        for lane in self._lanes:
+            lane.number += 1
+            op = ops.turn(lane.queue, self._worker, lane.number, room=0, lease_ms=self._lease_ms)
+            with contextlib.suppress(QdeckError):
+                await self._client.run(programs.call(op))
 
     async def _hang_up(self) -> None:
         if self._line is not None:
@@ -221,6 +254,9 @@ class Pump:
             self._event({"event": "waiting", "queue": lane.queue, "why": str(error)})
             await asyncio.sleep(RETRY_S)
             lane.hungry = True
+            self.stir()
+        except Exception as error:  # noqa: BLE001 - raised again in the loop: what is not done here is done nowhere
+            self._failure = error
             self.stir()
 
     async def _reap(self, lane: Lane) -> None:

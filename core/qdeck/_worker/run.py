@@ -64,6 +64,7 @@ class Plan:
 def make_plan(app: App, raw_head: bytes) -> Plan:
     """Reads a head and finds the task it names."""
     head = codec.read_head(raw_head)
+    retry_delay_ms(head.backoff, 1, 0.5)  # raises when it cannot be read, now rather than when a run has failed
     task = app.tasks.get(head.task)
     kind: Kind = "async"
     if task is not None and task.options.process:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import secrets
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from qdeck._app import App
     from qdeck._worker.run import Run, StopReason
 
+_log = logging.getLogger(__name__)
 Event = dict[str, Any]
 LEASE_S: Final = 20.0
 GRACE_S: Final = 30.0
@@ -129,7 +131,9 @@ class Worker:
         ticks = asyncio.create_task(self._tick(hands))
         ending = asyncio.create_task(self._ended())
         try:
-            await asyncio.wait({work, ending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, ticks, ending}, return_when=asyncio.FIRST_COMPLETED)
+            if ticks.done():
+                await ticks  # raises: without it no time limit holds
             if not work.done():
                 await self._wind_down(pump, hands, work)
             await work
@@ -173,7 +177,11 @@ class Worker:
 
     def event(self, event: Event) -> None:
         """Tells whoever listens what happened."""
-        self._on_event({"worker": self.id, **event})
+        try:
+            self._on_event({"worker": self.id, **event})
+        except Exception:  # noqa: BLE001 - logged with its traceback
+            # It is called from the middle of everything: who listens must not stop who works.
+            _log.exception("on_event failed for %s", event.get("event"))
 
     def describe(self) -> dict[str, object]:
         """What the worker says about itself."""
