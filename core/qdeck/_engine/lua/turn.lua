@@ -42,7 +42,8 @@ local function add_rows(ids)
   end
 end
 
--- The same turn again: the answer of the first time.
+-- The same turn again: the answer of the first time. An earlier turn that arrives late, because its call was sent twice:
+-- nothing, for nobody waits for the answer, and what it claimed would be in nobody's hand.
 local last = redis.call('HGET', CLAIMS, worker)
 if last then
   local done, missed, ids = string.match(last, '^(%d+)\n([^\n]*)\n([^\n]*)')
@@ -57,6 +58,7 @@ if last then
     if #held > 0 then add_rows(held) end
     return answer(0, false)
   end
+  if tonumber(done) > tonumber(number) then return answer(0, false) end
 end
 
 local finished = {}
@@ -283,9 +285,7 @@ if room > 0 then
   end
 end
 
-if #ARGV > 7 or #claimed > 0 then
-  redis.call('HSET', CLAIMS, worker, number .. '\n' .. table.concat(stale, ' ') .. '\n' .. table.concat(claimed, ' ') .. '\n' .. STAMP)
-end
+redis.call('HSET', CLAIMS, worker, number .. '\n' .. table.concat(stale, ' ') .. '\n' .. table.concat(claimed, ' ') .. '\n' .. STAMP)
 if redis.call('ZCARD', READY) > 0 and not meta[2] and wait == 0
   and not (meta[3] and redis.call('ZCARD', RUNNING) >= tonumber(meta[3])) then
   ring()
