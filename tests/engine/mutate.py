@@ -1,7 +1,7 @@
 """Drops one line of a script at a time and shows whether the tests notice: `python tests/engine/mutate.py [names…]`.
 
 A line that no test misses is either not needed or not tested. What does not compile without the line is left out of the
-score. It takes a while (some seconds a line); `--only turn:60-90` looks again at some lines, `--json FILE` keeps it all.
+score. It takes a while (some seconds a line); `--only turn:60-90` looks again at some lines, `--json FILE` keeps all.
 """
 
 from __future__ import annotations
