@@ -149,7 +149,12 @@ def test_dead_letters_make_a_deck_degraded_then_unhealthy(deck: Deck, client: Sy
     many(client, 1)
     claim(client)
     meta = keys.key(QUEUE, "meta").decode()
-    for count, status in ((99, Status.HEALTHY), (100, Status.DEGRADED), (1001, Status.UNHEALTHY)):
+    for count, status in (
+        (100, Status.HEALTHY),
+        (101, Status.DEGRADED),
+        (1000, Status.DEGRADED),
+        (1001, Status.UNHEALTHY),
+    ):
         raw.hset(meta, "dead_letter", count)
         assert deck.status().status is status
 

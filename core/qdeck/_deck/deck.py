@@ -17,6 +17,7 @@ from qdeck._engine import programs
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError, ServerUnreachable
 from qdeck._filter import parse
 from qdeck._names import QueueName
+from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,10 +42,19 @@ class Deck:
     `NotAllowed` before anything is sent.
     """
 
-    def __init__(self, url: str, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        url: str,
+        read_only: bool = False,
+        *,
+        thresholds: Thresholds | None = None,
+        read_only_hint: str = "open it for writing to change anything",
+    ) -> None:
         self.endpoint = Endpoint(_with_connect_timeout(url))
         self.read_only = read_only
-        self._memory = native.Memory()
+        self.thresholds = thresholds or Thresholds()
+        self._read_only_hint = read_only_hint
+        self._memory = native.Memory(thresholds=self.thresholds)
         self._looking = SyncClient(self.endpoint, patience=LOOKING_PATIENCE)
         self._writing = SyncClient(self.endpoint, patience=WRITING_PATIENCE)
         self._aclients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncClient]]
@@ -346,7 +356,7 @@ class Deck:
 
     def _check_writable(self) -> None:
         if self.read_only:
-            raise NotAllowed(f"{self.address} is open read-only", hint="open it for writing to change anything")
+            raise NotAllowed(f"{self.address} is open read-only", hint=self._read_only_hint)
 
     def _loop_clients(self) -> tuple[AsyncClient, AsyncClient]:
         loop = asyncio.get_running_loop()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import QueueRow
     from qdeck._engine.ops import Program
+    from qdeck._settings.thresholds import Thresholds
 
 MOST_BANDS: Final = 16  # priorities looked at in one queue; with more of them the oldest is "at least"
 MOST_RUNNING: Final = 200  # running jobs of one queue whose time limit is looked at
@@ -27,6 +28,8 @@ class Detail:
     oldest_ms: int | None = None
     exact: bool = True
     stuck: int | None = None
+    overdue: int | None = None
+    late: int | None = None
     problem: str | None = None
 
     def waits_since(self, ms: int) -> None:
@@ -34,16 +37,16 @@ class Detail:
         self.oldest_ms = ms if self.oldest_ms is None else min(self.oldest_ms, ms)
 
 
-def read_details(rows: Sequence[QueueRow], now: int) -> Program[dict[str, Detail]]:
+def read_details(rows: Sequence[QueueRow], now: int, thresholds: Thresholds) -> Program[dict[str, Detail]]:
     """The details of these queues, all of them in a few round trips."""
     readable = [row for row in rows if row.problem is None]
-    found = {row.name: Detail(stuck=0) for row in readable}
-    yield from _read_waiting([row for row in readable if row.ready or row.delayed], found, now)
+    found = {row.name: Detail(stuck=0, overdue=0, late=0) for row in readable}
+    yield from _read_waiting([row for row in readable if row.ready or row.delayed], found, now, thresholds.stuck_age_ms)
     yield from _read_running([row for row in readable if row.running], found, now)
     return found
 
 
-def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) -> Program[None]:
+def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int, stuck_age_ms: int) -> Program[None]:
     calls: list[reads.Call] = []
     for row in rows:
         ready, delayed = keys.key(row.name, "ready"), keys.key(row.name, "delayed")
@@ -51,22 +54,47 @@ def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) 
             (b"ZRANGE", ready, 0, 0, b"WITHSCORES"),
             (b"ZRANGE", ready, -1, -1, b"WITHSCORES"),
             (b"ZRANGE", delayed, 0, 0, b"WITHSCORES"),
+            (b"ZCOUNT", delayed, b"-inf", now),
         ]
     replies = yield from reads.ask(calls)
     open_bands: dict[str, tuple[int, int]] = {}
+    limit = now - stuck_age_ms
+    late: list[tuple[str, reads.Call]] = []
     for at, row in enumerate(rows):
         detail = found[row.name]
-        first, last, due = (_score(reply, detail, row.name) for reply in replies[3 * at : 3 * at + 3])
+        first, last, due = (_score(reply, detail, row.name) for reply in replies[4 * at : 4 * at + 3])
+        due_count = replies[4 * at + 3]
+        detail.overdue = due_count if isinstance(due_count, int) else None
         if due is not None and due <= now:
             detail.waits_since(due)  # due, and no worker came to put it in order
+            if due < limit:
+                late.append((row.name, (b"ZCOUNT", keys.key(row.name, "delayed"), b"-inf", b"(%d" % limit)))
         if first is not None:
             detail.waits_since(first % BAND)
+            if first % BAND < limit:
+                late.append((row.name, _late_in(row.name, first // BAND, limit)))
             if last is not None and last // BAND > first // BAND:
                 open_bands[row.name] = (first // BAND, last // BAND)
-    yield from _read_bands(open_bands, found)
+    yield from _read_bands(open_bands, found, late, limit)
+    yield from _count_late(late, found)
 
 
-def _read_bands(open_bands: dict[str, tuple[int, int]], found: dict[str, Detail]) -> Program[None]:
+def _late_in(queue: str, band: int, limit: int) -> reads.Call:
+    return (b"ZCOUNT", keys.key(queue, "ready"), band * BAND, b"(%d" % (band * BAND + limit))
+
+
+def _count_late(late: Sequence[tuple[str, reads.Call]], found: dict[str, Detail]) -> Program[None]:
+    for (name, _), count in zip(late, (yield from reads.ask([call for _, call in late])), strict=True):
+        if isinstance(count, int):
+            found[name].late = (found[name].late or 0) + count
+
+
+def _read_bands(
+    open_bands: dict[str, tuple[int, int]],
+    found: dict[str, Detail],
+    late: list[tuple[str, reads.Call]],
+    limit: int,
+) -> Program[None]:
     """The head of `ready` is its most urgent job, not its oldest: so the head of each priority is asked for."""
     for _ in range(MOST_BANDS - 1):
         if not open_bands:
@@ -81,6 +109,8 @@ def _read_bands(open_bands: dict[str, tuple[int, int]], found: dict[str, Detail]
                 open_bands[name] = (score // BAND, open_bands[name][1])
             if score is not None:
                 found[name].waits_since(score % BAND)
+                if score % BAND < limit:
+                    late.append((name, _late_in(name, score // BAND, limit)))
     for name in open_bands:
         found[name].exact = False
 

@@ -97,6 +97,7 @@ class ServerInfo:
     eviction: str | None = None
     persistence: str | None = None
     save_failed: bool | None = None
+    loading: bool | None = None
     commands_per_s: int | None = None
 
 
@@ -114,6 +115,8 @@ class QueueRow:
     dead: int | None = None
     cancelled: int | None = None
     stuck: int | None = None
+    overdue: int | None = None  # delayed ones whose time has come, and nobody put them in line
+    late: int | None = None  # those that wait for their start for longer than the threshold
     oldest_s: float | None = None
     oldest_exact: bool = True
     paused: bool = False

@@ -13,6 +13,7 @@ from qdeck._deck.model import QueueRow, Snapshot, Totals, WorkerRow
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, programs
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError
+from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -60,6 +61,7 @@ class Memory:
     known: dict[str, Known] = field(default_factory=dict)
     details: dict[str, Detail] = field(default_factory=dict)
     turn: int = 0
+    thresholds: Thresholds = field(default_factory=Thresholds)
     flow: deque[tuple[int, dict[str, tuple[int, int]]]] = field(default_factory=deque)
 
     def rename(self, names: Iterable[str]) -> None:
@@ -97,13 +99,13 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     rows = yield from _numbers(memory)
     found = yield from _workers(now, notices)
     chosen = _chosen(memory, rows, visible)
-    fresh = yield from read_details([row for row in rows if row.name in chosen], now)
+    fresh = yield from read_details([row for row in rows if row.name in chosen], now, memory.thresholds)
     memory.details |= fresh
     takers = None if found is None else workers.by_queue(found)
     rates = _rates(memory, rows, now)
     rows = [_with_details(memory, row, takers, rates.get(row.name), now) for row in rows]
     server = read_server(hello, info, address)
-    status, reasons = verdict.judge(server, rows)
+    status, reasons = verdict.judge(server, rows, memory.thresholds)
     return Snapshot(
         at_ms=now,
         server=server,
@@ -278,15 +280,19 @@ def _with_details(
     waits = detail.oldest_ms is not None and (row.ready or row.delayed)
     oldest = max(0, now - (detail.oldest_ms or 0)) / 1000 if waits else None
     stuck = detail.stuck if row.running else 0
+    overdue = detail.overdue if row.delayed else 0
+    late = detail.late if waits else 0
     serving = None if takers is None else takers.get(row.name, 0)
     came, went = rate or (None, None)
-    derived = (stuck, oldest, detail.exact, came, went, serving, detail.problem)
+    derived = (stuck, overdue, late, oldest, detail.exact, came, went, serving, detail.problem)
     known = memory.known[row.name]
     if known.row is None or known.derived != derived:
         known.derived = derived
         known.row = replace(
             row,
             stuck=stuck,
+            overdue=overdue,
+            late=late,
             oldest_s=oldest,
             oldest_exact=detail.exact,
             in_per_s=came,

@@ -34,6 +34,7 @@ def read_server(hello: Any, info: Any, address: str) -> ServerInfo:
         eviction=facts.get("maxmemory_policy"),
         persistence=_persistence(facts),
         save_failed=_save_failed(facts),
+        loading=None if "loading" not in facts else "1" in (facts["loading"], facts.get("async_loading")),
         commands_per_s=number("instantaneous_ops_per_sec"),
     )
 

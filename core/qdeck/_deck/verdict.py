@@ -1,75 +1,253 @@
-"""The verdict on a deck: how it is, and why, worst first."""
+"""The verdict on a deck: every rule once, for `status`, for `health` and for the console.
+
+A threshold is the last value that is good: 100 dead letters are healthy, 101 are not. What cannot be known is told as
+unknown, and never counted as good or bad.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import QueueRow, Reason, ServerInfo, Status
+from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-DEAD_DEGRADED: Final = 100  # dead letters of one queue
-DEAD_UNHEALTHY: Final = 1000
-STUCK_DEGRADED: Final = 1  # stuck jobs of all queues together
-STUCK_UNHEALTHY: Final = 50
-UNSERVED_UNHEALTHY_S: Final = 300  # how long jobs wait for a worker that does not exist
-MEMORY_DEGRADED: Final = 0.90  # part of maxmemory in use
-MEMORY_UNHEALTHY: Final = 0.98
+DEAD_DEGRADED: Final = Thresholds().dlq_max_warning + 1
+_ORDER: Final = tuple(Status)
+_CRITICAL_TIMES: Final = 2  # a queue is critically backed up at twice its limit
 
 
-def judge(server: ServerInfo, rows: Sequence[QueueRow]) -> tuple[Status, tuple[Reason, ...]]:
-    """The status, which is that of the worst reason, and the reasons."""
-    reasons = [*_of_server(server), *_of_stuck(rows)]
-    for row in rows:
-        reasons += _of_queue(row)
-    order = list(Status)
-    reasons.sort(key=lambda reason: -order.index(reason.status))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One rule with what it found. `status` is None when it cannot be known, `reasons` is empty when all is well."""
+
+    name: str
+    status: Status | None = Status.HEALTHY
+    detail: str
+    value: int | str | None = None
+    threshold: int | str | None = None
+    reasons: tuple[Reason, ...] = ()
+
+
+def judge(
+    server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None = None
+) -> tuple[Status, tuple[Reason, ...]]:
+    """The status, which is that of the worst reason, and the reasons, worst first."""
+    return sum_up(check_all(server, rows, thresholds))
+
+
+def sum_up(checks: Iterable[Check]) -> tuple[Status, tuple[Reason, ...]]:
+    """The status and the reasons of some checks."""
+    reasons = [reason for check in checks for reason in check.reasons]
+    reasons.sort(key=lambda reason: -_ORDER.index(reason.status))
     return (reasons[0].status if reasons else Status.HEALTHY), tuple(reasons)
 
 
-def _of_server(server: ServerInfo) -> Iterable[Reason]:
-    if server.role == "replica":
-        yield Reason(status=Status.DEGRADED, text="the server is a replica: nothing can be changed here")
-    if server.save_failed:
-        yield Reason(status=Status.UNHEALTHY, text="the server fails to save its data to disk: see its log")
-    if server.max_memory_bytes:
-        if server.eviction not in (None, "noeviction"):
-            text = f"the server may throw queue data away when memory is full (maxmemory-policy {server.eviction})"
-            yield Reason(status=Status.DEGRADED, text=text)
-        part = (server.memory_bytes or 0) / server.max_memory_bytes
-        if part >= MEMORY_DEGRADED:
-            status = Status.UNHEALTHY if part >= MEMORY_UNHEALTHY else Status.DEGRADED
-            yield Reason(status=status, text=f"the server uses {part:.0%} of its memory limit")
+def check_all(server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None = None) -> list[Check]:
+    """Every rule, whether it found something or not."""
+    limits = thresholds or Thresholds()
+    return [
+        _role(server),
+        _loading(server),
+        _saving(server),
+        _persistence(server),
+        _eviction(server),
+        _memory(server, limits),
+        _readable(rows),
+        _stuck(rows, limits),
+        _dead(rows, limits),
+        _unserved(rows, limits),
+        _paused(rows),
+        _backed_up("ready_queue", rows, limits.ready_queue_max, _ready),
+        _backed_up("pending_queue", rows, limits.pending_queue_max, _overdue),
+    ]
 
 
-def _of_stuck(rows: Sequence[QueueRow]) -> Iterable[Reason]:
-    stuck = [row for row in rows if row.stuck]
-    count = sum(row.stuck or 0 for row in stuck)
-    if count >= STUCK_DEGRADED:
-        status = Status.UNHEALTHY if count >= STUCK_UNHEALTHY else Status.DEGRADED
-        where = stuck[0].name if len(stuck) == 1 else f"{len(stuck):,} queues"
-        text = f"{_jobs(count)} stuck in {where}"
-        yield Reason(status=status, text=text, queue=stuck[0].name if len(stuck) == 1 else None)
+def _from(
+    name: str,
+    reasons: Sequence[Reason],
+    well: str,
+    *,
+    value: int | str | None = None,
+    threshold: int | str | None = None,
+) -> Check:
+    worst = max((reason.status for reason in reasons), key=_ORDER.index, default=Status.HEALTHY)
+    told = "; ".join(reason.text for reason in reasons[:3]) + (f"; {len(reasons) - 3} more" if len(reasons) > 3 else "")
+    return Check(name=name, status=worst, detail=told or well, value=value, threshold=threshold, reasons=tuple(reasons))
 
 
-def _of_queue(row: QueueRow) -> Iterable[Reason]:
-    if row.problem is not None:
-        yield Reason(status=Status.DEGRADED, text=row.problem, queue=row.name)
-    dead = row.dead or 0
-    if dead >= DEAD_DEGRADED:
-        status = Status.UNHEALTHY if dead > DEAD_UNHEALTHY else Status.DEGRADED
-        letters = f"{dead:,} dead letters in {row.name}"
-        yield Reason(status=status, text=letters, queue=row.name)
-    if not row.ready:
-        return
-    if row.paused:
-        yield Reason(status=Status.DEGRADED, text=f"{row.name} is paused, {_jobs(row.ready)} waiting", queue=row.name)
-    elif row.workers == 0:
-        status = Status.UNHEALTHY if (row.oldest_s or 0) >= UNSERVED_UNHEALTHY_S else Status.DEGRADED
-        text = f"no live worker for {row.name}, {_jobs(row.ready)} waiting"
-        yield Reason(status=status, text=text, queue=row.name)
+def _unknown(name: str, detail: str) -> Check:
+    return Check(name=name, status=None, detail=detail)
 
 
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"
+def _role(server: ServerInfo) -> Check:
+    if server.role is None:
+        return _unknown("role", "HELLO and INFO are not allowed: whether this is a replica is unknown")
+    replica = server.role == "replica"
+    text = "the server is a replica: nothing can be changed here"
+    reasons = [Reason(status=Status.DEGRADED, text=text)] if replica else []
+    return _from("role", reasons, f"the server is a {server.role}", value=server.role)
+
+
+def _loading(server: ServerInfo) -> Check:
+    if server.loading is None:
+        return _unknown("loading", "INFO is not allowed: whether the server still loads its data is unknown")
+    text = "the server is still loading its data: not all of it is there"
+    reasons = [Reason(status=Status.UNHEALTHY, text=text)] if server.loading else []
+    return _from("loading", reasons, "the server's data is loaded")
+
+
+def _saving(server: ServerInfo) -> Check:
+    if server.save_failed is None:
+        return _unknown("saving", "INFO is not allowed: whether saving works is unknown")
+    text = "the server fails to save its data to disk: see its log"
+    reasons = [Reason(status=Status.UNHEALTHY, text=text)] if server.save_failed else []
+    return _from("saving", reasons, "the last save went well")
+
+
+def _persistence(server: ServerInfo) -> Check:
+    # A danger, and a choice that some make on purpose: it is told, and the verdict is not worse for it.
+    if server.persistence is None:
+        return _unknown("persistence", "INFO is not allowed: what a restart keeps is unknown")
+    if server.persistence == "aof":
+        return Check(name="persistence", detail="an append-only file keeps what was written", value="aof")
+    detail = "no append-only file: what was written since the last snapshot, if there are any, is lost in a crash"
+    return Check(name="persistence", detail=detail, value=server.persistence)
+
+
+def _eviction(server: ServerInfo) -> Check:
+    if server.eviction is None:
+        return _unknown("eviction", "INFO is not allowed: whether the server may throw data away is unknown")
+    text = f"the server may throw queue data away when memory is full (maxmemory-policy {server.eviction})"
+    dangerous = bool(server.max_memory_bytes) and server.eviction != "noeviction"
+    reasons = [Reason(status=Status.DEGRADED, text=text)] if dangerous else []
+    return _from("eviction", reasons, "the server throws no data away", value=server.eviction, threshold="noeviction")
+
+
+def _memory(server: ServerInfo, limits: Thresholds) -> Check:
+    if server.memory_bytes is None or server.max_memory_bytes is None:
+        return _unknown("memory", "INFO is not allowed: memory unknown")
+    if not server.max_memory_bytes:
+        return Check(name="memory", detail="there is no memory limit (maxmemory 0)", value=server.memory_bytes)
+    used, most = server.memory_bytes, server.max_memory_bytes
+    over = used * 100 > most * limits.memory_max_warning
+    critical = used * 100 > most * limits.memory_max_critical
+    text = f"the server uses {used / most:.0%} of its memory limit"
+    status = Status.UNHEALTHY if critical else Status.DEGRADED
+    reasons = [Reason(status=status, text=text)] if over else []
+    share = f"{used * 100 // most} %"
+    return _from("memory", reasons, text, value=share, threshold=f"{limits.memory_max_warning} %")
+
+
+def _readable(rows: Sequence[QueueRow]) -> Check:
+    reasons = [
+        Reason(status=Status.DEGRADED, text=row.problem, queue=row.name) for row in rows if row.problem is not None
+    ]
+    return _from("readable", reasons, f"all of {_queues(len(rows))} could be read", value=len(reasons), threshold=0)
+
+
+def _stuck(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
+    held, late = [row for row in rows if row.stuck], [row for row in rows if row.late]
+    held_count, late_count = sum(row.stuck or 0 for row in held), sum(row.late or 0 for row in late)
+    status = _grade(held_count + late_count, limits.stuck_vm_max_warning, limits.stuck_vm_max_critical)
+    reasons = []
+    if held:
+        text = f"{_jobs(held_count)} stuck in {_where(held)}"
+        reasons.append(Reason(status=status, text=text, queue=_only(held)))
+    if late:
+        waits = "waits" if late_count == 1 else "wait"
+        text = f"{_jobs(late_count)} of {_where(late)} {waits} for over {_span(limits.stuck_vm_age_threshold)}"
+        reasons.append(Reason(status=status, text=text, queue=_only(late)))
+    return _from(
+        "stuck", reasons, "no job is stuck", value=held_count + late_count, threshold=limits.stuck_vm_max_warning
+    )
+
+
+def _dead(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
+    full = sorted((row for row in rows if row.dead), key=lambda row: -(row.dead or 0))
+    count = sum(row.dead or 0 for row in full)
+    status = _grade(count, limits.dlq_max_warning, limits.dlq_max_critical)
+    reasons = []
+    for row in full:
+        own = _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical)
+        if own is not Status.HEALTHY:
+            reasons.append(Reason(status=own, text=f"{row.dead:,} dead letters in {row.name}", queue=row.name))
+    if status not in (reason.status for reason in reasons) and status is not Status.HEALTHY:
+        reasons.insert(0, Reason(status=status, text=f"{count:,} dead letters in {_where(full)}"))
+    well = "1 dead letter" if count == 1 else f"{count:,} dead letters"
+    return _from("dead_letters", reasons, well, value=count, threshold=limits.dlq_max_warning)
+
+
+def _unserved(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
+    reasons = []
+    for row in rows:
+        waiting = (row.ready or 0) + (row.overdue or 0)
+        if waiting and row.workers == 0 and not row.paused:
+            long = (row.oldest_s or 0) > limits.unserved_age_max
+            text = f"no live worker for {row.name}, {_jobs(waiting)} waiting"
+            reasons.append(Reason(status=Status.UNHEALTHY if long else Status.DEGRADED, text=text, queue=row.name))
+    if rows and all(row.workers is None for row in rows if row.problem is None):
+        return _unknown("workers", "the workers cannot be read: whether every queue is served is unknown")
+    return _from("workers", reasons, "every queue with jobs has a live worker", value=len(reasons), threshold=0)
+
+
+def _paused(rows: Sequence[QueueRow]) -> Check:
+    reasons = [
+        Reason(status=Status.DEGRADED, text=f"{row.name} is paused, {_jobs(row.ready)} waiting", queue=row.name)
+        for row in rows
+        if row.paused and row.ready
+    ]
+    return _from("paused", reasons, "no queue with jobs is paused", value=len(reasons), threshold=0)
+
+
+def _ready(row: QueueRow) -> tuple[int, str]:
+    return row.ready or 0, "ready"
+
+
+def _overdue(row: QueueRow) -> tuple[int, str]:
+    return row.overdue or 0, "overdue"
+
+
+def _backed_up(name: str, rows: Sequence[QueueRow], most: int, measure: Callable[[QueueRow], tuple[int, str]]) -> Check:
+    worst, reasons = 0, []
+    for row in rows:
+        count, word = measure(row)
+        worst = max(worst, count)
+        status = _grade(count, most, _CRITICAL_TIMES * most)
+        if status is not Status.HEALTHY:
+            limit = most if status is Status.DEGRADED else _CRITICAL_TIMES * most
+            text = f"{count:,} jobs {word} in {row.name}, over {limit:,}"
+            reasons.append(Reason(status=status, text=text, queue=row.name))
+    return _from(name, reasons, f"the longest has {worst:,}", value=worst, threshold=most)
+
+
+def _grade(count: int, warning: int, critical: int) -> Status:
+    if count > critical:
+        return Status.UNHEALTHY
+    return Status.DEGRADED if count > warning else Status.HEALTHY
+
+
+def _where(rows: Sequence[QueueRow]) -> str:
+    return rows[0].name if len(rows) == 1 else f"{len(rows):,} queues"
+
+
+def _only(rows: Sequence[QueueRow]) -> str | None:
+    return rows[0].name if len(rows) == 1 else None
+
+
+def _jobs(count: int | None) -> str:
+    return "1 job" if count == 1 else f"{count or 0:,} jobs"
+
+
+def _queues(count: int) -> str:
+    return "1 queue" if count == 1 else f"{count:,} queues"
+
+
+def _span(seconds: int) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds and seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds:,} s"

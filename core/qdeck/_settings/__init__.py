@@ -1,0 +1,22 @@
+"""The configuration: `qdeck.toml` with named contexts and the settings of purge, health, dead letters and agent."""
+
+from __future__ import annotations
+
+from qdeck._settings.load import Configuration, find_file, load, read_text
+from qdeck._settings.model import Agent, Context, DeadLetters, Health, Purge, Settings, Target
+from qdeck._settings.thresholds import Thresholds
+
+__all__ = [
+    "Agent",
+    "Configuration",
+    "Context",
+    "DeadLetters",
+    "Health",
+    "Purge",
+    "Settings",
+    "Target",
+    "Thresholds",
+    "find_file",
+    "load",
+    "read_text",
+]

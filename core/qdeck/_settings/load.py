@@ -1,0 +1,364 @@
+"""Finds, reads and checks `qdeck.toml`. What is wrong is told with its file, line, key, value and the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import stat
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from qdeck._errors import InvalidOption
+from qdeck._settings.model import (
+    RULE_KEYS,
+    Agent,
+    Context,
+    DeadLetters,
+    Health,
+    PartialThresholds,
+    Purge,
+    Settings,
+    Target,
+)
+from qdeck._settings.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE_NAME: Final = "qdeck.toml"
+_VARIABLE: Final = re.compile(r"\$(\$\{|\{([^}]*)\})")
+_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_AT: Final = re.compile(r" - at (?:key in )?`\$(.*)`$")
+_UNKNOWN: Final = re.compile(r"unknown field `(.*?)`")
+_MISSING: Final = re.compile(r"missing required field `(.*?)`")
+_HEADER: Final = re.compile(r"\s*\[\s*(.*?)\s*\]\s*(#.*)?$")
+COLOURS: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white", "grey", "orange", "wine")
+_HEX: Final = re.compile(r"#[0-9a-fA-F]{6}")
+_PLAIN: Final = {
+    "int": "a whole number", "float": "a number", "bool": "true or false", "str": "text", "array": "a list",
+    "object": "a table",
+}  # fmt: skip
+_TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    "": Settings,
+    "purge": Purge,
+    "health": Health,
+    "health.health_thresholds": Thresholds,
+    "dead_letters": DeadLetters,
+    "agent": Agent,
+    "contexts.*": Context,
+    "contexts.*.thresholds": PartialThresholds,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """A configuration that was checked, and the file it came from; without a file it is the defaults."""
+
+    settings: Settings
+    file: Path | None = None
+
+    def target(self, name: str | None = None) -> Target | None:
+        """The server of a context, of the default one when none is named; its variables are filled in now.
+
+        Only now, because a machine that never works on a context need not know its password.
+        """
+        chosen = name if name is not None else self.settings.default_context
+        if chosen is None:
+            return None
+        context = self.settings.contexts.get(chosen)
+        if context is None:
+            raise InvalidOption(f"there is no context {chosen!r} in {self.where}", hint=self._contexts_hint(chosen))
+        place = f"{self.where}: contexts.{chosen}.url"
+        return Target(
+            name=chosen,
+            url=expand(context.url, place, is_url=True),
+            environment=context.environment,
+            colour=context.colour,
+            read_only=context.read_only,
+            layouts=context.layouts,
+            thresholds=context.thresholds.over(self.thresholds),
+        )
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds of a server that no context names."""
+        return self.settings.health.health_thresholds
+
+    @property
+    def where(self) -> str:
+        """The file in words."""
+        return str(self.file) if self.file is not None else "the configuration (there is no qdeck.toml)"
+
+    def agent_token(self) -> str | None:
+        """The token of the agent's API, its variables filled in."""
+        token = self.settings.agent.token
+        return None if token is None else expand(token, f"{self.where}: agent.token")
+
+    def warnings(self) -> list[str]:
+        """What is not wrong, and not wise: secrets in plain text that others of this machine may read."""
+        if self.file is None:
+            return []
+        found = [f"contexts.{name}.url" for name, context in self.settings.contexts.items() if _literal(context.url)]
+        token = self.settings.agent.token
+        if token and not _VARIABLE.search(token):
+            found.append("agent.token")
+        try:
+            mode = stat.S_IMODE(self.file.stat().st_mode)
+        except OSError:
+            return []
+        if not found or not mode & 0o077:
+            return []
+        names = " and ".join(found)
+        return [f"{self.file} can be read by others (mode {mode:03o}) and holds a secret in plain text: {names}"]
+
+    def _contexts_hint(self, name: str) -> str:
+        known = list(self.settings.contexts)
+        near = difflib.get_close_matches(name, known, 1)
+        if near:
+            return f"did you mean {near[0]!r}?"
+        return f"contexts are: {', '.join(known)}" if known else "it names no contexts"
+
+
+def _literal(url: str) -> bool:
+    user, at, _ = url.partition("://")[2].rpartition("@")
+    return bool(at) and ":" in user and not _VARIABLE.search(user.partition(":")[2]) and not user.endswith(":")
+
+
+def find_file(given: str | Path | None = None) -> Path | None:
+    """The configuration file: the one that is named, `./qdeck.toml`, or the user's own."""
+    if given is not None:
+        return Path(given)
+    import platformdirs
+
+    for candidate in (Path(FILE_NAME), platformdirs.user_config_path("qdeck") / "config.toml"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def load(given: str | Path | None = None) -> Configuration:
+    """The configuration of the file that is named or found; the defaults where there is none."""
+    file = find_file(given)
+    if file is None:
+        return Configuration(settings=Settings())
+    try:
+        text = file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidOption(f"{file} is not UTF-8 text: byte {error.start}", hint="save it as UTF-8") from error
+    except OSError as error:
+        hint = "--config takes the path of a qdeck.toml" if given is not None else "let this user read it"
+        raise InvalidOption(f"{file} cannot be read: {error.strerror}", hint=hint) from error
+    return read_text(text, file)
+
+
+def read_text(text: str, file: Path | None = None) -> Configuration:
+    """Checks the text of a configuration."""
+    name = str(file or FILE_NAME)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidOption(f"{name} is not TOML: {error}", hint="see https://toml.io for the notation") from error
+    try:
+        settings = msgspec.convert(document, Settings)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), document, text, name) from error
+    found = Configuration(settings=settings, file=file)
+    _check(found, text, name)
+    return found
+
+
+def _check(found: Configuration, text: str, name: str) -> None:
+    settings = found.settings
+
+    def wrong(path: list[str], what: str, hint: str) -> InvalidOption:
+        return InvalidOption(f"{_place(name, text, path)}: {what}", hint=hint)
+
+    default = settings.default_context
+    if default is not None and default not in settings.contexts:
+        known = difflib.get_close_matches(default, settings.contexts, 1)
+        hint = f"did you mean {known[0]!r}?" if known else f"add [contexts.{default}] with a url"
+        raise wrong(["default_context"], f"there is no context {default!r}", hint)
+    for context_name, context in settings.contexts.items():
+        at = ["contexts", context_name]
+        if context.colour is not None and context.colour not in COLOURS and not _HEX.fullmatch(context.colour):
+            near = difflib.get_close_matches(context.colour, COLOURS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"write #rrggbb or one of {', '.join(COLOURS)}"
+            raise wrong([*at, "colour"], f"{context.colour!r} is no colour", hint)
+        _check_pairs(context.thresholds.over(found.thresholds), [*at, "thresholds"], wrong)
+    for rule in settings.purge.rules or ():
+        if rule not in RULE_KEYS:
+            near = difflib.get_close_matches(rule, RULE_KEYS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(RULE_KEYS)}"
+            raise wrong(["purge", "rules"], f"there is no purge rule {rule!r}", hint)
+    _check_pairs(found.thresholds, ["health", "health_thresholds"], wrong)
+
+
+def _check_pairs(thresholds: Thresholds, path: list[str], wrong: Any) -> None:
+    for low, high in (
+        ("dlq_max_warning", "dlq_max_critical"),
+        ("stuck_vm_max_warning", "stuck_vm_max_critical"),
+        ("memory_max_warning", "memory_max_critical"),
+    ):
+        first, second = getattr(thresholds, low), getattr(thresholds, high)
+        if first > second:
+            raise wrong([*path, low], f"{first:,} is over {high} ({second:,})", f"give {low} at most {high}")
+
+
+def _explain(message: str, document: dict[str, Any], text: str, name: str) -> InvalidOption:
+    at = _AT.search(message)
+    what = message[: at.start()] if at else message
+    path = _walk_path(at[1] if at else "", document)
+    missing, unknown = _MISSING.search(what), _UNKNOWN.search(what)
+    if unknown:
+        key = unknown[1]
+        return InvalidOption(
+            f"{_place(name, text, [*path, key])}: there is no setting {key!r}", hint=_nearest(path, key)
+        )
+    if missing:
+        return InvalidOption(f"{_place(name, text, path)}: {missing[1]!r} is missing", hint=f"add {missing[1]} = …")
+    value = _value(document, path)
+    # Text in these tables may be a secret that was written in the wrong place.
+    guarded = path[:1] in (["contexts"], ["agent"]) and isinstance(value, str)
+    shown = "" if guarded or isinstance(value, dict | list) else f", not {_short(value)}"
+    return InvalidOption(f"{_place(name, text, path)}: {_lower(what)}{shown}", hint=_expected_hint(path))
+
+
+def _walk_path(at: str, document: dict[str, Any]) -> list[str]:
+    """The keys behind a path such as `.contexts[...].url`: msgspec leaves the brackets empty, so it is looked for."""
+    words = re.findall(r"\.([^.\[\]]+)|\[([^\]]*)\]", at)
+    path: list[str] = []
+    for at_word, (field, index) in enumerate(words):
+        if field:
+            path.append(field)
+        elif index == "...":
+            inside = _value(document, path)
+            rest = "".join(f".{f}" if f else f"[{i}]" for f, i in words[at_word + 1 :])
+            path.append(_culprit(path, inside, rest))
+        else:
+            path.append(index)
+    return path
+
+
+def _culprit(path: list[str], inside: Any, rest: str) -> str:
+    kind = _TABLES.get(".".join([*path, "*"]))
+    if isinstance(inside, dict) and kind is not None:
+        for key, value in inside.items():
+            try:
+                msgspec.convert(value, kind)
+            except msgspec.ValidationError as error:
+                found = _AT.search(str(error))
+                if (found[1] if found else "") == rest:
+                    return str(key)
+    return "…"
+
+
+def _value(document: Any, path: list[str]) -> Any:
+    value = document
+    for key in path:
+        try:
+            value = value[int(key)] if isinstance(value, list) else value[key]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return None
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _lower(what: str) -> str:
+    told = re.sub(r"Expected (.*?)(, got .*)?$", r"this must be \1", what.replace("`", "").replace(" | null", ""))
+    for word, plain in _PLAIN.items():
+        told = re.sub(rf"\b{word}\b", plain, told)
+    return told
+
+
+def _table(path: list[str]) -> type[msgspec.Struct] | None:
+    words = ["*" if at == 1 and path[0] == "contexts" else word for at, word in enumerate(path)]
+    return _TABLES.get(".".join(words))
+
+
+def _nearest(path: list[str], key: str) -> str:
+    kind = _table(path)
+    known = list(kind.__struct_fields__) if kind is not None else []
+    near = difflib.get_close_matches(key, known, 1, 0.5)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    for table, other in _TABLES.items():
+        if key in other.__struct_fields__ and "*" not in table:
+            return f"{key} belongs into [{table}]" if table else f"{key} belongs before the first [table]"
+    return f"settings here are: {', '.join(known)}" if known else ""
+
+
+def _expected_hint(path: list[str]) -> str:
+    kind = _table(path[:-1]) if path else None
+    if kind is None:
+        return ""
+    default = getattr(kind(), path[-1], None) if path[:1] != ["contexts"] else None
+    return (
+        f"the default is {str(default).lower() if isinstance(default, bool) else default}"
+        if (isinstance(default, int | float))
+        else ""
+    )
+
+
+def _place(name: str, text: str, path: list[str]) -> str:
+    line = _line(text, path)
+    where = f"{name}:{line}" if line else name
+    return f"{where}: {'.'.join(path)}" if path else where
+
+
+def _line(text: str, path: list[str]) -> int | None:
+    """The line that sets a key, or that opens the table it belongs to. tomllib does not tell, so it is looked for."""
+    wanted, table, opened = ".".join(path), "", None
+    for number, line in enumerate(text.splitlines(), 1):
+        header = _HEADER.match(line)
+        if header and not line.lstrip().startswith("[["):
+            table = ".".join(_unquoted(part) for part in header[1].split("."))
+            if wanted == table or wanted.startswith(f"{table}."):
+                opened = number
+            if wanted == table:
+                return number
+            continue
+        key, equals, _ = line.partition("=")
+        if equals and not key.lstrip().startswith("#"):
+            full = ".".join(filter(None, [table, *(_unquoted(part) for part in key.split("."))]))
+            if full == wanted:
+                return number
+            if wanted.startswith(f"{full}."):  # inside an inline table
+                opened = number
+    return opened
+
+
+def _unquoted(part: str) -> str:
+    return part.strip().strip("\"'")
+
+
+def expand(value: str, place: str, *, is_url: bool = False) -> str:
+    """The value with `${VAR}` filled in from the environment; `$${` stands for itself. No value is ever told.
+
+    In the user part of a URL a variable is quoted, so that a password may hold any character.
+    """
+    user_ends = value.rfind("@") if is_url and "://" in value else -1
+
+    def fill(found: re.Match[str]) -> str:
+        if found[1] == "${":
+            return "${"
+        name = found[2]
+        if not _VARIABLE_NAME.fullmatch(name):
+            raise InvalidOption(f"{place}: ${{{name}}} names no variable", hint="write ${NAME}; a literal ${ is $${")
+        if name not in os.environ:
+            raise InvalidOption(
+                f"{place}: the environment variable {name} is not set", hint=f"export {name}=…, then try again"
+            )
+        filled = os.environ[name]
+        return quote(filled, safe="") if found.start() < user_ends else filled
+
+    return _VARIABLE.sub(fill, value)

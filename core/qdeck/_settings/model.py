@@ -1,0 +1,147 @@
+"""The shape of `qdeck.toml`. Keys, units and defaults of the document on queue reliability keep their names.
+
+These are structs rather than dataclasses because msgspec refuses what it does not know in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from qdeck._settings.thresholds import Count, Seconds, Thresholds
+
+Interval = Annotated[int, Meta(ge=1)]
+Hours = Annotated[float, Meta(ge=0)]
+RULE_KEYS: Final = {
+    "ready_too_old": "max_ready_age",
+    "running_without_owner": "max_pending_age",
+    "done_too_old": "max_completed_age",
+    "dead_too_old": "dlq_ttl",
+    "dead_too_many": "dlq_max_entries",
+    "cancelled_too_old": "max_request_age",
+    "orphaned_records": "max_orphaned_age",
+}
+"""The purge rules, each with the setting that is its threshold."""
+PRODUCTION: Final = ("production", "prod")
+
+
+class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[purge]`: which leftovers go, and whether the agent removes them by itself. Ages are seconds."""
+
+    purge_enabled: bool = False
+    purge_interval: Interval = 3600
+    purge_dry_run: bool = False
+    max_pending_age: Seconds = 7200
+    """A running job's lease ran out so long ago, and nobody took it back."""
+    max_ready_age: Seconds = 86400
+    """A job has been ready for so long."""
+    max_completed_age: Seconds = 3600
+    """A job has been done for so long."""
+    max_orphaned_age: Seconds = 86400
+    """A record that belongs to no job of any state is so old."""
+    max_request_age: Seconds = 86400
+    """A job was cancelled, or expired, so long ago."""
+    rules: tuple[str, ...] | None = None
+    """The rules that run when none are named; by default all."""
+
+
+class DeadLetters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[dead_letters]`: how long dead letters are kept, and whether a purge makes some."""
+
+    dlq_enabled: bool = False
+    """Whether a purge buries what it takes from those that wait; otherwise it cancels them."""
+    dlq_ttl: Hours = 168
+    """Hours for which a dead letter is kept."""
+    dlq_max_entries: Count = 10_000
+    """Dead letters kept of one queue."""
+
+
+class Health(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[health]`: thresholds, and whether the agent looks by itself."""
+
+    health_check_enabled: bool = False
+    health_check_interval: Interval = 300
+    health_thresholds: Thresholds = Thresholds()
+
+
+class Agent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[agent]`: what `qdeck agent` does besides."""
+
+    http: str | None = None
+    """HOST:PORT of its API."""
+    token: str | None = None
+    """What a caller of the API has to show; write `${VAR}`."""
+    allow_purge: bool = False
+    """Whether the API may purge, not only look."""
+    history_interval: Interval = 10
+    history_hours: Hours = 24
+    clean_interval: Seconds = 0
+    """Seconds between removals of idle queues; 0 is never."""
+
+    def __repr__(self) -> str:
+        return f"Agent(http={self.http!r})"
+
+
+class PartialThresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Thresholds of which only some are given: the others are those of `[health]`."""
+
+    pending_queue_max: Count | UnsetType = UNSET
+    ready_queue_max: Count | UnsetType = UNSET
+    dlq_max_warning: Count | UnsetType = UNSET
+    dlq_max_critical: Count | UnsetType = UNSET
+    stuck_vm_age_threshold: Seconds | UnsetType = UNSET
+    stuck_vm_max_warning: Count | UnsetType = UNSET
+    stuck_vm_max_critical: Count | UnsetType = UNSET
+    unserved_age_max: Seconds | UnsetType = UNSET
+    memory_max_warning: Annotated[int, Meta(ge=1, le=100)] | UnsetType = UNSET
+    memory_max_critical: Annotated[int, Meta(ge=1, le=100)] | UnsetType = UNSET
+
+    def over(self, base: Thresholds) -> Thresholds:
+        """The base with what is given here in its place."""
+        names = Thresholds.__struct_fields__
+        return Thresholds(**{n: getattr(base, n) if getattr(self, n) is UNSET else getattr(self, n) for n in names})
+
+
+class Context(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[contexts.NAME]`: one server under a name."""
+
+    url: str
+    environment: str = ""
+    colour: str | None = None
+    read_only: bool = False
+    layouts: tuple[str, ...] = ()
+    thresholds: PartialThresholds = PartialThresholds()
+
+    def __repr__(self) -> str:
+        return f"Context(environment={self.environment!r})"  # the URL may hold a password
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    default_context: str | None = None
+    contexts: dict[str, Context] = {}
+    purge: Purge = Purge()
+    health: Health = Health()
+    dead_letters: DeadLetters = DeadLetters()
+    agent: Agent = Agent()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The server that a command works on, with what its context says about it. The URL is never shown."""
+
+    url: str = field(repr=False)
+    name: str | None = None
+    environment: str = ""
+    colour: str | None = None
+    read_only: bool = False
+    layouts: tuple[str, ...] = ()
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+    @property
+    def is_production(self) -> bool:
+        """Whether writing takes the ceremony of production."""
+        return self.environment.lower() in PRODUCTION
