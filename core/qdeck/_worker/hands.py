@@ -11,7 +11,7 @@ from qdeck._engine import codec
 from qdeck._engine.ops import Ending
 from qdeck._errors import UsageError
 from qdeck._worker.processes import Processes
-from qdeck._worker.run import Plan, Run, StopReason, error_event, make_plan
+from qdeck._worker.run import Kind, Plan, Run, StopReason, error_event, make_plan
 from qdeck._worker.runners import Runners
 from qdeck._worker.threads import Done, Reports, Threads, interrupt
 
@@ -62,6 +62,7 @@ class Hands:
         self.last_end = time.monotonic()
         self._plans: dict[bytes, Plan] = {}
         self._limited = False
+        self._kinds: set[Kind] = set()
         self._solo: Run | None = None
         self._solo_runs = False
         self._solo_since = 0.0
@@ -81,7 +82,9 @@ class Hands:
         """How many more jobs to claim: what may run at once, or what quick ones finish in two milliseconds."""
         if self._solo is not None or (self._processes is not None and self._processes.is_full):
             return 0
-        target = max(self.concurrency, min(MOST_IN_HAND, int(rate * 0.002)))
+        target = self.concurrency
+        if len(self._kinds) < 2:
+            target = max(target, min(MOST_IN_HAND, int(rate * 0.002)))
         return max(0, target - self.count)
 
     def take(self, lane: Lane, claimed: list[Claimed], asked: float) -> None:
@@ -104,6 +107,10 @@ class Hands:
         if any(_is_suspect(run) for run in runs):
             self._isolate(runs)
         else:
+            if len(self._kinds) > 1:
+                # Loop, threads and processes each keep to the concurrency; together they do by what is in hand.
+                while runs and self.count > self.concurrency:
+                    self._give_back(runs.pop())
             for run in runs:
                 self._dispatch(run)
 
@@ -121,6 +128,8 @@ class Hands:
             self._plans.clear()
         plan = self._plans[tail] = make_plan(self._app, raw_head)
         self._limited = self._limited or plan.limit_s is not None
+        if plan.task is not None:
+            self._kinds.add(plan.kind)
         return plan
 
     def _dispatch(self, run: Run) -> None:
