@@ -1,0 +1,59 @@
+"""A worker in a thread of the test's process, with what it told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from qdeck._worker.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from qdeck import App
+
+
+def wait_until(what: Callable[[], object], timeout_s: float = 20.0, why: str = "") -> None:
+    """Wait for a condition; fail when it does not come."""
+    last_moment = time.monotonic() + timeout_s
+    while not what():
+        if time.monotonic() > last_moment:
+            raise AssertionError(f"did not happen in {timeout_s} s {why}")
+        time.sleep(0.005)
+
+
+class Beside:
+    """A worker that runs beside the test. It is ready when this returns."""
+
+    def __init__(self, app: App, queues: Mapping[str, int] | None = None, **more: Any) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.error: BaseException | None = None
+        self.ended_with: str | None = None
+        self.worker = Worker(app, queues, on_event=self.events.append, **{"grace": 1.0, **more})
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        wait_until(lambda: self.told("started") or not self.thread.is_alive(), why="the worker starts")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def _run(self) -> None:
+        try:
+            self.ended_with = asyncio.run(self.worker.serve())
+        except BaseException as error:  # noqa: BLE001 - a test looks at it
+            self.error = error
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        """The events of one kind so far."""
+        return [told for told in list(self.events) if told["event"] == event]
+
+    def end(self, timeout_s: float = 30.0) -> None:
+        """Stop it and wait for its end."""
+        self.worker.stop()
+        self.thread.join(timeout_s)
+        assert not self.thread.is_alive(), "the worker did not end"

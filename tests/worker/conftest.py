@@ -1,0 +1,34 @@
+"""Workers that run beside the test: in a thread with a loop of its own, or as a process of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import qdeck
+from worker.beside import Beside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+
+@pytest.fixture
+def app(url: str) -> qdeck.App:
+    """An app without tasks on the shared server."""
+    return qdeck.App(url, queue="test:actions")
+
+
+@pytest.fixture
+def start(app: qdeck.App) -> Iterator[Callable[..., Beside]]:
+    """Starts a worker in a thread: `start(concurrency=2)`; ended with the test."""
+    made: list[Beside] = []
+
+    def run(other: qdeck.App | None = None, *, queues: Mapping[str, int] | None = None, **more: object) -> Beside:
+        made.append(Beside(other or app, queues, **more))
+        return made[-1]
+
+    yield run
+    for beside in made:
+        beside.end()
+    app.close()
