@@ -85,6 +85,7 @@ class Heartbeat:
     def _once(self) -> None:
         for lane in self._lanes:
             self._beat(lane)
+        self.watch()
         busy = any(lane.held for lane in self._lanes)
         if time.monotonic() - self._told >= (BUSY_PRESENCE_S if busy else IDLE_PRESENCE_S):
             self._tell()
@@ -96,10 +97,17 @@ class Heartbeat:
         for at in range(0, len(runs), BEAT_SLICE):
             part = runs[at : at + BEAT_SLICE]
             self._renew(lane, part)
-        for run in runs:
-            # Nothing got through for nearly the whole lease: the handler must know before somebody else starts.
-            if time.monotonic() - run.renewed > self._length(run) * 0.9 and run.stop is None:
-                self._stop_run(run, "lost")
+
+    def watch(self) -> None:
+        """Tells handlers for whom nothing got through for nearly the whole lease: they must know before others start.
+
+        The worker's loop calls it often, because a beat may wait for its answer until the lease is over.
+        """
+        now = time.monotonic()
+        for lane in self._lanes:
+            for run in list(lane.held.values()):
+                if run.stop is None and now - run.renewed > self._length(run) * 0.85:
+                    self._stop_run(run, "lost")
 
     def _length(self, run: Run) -> float:
         own = run.plan.head.lease_ms

@@ -117,7 +117,7 @@ class Worker:
                 await pump.open()
                 beat.start()
                 self.event({"event": "started", "queues": [lane.queue for lane in self.lanes], "pid": os.getpid()})
-                await self._work(pump, hands)
+                await self._work(pump, hands, beat)
             finally:
                 if beat.started:
                     await asyncio.to_thread(beat.stop)
@@ -126,9 +126,9 @@ class Worker:
         self.event({"event": "stopped", "done": hands.done, "failed": hands.failed})
         return self._asked or "stop"
 
-    async def _work(self, pump: Pump, hands: Hands) -> None:
+    async def _work(self, pump: Pump, hands: Hands, beat: Heartbeat) -> None:
         work = asyncio.create_task(pump.loop())
-        ticks = asyncio.create_task(self._tick(hands))
+        ticks = asyncio.create_task(self._tick(hands, beat))
         ending = asyncio.create_task(self._ended())
         try:
             await asyncio.wait({work, ticks, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -170,9 +170,10 @@ class Worker:
         if self._ending is not None:
             await self._ending.wait()
 
-    async def _tick(self, hands: Hands) -> None:
+    async def _tick(self, hands: Hands, beat: Heartbeat) -> None:
         while True:
             await asyncio.sleep(0.1)
+            beat.watch()
             hands.check(self.lanes, time.monotonic())
 
     def event(self, event: Event) -> None:
