@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,9 +20,9 @@ from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.stuck import StuckScreen
-from qdeck_console.terminal import check_terminal, context_of, fitting_theme
+from qdeck_console.terminal import check_terminal, context_of, fitting_theme, wants_no_colour
 from qdeck_console.text import safe_text
-from qdeck_console.theme import INK, Painter, palette_of, themes, variables
+from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +74,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colours for themes that are not ours."""
-        return variables(INK)
+        return plain_variables() if wants_no_colour() else variables(INK)
 
     @property
     def latest(self) -> Picture:
@@ -106,8 +105,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def _watch_theme(self, theme: str) -> None:
         super()._watch_theme(theme)
-        plain = bool(os.environ.get("NO_COLOR"))
-        self.painter = Painter(palette_of(self.available_themes[theme]), plain=plain)
+        self.painter = Painter(palette_of(self.available_themes[theme]), plain=wants_no_colour())
         for screen in self.screen_stack if self._running else ():
             if isinstance(screen, FrameScreen):
                 screen.redraw()

@@ -26,8 +26,15 @@ def check_terminal(environment: Mapping[str, str] = os.environ) -> None:
         raise UsageError(f"the terminal cannot draw: TERM is {name or 'not set'}", hint="set TERM to what it really is")
 
 
+def wants_no_colour(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the user asked for no colour (https://no-color.org)."""
+    return bool(environment.get("NO_COLOR"))
+
+
 def fitting_theme(color_system: str | None) -> str:
     """The theme for the colours that a terminal has: sixteen need values that come out exactly."""
+    if wants_no_colour():
+        return "ansi-dark"  # Textual's own themes without colours of their own keep those of the terminal
     return "qdeck-16" if color_system == "standard" else "qdeck-ink"
 
 

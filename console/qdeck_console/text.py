@@ -6,6 +6,7 @@ the clipboard or spoof what an operator reads. Markup is no concern here, becaus
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
@@ -96,32 +97,49 @@ def cut_middle(text: str, cells: int, *, keep_end: int = 6) -> str:
     return _first(text, cells - 1 - tail) + "…" + _last(text, tail)
 
 
+_OWN_ID: Final = re.compile(r"[0-9a-f]{13}[0-9a-z]{7}")
+
+
+def cut_id(text: str, cells: int) -> str:
+    """An id in at most `cells` cells. Our own begin with their time and end with their maker: the time tells them
+    apart, so they are cut at the end; others are cut in the middle.
+    """
+    text = safe_text(text, limit=200)
+    return cut_end(text, cells) if cells >= 12 and _OWN_ID.fullmatch(text) else cut_middle(text, cells)
+
+
 def wrap(text: str, cells: int, *, most: int) -> list[str]:
     """The text broken at blanks into at most `most` lines; the last one is cut with `…` when there is more."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
-        line = ""
-        for word in paragraph.split(" "):
-            while width(word) > cells:
-                room = cells - width(line) - (1 if line else 0)
-                if room < cells // 3:
-                    lines.append(line)
-                    line, room = "", cells
-                head = _first(word, room)
-                lines.append(f"{line} {head}" if line else head)
-                line, word = "", word[len(head) :]
-            joined = f"{line} {word}" if line else word
-            if width(joined) <= cells:
-                line = joined
-            else:
-                lines.append(line)
-                line = word
-        lines.append(line)
+        lines += [paragraph] if width(paragraph) <= cells else _broken(paragraph, cells)
         if len(lines) > most:
-            break
-    if len(lines) <= most:
-        return lines
-    return [*lines[: most - 1], cut_end(lines[most - 1] + " …", cells) if most else ""][:most]
+            return [*lines[: most - 1], cut_end(lines[most - 1] + " …", cells)]
+    return lines
+
+
+def _broken(paragraph: str, cells: int) -> list[str]:
+    """One long line as several; what follows the first is indented as it is, if there is room for that."""
+    bare = paragraph.lstrip(" ")
+    indent = " " * min(len(paragraph) - len(bare), cells // 3)
+    lines, line = [], indent
+    for word in bare.split(" "):
+        joined = line + word if line == indent else f"{line} {word}"
+        if width(joined) <= cells:
+            line = joined
+            continue
+        if line != indent and width(indent + word) <= cells:
+            lines.append(line)
+            line = indent + word
+            continue
+        rest = joined
+        while width(rest) > cells:
+            head = _first(rest, cells)
+            lines.append(head)
+            rest = indent + rest[len(head) :]
+        line = rest
+    lines.append(line)
+    return lines
 
 
 def _first(text: str, cells: int) -> str:

@@ -179,6 +179,11 @@ def variables(palette: Palette) -> dict[str, str]:
     }
 
 
+def plain_variables() -> dict[str, str]:
+    """The same without any colour: whatever the terminal has for text and ground."""
+    return dict.fromkeys(variables(INK), "ansi_default") | {"block-cursor-text-style": "reverse"}
+
+
 def themes() -> list[Theme]:
     """The console's own themes, for Textual."""
     return [
@@ -227,7 +232,7 @@ class Painter:
     """Turns roles into styles, for one palette and one state of the picture."""
 
     palette: Palette
-    plain: bool = False  # no colour wanted: weight alone must tell
+    plain: bool = False  # no colour wanted: words, signs and weight must tell
     stale: bool = False  # the picture is out of date: everything steps back, nothing disappears
 
     def style(self, role: str, ground: str = "ground") -> Style:
@@ -243,11 +248,15 @@ def _style(painter: Painter, role: str, ground: str) -> Style:
         colour = "muted" if flags & {"bold"} else "faint"
     if colour == "faint" and ground == "cursor":
         colour = "muted"
-    if painter.plain and colour in {"bad", "warn"}:
-        # As grey, coral and amber are darker than strong text.
-        flags |= {"bold"} if colour == "bad" else set()
-        colour = "strong" if colour == "bad" else "text"
     colour, _, share = colour.partition("@")
+    if painter.plain:
+        # As grey, coral and amber would be darker than strong text: bad is bold, warn is text like any other.
+        flags |= {"bold"} if colour in {"bad", "strong", "accent"} and not painter.stale else set()
+        reverse = ground == "cursor" or any(flag.startswith("on-") for flag in flags)
+        dim = colour in {"ghost", "line"} or painter.stale
+        return Style(
+            bold="bold" in flags or None, underline="under" in flags or None, reverse=reverse or None, dim=dim or None
+        )
     on = next((flag.removeprefix("on-") for flag in flags if flag.startswith("on-")), ground)
     return Style(
         color=_accent(painter.palette, int(share)) if share else getattr(painter.palette, colour),
@@ -255,7 +264,6 @@ def _style(painter: Painter, role: str, ground: str) -> Style:
         bold="bold" in flags or None,
         underline="under" in flags or None,
         strike="strike" in flags or None,
-        reverse=(painter.plain and ground == "cursor") or None,
     )
 
 

@@ -16,7 +16,7 @@ TICK_S: Final = 0.1
 _PER_S: Final = {
     "mail": 8.0,
     "thumbnail": 5.0,
-    "webhook": 2.0,
+    "webhook": 1.5,
     "reindex": 2.6,
     "audit": 12.0,
     "digest": 0.05,
@@ -40,8 +40,8 @@ _BODIES: Final = (
 
 
 def webhook(rng: random.Random) -> Call:
-    """A delivery; about one in four cannot succeed."""
-    body = rng.choices(_BODIES, (8, 8, 1, 1))[0]
+    """A delivery; about one in ten cannot succeed."""
+    body = rng.choices(_BODIES, (20, 20, 1, 1))[0]
     partner = rng.choices(_PARTNERS, (6, 6, 1, 4))[0]
     return tasks.deliver_webhook.call(f"{partner}/{rng.randrange(16**4):04x}", rng.choice(_EVENTS), body)
 

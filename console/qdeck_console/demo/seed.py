@@ -105,6 +105,7 @@ class Seeder:
         backlog = [produce.one("reindex", self._rng) for _ in range(420)]
         for at in range(0, len(backlog), 60):
             self._enqueue_many(backlog[at : at + 60], self._now - (420 - at) * 1_000)
+        self._enqueue_many([produce.one("video", self._rng) for _ in range(5)], self._now - MINUTE_MS)
         self._run(ops.configure(names.SEARCH, {"limit": "4"}))
         self._enqueue_many([produce.one("digest", self._rng) for _ in range(24)], self._now)
         nightly = tasks.extract.call("2026-10", _delay=5 * 3600, _name="nightly close")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
-from qdeck_console.text import cut_end, cut_middle, safe_text
+from qdeck_console.text import cut_end, cut_id, safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,30 +60,31 @@ def group_line(group: DeadGroup, cells: int, *, hide: int) -> Line:
     return section(cut_end(safe_text(group.error, limit=60), cells // 2), note, "bad", cells, count=group.count)
 
 
-def _widths(cells: int) -> tuple[int, int, bool]:
-    """Widths of the queue (0: none) and of the message, and whether tries are shown."""
+def _widths(cells: int) -> tuple[int, int, int, bool]:
+    """Widths of the id, of the queue (0: none) and of the message, and whether tries are shown."""
+    wide = 20 if cells >= 100 else 14
     queue = 24 if cells >= 100 else 0
     tries = cells >= 70
-    message = cells - LEAD - MARGIN - 14 - 9 - (6 if tries else 0) - (queue + 1 if queue else 0) - 1
-    return queue, max(10, message), tries
+    message = cells - LEAD - MARGIN - wide - 9 - (6 if tries else 0) - (queue + 1 if queue else 0) - 1
+    return wide, queue, max(10, message), tries
 
 
 def head_line(cells: int) -> Line:
     """The heads of the columns."""
-    queue, message, tries = _widths(cells)
+    wide, queue, message, tries = _widths(cells)
     parts: list[tuple[Sequence[Piece], int, bool]] = [([("message", "faint")], message, False)]
     if queue:
         parts.insert(0, ([("queue", "faint")], queue, False))
     parts.append(([("died", "faint")], 8, True))
     if tries:
         parts.append(([("tries", "faint")], 5, True))
-    return ((" " * LEAD, "text"), *fmt.fit([("id", "faint")], 14), *columns(parts))
+    return ((" " * LEAD, "text"), *fmt.fit([("id", "faint")], wide), *columns(parts))
 
 
 def entry_line(job: JobRecord, cells: int, *, hide: int, at_cursor: bool) -> Line:
     """One dead letter."""
-    queue, message, tries = _widths(cells)
-    name = [(cut_middle(safe_text(job.id, limit=130), 14), "strong bold" if at_cursor else "text")]
+    wide, queue, message, tries = _widths(cells)
+    name = [(cut_id(job.id, wide), "strong bold" if at_cursor else "text")]
     age = fmt.span_pieces(None if job.age_s is None else job.age_s * 1000)
     text = cut_end(safe_text(job.message or "", limit=400), message)
     parts: list[tuple[Sequence[Piece], int, bool]] = [([(text, "text")], message, False)]
@@ -92,7 +93,7 @@ def entry_line(job: JobRecord, cells: int, *, hide: int, at_cursor: bool) -> Lin
     parts.append((age, 8, True))
     if tries:
         parts.append((fmt.cell(fmt.count(job.attempts), "muted"), 5, True))
-    return (("  ", "text"), ("✗", "bad"), (" ", "text"), *fmt.fit(name, 14), *columns(parts))
+    return (("  ", "text"), ("✗", "bad"), (" ", "text"), *fmt.fit(name, wide), *columns(parts))
 
 
 def total_words(seen: DeadSeen) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import pair, queue_path, section
-from qdeck_console.text import cut_end, cut_middle, safe_text, wrap
+from qdeck_console.text import cut_end, cut_id, safe_text, wrap
 
 if TYPE_CHECKING:
     from qdeck._deck.model import HistoryEvent, JobDetail
@@ -42,7 +42,7 @@ def job_lines(
     """Everything known about a job in so many cells; `full` with the whole traceback and output."""
     word = state or _STATE.get(job.state, (job.state, "muted"))
     room = cells - len(word[0]) - 1
-    name = cut_middle(safe_text(job.id, limit=200), room)
+    name = cut_id(job.id, room)
     lines: list[Line] = [
         (*fmt.fit([(name, "strong bold")], room), (" ", "text"), (word[0], f"{word[1]} bold")),
         (

@@ -7,7 +7,6 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import QueueRow, Status, Totals
-from qdeck._deck.verdict import DEAD_DEGRADED
 from qdeck_console import format as fmt
 from qdeck_console.history import Rates
 from qdeck_console.presenters.charts import sparkline
@@ -22,6 +21,11 @@ if TYPE_CHECKING:
 
 TWO_LINES_AT_MOST: Final = 200  # troubled queues; more than that, and reasons are for the detail only
 DEAD_WATCH: Final = 10  # dead letters from which a queue is looked at
+_OF_ROWS: Final = (
+    " stuck in ",
+    " wait for over ",
+    " waits for over ",
+)  # of all queues together: each row tells its own
 _GROWS: Final = 0.5  # ready jobs a second more in than out before it is worth a word
 _RESORT_S: Final = 10.0
 _QUIET_S: Final = 3.0
@@ -75,13 +79,15 @@ def judge(picture: Picture) -> list[Entry]:
         return []
     told: dict[str, list[tuple[Severity, str]]] = {}
     for reason in snapshot.reasons:
-        if reason.queue is not None and " stuck in " not in reason.text:  # each row tells its own
+        if reason.queue is not None and not any(words in reason.text for words in _OF_ROWS):
             severity = Severity.ACT if reason.status is Status.UNHEALTHY else Severity.WATCH
             told.setdefault(reason.queue, []).append((severity, _without_name(reason.text, reason.queue)))
     entries = []
     for row in snapshot.queues:
         rates = picture.rates.get(row.name) or Rates(row.in_per_s, row.out_per_s)
-        reasons = _of_row(row) + told.get(row.name, []) + _trends(row, rates)
+        of_deck = told.get(row.name, [])
+        known = {text for _, text in of_deck}
+        reasons = [reason for reason in _of_row(row) if reason[1] not in known] + of_deck + _trends(row, rates)
         reasons.sort(key=lambda reason: reason[0])
         severity = reasons[0][0] if reasons else Severity.FINE
         entries.append(Entry(row=row, severity=severity, reasons=tuple(reasons), rates=rates))
@@ -102,7 +108,9 @@ def _of_row(row: QueueRow) -> list[tuple[Severity, str]]:
         out.append((Severity.ACT, f"{row.stuck:,} stuck: past lease or time limit"))
     if row.paused and not row.ready:
         out.append((Severity.WATCH, "paused"))
-    if row.dead is not None and DEAD_WATCH <= row.dead < DEAD_DEGRADED:
+    if row.late:
+        out.append((Severity.WATCH, f"{row.late:,} waiting for too long"))
+    if (row.dead or 0) >= DEAD_WATCH:
         out.append((Severity.WATCH, f"{row.dead:,} dead letters"))
     return out
 
@@ -198,7 +206,8 @@ class Arranger:
             self._next.pop(name, None)
             return entry
         self._next[name] = (severity, polls)
-        return Entry(row=entry.row, severity=shown, reasons=entry.reasons, rates=entry.rates)
+        reasons = entry.reasons if shown is not Severity.FINE else ()
+        return Entry(row=entry.row, severity=shown, reasons=reasons, rates=entry.rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +313,8 @@ class Drawer:
     def _values(self, entry: Entry, grid: Grid) -> dict[str, list[Piece]]:
         row, rates, severity = entry.row, entry.rates, entry.severity
         calm = severity is Severity.FINE
-        dead_role = "bad bold" if row.dead and severity is Severity.ACT else "warn" if row.dead and not calm else "text"
+        worst = min((level for level, text in entry.reasons if " dead letters" in text), default=Severity.FINE)
+        dead_role = "text" if worst is Severity.FINE else f"{worst.role} bold"
         values = {
             "layout": [(safe_text(row.layout, limit=40), "faint")],
             "ready": fmt.cell(fmt.count(row.ready), "text" if calm else "strong bold"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qdeck._deck.details import GRACE_MS
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
-from qdeck_console.text import cut_middle, safe_text, wrap
+from qdeck_console.text import cut_id, cut_middle, safe_text, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,7 +131,7 @@ def entry_line(stuck: Stuck, cells: int, *, hide: int, at_cursor: bool) -> Line:
         parts += [(_heartbeat(stuck), beat, False), (lease, beat, False)]
     tries = f"{job.attempts or 0}/{job.retries + 1}" if job.retries is not None else str(job.attempts or 0)
     parts.append(([(tries, "muted")], 5, True))
-    name = [(cut_middle(safe_text(job.id, limit=130), 18), "strong bold" if at_cursor else "text")]
+    name = [(cut_id(job.id, 18), "strong bold" if at_cursor else "text")]
     glyph = "▲" if stuck.why is Why.OVER_LIMIT else "✗"
     return (("  ", "text"), (glyph, role), (" ", "text"), *fmt.fit(name, 18), *columns(parts))
 

@@ -71,6 +71,10 @@ class QueueScreen(FrameScreen):
         """Pauses or resumes the queue."""
         pause.toggle(self.console, self._entry)
 
+    def is_offered(self, action: Action) -> bool:
+        """Nothing can be opened here."""
+        return action.id != "open"
+
     def do_back(self) -> None:
         """Back to the list."""
         self.console.last_key_at = time.monotonic()

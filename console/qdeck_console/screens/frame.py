@@ -139,11 +139,15 @@ class FrameScreen(Screen[None]):
             Tab(DEAD, "Dead", totals.dead if totals else 0, "bad"),
         ]
 
+    def is_offered(self, action: Action) -> bool:
+        """Whether the footer has this action at all: going back only where there is something to go back from."""
+        return action.id != "back" or not self.why_not("back")
+
     def _footer(self, cells: int) -> Line:
         offers = [
             Offer(action, self.verb(action), self.why_not(action.id))
             for action in footer_actions(("list", self.SCOPE, "app"))
-            if action.id != "back" or not self.why_not("back")
+            if self.is_offered(action)
         ]
         return frame.footer(offers, self.console.note(), cells)
 
@@ -191,19 +195,23 @@ class FrameScreen(Screen[None]):
         if not text:
             box.remove_class("-open")
             self.query_one(LineList).focus()
+        self._refilter()
+
+    def _refilter(self) -> None:
         self.redraw()
+        self.query_one(LineList).settle()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filters while it is typed."""
         self.filter_text = event.value
-        self.redraw()
+        self._refilter()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keeps the filter and gives the keys back to the list."""
         self.filter_text = event.value
         event.input.set_class(bool(event.value), "-open")
         self.query_one(LineList).focus()
-        self.redraw()
+        self._refilter()
 
     def on_key(self) -> None:
         """Rows do not move under someone who presses keys."""

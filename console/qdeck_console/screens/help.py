@@ -35,18 +35,18 @@ class HelpScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         """Shows the keys."""
         painter = self._below.console.painter
-        lines = self._lines()
+        lines = self._lines(blanks=self._below.is_tall)
         panel = self.query_one("#help", Lines)
         panel.styles.height = len(lines) + 2
         panel.show(lambda _w, _h: lines, painter)
         under = self._below.query_one("#bar", Lines)
         self.query_one("#mbar", Lines).show(under.make, painter, under.ground)
 
-    def _lines(self) -> list[Line]:
+    def _lines(self, *, blanks: bool) -> list[Line]:
         below = self._below
         lines: list[Line] = [
             (("keys", "strong bold"), ("  esc closes", "muted")),
-            (),
+            *([()] * blanks),
         ]
         groups: list[tuple[str, list[Action]]] = [
             ("move", of_scope("list")),
@@ -60,11 +60,7 @@ class HelpScreen(ModalScreen[None]):
                 keys = fit([(action.key_names, "faint" if why else "accent bold")], 16)
                 words = f"{action.help}  ∅ {why}" if why else action.help
                 lines.append((*keys, (cut_end(words, 52), "faint" if why else "text")))
-            lines.append(())
+            lines += [()] * blanks
         tabs = "  ".join(f"{number} {tab.name}" for number, tab in enumerate(below.all_tabs(), 1))
         lines.append((("screens         ", "muted"), (tabs, "text")))
         return lines
-
-    def show(self, _picture: object, *, fresh: bool = True) -> None:
-        """A picture goes to the screen below as well."""
-        self._below.show(self._below.console.shown, fresh=fresh)

@@ -8,7 +8,7 @@ from textual.containers import Vertical
 
 from qdeck import UnknownJob
 from qdeck._deck.model import JobDetail, Snapshot
-from qdeck_console.actions import JOB, bindings
+from qdeck_console.actions import JOB, Action, bindings
 from qdeck_console.presenters.job_detail import job_lines
 from qdeck_console.presenters.parts import common_owner
 from qdeck_console.screens.frame import FrameScreen
@@ -84,6 +84,10 @@ class JobScreen(FrameScreen):
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""
         return "" if action == "back" else super().why_not(action)
+
+    def is_offered(self, action: Action) -> bool:
+        """Nothing can be opened here."""
+        return action.id != "open"
 
     def do_back(self) -> None:
         """Back to the list."""

@@ -141,6 +141,11 @@ class LineList(ScrollView, can_focus=True):
                 self.scroll_to(y=max(0, tops[self._index] - before), animate=False, immediate=True)
         self.refresh()
 
+    def settle(self) -> None:
+        """Puts the cursor on the first entry when its own is not in the list: whoever filters expects that."""
+        if self.cursor not in self._where:
+            self._set_cursor(self._nearest(0, 1))
+
     @property
     def row(self) -> object | None:
         """What is under the cursor, if it is still there."""

@@ -1,0 +1,456 @@
+"""The console against a real server: what it shows, what its keys do, and that it never lies about its age."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck import UsageError
+from qdeck._connection import SyncClient
+from qdeck._deck.deck import Deck
+from qdeck._engine import codec, ops, programs
+from qdeck_console.actions import ACTIONS
+from qdeck_console.app import ConsoleApp, run_console
+from qdeck_console.screens.queues import QueuesScreen
+from qdeck_console.terminal import context_of
+from qdeck_console.widgets.lines import LineList
+from support.hostile import HOSTILE, is_clean
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    import redis
+    from textual.pilot import Pilot
+
+    from support.servers import Server
+
+MAIL, SEARCH, HOOKS = "demo:dev:mail:actions", "demo:dev:search:actions", "demo:dev:hooks:actions"
+
+
+def lines(app: ConsoleApp) -> list[str]:
+    """The screen as an operator reads it."""
+    return ["".join(part.text for part in strip) for strip in app.screen._compositor.render_strips()]
+
+
+def text(app: ConsoleApp) -> str:
+    return "\n".join(line.rstrip() for line in lines(app))
+
+
+async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 8.0) -> str:
+    """Waits until the screen shows a text, or something is so; returns the screen."""
+    app = pilot.app
+    assert isinstance(app, ConsoleApp)
+    last_moment = time.monotonic() + seconds
+    while True:
+        await pilot.pause(0.03)
+        shown = text(app)
+        if (wanted in shown) if isinstance(wanted, str) else wanted():
+            return shown
+        assert time.monotonic() < last_moment, f"never saw {wanted!r}:\n{shown}"
+
+
+@contextlib.asynccontextmanager
+async def console(url: str, size: tuple[int, int] = (160, 48), *, read_only: bool = False) -> AsyncIterator[Pilot[int]]:
+    deck = Deck(url, read_only=read_only)
+    app = ConsoleApp(deck, context_of(deck, "demo"))
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await until(pilot, lambda: app.shown.snapshot is not None)
+        await pilot.pause(0.05)
+        yield pilot
+
+
+def app_of(pilot: Pilot[int]) -> ConsoleApp:
+    assert isinstance(pilot.app, ConsoleApp)
+    return pilot.app
+
+
+def run(url: str, op: ops.Op[ops.T]) -> ops.T:
+    client = SyncClient(Deck(url).endpoint)
+    try:
+        return client.run(programs.call(op))
+    finally:
+        client.close()
+
+
+def fill(url: str) -> None:
+    """A paused queue, one with a backlog, one with dead letters and one with a stuck job."""
+    with Deck(url) as deck:
+        for _ in range(40):
+            deck.enqueue(SEARCH, "reindex", [1])
+        for number in range(12):
+            deck.enqueue(HOOKS, "deliver", [number], retries=0)
+        for number in range(12):
+            error = {"class": "ConnectionError", "message": f"refused {number}", "traceback": "Traceback\n  boom"}
+            fail_next(url, HOOKS, error)
+        deck.enqueue(MAIL, "send", ["someone"])
+        run(url, ops.turn(MAIL, "wrk-gone", 1, room=1, lease_ms=1))
+        deck.enqueue(MAIL, "send", ["other"])
+        deck.pause(SEARCH)
+
+
+def fail_next(url: str, queue: str, event: Mapping[str, object]) -> str:
+    at = time.time_ns() // 1000
+    [job] = run(url, ops.turn(queue, "wrk-1", at, room=1, lease_ms=60_000)).jobs
+    ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json(event))
+    run(url, ops.turn(queue, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
+    return job.id
+
+
+@pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24)])
+async def test_troubled_queues_come_first_with_their_reason_below(url: str, size: tuple[int, int]) -> None:
+    fill(url)
+    async with console(url, size) as pilot:
+        shown = await until(pilot, "act now")
+        heads = ["act now  1", "✗ mail", "1 stuck", "watch  2", "3 queues, native"]
+        body = "\n".join(lines(app_of(pilot))[3:])
+        places = [body.index(head) for head in heads]
+        assert places == sorted(places)
+        assert "paused, 40 jobs waiting" in shown
+        assert "12 dead letters" in shown
+        assert "unhealthy" in shown or "degraded" in shown
+        assert "demo" in lines(app_of(pilot))[0]
+        assert "? help" in lines(app_of(pilot))[-1]
+        assert all(len(line) == size[0] for line in lines(app_of(pilot)))
+        assert ("oldest waits" in shown) == (size[0] >= 140), "the side pane is there in full or not at all"
+
+
+async def test_a_healthy_empty_deck_says_so(url: str) -> None:
+    async with console(url, (80, 24)) as pilot:
+        shown = await until(pilot, "no queue yet")
+        assert "healthy" in shown
+
+
+async def test_numbers_change_by_themselves(url: str) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+        async with console(url) as pilot:
+            await until(pilot, "1 queue, native")
+            await asyncio.to_thread(lambda: [deck.enqueue(MAIL, "send", [n]) for n in range(6)])
+            await until(
+                pilot, lambda: app_of(pilot).shown.snapshot is not None and "7 jobs waiting" in text(app_of(pilot))
+            )
+
+
+async def test_moving_keys_and_the_cursor_by_identity(url: str) -> None:
+    with Deck(url) as deck:
+        for name in "abcdef":
+            deck.enqueue(f"demo:dev:{name}:actions", "t", [])
+        async with console(url) as pilot:
+            await until(pilot, "6 queues")
+            await pilot.press("s")  # by name
+            view = pilot.app.screen.query_one(LineList)
+
+            async def after(*keys: str) -> str:
+                await pilot.press(*keys)
+                return view.cursor.split(":")[2]
+
+            assert [await after(key) for key in ("g", "j", "down", "k", "up", "G", "k")] == list("abcbafe")
+            assert await after("pageup") == "a"
+            assert await after("pagedown") == "f"
+            assert await after("g", "j", "j") == "c"
+            deck.enqueue("demo:dev:aa:actions", "t", [])
+            await until(pilot, "7 queues")
+            assert view.cursor == "demo:dev:c:actions", "a new row above must not move it to another queue"
+            assert view.row is not None
+
+
+async def test_a_key_never_acts_on_a_neighbour_of_what_has_gone(url: str, raw: redis.Redis) -> None:
+    with Deck(url) as deck:
+        for name in "abc":
+            deck.enqueue(f"demo:dev:{name}:actions", "t", [])
+        async with console(url) as pilot:
+            await until(pilot, "3 queues")
+            await pilot.press("s", "g", "j")
+            view = pilot.app.screen.query_one(LineList)
+            assert view.cursor == "demo:dev:b:actions"
+            raw.delete("{demo:dev:b:actions}:meta")
+            await until(pilot, "2 queues")
+            await pilot.press("p")
+            await until(pilot, "no queue under the cursor")
+            assert not any(row.paused for row in deck.status().queues)
+            await pilot.press("j")
+            assert view.cursor == "demo:dev:c:actions"
+
+
+async def test_enter_opens_and_escape_goes_back(url: str) -> None:
+    fill(url)
+    async with console(url, (80, 24)) as pilot:
+        await until(pilot, "act now")
+        await pilot.press("enter")
+        shown = await until(pilot, "demo:dev:mail:actions")
+        assert "1 stuck" in shown
+        await pilot.press("G")
+        await until(pilot, "enqueued")
+        await pilot.press("escape")
+        await until(pilot, "act now")
+        await pilot.press("enter")
+        await until(pilot, "demo:dev:mail:actions")
+        await pilot.press("q")
+        await until(pilot, "act now")
+        await pilot.press("q")
+        await pilot.pause(0.1)
+        assert pilot.app.return_value == 0
+
+
+async def test_pausing_is_done_told_and_undone(url: str) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+        async with console(url) as pilot:
+            await until(pilot, "1 queue,")
+            await pilot.press("p")
+            await until(pilot, "mail paused")
+            assert deck.status().queues[0].paused
+            await until(pilot, "p resume")
+            await pilot.press("p")
+            await until(pilot, "mail resumed")
+            assert not deck.status().queues[0].paused
+
+
+async def test_read_only_says_why_it_does_not_act(url: str) -> None:
+    fill(url)
+    async with console(url, read_only=True) as pilot:
+        shown = await until(pilot, "READ-ONLY")
+        assert "∅ read-only" in shown
+        await pilot.press("p")
+        await until(pilot, "nothing can be changed")
+        await pilot.pause(0.2)
+    with Deck(url) as deck:
+        assert [row.name for row in deck.status().queues if row.paused] == [SEARCH]
+
+
+async def test_sorting_goes_round(url: str) -> None:
+    fill(url)
+    async with console(url) as pilot:
+        await until(pilot, "act now")
+        screen = pilot.app.screen
+        assert isinstance(screen, QueuesScreen)
+
+        def order() -> list[str]:
+            return [item.key.split(":")[2] for item in screen.view.listing.items if item.key]
+
+        seen = {}
+        for _ in range(6):
+            seen[screen.sort.label] = order()
+            await pilot.press("s")
+        assert seen["worst first"][0] == "mail"
+        assert seen["by name"] == ["hooks", "mail", "search"]
+        assert seen["by ready"][0] == "search"
+        assert seen["by dead"][0] == "hooks"
+        await until(pilot, "act now")
+
+
+async def test_a_frozen_picture_stays_until_it_may_go_on(url: str) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+        async with console(url) as pilot:
+            await until(pilot, "1 queue,")
+            await pilot.press("f")
+            await until(pilot, "FROZEN")
+            deck.enqueue(SEARCH, "reindex", [1])
+            await until(pilot, lambda: len(app_of(pilot).latest.snapshot.queues) == 2)  # type: ignore[union-attr] # it has one
+            assert "1 queue," in text(app_of(pilot))
+            await pilot.press("f")
+            await until(pilot, "2 queues,")
+
+
+async def test_the_filter_takes_letters_as_text(url: str) -> None:
+    fill(url)
+    async with console(url) as pilot:
+        await until(pilot, "act now")
+        await pilot.press("slash", *"search")
+        shown = await until(pilot, "1 of 3 queues")
+        assert "12 dead letters" not in shown
+        await pilot.press("enter", "p")  # the list has the keys again, and search was paused
+        await until(pilot, "search resumed")
+        await pilot.press("escape")
+        await until(pilot, "3 queues,")
+        await pilot.press("slash", *"nothing", "escape")
+        await until(pilot, "3 queues,")
+        await pilot.press("j")
+    with Deck(url) as deck:
+        assert not any(row.paused for row in deck.status().queues)
+
+
+async def test_help_lists_every_key_with_the_reason_when_it_cannot_act(url: str) -> None:
+    async with console(url, (100, 40), read_only=True) as pilot:
+        await pilot.press("question_mark")
+        shown = await until(pilot, "everywhere")
+        here = {"list", "queues", "app"}
+        for action in ACTIONS:
+            if here & set(action.scopes):
+                assert action.help[:30] in shown, action.id
+        assert "∅ read-only" in shown
+        await pilot.press("escape")
+        await until(pilot, lambda: "everywhere" not in text(app_of(pilot)))
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_stuck_jobs_say_why(url: str, size: tuple[int, int]) -> None:
+    fill(url)
+    async with console(url, size) as pilot:
+        await pilot.press("2")
+        shown = await until(pilot, "owner gone  1")
+        assert "wrk-gone" in shown
+        await pilot.press("enter")
+        shown = await until(pilot, "claimed by wrk-gone")
+        assert "someone" in shown
+        await pilot.press("escape", "1")
+        await until(pilot, "act now")
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_dead_letters_by_error_with_their_traceback(url: str, size: tuple[int, int]) -> None:
+    fill(url)
+    async with console(url, size) as pilot:
+        await pilot.press("3")
+        shown = await until(pilot, "ConnectionError  12")
+        assert "refused 11" in shown
+        assert "12 dead letters" in shown
+        await pilot.press("enter")
+        await until(pilot, "boom")
+        await pilot.press("escape")
+        await until(pilot, "ConnectionError  12")
+        await pilot.press("slash", *"refused 3", "enter")
+        await until(pilot, "ConnectionError  1 ")
+
+
+async def test_a_new_dead_letter_appears_and_the_cursor_stays(url: str) -> None:
+    fill(url)
+    async with console(url) as pilot:
+        await pilot.press("3")
+        await until(pilot, "ConnectionError  12")
+        await pilot.press("j", "j")
+        view = pilot.app.screen.query_one(LineList)
+        cursor = view.cursor
+        with Deck(url) as deck:
+            deck.enqueue(HOOKS, "deliver", ["new"], retries=0)
+        fail_next(url, HOOKS, {"class": "ConnectionError", "message": "brand new"})
+        await until(pilot, "ConnectionError  13")
+        assert view.cursor == cursor
+        assert view.row is not None
+
+
+async def test_a_lost_server_keeps_the_last_picture_and_comes_back(make_server: Callable[..., Server]) -> None:
+    server = make_server(appendonly=True)
+    fill(server.url)
+    async with console(server.url) as pilot:
+        await until(pilot, "act now")
+        server.kill9()
+        shown = await until(pilot, "server lost")
+        assert "act now  1" in shown, "the last picture stays"
+        assert "trying" in shown
+        await until(pilot, " old")
+        await pilot.press("j", "p")
+        await until(pilot, "∅ server lost")
+        await pilot.press("3", "1")
+        server.relaunch()
+        await until(pilot, lambda: not app_of(pilot).latest.is_lost, 15)
+        await until(pilot, lambda: "server lost" not in lines(app_of(pilot))[1])
+        assert "act now  1" in text(app_of(pilot))
+
+
+async def test_a_server_that_answers_late_shows_as_age_and_freezes_nothing(make_server: Callable[..., Server]) -> None:
+    server = make_server()
+    fill(server.url)
+    async with console(server.url) as pilot:
+        await until(pilot, "act now")
+        server.freeze()
+        try:
+            started = time.monotonic()
+            await pilot.press("j", "j", "k")
+            assert time.monotonic() - started < 1.5
+            await until(pilot, lambda: app_of(pilot).shown.age_s() > 3)
+            await until(pilot, " 3s")
+        finally:
+            server.thaw()
+        await until(pilot, lambda: app_of(pilot).shown.age_s() < 1.5, 15)
+
+
+async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) -> None:
+    corpus = [text.encode("utf-8", "replace").decode() for text in HOSTILE.values()]  # JSON has no lone surrogates
+    with Deck(url) as deck:
+        for number, hostile in enumerate(corpus):
+            deck.enqueue(HOOKS, "deliver", [hostile, {hostile: hostile}], retries=0)
+            fail_next(url, HOOKS, {"class": hostile, "message": hostile, "traceback": hostile * 3, "worker": hostile})
+            name = f"evil{number}:" + hostile
+            raw.hset("qdeck:queues", name.encode(), 1)
+            raw.hset(b"{" + name.encode() + b"}:meta", mapping={"v": "1", "ready": "3"})
+        deck.enqueue(MAIL, "send", [corpus[0]])
+        run(url, ops.turn(MAIL, "evil\x1b[2J\x9bworker", 1, room=1, lease_ms=1))
+    async with console(url, (160, 60)) as pilot:
+        app = app_of(pilot)
+        for keys in (
+            "1",
+            "enter",
+            "escape",
+            "2",
+            "enter",
+            "escape",
+            "3",
+            "j",
+            "enter",
+            "escape",
+            "question_mark",
+            "escape",
+        ):
+            await pilot.press(keys)
+            for _ in range(3):
+                await pilot.pause(0.05)
+                assert all(is_clean(line) for line in lines(app)), keys
+        await pilot.press("3")
+        await until(pilot, "owned")
+        await pilot.press("G", "enter")
+        await until(pilot, "traceback")
+        assert all(is_clean(line) for line in lines(app))
+        assert not app.latest.is_lost
+
+
+async def test_ten_thousand_queues_draw_what_is_visible(url: str, raw: redis.Redis) -> None:
+    with raw.pipeline(transaction=False) as pipe:
+        for number in range(10_000):
+            name = f"demo:dev:queue{number:05d}:actions"
+            pipe.hset("qdeck:queues", name, 1)
+            pipe.hset(f"{{{name}}}:meta", mapping={"v": "1", "done_ttl": "1"})
+        pipe.execute()
+    async with console(url) as pilot:
+        await until(pilot, "10,000 queues", 20)
+        view = pilot.app.screen.query_one(LineList)
+        drawn = 0
+        draw = view.listing.draw
+
+        def counting(*arguments: object) -> object:
+            nonlocal drawn
+            drawn += 1
+            return draw(*arguments)  # type: ignore[arg-type] # passed on as they came
+
+        object.__setattr__(view.listing, "draw", counting)
+        await pilot.press("G", "k", "k", "g")
+        assert view.cursor.startswith("demo:dev:queue00000")
+        assert drawn < 600
+
+
+async def test_a_terminal_that_is_too_small_says_so(url: str) -> None:
+    async with console(url, (52, 14)) as pilot:
+        assert "needs 60×16, has 52×14" in text(app_of(pilot))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, "Queues")
+
+
+def test_without_a_terminal_it_says_what_to_use_instead(url: str) -> None:
+    with pytest.raises(UsageError, match="no terminal") as caught:
+        run_console(url)
+    assert "qdeck status" in caught.value.hint
+
+
+async def test_a_password_is_never_shown(make_server: Callable[..., Server]) -> None:
+    server = make_server(password="S3CRET-word")
+    async with console(server.url) as pilot:
+        await until(pilot, "no queue yet")
+        assert "S3CRET" not in text(app_of(pilot))
+        server.kill9()
+        shown = await until(pilot, "server lost")
+        assert "S3CRET" not in shown

@@ -1,0 +1,153 @@
+"""The console in a real terminal: it draws, hears keys, and leaves the terminal as it found it however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LEAVE_SCREEN, MOUSE_OFF, SHOW_CURSOR = b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?25h"
+
+
+class Terminal:
+    """A program on a terminal of its own, and all that it wrote there."""
+
+    def __init__(self, code: str, *arguments: str, env: dict[str, str] | None = None) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self.slave = slave
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
+            start_new_session=True,
+        )
+        self.output = b""
+
+    def read(self, seconds: float) -> bool:
+        """Takes in what was written; false when nothing came in that time."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return False
+        with contextlib.suppress(OSError):
+            self.output += os.read(self.master, 65536)
+        return True
+
+    def wait_for(self, wanted: bytes, seconds: float = 15.0) -> None:
+        """Waits until something was written."""
+        last_moment = time.monotonic() + seconds
+        while wanted not in self.output:
+            assert time.monotonic() < last_moment, self.output[-2000:]
+            self.read(0.1)
+
+    def send(self, keys: bytes) -> None:
+        """Presses keys."""
+        os.write(self.master, keys)
+
+    def end(self, seconds: float = 10.0) -> int:
+        """Waits for its end and takes in the rest."""
+        last_moment = time.monotonic() + seconds
+        while self.process.poll() is None:
+            assert time.monotonic() < last_moment, "it does not end"
+            self.read(0.05)
+        while self.read(0.05):
+            pass
+        return self.process.returncode
+
+    def close(self) -> None:
+        """Ends it, whatever it does."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+CONSOLE = "import sys; from qdeck_console.app import run_console; sys.exit(run_console(sys.argv[1]))"
+
+
+@pytest.fixture
+def terminal() -> Iterator[Callable[..., Terminal]]:
+    made: list[Terminal] = []
+
+    def make(code: str, *arguments: str, env: dict[str, str] | None = None) -> Terminal:
+        made.append(Terminal(code, *arguments, env=env))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def is_left_clean(terminal: Terminal) -> bool:
+    tail = terminal.output[-400:]
+    same = termios.tcgetattr(terminal.slave) == terminal.before
+    return LEAVE_SCREEN in tail and MOUSE_OFF in tail and SHOW_CURSOR in tail and same
+
+
+def test_it_starts_hears_keys_and_quits(url: str, terminal: Callable[..., Terminal]) -> None:
+    with Deck(url) as deck:
+        deck.enqueue("demo:dev:mail:actions", "send", ["\x1b]0;owned\x07"])
+    shown = terminal(CONSOLE, url)
+    shown.wait_for(b"1 queue")
+    shown.send(b"?")
+    shown.wait_for(b"everywhere")
+    shown.send(b"\x1b")
+    time.sleep(0.4)  # a key right after escape would be alt and that key
+    shown.send(b"q")
+    assert shown.end() == 0
+    assert is_left_clean(shown)
+    assert b"owned\x07" not in shown.output
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_leave_the_terminal_clean(
+    url: str, terminal: Callable[..., Terminal], number: signal.Signals, code: int
+) -> None:
+    shown = terminal(CONSOLE, url)
+    shown.wait_for(b"no queue yet")
+    shown.process.send_signal(number)
+    assert shown.end() == code
+    assert is_left_clean(shown)
+
+
+def test_ctrl_c_quits(url: str, terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(CONSOLE, url)
+    shown.wait_for(b"no queue yet")
+    shown.send(b"\x03")
+    assert shown.end() == 0
+    assert is_left_clean(shown)
+
+
+def test_a_dumb_terminal_is_refused(url: str, terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(CONSOLE, url, env={"TERM": "dumb"})
+    assert shown.end() != 0
+    assert b"TERM is dumb" in shown.output
+    assert LEAVE_SCREEN not in shown.output
+
+
+def test_no_color_sends_no_colour(url: str, terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(CONSOLE, url, env={"NO_COLOR": "1"})
+    shown.wait_for(b"no queue yet")
+    time.sleep(0.5)
+    shown.send(b"q")
+    assert shown.end() == 0
+    assert b"38;2;" not in shown.output
+    assert b"48;2;" not in shown.output

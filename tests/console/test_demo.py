@@ -1,0 +1,153 @@
+"""The demo: what it promises is there at the first look, and nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from qdeck._connection import Endpoint, SyncClient
+from qdeck._deck.deck import Deck
+from qdeck_console.demo import names
+from qdeck_console.demo.run import Demo
+from qdeck_console.demo.seed import Seeder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.processes import PythonProcess
+
+HEADLESS = "import sys; from qdeck_console.demo import run; sys.exit(run(True, {seconds}, True))"
+
+
+@pytest.fixture
+def deck(url: str) -> Iterator[Deck]:
+    client = SyncClient(Endpoint(url))
+    Seeder(client, 1).run()
+    client.close()
+    with Deck(url) as opened:
+        yield opened
+
+
+def test_the_first_look_finds_what_is_promised(deck: Deck) -> None:
+    snapshot = deck.status()
+    rows = {row.name: row for row in snapshot.queues}
+    assert rows[names.IMPORTS].stuck == 2
+    assert rows[names.IMPORTS].workers == 0
+    assert rows[names.BILLING].paused
+    assert rows[names.BILLING].ready == 18
+    assert rows[names.REPORTS].blocked == 2
+    assert rows[names.REPORTS].delayed == 1
+    assert (rows[names.SEARCH].ready or 0) > 400
+    assert rows[names.SEARCH].limit == 4
+    assert snapshot.totals.dead == 30
+
+
+def test_dead_letters_of_several_kinds_with_real_tracebacks(deck: Deck) -> None:
+    dead = [job for row in deck.status().queues for job in deck.jobs(row.name, state="dead")]
+    errors = {job.error for job in dead}
+    assert errors >= {"ConnectionError", "KeyError", "ValueError", "TimeLimitExceeded", "WorkerCrashed"}
+    assert errors >= {"UnicodeDecodeError", "IndexError"}
+    raised = next(job for job in dead if job.error == "ConnectionError")
+    detail = deck.job(raised.queue, raised.id)
+    assert detail.failure is not None
+    assert "tasks.py" in (detail.failure.traceback or "")
+    assert [event.kind for event in detail.history].count("failed") == 3
+    pill = next(job for job in dead if job.error == "WorkerCrashed")
+    assert pill.crashes == 5
+    ages = sorted(job.age_s or 0 for job in dead)
+    assert ages[0] > 60, "history is in the past"
+    assert ages[-1] < 6 * 3600
+
+
+def test_the_same_seed_makes_the_same_jobs(deck: Deck, url: str) -> None:
+    def jobs() -> list[object]:
+        return [(job.task, job.payload()) for job in deck.jobs(names.SEARCH, state="ready")]
+
+    first = jobs()
+    import redis
+
+    with redis.Redis.from_url(url) as raw:
+        raw.flushall()
+    client = SyncClient(Endpoint(url))
+    Seeder(client, 1).run()
+    assert jobs() == first
+    client.close()
+
+
+def test_it_is_lively_and_a_worker_gets_stuck() -> None:
+    with Demo() as demo, Deck(demo.url) as deck:
+        assert (deck.status().workers_alive or 0) >= 2
+        last_moment = time.monotonic() + 40
+        while True:
+            rows = {row.name: row for row in deck.status().queues}
+            lively = all((rows[name].totals["done"]) > 60 for name in (names.MAIL, names.AUDIT))
+            if lively and names.VIDEO in rows and (rows[names.VIDEO].stuck or 0) > 0:
+                break
+            assert time.monotonic() < last_moment, rows
+            time.sleep(0.5)
+        assert rows[names.IMPORTS].stuck == 2, "nobody takes these back"
+
+
+def left_over(before: set[int], url: str) -> list[object]:
+    port = url.rpartition(":")[2].partition("/")[0]
+    return [
+        process.cmdline()
+        for process in psutil.process_iter()
+        if process.pid not in before
+        and ("qdeck_console.demo" in " ".join(process.cmdline()) or port in process.cmdline())
+    ]
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_nothing_is_left_behind(
+    make_process: Callable[..., PythonProcess], tmp_path: Path, number: signal.Signals | None
+) -> None:
+    before = {process.pid for process in psutil.process_iter()}
+    code = HEADLESS.format(seconds=1.0 if number is None else None)
+    process = make_process("-c", code, env={"TMPDIR": str(tmp_path)})
+    url = json.loads(process.wait_for("redis://"))["url"]
+    assert list(tmp_path.iterdir()), "the server has its directory there"
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) >= 4
+    if number is not None:
+        process.signal(number)
+    assert process.wait() == 0
+    assert not [child for child in children if child.is_running()]
+    assert not left_over(before, url)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can end the children of a process that was killed")
+def test_even_a_killed_demo_leaves_no_process(make_process: Callable[..., PythonProcess], tmp_path: Path) -> None:
+    process = make_process("-c", HEADLESS.format(seconds=None), env={"TMPDIR": str(tmp_path)})
+    process.wait_for("redis://")
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.kill9()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+def test_without_a_terminal_the_console_of_the_demo_is_refused_before_anything_starts() -> None:
+    before = set(Path(tempfile.gettempdir()).glob("qdeck-*"))
+    code = "from qdeck_console.demo import run; run(False, None)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "there is no terminal" in done.stderr
+    assert set(Path(tempfile.gettempdir()).glob("qdeck-*")) <= before

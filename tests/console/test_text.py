@@ -1,0 +1,104 @@
+"""No byte of someone's data may reach a terminal as a control, and no text may pretend to be another."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qdeck_console.format import count, fit, length, path, rate, short_count, size, span
+from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
+from support.hostile import HOSTILE, is_clean
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_a_terminal_could_obey_is_written_out(name: str) -> None:
+    assert is_clean(safe_text(HOSTILE[name]))
+
+
+def test_substitutes_are_readable() -> None:
+    assert safe_text(HOSTILE["clear"]) == "\\x1b[2J\\x1b[31mred"
+    assert safe_text(HOSTILE["bidi"]) == "user\\u202egnp.exe\\u2066x\\u2069"
+    assert safe_text(HOSTILE["lines"]) == "first\\r\\nsecond\\nthird\\ttab"
+    assert safe_text(HOSTILE["lines"], one_line=False) == "first\nsecond\nthird   tab"
+    assert safe_text(HOSTILE["markup"]) == HOSTILE["markup"], "markup is text like any other"
+
+
+def test_marks_cannot_climb_over_other_lines() -> None:
+    shown = safe_text(HOSTILE["zalgo"])
+    assert len(shown) < 10
+    assert shown.endswith("!")
+    assert safe_text(HOSTILE["only marks"])[0] == "\u25cc", "a mark without a letter would sit on its neighbour"
+
+
+def test_bytes_that_are_not_text_are_shown_as_they_are() -> None:
+    assert safe_text(b"caf\xe9 \xff") == "caf\\xe9 \\xff"
+    assert safe_text("naïve café, 日本語, ñ".encode()) == "naïve café, 日本語, ñ"
+
+
+def test_a_long_text_is_cut_with_a_sign_and_at_once() -> None:
+    assert safe_text("x" * 1_000_000, limit=100) == "x" * 99 + "…"
+    assert len(safe_text("\x1b" * 1_000_000, limit=100)) == 100
+    assert len(safe_text(b"\xff" * 1_000_000, limit=100)) == 100
+
+
+@given(st.text(max_size=200) | st.binary(max_size=200))
+def test_any_text_comes_out_clean(value: str | bytes) -> None:
+    assert is_clean(safe_text(value))
+    lines = safe_text(value, one_line=False)
+    assert is_clean(lines.replace("\n", ""))
+
+
+@given(st.text(max_size=60), st.integers(1, 40))
+def test_cuts_never_take_more_cells_than_allowed(text: str, cells: int) -> None:
+    text = safe_text(text)
+    assert width(cut_end(text, cells)) <= cells
+    assert width(cut_middle(text, cells)) <= cells
+    assert length(fit([(text, "text"), ("after", "muted")], cells)) <= cells
+
+
+@given(st.text(max_size=200), st.integers(8, 40), st.integers(1, 6))
+def test_broken_lines_fit(text: str, cells: int, most: int) -> None:
+    lines = wrap(safe_text(text, one_line=False), cells, most=most)
+    assert len(lines) <= most
+    assert all(width(line) <= cells for line in lines)
+
+
+def test_breaking_keeps_indentation_and_every_word() -> None:
+    text = '  File "/very/long/path/to/a/module.py", line 12, in handler\n    raise ValueError("x")'
+    lines = wrap(text, 30, most=20)
+    assert all(line.startswith("  ") for line in lines)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "").replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(None, "–"), (0, "·"), (7, "7"), (48_210, "48,210"), (999_999, "999,999"), (1_239_999, "1.23M")],
+)
+def test_counts(number: int | None, shown: str) -> None:
+    assert count(number) == shown
+
+
+def test_compact_counts_round_down() -> None:
+    assert [short_count(n) for n in (999, 9_960, 10_000, 999_999, 1_000_000)] == ["999", "9.9k", "10k", "999k", "1.0M"]
+
+
+def test_rates_and_spans() -> None:
+    assert [rate(r) for r in (None, 0.04, 0.06, 112.6, 1234.5)] == ["–", "·", "0.1", "112.6", "1,234"]
+    seconds = (0.8, 16, 61, 2292, 7500, 266_400)
+    assert [span(s * 1000) for s in seconds] == ["0s", "16s", "1m 01s", "38m 12s", "2h 05m", "3d 2h"]
+    assert span(800, fine=True) == "0.8s"
+    assert ["".join(text for text, _ in size(n)) for n in (999, 1_100_000, 340_000)] == ["999 B", "1.1 MB", "340 kB"]
+
+
+def test_names_lose_their_middle_first() -> None:
+    parts = ["ingestion", "documents", "premium", "task_987efg"]
+
+    def shown(cells: int) -> str:
+        return "".join(text for text, _ in path(parts, cells, "text"))
+
+    assert shown(60) == "ingestion ▸ documents ▸ premium ▸ task_987efg"
+    assert shown(40) == "ingestion ▸ … ▸ premium ▸ task_987efg"
+    assert shown(27) == "ingestion ▸ … ▸ task_987efg"
+    assert shown(25) == "ingestion ▸ … ▸ task…7efg"
+    assert shown(12) == "task_987efg"
