@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "core"), str(ROOT / "console")]
+PATH: Final = [str(ROOT / "tests"), str(ROOT / "core"), str(ROOT / "console")]
+sys.path[:0] = PATH
 
 from qdeck._engine import scripts  # noqa: E402 - the path has to be set first
 from support.servers import Server  # noqa: E402 - the same
@@ -103,7 +104,7 @@ def run_tests(mutant: Mutant, tests: Sequence[str], folder: str) -> str:
     process = subprocess.Popen(
         command,
         cwd=ROOT,
-        env={**os.environ, "QDECK_TEST_MUTANT": str(changed)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(PATH), "QDECK_TEST_MUTANT": str(changed)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -13,6 +12,8 @@ from qdeck._engine import ops, programs
 from support.proxy import Side
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import redis
 
     from engine.picture import Picture

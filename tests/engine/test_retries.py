@@ -77,6 +77,7 @@ def test_one_event_larger_than_all_that_is_kept(rig: Rig) -> None:
     rig.add("a", retries=9)
     rig.end(rig.claim_one(), delay_ms=0, event=b'{"n":1}')
     rig.end(rig.claim_one(), delay_ms=0, event=b'{"traceback":"%s"}' % (b"x" * 70_000))
+    assert len(rig.field("error", "a") or b"") <= 65_536
     rig.end(rig.claim_one(), delay_ms=0, event=b'{"n":3}')
     assert rig.events("a")[-1].data == {"n": 3}
     assert len(rig.field("error", "a") or b"") <= 65_536
