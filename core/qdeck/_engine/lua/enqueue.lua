@@ -6,9 +6,22 @@
 -- args: now, priority, tail, then per job: id, body
 -- A tail is all of a head but the time.
 -- reply: now, then per job 1 (made) or 0 (was there already)
-local made = { NOW }
 local score = tonumber(ARGV[2]) * BAND + NOW
 local head = STAMP .. ' ' .. ARGV[3]
+
+-- One job, without the tables that a batch needs.
+if #ARGV == 5 then
+  local id = ARGV[4]
+  if redis.call('ZSCORE', DONE, id) or redis.call('HSETNX', HEAD, id, head) == 0 then return { NOW, 0 } end
+  redis.call('HSET', BODY, id, ARGV[5])
+  redis.call('ZADD', READY, score, id)
+  redis.call('HINCRBY', META, 'n:enqueued', 1)
+  redis.call('HINCRBY', META, 'ready', 1)
+  ring()
+  return { NOW, 1 }
+end
+
+local made = { NOW }
 local ids = {}
 for i = 4, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local heads = redis.call('HMGET', HEAD, unpack(ids))
