@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from redis.exceptions import InvalidResponse, ResponseError
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
-from qdeck._deck import changes, job, jobs, native, produce, workers
+from qdeck._deck import changes, history, job, jobs, native, produce, workers
 from qdeck._deck.model import State, Verb
 from qdeck._deck.progress import Tally, Walk
 from qdeck._engine import programs
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
     from types import TracebackType
 
+    from qdeck._deck.history import Sample
     from qdeck._deck.model import Batch, Found, JobDetail, JobRecord, Page, Plan, Settings, Snapshot, WorkerRow
     from qdeck._engine.ops import Made, Program
     from qdeck._filter import Filter
@@ -258,6 +259,18 @@ class Deck:
                 tally.stop(error)
                 break
         return tally.batch()
+
+    def history(self, queue: str, *, seconds: float = 86_400) -> list[Sample]:
+        """What an agent saw of a queue, oldest first: every 10 s of the last hour, every minute of the time before."""
+        return self._look(self._history(queue, seconds))
+
+    async def ahistory(self, queue: str, *, seconds: float = 86_400) -> list[Sample]:
+        """What an agent saw of a queue, in asyncio."""
+        return await self._alook(self._history(queue, seconds))
+
+    def _history(self, queue: str, seconds: float) -> Program[list[Sample]]:
+        yield from changes.need_queue(self._memory, queue)
+        return (yield from history.read_history(queue, seconds=seconds))
 
     def pause(self, queue: str) -> Settings:
         """Pauses a queue: its workers start nothing more from it until it is resumed."""

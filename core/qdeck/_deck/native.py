@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import reads, verdict, workers
+from qdeck._deck import history, reads, verdict, workers
 from qdeck._deck.details import Detail, read_details
 from qdeck._deck.model import QueueRow, Snapshot, Totals, WorkerRow
 from qdeck._deck.server import read_server
@@ -102,6 +102,8 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     fresh = yield from read_details([row for row in rows if row.name in chosen], now, memory.thresholds)
     memory.details |= fresh
     takers = None if found is None else workers.by_queue(found)
+    if not memory.flow and (earlier := (yield from history.read_flow(memory.names, now))):
+        memory.flow.append(earlier)
     rates = _rates(memory, rows, now)
     rows = [_with_details(memory, row, takers, rates.get(row.name), now) for row in rows]
     server = read_server(hello, info, address)

@@ -1,0 +1,186 @@
+"""The past of queues, as the agents sample it: packed into a few strings per queue that expire by themselves.
+
+A sample that equals the one before is left out, so a queue without work costs next to nothing; where the totals are
+the same nothing happened, and reading fills the gap again. Samples are told apart by their moment: one written twice,
+or by two agents, is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from qdeck._deck import reads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from qdeck._engine.ops import Program
+
+# hash: queue → its last two samples, as `ms came went ms came went`; "" → ms of the last
+LATEST: Final = "qdeck:history"
+Flow = dict[str, tuple[int, int]]  # queue → jobs that came and went since it was made
+
+
+class Tier(NamedTuple):
+    """How dense samples are and how long they are kept; a chunk is one string of them."""
+
+    name: str
+    step_ms: int
+    chunk_ms: int
+    keep_ms: int
+
+
+FINE: Final = Tier("s", 10_000, 1_800_000, 3_600_000)
+COARSE: Final = Tier("m", 60_000, 21_600_000, 86_400_000)
+LONGEST_MS: Final = 31 * 86_400_000
+_FIELDS: Final = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A queue at one moment: how many waited and were dead, and how many there had been since it was made."""
+
+    at_ms: int
+    ready: int
+    dead: int
+    enqueued: int
+    done: int
+    failed: int
+
+    def same(self, other: Sample) -> bool:
+        """Whether nothing happened between the two."""
+        return self._numbers() == other._numbers()
+
+    def _numbers(self) -> tuple[int, ...]:
+        return (self.ready, self.dead, self.enqueued, self.done, self.failed)
+
+
+def chunk_key(queue: str, tier: Tier, number: int) -> bytes:
+    """The key of one string of samples."""
+    return f"{{{queue}}}:history:{tier.name}{number}".encode()
+
+
+def pack(sample: Sample, tier: Tier) -> bytes:
+    """A sample as it is appended: how many numbers follow, then the numbers, seven bits a byte."""
+    out = bytearray([_FIELDS])
+    for number in (sample.at_ms % tier.chunk_ms // tier.step_ms, *sample._numbers()):
+        left = max(0, number)
+        while left > 127:
+            out.append(left & 127 | 128)
+            left >>= 7
+        out.append(left)
+    return bytes(out)
+
+
+def unpack(raw: bytes, tier: Tier, number: int) -> list[Sample]:
+    """The samples of a chunk; what a newer qdeck added to them is passed over, a torn end is left out."""
+    found: list[Sample] = []
+    at = 0
+    while at < len(raw):
+        count, at = raw[at], at + 1
+        numbers = []
+        for _ in range(count):
+            value, at = _varint(raw, at)
+            numbers.append(value)
+        if at > len(raw) or len(numbers) < _FIELDS:
+            break
+        slot, ready, dead, enqueued, done, failed = numbers[:_FIELDS]
+        at_ms = number * tier.chunk_ms + slot * tier.step_ms
+        found.append(Sample(at_ms=at_ms, ready=ready, dead=dead, enqueued=enqueued, done=done, failed=failed))
+    return found
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(raw):
+        byte = raw[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    return value, at + 1  # beyond the end: torn
+
+
+def read_history(queue: str, *, seconds: float = COARSE.keep_ms / 1000) -> Program[list[Sample]]:
+    """The samples of a queue, oldest first: every 10 s of the last hour, every minute of the day before it.
+
+    Moments at which no agent ran are missing. A queue that no agent has seen has none.
+    """
+    now = yield from reads.clock()
+    since = now - min(round(seconds * 1000), LONGEST_MS)
+    border = max(since, now - FINE.keep_ms)
+    [last] = yield reads.read((b"HGET", LATEST, ""))
+    last_ms = int(reads.good(last) or 0)
+    fine = yield from _tier(queue, FINE, border, now, last_ms)
+    if since >= border:
+        return fine
+    first = fine[0].at_ms if fine else now
+    coarse = yield from _tier(queue, COARSE, since, now, last_ms)
+    return [*(sample for sample in coarse if sample.at_ms < first), *fine]
+
+
+def _tier(queue: str, tier: Tier, since: int, now: int, last_ms: int) -> Program[list[Sample]]:
+    # One chunk more: what holds at `since` may have been written before it.
+    numbers = range(since // tier.chunk_ms - 1, now // tier.chunk_ms + 1)
+    replies = yield reads.read(*((b"GET", chunk_key(queue, tier, number)) for number in numbers))
+    found: dict[int, Sample] = {}
+    for number, raw in zip(numbers, replies, strict=True):
+        found |= {sample.at_ms: sample for sample in unpack(reads.good(raw, queue) or b"", tier, number)}
+    ordered = [found[at] for at in sorted(found)]
+    if ordered and last_ms > ordered[-1].at_ms:
+        # Nothing was written since: nothing happened until the agents' last look.
+        ordered.append(replace(ordered[-1], at_ms=last_ms - last_ms % tier.step_ms))
+    return [sample for sample in _filled(ordered, tier) if since <= sample.at_ms <= now]
+
+
+def _filled(samples: Sequence[Sample], tier: Tier) -> Iterable[Sample]:
+    before: Sample | None = None
+    for sample in samples:
+        if before is not None and before.same(sample):
+            for at_ms in range(before.at_ms + tier.step_ms, sample.at_ms, tier.step_ms):
+                yield replace(before, at_ms=at_ms)
+            if sample.at_ms <= before.at_ms:
+                continue
+        yield sample
+        before = sample
+
+
+def read_flow(
+    names: Sequence[str], now: int, *, least_ms: int = 4_000
+) -> Program[tuple[int, dict[str, tuple[int, int]]] | None]:
+    """How many jobs had come to and gone from each queue some seconds ago, for a deck that looks for the first time.
+
+    None when no agent looked within the last minute, or the rights do not reach.
+    """
+    [last] = yield reads.read((b"HGET", LATEST, ""))
+    if reads.is_error(last) or not last or not 0 <= now - int(last) < 60_000:
+        return None
+    moments: dict[int, Flow] = {}
+    for at in range(0, len(names), reads.CHUNK):
+        part = names[at : at + reads.CHUNK]
+        [replies] = yield reads.read((b"HMGET", LATEST, *part))
+        if reads.is_error(replies):
+            return None
+        for name, raw in zip(part, replies, strict=True):
+            for moment, came, went in read_latest(raw):
+                moments.setdefault(moment, {})[name] = (came, went)
+    old = [moment for moment in moments if least_ms <= now - moment < 60_000]
+    return (max(old), moments[max(old)]) if old else None
+
+
+def read_latest(raw: bytes | None) -> list[tuple[int, int, int]]:
+    """A queue's last samples as moment, jobs come, jobs gone."""
+    words = (raw or b"").split()
+    if len(words) % 3 or not all(word.isdigit() for word in words):
+        return []
+    numbers = [int(word) for word in words]
+    return [(numbers[at], numbers[at + 1], numbers[at + 2]) for at in range(0, len(numbers), 3)]
+
+
+def of_totals(at_ms: int, ready: int, dead: int, totals: Mapping[str, int]) -> Sample:
+    """A sample of a queue from its numbers."""
+    return Sample(
+        at_ms=at_ms, ready=ready, dead=dead, enqueued=totals["enqueued"], done=totals["done"], failed=totals["failed"]
+    )
