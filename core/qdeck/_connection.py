@@ -239,10 +239,12 @@ class AsyncClient:
 
     async def pop(self, connection: aio.AbstractConnection, names: list[bytes], seconds: float) -> bytes | None:
         """Blocks on lists until one has an element, at most `seconds`; returns the list's name."""
-        await connection.connect()
-        self._met = True
         timeout = b"%.3f" % max(seconds, 0.001)
-        await connection.send_command(b"BLPOP", *names, timeout, check_health=False)
+        # A server that takes connections and does not answer the handshake must not make the listener deaf for ever.
+        async with asyncio.timeout(self.endpoint.timeout):
+            await connection.connect()
+            self._met = True
+            await connection.send_command(b"BLPOP", *names, timeout, check_health=False)
         async with asyncio.timeout(seconds + self.endpoint.timeout):
             reply = await connection.read_response(disable_decoding=True)
         return reply[0] if reply else None
