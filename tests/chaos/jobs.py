@@ -112,17 +112,21 @@ async def await_loss(seconds: float) -> None:
     try:
         await asyncio.sleep(seconds)
     except asyncio.CancelledError:
-        note("told", "lost" if current_job().lease_lost.is_set() else "cancelled")
+        note("told", "lost 0" if current_job().lease_lost.is_set() else "cancelled 0")
         raise
 
 
 def watch_loss(seconds: float) -> None:
     """Waits in a thread until its lease is lost."""
-    try:
-        lost = current_job().lease_lost.wait(seconds)
-    except LeaseLost:
-        lost = True
-    note("told", "lost" if lost else "")
+    job = current_job()
+    told = 0.0
+    with contextlib.suppress(LeaseLost):
+        lost = job.lease_lost.wait(seconds)
+        told = time.monotonic()
+        if lost:
+            time.sleep(0.5)  # the error comes a moment after the event, and not while the note is written
+    late_ms = round((time.monotonic() - told) * 1000) if told else 0
+    note("told", f"lost {late_ms}" if job.lease_lost.is_set() else "in vain 0")
 
 
 FIXED: Final[dict[str, Any]] = {"backoff": "fixed", "retry_delay": RETRY_S}
