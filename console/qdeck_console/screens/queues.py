@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
+    from qdeck_console.feed import Picture
     from qdeck_console.format import Line
 
 
@@ -38,6 +39,7 @@ class QueuesScreen(FrameScreen):
         self.sort = Sort.WORST
         self._arranger = Arranger()
         self._entries: list[Entry] = []
+        self._judged: tuple[Picture, list[Entry]] = (self.picture, [])
         self._drawer = Drawer(picture=self.picture, hide=0, reasons_shown=True)
 
     def body(self) -> Sequence[Widget]:
@@ -55,9 +57,10 @@ class QueuesScreen(FrameScreen):
 
     def draw(self, *, fresh: bool) -> None:
         """Draws list, totals and side pane."""
-        judged = present.judge(self.picture)
+        if self._judged[0] is not self.picture:  # a new size or sort needs no new judgement
+            self._judged = (self.picture, present.judge(self.picture))
         arranged = self._arranger.arrange(
-            judged, self.sort, time.monotonic(), last_key_at=self.console.last_key_at, fresh=fresh
+            self._judged[1], self.sort, time.monotonic(), last_key_at=self.console.last_key_at, fresh=fresh
         )
         wanted = self.filter_text.casefold().strip()
         self._entries = [entry for entry in arranged if wanted in entry.row.name.casefold()] if wanted else arranged
