@@ -28,6 +28,7 @@ TRIM_S: Final = 30.0
 MOST_ENDS: Final = 400
 RETRY_S: Final = 1.0
 LOOK_S: Final = 5.0
+DEAF_S: Final = 0.05
 
 
 class Pump:
@@ -116,7 +117,11 @@ class Pump:
         if self._rung_in_vain:
             return self._rung_in_vain.pop()
         best: Lane | None = None
+        # As long as one queue always has work nobody listens to the bells of the others: they are asked in turn.
+        deaf = len(self._lanes) > 1 and self._ear is None and any(lane.hungry for lane in self._lanes)
         for lane in self._lanes:
+            if deaf and room > 0 and not lane.hungry and now - lane.turned > DEAF_S:
+                lane.hungry = True
             if lane.due is not None and now >= lane.due:
                 lane.due, lane.hungry = None, True
             if lane.deadline is not None and now >= lane.deadline:

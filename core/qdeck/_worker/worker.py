@@ -81,7 +81,13 @@ class Worker:
 
     def run(self) -> str:
         """Runs until SIGTERM, SIGINT, SIGHUP or `stop`; returns what ended it: `stop` or `reload`."""
-        return asyncio.run(self.serve(signals=True))
+        return asyncio.run(self._main())
+
+    async def _main(self) -> str:
+        try:
+            return await self.serve(signals=True)
+        finally:
+            await self.app.aclose()  # what handlers used
 
     def stop(self, why: str = "stop") -> None:
         """Asks the worker to end, from any thread: it finishes what runs, or gives it back after the grace."""
