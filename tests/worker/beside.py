@@ -44,9 +44,15 @@ class Beside:
 
     def _run(self) -> None:
         try:
-            self.ended_with = asyncio.run(self.worker.serve())
+            self.ended_with = asyncio.run(self._serve())
         except BaseException as error:  # noqa: BLE001 - a test looks at it
             self.error = error
+
+    async def _serve(self) -> str:
+        try:
+            return await self.worker.serve()
+        finally:
+            await self.worker.app.aclose()
 
     def told(self, event: str) -> list[dict[str, Any]]:
         """The events of one kind so far."""
