@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from qdeck._deck.deck import Deck
+    from qdeck._settings import Configuration, Target
 
 LAYOUTS: Final = ("native",)
 CONTEXT_SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
 _META: Final = "qdeck."
-_TAKE_A_VALUE: Final = ("--url", "--layout")
+_TAKE_A_VALUE: Final = ("--url", "--context", "--config", "--confirm", "--layout")
 
 
 class Settings(NamedTuple):
@@ -26,36 +27,84 @@ class Settings(NamedTuple):
     url: str | None
     layouts: tuple[str, ...]
     as_json: bool
+    context: str | None = None
+    config: str | None = None
+    confirm: str | None = None
 
     def need_url(self) -> str:
         """The server's URL, which must be named: a guess could be the wrong server."""
-        if not self.url:
-            from qdeck._errors import UsageError
+        return self.target().url
 
+    def configuration(self) -> Configuration:
+        """The configuration file, checked; the defaults where there is none."""
+        from qdeck._settings import load
+
+        return load(self.config)
+
+    def target(self) -> Target:
+        """The server: that of `--url`, of `--context`, of the environment, or of the default context."""
+        from qdeck._errors import UsageError
+        from qdeck._settings import Target
+
+        given = click.get_current_context().meta.get(f"{_META}url")
+        if given and self.context:
+            raise UsageError("--url and --context exclude each other", hint="a context names its own url")
+        found = self.configuration()
+        if self.url and not self.context:
+            return Target(url=self.url, thresholds=found.thresholds)
+        target = found.target(self.context)
+        if target is None:
+            contexts = ", ".join(found.settings.contexts)
+            hint = "give --url redis://host:6379, or set QDECK_URL; qdeck demo needs no server"
             raise UsageError(
-                "no server is named",
-                hint="give --url redis://host:6379, or set QDECK_URL; qdeck demo needs no server",
+                "no server is named", hint=f"give --context, one of {contexts}, or --url" if contexts else hint
             )
-        return self.url
+        return target
 
     def deck(self) -> Deck:
-        """The deck on that server."""
+        """The deck on that server, read-only where its context says so."""
         from qdeck._deck.deck import Deck
 
-        return Deck(self.need_url())
+        target = self.target()
+        hint = read_only_hint(target, self.confirm)
+        if hint is None:
+            return Deck(target.url, thresholds=target.thresholds)
+        return Deck(target.url, True, thresholds=target.thresholds, read_only_hint=hint)
+
+
+def read_only_hint(target: Target, confirm: str | None) -> str | None:
+    """How a server that may not be written to now could be; None when it may."""
+    if confirm is not None and confirm != target.name:
+        from qdeck._errors import UsageError
+
+        named = f"the context is {target.name!r}" if target.name else "no context is used"
+        raise UsageError(f"--confirm {confirm!r}: {named}", hint="--confirm takes the name of the context in use")
+    if target.read_only:
+        return f"the context {target.name!r} says read_only = true"
+    if target.is_production and confirm is None:
+        return f"the context {target.name!r} is production: to write there, add --confirm {target.name}"
+    return None
 
 
 def settings() -> Settings:
     """The shared options as they were given; the environment names the server when no option does."""
     meta = click.get_current_context().meta
     url = meta.get(f"{_META}url") or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL")
-    return Settings(url, meta.get(f"{_META}layout", ()), meta.get(f"{_META}as_json", False))
+    return Settings(
+        url,
+        meta.get(f"{_META}layout", ()),
+        meta.get(f"{_META}as_json", False),
+        meta.get(f"{_META}context"),
+        meta.get(f"{_META}config"),
+        meta.get(f"{_META}confirm"),
+    )
 
 
 def explicit_url() -> str | None:
-    """The URL that was given as an option."""
+    """The URL that was given as an option, or that of the context that was."""
+    given = settings()
     url: str | None = click.get_current_context().meta.get(f"{_META}url")
-    return url
+    return given.target().url if given.context else url
 
 
 def read_priority(text: str) -> int | str:
@@ -77,6 +126,27 @@ def shared_options() -> list[click.Parameter]:
     return [
         click.Option(
             ["--url"], metavar="URL", help="The server; also QDECK_URL, REDIS_URL.", expose_value=False, callback=_keep
+        ),
+        click.Option(
+            ["--context"],
+            metavar="NAME",
+            help="The server of this name in qdeck.toml.",
+            expose_value=False,
+            callback=_keep,
+        ),
+        click.Option(
+            ["--config"],
+            metavar="FILE",
+            help="The configuration, instead of ./qdeck.toml or the user's own.",
+            expose_value=False,
+            callback=_keep,
+        ),
+        click.Option(
+            ["--confirm"],
+            metavar="NAME",
+            help="Lets a command write in the production context of this name.",
+            expose_value=False,
+            callback=_keep,
         ),
         click.Option(
             ["--layout"], metavar="NAME", multiple=True, help="Only this layout.", expose_value=False, callback=_keep

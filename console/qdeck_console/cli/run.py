@@ -25,6 +25,8 @@ COMMANDS: Final = {
     "jobs": ("jobs:jobs", "Lists the jobs of a queue, or cancels, discards, runs, reprioritises them."),
     "job": ("look:job", "All about one job."),
     "find": ("look:find", "Where a job is."),
+    "health": ("health:health", "The verdict, with all that is behind it."),
+    "doctor": ("doctor:doctor", "Checks connection, rights, server settings and configuration."),
     "enqueue": ("produce:enqueue", "Makes a job."),
     "worker": ("start:worker", "Runs jobs until SIGTERM."),
     "workers": ("look:workers", "Lists the workers, or asks one to be quiet or to stop."),

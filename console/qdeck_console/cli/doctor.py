@@ -1,0 +1,50 @@
+"""`qdeck doctor`: what works here, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.output import line, safe, styled, write_json
+
+if TYPE_CHECKING:
+    from qdeck._rules.doctor import Finding
+
+_SIGNS: Final = {True: ("ok", "green"), False: ("!!", "red"), None: ("??", "yellow")}
+
+
+@command("doctor", short_help="Checks connection, rights, server settings and configuration.")
+@click.pass_context
+def doctor(ctx: click.Context) -> None:
+    """Checks the configuration, the connection, the rights of its user, the server's settings and what is there.
+
+    Writes nothing. Exit code 0: all is well, 1: something is not.
+    """
+    from qdeck._errors import NotAllowed
+    from qdeck._rules.doctor import diagnose
+
+    given = settings()
+    configuration, target = given.configuration(), given.target()
+    with given.deck() as deck:
+        found = diagnose(deck, configuration, target)
+    if given.as_json:
+        write_json({"checks": [_shape(finding) for finding in found.findings]})
+    else:
+        for finding in found.findings:
+            _print(finding)
+    if found.error is not None:
+        ctx.exit(77 if isinstance(found.error, NotAllowed) else 69)
+    ctx.exit(0 if found.is_well else 1)
+
+
+def _shape(finding: Finding) -> dict[str, Any]:
+    return {"name": finding.name, "ok": finding.ok, "detail": finding.detail, "fix": finding.fix or None}
+
+
+def _print(finding: Finding) -> None:
+    sign, colour = _SIGNS[finding.ok]
+    line(f"{styled(sign, fg=colour, bold=True)}  {finding.name.replace('_', ' '):15} {safe(finding.detail)}")
+    if finding.fix and not finding.ok:
+        line(f"    {'':15} {styled(safe(finding.fix), dim=True)}")

@@ -1,0 +1,173 @@
+"""`qdeck health`: the verdict with all that is behind it, for people, programs and Nagios."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.output import Column, age, iso, line, note, number, safe, seconds, styled, table, write_json
+
+if TYPE_CHECKING:
+    from qdeck._deck.verdict import Check
+    from qdeck._rules.health import HealthReport, QueueHealth
+
+_COLOURS: Final = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
+_NAGIOS: Final = {"healthy": ("OK", 0), "degraded": ("WARNING", 1), "unhealthy": ("CRITICAL", 2)}
+_UNREACHABLE: Final = 2
+_UNKNOWN: Final = 3
+_SHOWN: Final = 5  # reasons on the one line that Nagios takes
+
+
+@command("health", short_help="The verdict, with all that is behind it.")
+@click.option("--nagios", is_flag=True, help="One line and the exit codes of a Nagios plugin.")
+@click.option("--no-orphans", is_flag=True, help="Without counting records of no job, which takes longest.")
+@click.pass_context
+def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
+    """The health of the deck. The exit code is the verdict: 0 healthy, 1 degraded, 2 unhealthy."""
+    if nagios:
+        ctx.exit(_nagios(orphans=not no_orphans))
+    given = settings()
+    report = _report(orphans=not no_orphans)
+    for notice in report.notices:
+        note(f"qdeck: {notice}")
+    if given.as_json:
+        write_json(shape(report))
+    else:
+        _print(report)
+    ctx.exit(report.status.exit_code)
+
+
+def _report(*, orphans: bool) -> HealthReport:
+    from qdeck._rules.health import check_health
+    from qdeck._rules.limits import Limits
+
+    given = settings()
+    with given.deck() as deck:
+        return check_health(deck, Limits.of(given.configuration().settings), orphans=orphans)
+
+
+def _nagios(*, orphans: bool) -> int:
+    from qdeck._errors import QdeckError, ServerUnreachable, UsageError
+
+    try:
+        report = _report(orphans=orphans)
+    except UsageError:
+        raise
+    except ServerUnreachable as error:
+        line(f"QDECK CRITICAL - {_plain(str(error))}")
+        return _UNREACHABLE
+    except QdeckError as error:
+        line(f"QDECK UNKNOWN - {_plain(str(error))}")
+        return _UNKNOWN
+    word, code = _NAGIOS[report.status.value]
+    told = [reason.text for reason in report.reasons[:_SHOWN]]
+    if len(report.reasons) > _SHOWN:
+        told.append(f"{len(report.reasons) - _SHOWN} more")
+    line(f"QDECK {word} - {_plain('; '.join(told) or report.status.value)} | {_perfdata(report)}")
+    return code
+
+
+def _plain(text: str) -> str:
+    return safe(text).replace("|", "/")
+
+
+def _perfdata(report: HealthReport) -> str:
+    checks = {check.name: check for check in report.checks}
+    limits = report.snapshot.queues
+    totals = report.snapshot.totals
+    facts = [
+        ("dead", report.errors.dead, checks["dead_letters"].threshold),
+        ("stuck", report.errors.stuck, checks["stuck"].threshold),
+        ("ready", totals.ready, ""),
+        ("delayed", totals.delayed, ""),
+        ("running", totals.running, ""),
+        ("queues", len(limits), ""),
+    ]
+    return " ".join(
+        f"{name}={value};{warning}" if warning != "" else f"{name}={value}"
+        for name, value, warning in facts
+        if value is not None
+    )
+
+
+def shape(report: HealthReport) -> dict[str, Any]:
+    """`qdeck health` in JSON: the report of the document on queue reliability, in the words of the layouts."""
+    rates, errors = report.rates, report.errors
+    return {
+        "at": iso(report.at_ms),
+        "status": report.status.value,
+        "reasons": [reason.text for reason in report.reasons],
+        "notices": list(report.notices),
+        "queues": {state: {place: _queue(row) for place, row in rows.items()} for state, rows in report.queues.items()},
+        "tasks": None
+        if report.tasks is None
+        else {name: {"active": task.active, "pending": task.pending} for name, task in report.tasks.items()},
+        "processing_rate": None
+        if rates is None
+        else {"enqueued_per_min": seconds(rates.enqueued), "ended_per_min": seconds(rates.ended)},
+        "errors": {
+            "dlq_size": errors.dead,
+            "stuck_count": errors.stuck,
+            "orphaned_count": errors.orphaned,
+            "stuck_vm_count": errors.stuck,
+            "orphaned_metadata_count": errors.orphaned,
+        },
+        "checks": [_check(check) for check in report.checks],
+    }
+
+
+def _queue(row: QueueHealth) -> dict[str, Any]:
+    return {
+        "size": row.size,
+        "oldest_age": seconds(row.oldest_age),
+        "avg_age": seconds(row.avg_age),
+        "stuck_count": row.stuck_count,
+        "exact": row.exact,
+    }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    status = check.status
+    return {
+        "name": check.name,
+        "ok": None if status is None else status.value == "healthy",
+        "status": "unknown" if status is None else status.value,
+        "detail": check.detail,
+        "value": check.value,
+        "threshold": check.threshold,
+    }
+
+
+def _print(report: HealthReport) -> None:
+    seen, errors = report.snapshot, report.errors
+    line(f"{styled(report.status.value, fg=_COLOURS[report.status.value], bold=True)}  {safe(seen.server.address)}")
+    for reason in report.reasons:
+        line(styled(f"  {safe(reason.text)}", fg=_COLOURS[reason.status.value]))
+    line()
+    columns = [Column("check"), Column(""), Column("value", right=True), Column("limit", right=True)]
+    table([*columns, Column("detail", most=200)], map(_check_cells, report.checks))
+    cells = [
+        [f"{place.partition('/')[2]}", state, number(row.size), age(row.oldest_age), age(row.avg_age),
+         number(row.stuck_count)]
+        for state, rows in report.queues.items()
+        for place, row in rows.items()
+        if row.size
+    ]  # fmt: skip
+    if cells:
+        line()
+        titles = [Column(title, right=True) for title in ("jobs", "oldest", "average", "stuck")]
+        table([Column("queue", most=100), Column("state"), *titles], cells)
+    line()
+    line(
+        f"{number(errors.dead)} dead, {number(errors.stuck)} stuck, records of no job: {number(errors.orphaned)}; "
+        + ("rates are not known from one look" if report.rates is None else f"{report.rates.ended:,.0f} ended a minute")
+    )
+
+
+def _check_cells(check: Check) -> list[str]:
+    status = "unknown" if check.status is None else check.status.value
+    value = number(check.value) if isinstance(check.value, int) else check.value or ""
+    limit = number(check.threshold) if isinstance(check.threshold, int) else check.threshold or ""
+    return [check.name.replace("_", " "), status, value, limit, check.detail]

@@ -1,0 +1,1 @@
+"""Rules: what a purge takes, and how healthy a deck is."""

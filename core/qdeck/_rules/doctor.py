@@ -1,0 +1,313 @@
+"""What qdeck finds of a server and of its own setup, and what it can and cannot do there. Nothing is written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import ResponseError
+
+from qdeck._deck import native, reads, verdict, workers
+from qdeck._deck.model import Status
+from qdeck._deck.server import read_server
+from qdeck._engine import keys, scripts
+from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.deck import Deck
+    from qdeck._deck.model import ServerInfo
+    from qdeck._engine.ops import Program
+    from qdeck._settings import Configuration, Target
+    from qdeck._settings.thresholds import Thresholds
+
+SKEW_MS: Final = 2_000  # more than that between two clocks, and times on screens mislead
+_QUEUE: Final = "qdeck:doctor"  # a queue that nobody has
+_CALL: Final = re.compile(r"redis\.p?call\('(\w+)'")
+_OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
+_FIX_RIGHTS: Final = "give this user +@read +time +info ~* for looking"
+_FIX_WRITES: Final = (
+    "give this user +@read +@write +evalsha +eval +script|load +time ~* for changing, or keep it for looking"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was checked. `ok` is None when it cannot be known; `fix` says what to do."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """All that was checked; `error` is why the server could not be asked."""
+
+    findings: tuple[Finding, ...]
+    error: QdeckError | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing needs mending."""
+        return all(finding.ok is not False for finding in self.findings)
+
+
+def diagnose(deck: Deck, configuration: Configuration, target: Target) -> Diagnosis:
+    """Checks the setup, then the server."""
+    found = setup(configuration, target)
+    try:
+        found += deck._look(_server(deck, found_read_only=deck.read_only))
+    except (ServerUnreachable, NotAllowed) as error:
+        found.append(Finding(name="connection", ok=False, detail=str(error), fix=error.hint))
+        return Diagnosis(findings=tuple(found), error=error)
+    return Diagnosis(findings=tuple(found))
+
+
+def setup(configuration: Configuration, target: Target) -> list[Finding]:
+    """What the configuration says."""
+    if configuration.file is None:
+        where = "there is no qdeck.toml: defaults, with purge and health off in the agent"
+    else:
+        contexts = ", ".join(configuration.settings.contexts) or "none"
+        where = f"{configuration.file} is valid; contexts: {contexts}"
+    found = [Finding(name="config", ok=True, detail=where)]
+    for warning in configuration.warnings():
+        fix = f"chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
+        found.append(Finding(name="config_secrets", ok=False, detail=warning, fix=fix))
+    if target.name is not None:
+        words = [target.environment or "no environment named"]
+        if target.read_only:
+            words.append("read_only = true")
+        elif target.is_production:
+            words.append(f"writing commands need --confirm {target.name}")
+        found.append(Finding(name="context", ok=True, detail=f"{target.name}: {', '.join(words)}"))
+    return found
+
+
+def _server(deck: Deck, *, found_read_only: bool) -> Program[list[Finding]]:
+    before = reads.local_ms()
+    stamp, hello, info, whoami = yield reads.read((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
+    after = reads.local_ms()
+    server = read_server(hello, info, deck.address)
+    user = whoami.decode("utf-8", "replace") if isinstance(whoami, bytes) else None
+    name = " ".join(word for word in (server.name, server.version, server.mode, server.role) if word)
+    as_user = f" as user {user}" if user else ""
+    found = [Finding(name="connection", ok=True, detail=f"{deck.address}: {name or 'answers'}{as_user}")]
+    found.append(_version(server))
+    found.append(_clock(reads.stamp(stamp), before, after))
+    looking = yield from _may_look()
+    found.append(looking)
+    if found_read_only:
+        changing = Finding(name="changing", ok=True, detail="not wanted here: this context is open read-only")
+    else:
+        changing = yield from _may_change(user)
+    found.append(changing)
+    found += yield from _settings(server, info, deck.thresholds)
+    found.append((yield from _script_cache()))
+    if looking.ok:
+        found += yield from _layouts()
+    found.append(_abilities(looking, changing, read_only=found_read_only))
+    return found
+
+
+def _version(server: ServerInfo) -> Finding:
+    numbers = re.match(r"(\d+)\.(\d+)", server.version or "")
+    oldest = _OLDEST.get(server.name or "redis", _OLDEST["redis"])
+    if numbers is None:
+        return Finding(name="version", ok=None, detail="the server does not tell its version")
+    known = f"{server.name or 'server'} {server.version}"
+    if (int(numbers[1]), int(numbers[2])) >= oldest:
+        return Finding(name="version", ok=True, detail=f"{known} has all that qdeck needs")
+    needed = ".".join(map(str, oldest))
+    return Finding(
+        name="version", ok=False, detail=f"{known}: its scripts lack flags", fix=f"upgrade to {needed} or newer"
+    )
+
+
+def _clock(server_ms: int | None, before: int, after: int) -> Finding:
+    if server_ms is None:
+        detail = "TIME is not allowed: ages are by this machine's clock"
+        return Finding(name="clock", ok=None, detail=detail, fix="give this user +time")
+    # The server's clock was read somewhere between the two moments.
+    skew = server_ms - after if server_ms > after else min(0, server_ms - before)
+    if abs(skew) <= SKEW_MS:
+        return Finding(name="clock", ok=True, detail=f"the server's clock is within {SKEW_MS // 1000} s of this one")
+    side = "ahead of" if skew > 0 else "behind"
+    detail = f"the server's clock is {abs(skew) / 1000:,.1f} s {side} this one; jobs go by the server's"
+    return Finding(name="clock", ok=False, detail=detail, fix="let both machines follow a time server (NTP)")
+
+
+def _probes() -> list[reads.Call]:
+    """Every read command that looking uses, on keys that nobody has."""
+
+    def key(part: str) -> bytes:
+        return keys.key(_QUEUE, part)
+
+    return [
+        (b"HMGET", key("meta"), b"v"),
+        (b"HGET", key("meta"), b"v"),
+        (b"HLEN", key("head")),
+        (b"HEXISTS", key("head"), b"x"),
+        (b"HSTRLEN", key("body"), b"x"),
+        (b"HSCAN", key("head"), 0),
+        (b"ZCARD", key("ready")),
+        (b"ZCOUNT", key("ready"), 0, 1),
+        (b"ZRANGE", key("ready"), 0, 0),
+        (b"ZREVRANGE", key("dead"), 0, 0),
+        (b"ZRANGEBYSCORE", key("ready"), 0, 1),
+        (b"ZREVRANGEBYSCORE", key("dead"), 1, 0),
+        (b"ZSCORE", key("ready"), b"x"),
+        (b"ZMSCORE", key("ready"), b"x"),
+        (b"ZRANK", key("ready"), b"x"),
+        (b"ZREVRANK", key("dead"), b"x"),
+        (b"XLEN", key("outbox")),
+        (b"SCAN", 0, b"MATCH", b"{qdeck:doctor}*", b"COUNT", 1),
+        (b"HLEN", keys.QUEUES),
+        (b"HLEN", keys.WORKERS),
+        (b"HLEN", keys.CONTROL),
+    ]
+
+
+def _may_look() -> Program[Finding]:
+    probes = _probes()
+    replies = yield from reads.ask(probes)
+    denied = [_told(call) for call, reply in zip(probes, replies, strict=True) if _is_denied(reply)]
+    if not denied:
+        return Finding(name="looking", ok=True, detail=f"all {len(probes)} reads that looking takes are allowed")
+    detail = f"not allowed: {', '.join(dict.fromkeys(denied))}"
+    return Finding(name="looking", ok=False, detail=detail, fix=_FIX_RIGHTS)
+
+
+def _told(call: reads.Call) -> str:
+    name = call[0].decode() if isinstance(call[0], bytes) else str(call[0])
+    on = call[1] if len(call) > 1 and isinstance(call[1], str) else None  # keys that all queues share
+    return f"{name} {on}" if on else name
+
+
+def _is_denied(reply: Any) -> bool:
+    return isinstance(reply, ResponseError) and (
+        "NOPERM" in str(reply) or type(reply).__name__ == "NoPermissionError" or "no permissions" in str(reply).lower()
+    )
+
+
+def _changes() -> list[reads.Call]:
+    """Every command that the scripts use, and what it takes to run them, each with a key."""
+    used = {word for name in scripts.NAMES for word in _CALL.findall(scripts.load(name).source.decode())}
+    words = sorted({word.upper() for word in used} | {"BLPOP", "HSETNX", "XDEL"})
+    key = keys.key(_QUEUE, "meta")
+    calls: list[reads.Call] = [(b"EVALSHA", b"0" * 40, 1, key), (b"SCRIPT", b"LOAD", b"return 1")]
+    return calls + [(word.encode(), *_ARGUMENTS.get(word, (key, b"1"))) for word in words]
+
+
+_KEY: Final = keys.key(_QUEUE, "meta")
+# The server checks how many arguments there are before it checks rights.
+_ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
+    "TIME": (),
+    "EXPIRE": (_KEY, 1), "PEXPIRE": (_KEY, 1), "HSET": (_KEY, b"f", b"1"), "HSETNX": (_KEY, b"f", b"1"),
+    "HINCRBY": (_KEY, b"f", 1), "HGETALL": (_KEY,), "HLEN": (_KEY,), "HSCAN": (_KEY, 0), "HKEYS": (_KEY,),
+    "LLEN": (_KEY,), "LPUSH": (_KEY, b"1"), "LPOP": (_KEY,), "RPOP": (_KEY,), "XADD": (_KEY, b"*", b"f", b"1"),
+    "XLEN": (_KEY,), "XDEL": (_KEY, b"1-1"), "XRANGE": (_KEY, b"-", b"+"), "XTRIM": (_KEY, b"MAXLEN", 1),
+    "ZADD": (_KEY, 1, b"m"), "ZCARD": (_KEY,), "ZCOUNT": (_KEY, 0, 1), "ZRANGE": (_KEY, 0, 1),
+    "ZREVRANGE": (_KEY, 0, 1), "ZRANGEBYSCORE": (_KEY, 0, 1), "ZREVRANGEBYSCORE": (_KEY, 1, 0),
+    "ZREMRANGEBYRANK": (_KEY, 0, 1), "ZREMRANGEBYSCORE": (_KEY, 0, 1), "ZINCRBY": (_KEY, 1, b"m"), "ZPOPMIN": (_KEY,),
+    "TYPE": (_KEY,), "EXISTS": (_KEY,), "DEL": (_KEY,), "UNLINK": (_KEY,), "HSTRLEN": (_KEY, b"f"), "GET": (_KEY,),
+    "SET": (_KEY, b"1"), "PTTL": (_KEY,), "TTL": (_KEY,), "RENAME": (_KEY, _KEY), "LRANGE": (_KEY, 0, 1),
+}  # fmt: skip
+
+
+def _may_change(user: str | None) -> Program[Finding]:
+    """The server is asked what it would say (`ACL DRYRUN`). Who may not ask it calls a script that does not exist."""
+    calls = _changes()
+    replies = yield from reads.ask([(b"ACL", b"DRYRUN", user or "default", *call) for call in calls])
+    if user is None or all(reads.is_error(reply) for reply in replies):
+        [reply] = yield reads.read(calls[0])
+        if _is_denied(reply):
+            return Finding(name="changing", ok=False, detail="not allowed: EVALSHA", fix=_FIX_WRITES)
+        detail = "scripts may be called; whether all they do is allowed cannot be asked (ACL DRYRUN is not allowed)"
+        return Finding(name="changing", ok=None, detail=detail, fix="an administrator can: ACL DRYRUN USER COMMAND …")
+    denied = [
+        _told(call) for call, reply in zip(calls, replies, strict=True) if isinstance(reply, bytes) and reply != b"OK"
+    ]
+    if not denied:
+        return Finding(name="changing", ok=True, detail="this user may do all that changing jobs takes")
+    detail = f"not allowed: {', '.join(denied)}"
+    return Finding(name="changing", ok=False, detail=detail, fix=_FIX_WRITES)
+
+
+def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[Finding]]:
+    """The server's dangers, by the rules of the verdict; whether it keeps snapshots only its configuration tells."""
+    fixes = {
+        "role": "connect to the master, or through Sentinel",
+        "saving": "see the server's log; make room on its disk",
+        "eviction": "set maxmemory-policy noeviction",
+        "memory": "raise maxmemory, or purge what is old",
+        "loading": "wait until it is loaded",
+    }
+    found = []
+    for check in verdict.check_all(server, (), thresholds):
+        if check.name in ("role", "loading", "saving", "eviction", "memory"):
+            ok = None if check.status is None else check.status is Status.HEALTHY
+            fix = "" if ok else (fixes[check.name] if ok is False else "give this user +info")
+            found.append(Finding(name=check.name, ok=ok, detail=check.detail, fix=fix))
+    found.append((yield from _persistence(server)))
+    return found
+
+
+def _persistence(server: ServerInfo) -> Program[Finding]:
+    name, fix = "persistence", "set appendonly yes: then a crash loses at most a second"
+    if server.persistence == "aof":
+        return Finding(name=name, ok=True, detail="an append-only file keeps what was written")
+    [reply] = yield reads.read((b"CONFIG", b"GET", b"save"))
+    if not isinstance(reply, list) or len(reply) != 2:
+        detail = "CONFIG is not allowed: whether snapshots are kept is unknown"
+        return Finding(name=name, ok=None, detail=detail, fix="give this user +config|get")
+    saves = reply[1].decode("utf-8", "replace")
+    if not saves:
+        return Finding(name=name, ok=False, detail="nothing is kept: a restart of the server loses every job", fix=fix)
+    detail = f"snapshots only (save {saves}): a crash loses what was written since the last one"
+    return Finding(name=name, ok=True, detail=detail, fix=fix)
+
+
+def _script_cache() -> Program[Finding]:
+    names = scripts.NAMES
+    [reply] = yield reads.read((b"SCRIPT", b"EXISTS", *(scripts.load(name).digest for name in names)))
+    if reads.is_error(reply):
+        return Finding(name="scripts", ok=None, detail="SCRIPT EXISTS is not allowed: the cache is not known")
+    loaded = sum(map(int, reply))
+    detail = f"{loaded} of {len(names)} scripts are loaded; the others are at their first use"
+    return Finding(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
+
+
+def _layouts() -> Program[list[Finding]]:
+    memory = native.Memory()
+    try:
+        names: Sequence[str] = yield from native.names(memory)
+        rows = yield from workers.list_workers()
+    except QdeckError as error:
+        return [Finding(name="layouts", ok=False, detail=str(error), fix=error.hint)]
+    alive = sum(row.alive for row in rows)
+    count = "1 queue" if len(names) == 1 else f"{len(names):,} queues"
+    return [
+        Finding(name="layouts", ok=True, detail=f"native: {count}"),
+        Finding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"),
+    ]
+
+
+def _abilities(looking: Finding, changing: Finding, *, read_only: bool) -> Finding:
+    can = ["look at queues, jobs and dead letters"] if looking.ok else []
+    cannot = [] if looking.ok else ["look at everything"]
+    if read_only:
+        cannot.append("change anything: this context is open read-only")
+    elif changing.ok is False:
+        cannot.append("change jobs")
+    elif changing.ok:
+        can.append("change jobs")
+    told = [f"can {' and '.join(can)}"] if can else []
+    told += [f"cannot {'; nor '.join(cannot)}"] if cannot else []
+    if changing.ok is None and not read_only:
+        told.append("whether it can change jobs shows when it tries")
+    return Finding(name="abilities", ok=bool(looking.ok), detail="; ".join(told))

@@ -1,0 +1,264 @@
+"""The health of a deck: sizes and ages per queue and state, errors, and the verdict with its reasons.
+
+The verdict is that of `status`: the rules are in one place. What this user may not read, or what would take too long
+to count, is None and told, never zero.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import native, reads, verdict
+from qdeck._deck.model import NATIVE, QueueRow, Reason, Snapshot, State, Status
+from qdeck._deck.records import read_head
+from qdeck._engine import keys
+from qdeck._errors import QdeckError
+from qdeck._rules import ages, select
+from qdeck._rules.limits import Limits, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._deck.deck import Deck
+    from qdeck._deck.verdict import Check
+    from qdeck._engine.ops import Program
+
+MOST_ORPHAN_FIELDS: Final = 200_000  # fields looked through for records of no job
+MOST_HEADS: Final = 20_000  # jobs whose task is looked up
+_SLICE: Final = 500
+_WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueHealth:
+    """One state of one queue. With many jobs the ages come from a sample, and `exact` is false."""
+
+    size: int | None
+    oldest_age: float | None = None
+    avg_age: float | None = None
+    stuck_count: int | None = 0
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHealth:
+    """Jobs of one task that run, and that wait to run."""
+
+    active: int | None
+    pending: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Jobs a minute, by the difference of two looks."""
+
+    enqueued: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """What is wrong, in numbers; None where it could not be counted."""
+
+    dead: int | None
+    stuck: int | None
+    orphaned: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthReport:
+    """The health of a deck at one moment. `queues` is state → `layout/queue` → numbers."""
+
+    at_ms: int
+    status: Status
+    reasons: tuple[Reason, ...]
+    queues: Mapping[str, Mapping[str, QueueHealth]]
+    tasks: Mapping[str, TaskHealth] | None
+    rates: Rates | None
+    errors: Errors
+    checks: tuple[Check, ...]
+    notices: tuple[str, ...]
+    snapshot: Snapshot = field(repr=False)
+
+
+def check_health(deck: Deck, limits: Limits | None = None, *, orphans: bool = True) -> HealthReport:
+    """Looks at everything once. A second look by the same deck knows rates too."""
+    return deck._look(report(deck._memory, deck.address, limits or Limits(), orphans=orphans))
+
+
+async def acheck_health(deck: Deck, limits: Limits | None = None, *, orphans: bool = True) -> HealthReport:
+    """Looks at everything once, in asyncio."""
+    return await deck._alook(report(deck._memory, deck.address, limits or Limits(), orphans=orphans))
+
+
+def report(memory: native.Memory, address: str, limits: Limits, *, orphans: bool = True) -> Program[HealthReport]:
+    """The report as a program of plain reads."""
+    seen = yield from native.look(memory, address)
+    notices = list(seen.notices)
+    queues = yield from _queues(seen, memory.thresholds.stuck_age_ms)
+    tasks = yield from _tasks(seen, notices)
+    orphaned = yield from _count_orphans(seen, limits, notices, wanted=orphans)
+    rows = [row for row in seen.queues if row.problem is None]
+    known = bool(rows) or not seen.queues
+    checks = [
+        *verdict.check_all(seen.server, seen.queues, memory.thresholds),
+        _orphan_check(orphaned, limits),
+        _clock_check(seen),
+    ]
+    return HealthReport(
+        at_ms=seen.at_ms,
+        status=seen.status,
+        reasons=seen.reasons,
+        queues=queues,
+        tasks=tasks,
+        rates=_rates(rows),
+        errors=Errors(
+            dead=sum(row.dead or 0 for row in rows) if known else None,
+            stuck=sum((row.stuck or 0) + (row.late or 0) for row in rows) if known else None,
+            orphaned=orphaned,
+        ),
+        checks=tuple(checks),
+        notices=tuple(notices),
+        snapshot=seen,
+    )
+
+
+def _orphan_check(count: int | None, limits: Limits) -> Check:
+    if count is None:
+        return verdict.Check(name="orphaned_records", status=None, detail="records of no job were not counted")
+    records = "1 record" if count == 1 else f"{count:,} records"
+    detail = "no record is without its job" if not count else f"{records} of no job; qdeck purge removes them"
+    return verdict.Check(
+        name="orphaned_records", detail=detail, value=count, threshold=limits.told(Rule.ORPHANED_RECORDS)
+    )
+
+
+def _clock_check(seen: Snapshot) -> Check:
+    if seen.local_clock:
+        detail = "TIME is not allowed: ages are by this machine's clock"
+        return verdict.Check(name="clock", status=None, detail=detail)
+    return verdict.Check(name="clock", detail="ages are by the server's clock")
+
+
+def _rates(rows: Sequence[QueueRow]) -> Rates | None:
+    known = [(row.in_per_s, row.out_per_s) for row in rows if row.in_per_s is not None and row.out_per_s is not None]
+    if not known:
+        return None
+    return Rates(enqueued=60 * sum(came for came, _ in known), ended=60 * sum(went for _, went in known))
+
+
+def _queues(seen: Snapshot, stuck_age_ms: int) -> Program[Mapping[str, Mapping[str, QueueHealth]]]:
+    found: dict[str, dict[str, QueueHealth]] = {state.value: {} for state in State}
+    wanted: list[tuple[QueueRow, State]] = []
+    for row in seen.queues:
+        for state in State:
+            size = getattr(row, state.value)
+            stuck = None if size is None else 0
+            found[state.value][f"{row.layout}/{row.name}"] = QueueHealth(size=size, stuck_count=stuck)
+            if size and row.layout == NATIVE:
+                wanted.append((row, state))
+    measured = yield from ages.measure([(row.name, state) for row, state in wanted], seen.at_ms)
+    late = yield from _late_delayed([row for row, state in wanted if state is State.DELAYED], seen.at_ms - stuck_age_ms)
+    for (row, state), age in zip(wanted, measured, strict=True):
+        place = f"{row.layout}/{row.name}"
+        before = found[state.value][place]
+        if age is None:  # it may not be read, or has gone since
+            found[state.value][place] = replace(before, stuck_count=None if row.problem else before.stuck_count)
+            continue
+        found[state.value][place] = replace(
+            before,
+            oldest_age=age.oldest_s,
+            avg_age=age.average_s,
+            exact=age.exact,
+            stuck_count=_stuck(row, state, late.get(row.name, 0)),
+        )
+    return MappingProxyType({state: MappingProxyType(rows) for state, rows in found.items()})
+
+
+def _stuck(row: QueueRow, state: State, late_delayed: int) -> int | None:
+    """What is stuck is late, when it waits, and without owner or over its time, when it runs."""
+    if state is State.RUNNING:
+        return row.stuck
+    if state is State.DELAYED:
+        return late_delayed
+    if state is State.READY:
+        return None if row.late is None else max(0, row.late - late_delayed)
+    return 0
+
+
+def _late_delayed(rows: Sequence[QueueRow], limit: int) -> Program[dict[str, int]]:
+    rows = [row for row in rows if row.late]
+    calls = [(b"ZCOUNT", keys.key(row.name, "delayed"), b"-inf", b"(%d" % limit) for row in rows]
+    counts = yield from reads.ask(calls)
+    return {row.name: count for row, count in zip(rows, counts, strict=True) if isinstance(count, int)}
+
+
+def _tasks(seen: Snapshot, notices: list[str]) -> Program[Mapping[str, TaskHealth] | None]:
+    """How many jobs of each task run and wait; those that wait are not counted when there are too many."""
+    rows = [row for row in seen.queues if row.problem is None and row.layout == NATIVE]
+    running = sum(row.running or 0 for row in rows)
+    waiting = sum(getattr(row, state.value) or 0 for row in rows for state in _WAITING)
+    if running > MOST_HEADS:
+        notices.append(f"tasks are not counted: {running:,} jobs run, over {MOST_HEADS:,}")
+        return None
+    counts_waiting = running + waiting <= MOST_HEADS
+    if not counts_waiting:
+        notices.append(f"tasks that wait are not counted: {waiting:,} jobs wait, over {MOST_HEADS:,}")
+    try:
+        active = yield from _count_tasks(rows, (State.RUNNING,))
+        pending = (yield from _count_tasks(rows, _WAITING)) if counts_waiting else None
+    except QdeckError as error:
+        notices.append(f"tasks are not counted: {error}")
+        return None
+    names = sorted({*active, *(pending or ())})
+    return MappingProxyType(
+        {name: TaskHealth(active=active[name], pending=None if pending is None else pending[name]) for name in names}
+    )
+
+
+def _count_tasks(rows: Sequence[QueueRow], states: Sequence[State]) -> Program[Counter[str]]:
+    found: Counter[str] = Counter()
+    lists = [(row.name, state) for row in rows for state in states if getattr(row, state.value)]
+    replies = yield from reads.ask([(b"ZRANGE", keys.key(name, state), 0, MOST_HEADS) for name, state in lists])
+    calls: list[reads.Call] = []
+    for (name, _), ids in zip(lists, replies, strict=True):
+        members = reads.good(ids, name)
+        head = keys.key(name, "head")
+        calls += [(b"HMGET", head, *members[at : at + _SLICE]) for at in range(0, len(members), _SLICE)]
+    for reply in (yield from reads.ask(calls)):
+        heads = [read_head(raw) for raw in reads.good(reply)]
+        found.update(head.task for head in heads if head is not None)
+    return found
+
+
+def _count_orphans(seen: Snapshot, limits: Limits, notices: list[str], *, wanted: bool) -> Program[int | None]:
+    names = [row.name for row in seen.queues if row.problem is None and row.layout == NATIVE]
+    if not wanted:
+        return None
+    sizes: list[Any] = yield from reads.ask(
+        [(b"HLEN", keys.key(name, part)) for name in names for part in select.PARTS]
+    )
+    if any(reads.is_error(size) for size in sizes):
+        notices.append("records of no job are not counted: some may not be read")
+        return None
+    if sum(sizes) > MOST_ORPHAN_FIELDS:
+        notices.append(f"records of no job are not counted: {sum(sizes):,} to look through (qdeck purge does)")
+        return None
+    purge = select.Purge(limits, seen.at_ms)
+    count = 0
+    try:
+        for name in names:
+            place: select.Place | None = None
+            while True:
+                found = yield from select.take(purge, name, Rule.ORPHANED_RECORDS, place)
+                count += len(found.picks)
+                place = found.place
+                if place is None:
+                    break
+    except QdeckError as error:
+        notices.append(f"records of no job are not counted: {error}")
+        return None
+    return count

@@ -1,0 +1,169 @@
+"""The purge rules and their thresholds: from the configuration, changed for one run by `KEY=VALUE`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from qdeck._errors import InvalidOption
+from qdeck._settings.model import RULE_KEYS, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HOUR_S: Final = 3600
+_AGE: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_WORDS: Final = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+class Rule(StrEnum):
+    """A purge rule; in the order in which a plan has them."""
+
+    RUNNING_WITHOUT_OWNER = "running_without_owner"
+    READY_TOO_OLD = "ready_too_old"
+    DONE_TOO_OLD = "done_too_old"
+    DEAD_TOO_OLD = "dead_too_old"
+    DEAD_TOO_MANY = "dead_too_many"
+    CANCELLED_TOO_OLD = "cancelled_too_old"
+    ORPHANED_RECORDS = "orphaned_records"
+
+    @property
+    def key(self) -> str:
+        """The setting that is its threshold."""
+        return RULE_KEYS[self.value]
+
+
+class Effect(StrEnum):
+    """What becomes of an entry that a purge takes: the verbs of the operator, and one for records of no job."""
+
+    BURY = "bury"
+    CANCEL = "cancel"
+    REQUEUE = "requeue"
+    DISCARD = "discard"
+    FORGET = "forget"
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return {
+            Effect.BURY: "to the dead letters",
+            Effect.CANCEL: "cancelled",
+            Effect.REQUEUE: "back to ready",
+            Effect.DISCARD: "removed",
+            Effect.FORGET: "removed",
+        }[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The thresholds of one purge. An age over its threshold is over it; equal is not."""
+
+    max_pending_age: int = 7200
+    max_ready_age: int = 86400
+    max_completed_age: int = 3600
+    max_request_age: int = 86400
+    max_orphaned_age: int = 86400
+    dlq_ttl: float = 168
+    dlq_max_entries: int = 10_000
+    dlq_enabled: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings | None = None, changes: Iterable[str] = ()) -> Limits:
+        """The thresholds of a configuration, with `KEY=VALUE` changes for this run."""
+        given = settings or Settings()
+        limits = cls(
+            max_pending_age=given.purge.max_pending_age,
+            max_ready_age=given.purge.max_ready_age,
+            max_completed_age=given.purge.max_completed_age,
+            max_request_age=given.purge.max_request_age,
+            max_orphaned_age=given.purge.max_orphaned_age,
+            dlq_ttl=given.dead_letters.dlq_ttl,
+            dlq_max_entries=given.dead_letters.dlq_max_entries,
+            dlq_enabled=given.dead_letters.dlq_enabled,
+        )
+        for change in changes:
+            limits = limits.changed(change)
+        return limits
+
+    def changed(self, change: str) -> Limits:
+        """With one `KEY=VALUE`: the key is that of the configuration, or the name of the rule."""
+        name, equals, value = change.partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals:
+            raise InvalidOption(f"{change!r} sets nothing", hint="write KEY=VALUE, such as max_ready_age=12h")
+        key = RULE_KEYS.get(name, name)
+        if key == "dlq_enabled":
+            if value.lower() not in _WORDS:
+                raise InvalidOption(f"dlq_enabled={value!r} is neither true nor false", hint="write dlq_enabled=true")
+            return replace(self, dlq_enabled=_WORDS[value.lower()])
+        if key not in RULE_KEYS.values():
+            known = [*RULE_KEYS.values(), "dlq_enabled", *RULE_KEYS]
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"thresholds are: {', '.join(RULE_KEYS.values())}"
+            raise InvalidOption(f"there is no threshold {name!r}", hint=hint)
+        number = _number(key, value)
+        return replace(self, **{key: number})  # type: ignore[arg-type]  # the key is one of those of numbers
+
+    def age_ms(self, rule: Rule) -> int:
+        """The threshold of a rule on ages, in ms."""
+        if rule is Rule.DEAD_TOO_OLD:
+            return round(self.dlq_ttl * HOUR_S * 1000)
+        return int(getattr(self, rule.key)) * 1000
+
+    def told(self, rule: Rule) -> str:
+        """The threshold of a rule in words, in the unit of its setting."""
+        value = getattr(self, rule.key)
+        if rule is Rule.DEAD_TOO_MANY:
+            return f"{rule.key} {value:,}"
+        return f"{rule.key} {value:g} h" if rule is Rule.DEAD_TOO_OLD else f"{rule.key} {value:,} s"
+
+    def effect(self, rule: Rule) -> Effect:
+        """What a rule does to what it takes. What still had to run is never just dropped."""
+        if rule is Rule.READY_TOO_OLD:
+            return Effect.BURY if self.dlq_enabled else Effect.CANCEL
+        if rule is Rule.RUNNING_WITHOUT_OWNER:
+            return Effect.BURY if self.dlq_enabled else Effect.REQUEUE
+        return Effect.FORGET if rule is Rule.ORPHANED_RECORDS else Effect.DISCARD
+
+
+def _number(key: str, value: str) -> int | float:
+    """A threshold as it was typed: in the unit of its key, or with a unit of its own (90s 15m 2h 7d)."""
+    hours = key == "dlq_ttl"
+    age = _AGE.fullmatch(value)
+    hint = f"write {key}=N" + (" in hours" if hours else " in seconds") + ", or with a unit: 90s 15m 2h 7d"
+    if key == "dlq_max_entries":
+        hint = "write dlq_max_entries=N, a whole number"
+    elif age:
+        seconds = float(age[1]) * _UNITS[age[2]]
+        return seconds / HOUR_S if hours else int(seconds)
+    try:
+        number = float(value) if hours else int(value.replace("_", ""))
+    except ValueError as error:
+        raise InvalidOption(f"{key}={value!r} is not a number", hint=hint) from error
+    if not 0 <= number < 10**12:
+        raise InvalidOption(f"{key}={value} is out of range", hint=hint)
+    return number
+
+
+def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[Rule, ...]:
+    """The rules of these names; when none are named those of the configuration, or all. In the order of a plan."""
+    wanted = list(names) or list((settings or Settings()).purge.rules or Rule)
+    for name in wanted:
+        if name not in list(Rule):
+            near = difflib.get_close_matches(name, list(Rule), 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(Rule)}"
+            raise InvalidOption(f"there is no purge rule {name!r}", hint=hint)
+    return tuple(rule for rule in Rule if rule in wanted)
