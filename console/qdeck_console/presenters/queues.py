@@ -329,7 +329,8 @@ class Drawer:
         }
         if _SPARK in grid.columns:
             series = self.picture.history.ready(row.name, 9)
-            if not any(series):  # nothing ever waits there: what flows through tells more than a flat line
+            known = [value for value in series if value is not None]
+            if sum(known) < len(known):  # hardly anything waits there: what flows through tells more than a flat line
                 series = self.picture.history.drained(row.name, 9)
             role, last = ("ghost", "muted") if calm else (severity.role, None)
             values[_SPARK] = [(" ", "text"), *sparkline(series, role, last_role=last)]
