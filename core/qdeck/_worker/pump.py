@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import redis
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
 
     from qdeck._connection import AsyncClient
-    from qdeck._engine.ops import Op, Turn
+    from qdeck._engine.ops import Claimed, Op
     from qdeck._worker.hands import Hands
     from qdeck._worker.lane import Lane
 
+T = TypeVar("T")
 IDLE_S: Final = 30.0  # the longest sleep: what no bell told is found then
 TRIM_S: Final = 30.0
 MOST_ENDS: Final = 400
@@ -166,12 +167,22 @@ class Pump:
             self._event({"event": "stale", "queue": lane.queue, "ids": turn.stale})
         if turn.jobs:
             lane.used = True
-            self.hands.take(lane, turn.jobs, asked)
+            jobs = turn.jobs
+            while jobs and time.monotonic() - asked > self._lease_ms / 5000:
+                jobs, asked = await self._confirm(lane, jobs)
+            self.hands.take(lane, jobs, asked)
         if lane.outbox:
             self._do("deliver", lane, self._deliver(lane))
 
-    async def _insist(self, lane: Lane, op: Op[Turn]) -> Turn:
-        """Sends a turn until it is answered; its number makes it one, however often it is sent."""
+    async def _confirm(self, lane: Lane, jobs: list[Claimed]) -> tuple[list[Claimed], float]:
+        """Renews what a late answer brought: it does not tell whether the leases are new or nearly over."""
+        asked = time.monotonic()
+        beat = await self._insist(lane, ops.beat(lane.queue, [(job.id, job.token) for job in jobs]))
+        lost = set(beat.lost)
+        return [job for job in jobs if job.id not in lost], asked
+
+    async def _insist(self, lane: Lane, op: Op[T]) -> T:
+        """Sends a step until it is answered; sent again it has the effect of one."""
         while True:
             try:
                 return await self._client.run(programs.call(op))
