@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import redis
 
     from support.processes import PythonProcess
+    from support.proxy import FaultProxy
 
 QUEUE = "test:actions"
 FAR = "test:far:actions"
@@ -796,3 +797,34 @@ def test_wrong_settings_of_a_worker(app: qdeck.App) -> None:
         assert caught.value.hint
     with pytest.raises(qdeck.InvalidName):
         Worker(app, {"nonsense": 1})
+
+
+def test_an_answer_that_took_longer_than_the_lease_costs_no_job(
+    app: qdeck.App, url: str, raw: redis.Redis, make_proxy: Callable[[str], FaultProxy], start: Callable[..., Beside]
+) -> None:
+    proxy = make_proxy(url)
+    runs: list[int] = []
+    through = qdeck.App(proxy.url, queue=QUEUE)
+
+    @through.task
+    async def step(n: int) -> int:
+        runs.append(n)
+        if n == 0:
+            # The turn that tells of this job's end and claims the next ones is held up on its way.
+            proxy.blackhole()
+        await asyncio.sleep(0.05)
+        return n
+
+    producer = qdeck.App(url, queue=QUEUE)
+    producer.task(name="step")(step.function)
+    jobs = [producer.enqueue("step", n) for n in range(3)]
+    beside = start(through, concurrency=1, lease=1.0)
+    wait_until(lambda: runs)
+    time.sleep(2.0)
+    proxy.heal()
+    # The first may have been lost meanwhile; the others were claimed by the late turn and must simply run.
+    assert [job.result(20) for job in jobs[1:]] == [1, 2]
+    assert runs.count(1) == runs.count(2) == 1
+    assert not [lost for lost in beside.told("lost") if lost["id"] != jobs[0].id]
+    assert not raw.hget(keys.key(QUEUE, "tries"), jobs[1].id)
+    producer.close()
