@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from qdeck import Call, TimeLimitExceeded, chain
@@ -46,11 +47,11 @@ class Seeder:
         for partner, ago in refused:
             endpoint = f"{partner}/{self._rng.randrange(16**4):04x}"
             call = tasks.deliver_webhook.call(endpoint, "order.paid", '{"customer_id": 77}')
-            self._die(call, ago, lambda endpoint=endpoint: tasks.refuse(endpoint), runs=3)  # type: ignore[misc]
+            self._die(call, ago, partial(tasks.refuse, endpoint), runs=3)
         broken = [('{"customer_id": 9, "charge": {"amount": "12,50"}}', 41), ('{"charge": {"amount": "80"}}', 33)]
         for body, ago in broken * 2:
             call = tasks.deliver_webhook.call("hooks.acme.example/v2/in", "charge.failed", body)
-            self._die(call, ago, lambda body=body: tasks.parse_event(body), runs=3)  # type: ignore[misc]
+            self._die(call, ago, partial(tasks.parse_event, body), runs=3)
         for ago in (26, 19, 12, 5):
             call = tasks.deliver_webhook.call("legacy.initech.example/cgi", "user.created", "{}")
             self._die(call, ago, _too_long, runs=3, kind="timeout")
