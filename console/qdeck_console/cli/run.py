@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "enqueue": ("produce:enqueue", "Makes a job."),
     "worker": ("start:worker", "Runs jobs until SIGTERM."),
     "workers": ("look:workers", "Lists the workers, or asks one to be quiet or to stop."),
+    "agent": ("agent:agent", "Auto-purge, health, history and metrics, until SIGTERM."),
     "queues": ("queues:queues", "Pauses and resumes queues."),
 }
 

@@ -1,0 +1,297 @@
+"""The agent's life: it claims chores as they come due, does them, and ends in an orderly way on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import re
+import secrets
+import signal
+import socket
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._agent import slots
+from qdeck._agent.chores import Chores
+from qdeck._agent.eyes import Eyes
+from qdeck._agent.lease import Lease
+from qdeck._agent.options import AgentOptions
+from qdeck._connection import AsyncClient
+from qdeck._deck import reads
+from qdeck._deck.deck import Deck
+from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from qdeck._agent.slots import Ending
+
+Event = dict[str, Any]
+RETRY_S: Final = 1.0
+DENIED_S: Final = 60.0  # rights may be granted while an agent runs
+LONGEST_SLEEP_S: Final = 60.0
+GRACE_S: Final = 10.0
+PATIENCE: Final = 5.0
+QUIET_CHORES: Final = ("clean", "history", "tend")  # told only when there is something to tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chore:
+    """Something that one of the agents does every so often."""
+
+    name: str
+    every: float
+    run: Callable[[Lease], Awaitable[Ending]]
+    aligned: bool = False
+    alone: Callable[[], Awaitable[dict[str, Any]]] | None = None  # what is left of it where claiming is not allowed
+
+
+def _no_event(_: Event) -> None:
+    return
+
+
+class Agent:
+    """Looks after the queues of one server until it is told to stop. Any number of them may run at once."""
+
+    def __init__(
+        self, url: str, options: AgentOptions | None = None, *, on_event: Callable[[Event], None] = _no_event
+    ) -> None:
+        self.options = options or AgentOptions()
+        self.id = _agent_id()
+        self.deck = Deck(
+            url,
+            self.options.read_only,
+            thresholds=self.options.thresholds,
+            read_only_hint=self.options.read_only_hint,
+        )
+        self.address = ""  # of the API, once it listens
+        self._on_event = on_event
+        self._asked: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending: asyncio.Event | None = None
+        self._leases: set[Lease] = set()
+        self._troubled: str | None = None
+        self._denied: set[str] = set()
+
+    def run(self) -> str:
+        """Runs until SIGTERM, SIGINT, SIGHUP or `stop`; returns what ended it: `stop` or `reload`."""
+        return asyncio.run(self.serve(signals=True))
+
+    def stop(self, why: str = "stop") -> None:
+        """Asks the agent to end, from any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._ask, why)
+
+    async def serve(self, *, signals: bool = False) -> str:
+        """Runs on the calling loop; for a program that has one."""
+        self._loop = asyncio.get_running_loop()
+        ending = self._ending = asyncio.Event()
+        self._check_useful()
+        client = AsyncClient(self.deck.endpoint, patience=PATIENCE)
+        eyes = Eyes(self.deck)
+        chores = Chores(eyes, client, self.options)
+        with self._signals() if signals else contextlib.nullcontext():
+            try:
+                await client.run(_knock())
+                async with self._api(chores):
+                    kept = self._chores(chores)
+                    told: Event = {"event": "started", "pid": os.getpid(), "chores": {c.name: c.every for c in kept}}
+                    self.event(told | ({"http": self.address} if self.address else {}))
+                    await self._work(kept, client, ending)
+            finally:
+                await chores.close()
+                await client.close()
+                await self.deck.aclose()
+        self.event({"event": "stopped"})
+        return self._asked or "stop"
+
+    def _check_useful(self) -> None:
+        o = self.options
+        if o.read_only and o.http is None and o.health_every is None:
+            raise NotAllowed(
+                f"{self.deck.address} is open read-only, and an agent writes",
+                hint=f"{o.read_only_hint}; with --http or --health-every it would at least look",
+            )
+
+    def _chores(self, chores: Chores) -> list[Chore]:
+        o = self.options
+        every: list[tuple[str, float | None, Callable[[Lease], Awaitable[Ending]]]] = [
+            ("tend", o.tend_every, chores.tend),
+            ("history", o.history_every, chores.history),
+            ("clean", o.clean_every, chores.clean),
+            ("health", o.health_every, chores.health),
+            ("purge", o.purge_every, chores.purge),
+        ]
+        return [
+            Chore(
+                name=name,
+                every=seconds,
+                run=run,
+                aligned=name == "history",
+                alone=chores.health_alone if name == "health" else None,
+            )
+            for name, seconds, run in every
+            if seconds is not None
+        ]
+
+    @contextlib.asynccontextmanager
+    async def _api(self, chores: Chores) -> Any:
+        if self.options.http is None:
+            yield
+            return
+        from qdeck._agent.serving import listening
+
+        async with listening(self.options, chores, self.event) as address:
+            self.address = address
+            yield
+
+    async def _work(self, kept: list[Chore], client: AsyncClient, ending: asyncio.Event) -> None:
+        tasks = [asyncio.create_task(self._keep(chore, client, ending), name=chore.name) for chore in kept]
+        try:
+            await ending.wait()
+            self.event({"event": "stopping", "running": sorted(lease.chore for lease in self._leases)})
+            for lease in self._leases:
+                lease.stopped = True
+            if tasks:
+                await asyncio.wait(tasks, timeout=GRACE_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self, chore: Chore, client: AsyncClient, ending: asyncio.Event) -> None:
+        while not ending.is_set():
+            try:
+                wait_s = await self._once(chore, client)
+            except NotAllowed as error:
+                wait_s = await self._alone(chore, error)
+            except QdeckError as error:
+                self._tell_trouble(error)
+                wait_s = RETRY_S * random.uniform(0.5, 1.5)  # noqa: S311 - spreads the agents, guards nothing
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), min(wait_s, LONGEST_SLEEP_S))
+
+    async def _alone(self, chore: Chore, error: NotAllowed) -> float:
+        """What can be done of a chore by who may only look; seconds until the next time."""
+        if chore.name not in self._denied:
+            self._denied.add(chore.name)
+            self.event({"event": "denied", "chore": chore.name, "why": str(error), "hint": error.hint})
+        if chore.alone is None:
+            return DENIED_S
+        try:
+            told = await chore.alone()
+        except QdeckError as worse:
+            self._tell_trouble(worse)
+            return RETRY_S
+        self.event({"event": "looked", "chore": chore.name} | told)
+        return chore.every
+
+    async def _once(self, chore: Chore, client: AsyncClient) -> float:
+        """Claims the chore and does it when it is ours; seconds until it may be due."""
+        if self.options.read_only:
+            raise NotAllowed(f"{self.deck.address} is open read-only", hint=self.options.read_only_hint)
+        lease_s = self.options.lease
+        claim = await client.run(
+            slots.claim(
+                chore.name,
+                self.id,
+                every_ms=round(chore.every * 1000),
+                lease_ms=round(lease_s * 1000),
+                aligned=chore.aligned,
+            )
+        )
+        self._tell_back()
+        self._denied.discard(chore.name)
+        if not claim.token:
+            return claim.wait_ms / 1000 + random.uniform(0.001, 0.02)  # noqa: S311 - spreads the agents
+        lease = Lease(client, chore.name, claim, lease_s)
+        self._leases.add(lease)
+        try:
+            await self._do(chore, lease)
+        finally:
+            self._leases.discard(lease)
+        return 0.0
+
+    async def _do(self, chore: Chore, lease: Lease) -> None:
+        began = time.monotonic()
+        run: asyncio.Task[Ending] = asyncio.ensure_future(chore.run(lease))
+        keeper = asyncio.create_task(lease.keep(run))
+        failure: QdeckError | None = None
+        try:
+            ending = await run
+        except asyncio.CancelledError:
+            if not lease.lost:
+                raise
+            ending = slots.Ending(outcome="fenced")
+        except (OutcomeUnknown, ServerUnreachable) as error:
+            failure, ending = error, slots.Ending(outcome="failed", summary={"why": str(error)})
+        except QdeckError as error:
+            ending = slots.Ending(outcome="failed", summary={"why": str(error), "hint": error.hint})
+        except Exception as error:  # noqa: BLE001 - a chore that fails must not end the others, nor go on for ever
+            ending = slots.Ending(outcome="failed", summary={"why": f"{type(error).__name__}: {error}"})
+        finally:
+            run.cancel()
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+        if not lease.lost:
+            await lease.finish(ending)
+        self._tell_run(chore, lease, ending, time.monotonic() - began)
+        if failure is not None:
+            raise failure
+
+    def _tell_run(self, chore: Chore, lease: Lease, ending: Ending, seconds: float) -> None:
+        if lease.lost:
+            why = "another agent took the run over: this one was silent for too long"
+            self.event({"event": "fenced", "chore": chore.name, "run": lease.claim.token, "why": why})
+            return
+        word = {"done": "ran", "stopped": "stopped early"}.get(ending.outcome, ending.outcome)
+        if word != "ran" or ending.summary or chore.name not in QUIET_CHORES:
+            told = {"event": word, "chore": chore.name, "run": lease.claim.token, "seconds": round(seconds, 3)}
+            self.event(told | dict(ending.summary))
+
+    def _tell_trouble(self, error: QdeckError) -> None:
+        # Once per trouble, not once per try: it may last for hours.
+        if self._troubled is None:
+            self._troubled = type(error).__name__
+            self.event({"event": "waiting", "why": str(error), "hint": error.hint})
+
+    def _tell_back(self) -> None:
+        if self._troubled is not None:
+            self._troubled = None
+            self.event({"event": "back"})
+
+    def event(self, event: Event) -> None:
+        """Tells whoever listens what happened."""
+        self._on_event({"agent": self.id, **event})
+
+    def _ask(self, why: str) -> None:
+        self._asked = why
+        if self._ending is not None:
+            self._ending.set()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        asked = {signal.SIGTERM: "stop", signal.SIGINT: "stop", signal.SIGHUP: "reload"}
+        for number, why in asked.items():
+            loop.add_signal_handler(number, self._ask, why)
+        try:
+            yield
+        finally:
+            for number in asked:
+                loop.remove_signal_handler(number)
+
+
+def _knock() -> Any:
+    """A server that is not there, or not ours to use, is told at once rather than waited for."""
+    [reply] = yield reads.read((b"HELLO",))
+    reads.good(reply)
+
+
+def _agent_id() -> str:
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:60] or "host"
+    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -1,0 +1,141 @@
+"""What the agents do: each chore is one run under a lease, and says what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._agent import health, housekeeping, purging, slots
+from qdeck._agent.sampling import Sampler
+from qdeck._connection import AsyncClient, Endpoint
+from qdeck._deck import reads
+from qdeck._errors import NotAllowed
+from qdeck._rules.health import acheck_health
+from qdeck._rules.limits import Limits
+
+if TYPE_CHECKING:
+    from qdeck._agent.eyes import Eyes
+    from qdeck._agent.lease import Lease
+    from qdeck._agent.options import AgentOptions
+    from qdeck._agent.slots import Ending
+    from qdeck._deck.model import Snapshot
+    from qdeck._engine.ops import Program
+    from qdeck._rules.health import HealthReport
+
+NAMES: Final = ("tend", "history", "clean", "health", "purge")
+KNOCK_S: Final = 2.0  # whoever asks whether all is well does not want to wait
+FRESH_S: Final = 2.0  # how long a health report is good for whoever asks
+TRIM_EVERY: Final = 6  # runs of `tend`: what is kept too long may wait a minute
+
+
+class Chores:
+    """The chores, with what they remember between their runs."""
+
+    def __init__(self, eyes: Eyes, client: AsyncClient, options: AgentOptions) -> None:
+        self.eyes = eyes
+        self.client = client
+        self.options = options
+        self._quick = AsyncClient(Endpoint(eyes.deck.endpoint.url, timeout=KNOCK_S), patience=0.0)
+        self._reporting = asyncio.Lock()
+        self._purging = asyncio.Lock()
+        self._report: dict[str, Any] | None = None
+        self._reported = 0.0
+        self.sampler = Sampler(keep_ms=round(options.history_keep_s * 1000))
+
+    async def close(self) -> None:
+        """Closes what it opened."""
+        await self._quick.close()
+
+    async def tend(self, lease: Lease) -> Ending:
+        """Takes expired leases back, delivers outboxes, trims, and strikes off workers long gone."""
+        seen = await self.eyes.counts()
+        trims = lease.claim.token % TRIM_EVERY == 1
+        done = housekeeping.Done()
+        for chores in await self.client.run(housekeeping.look(seen.queues, lease.claim.now_ms, trims=trims)):
+            if lease.cancelled():
+                return slots.Ending(outcome="stopped", summary=done.summary(), counters=done.counts())
+            await self.client.run(housekeeping.do(chores, done))
+        if trims:
+            await self.client.run(housekeeping.prune_workers(lease.claim.now_ms, done))
+        return slots.Ending(summary=done.summary(), counters=done.counts())
+
+    async def history(self, lease: Lease) -> Ending:
+        """Takes a sample of every queue."""
+        seen = await self.eyes.counts()
+        await self.client.run(self.sampler.take(seen.queues, lease.claim.started_ms))
+        return slots.Ending()
+
+    async def clean(self, lease: Lease) -> Ending:
+        """Takes names off the registry whose queue was never made, or is gone."""
+        gone = await self.client.run(housekeeping.prune_queues(lease.claim.now_ms))
+        return slots.Ending(summary={"queues": gone} if gone else {}, counters={"queues": len(gone)})
+
+    async def health(self, lease: Lease) -> Ending:
+        """Judges the deck and writes the verdict where others read it, in the step that ends the run."""
+        found = await self._check()
+        return slots.Ending(
+            summary=health.summary(found),
+            hash_key=health.KEY,
+            hash_fields=health.hash_fields(found),
+            live_ms=health.LIVE_MS,
+        )
+
+    async def health_alone(self) -> dict[str, Any]:
+        """Judges the deck for the log only, where the rights do not reach for more."""
+        return health.summary(await self._check())
+
+    async def report(self) -> dict[str, Any]:
+        """The health report of now; callers that come while it is made get the same."""
+        async with self._reporting:
+            if self._report is None or time.monotonic() - self._reported > FRESH_S:
+                self._report = health.document(await self._check())
+                self._reported = time.monotonic()
+            return self._report
+
+    async def _check(self) -> HealthReport:
+        return await acheck_health(self.eyes.deck, Limits.of(self.options.settings))
+
+    async def measured(self) -> tuple[Snapshot, dict[str, Any], list[slots.Slot]]:
+        """What `/metrics` tells of: a picture of now, the last health report, and the runs of all agents."""
+        seen = await self.eyes.look()
+        last = await self.client.run(health.read_last()) or {}
+        try:
+            runs = await self.client.run(slots.read(NAMES))
+        except NotAllowed:
+            runs = []
+        return seen, last, runs
+
+    async def knock(self) -> None:
+        """Raises when the server does not answer."""
+        await self._quick.run(_ping())
+
+    async def purge(self, lease: Lease) -> Ending:
+        """Removes what the purge rules name, or with `purge_dry_run` tells what it would remove."""
+        deck, settings = self.eyes.deck, self.options.settings
+        async with purging.planned(deck, settings, "auto-purge", lease.cancelled) as plan:
+            if settings.purge.purge_dry_run:
+                return slots.Ending(summary=purging.summary(plan, None))
+            if not plan.count:
+                return slots.Ending(summary={"dry_run": False, "planned": 0})
+            result = await purging.apply(deck, plan, lease.cancelled)
+            outcome = "failed" if result.error else "stopped" if result.stopped else "done"
+            return slots.Ending(
+                outcome=outcome, summary=purging.summary(plan, result), counters=purging.counters(plan, result)
+            )
+
+    async def purge_asked(self, *, dry_run: bool, limit: int) -> dict[str, Any]:
+        """A purge that a caller of the API asked for: one at a time."""
+        deck = self.eyes.deck
+        async with self._purging, purging.planned(deck, self.options.settings, "purge through the API") as plan:
+            if dry_run:
+                return purging.plan_document(plan, limit)
+            result = await purging.apply(deck, plan) if plan.count else None
+            if result is not None:
+                await self.client.run(slots.count("purge", purging.counters(plan, result)))
+            return purging.batch_document(plan, result)
+
+
+def _ping() -> Program[None]:
+    [reply] = yield reads.read((b"HELLO",))
+    reads.good(reply)

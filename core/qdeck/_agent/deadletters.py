@@ -1,0 +1,79 @@
+"""Dead letters as the API shows them: the entry format of the document on queue reliability, in our words."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from qdeck._agent.health import iso
+from qdeck._deck import reads
+from qdeck._deck.payload import mask_text
+from qdeck._engine import keys
+from qdeck._errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._connection import AsyncClient
+    from qdeck._deck.deck import Deck
+    from qdeck._deck.model import JobRecord
+    from qdeck._engine.ops import Program
+
+
+class NoQueue(UsageError):
+    """There is no queue of that name."""
+
+
+async def letters(deck: Deck, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
+    """The newest dead letters of a queue, or of all; `total` is how many there are, so that a cut is seen."""
+    seen = await deck.astatus(visible=())
+    rows = [row for row in seen.queues if queue is None or row.name == queue]
+    if queue is not None and not rows:
+        near = difflib.get_close_matches(queue, [row.name for row in seen.queues], 1)
+        hint = f"did you mean {near[0]!r}?" if near else "GET /api/v1/queue/health lists the queues"
+        raise NoQueue(f"there is no queue {queue!r}", hint=hint)
+    records: list[JobRecord] = []
+    for name, newest_ms in await _newest(client, [row.name for row in rows if row.dead and row.problem is None]):
+        if len(records) >= limit and _moment(records[limit - 1]) >= newest_ms:
+            break  # all that is left is older than what is shown
+        found = [record async for record in deck.ajobs(name, state="dead", limit=limit)]
+        records = sorted([*records, *found], key=_moment, reverse=True)[:limit]
+    total = sum(row.dead or 0 for row in rows)
+    entries = [entry(record) for record in records]
+    unread = [{"queue": row.name, "why": row.problem} for row in rows if row.problem is not None]
+    return {"queue": queue, "limit": limit, "total": total, "entries": entries, "unread": unread}
+
+
+async def _newest(client: AsyncClient, queues: Sequence[str]) -> list[tuple[str, int]]:
+    """Queues with the moment of their newest dead letter, the newest first."""
+    moments = await client.run(_read_newest(queues))
+    return sorted(zip(queues, moments, strict=True), key=lambda pair: -pair[1])
+
+
+def _read_newest(queues: Sequence[str]) -> Program[list[int]]:
+    calls = [(b"ZRANGE", keys.key(queue, "dead"), -1, -1, b"WITHSCORES") for queue in queues]
+    replies = yield from reads.ask(calls)
+    return [int(float(reads.good(flat, queue)[1])) if flat else 0 for queue, flat in zip(queues, replies, strict=True)]
+
+
+def _moment(record: JobRecord) -> int:
+    return record.since_ms or record.failed_ms or 0
+
+
+def entry(record: JobRecord) -> dict[str, Any]:
+    """One dead letter."""
+    attempts = record.attempts
+    return {
+        "id": record.id,
+        "layout": record.layout,
+        "queue": record.queue,
+        "queue_from": record.queue,
+        "name": record.name,
+        "task": record.task,
+        "error_class": record.error,
+        "error_message": None if record.message is None else mask_text(record.message),
+        "failed_at": iso(record.failed_ms or record.since_ms),
+        "attempts": attempts,
+        "retry_count": None if attempts is None else max(0, attempts - 1),
+        "payload": record.payload(),
+    }

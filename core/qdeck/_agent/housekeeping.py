@@ -1,0 +1,174 @@
+"""What the engine needs of somebody, done for queues that no worker serves: one read finds what is due, ops do it.
+
+All of it may be done by any number of agents and workers at once, and twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import reads, workers
+from qdeck._engine import keys, ops, programs
+from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from qdeck._deck.model import QueueRow
+    from qdeck._engine.ops import Program
+
+WORKER_MS: Final = 24 * 3_600_000  # a worker that was not heard of for so long is struck off the list
+UNMADE_MS: Final = 3_600_000  # a name is registered a moment before its queue is made
+MOST_SWEEPS: Final = 1000  # of one queue in one run: what is left then waits for the next run
+REAP_SLICE: Final = 200
+
+
+@dataclass(slots=True)
+class Chores:
+    """What one queue needs done."""
+
+    queue: str
+    reap: bool = False
+    deliver: bool = False
+    trim: bool = False
+
+
+@dataclass(slots=True)
+class Done:
+    """What was done to all queues."""
+
+    queues: int = 0
+    warned: int = 0
+    back: int = 0
+    buried: int = 0
+    delivered: int = 0
+    trimmed: int = 0
+    workers: int = 0
+    refused: int = 0
+    why: str = ""
+
+    def counts(self) -> dict[str, int]:
+        """The numbers that are not zero."""
+        names = ("warned", "back", "buried", "delivered", "trimmed", "workers", "refused")
+        return {name: count for name in names if (count := getattr(self, name))}
+
+    def summary(self) -> dict[str, int | str]:
+        """What there is to tell; nothing when nothing was done."""
+        return {**self.counts(), **({"why": self.why} if self.why else {})}
+
+
+def look(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[Chores]]:
+    """What there is to do, from plain reads: overdue leases, leases that lost their place, effects not delivered."""
+    readable = [row for row in rows if row.problem is None]
+    calls: list[reads.Call] = []
+    for row in readable:
+        running = keys.key(row.name, "running")
+        calls += [
+            (b"ZRANGEBYSCORE", running, b"-inf", b"(%d" % now, b"LIMIT", 0, 1),
+            (b"ZCARD", running),
+            (b"HLEN", keys.key(row.name, "lease")),
+            (b"XLEN", keys.key(row.name, "outbox")),
+        ]
+    replies = yield from reads.ask(calls)
+    found = []
+    for at, row in enumerate(readable):
+        overdue, running, leases, outbox = replies[4 * at : 4 * at + 4]
+        if any(map(reads.is_error, (overdue, running, leases, outbox))):
+            continue
+        chores = Chores(
+            row.name,
+            reap=bool(overdue) or leases - 1 > running,
+            deliver=outbox > 0,
+            trim=trims and bool(row.done or row.dead or row.cancelled),
+        )
+        if chores.reap or chores.deliver or chores.trim:
+            found.append(chores)
+    return found
+
+
+def do(chores: Chores, done: Done) -> Program[None]:
+    """Does what one queue needs; a queue that refuses is counted and told, and holds up no other."""
+    done.queues += 1
+    for wanted, what in ((chores.reap, _reap), (chores.deliver, _deliver), (chores.trim, _trim)):
+        if not wanted:
+            continue
+        try:
+            yield from what(chores.queue, done)
+        except QdeckError as error:
+            if _concerns_all(error):
+                raise
+            done.refused += 1
+            done.why = done.why or f"{chores.queue}: {error}"
+
+
+def _concerns_all(error: QdeckError) -> bool:
+    return isinstance(error, NotAllowed | OutcomeUnknown | ServerRefused | ServerUnreachable)
+
+
+def _reap(queue: str, done: Done) -> Program[None]:
+    for _ in range(MOST_SWEEPS):
+        reaped = yield from programs.call(ops.reap(queue, REAP_SLICE))
+        done.warned += reaped.warned
+        done.back += reaped.back
+        done.buried += reaped.buried
+        if reaped.warned + reaped.back + reaped.buried < REAP_SLICE:
+            return
+
+
+def _deliver(queue: str, done: Done) -> Program[None]:
+    for _ in range(MOST_SWEEPS):
+        count = yield from programs.deliver(queue)
+        done.delivered += count
+        if count < programs.OUTBOX_SLICE:
+            return
+
+
+def _trim(queue: str, done: Done) -> Program[None]:
+    for _ in range(MOST_SWEEPS):
+        count = yield from programs.call(ops.trim(queue))
+        done.trimmed += count
+        if count == 0:
+            return
+
+
+def prune_workers(now: int, done: Done) -> Program[None]:
+    """Strikes workers off the list that were not heard of for a day. One that lives after all says so again soon."""
+    said = yield from reads.scan_hash(keys.WORKERS)
+    gone = [name for name, raw in said.items() if name and _silent(name, raw, now)]
+    for part in _slices(gone):
+        replies = yield ops.commands(
+            (b"HDEL", keys.WORKERS, *part), (b"HDEL", keys.CONTROL, *part), key=keys.WORKERS.encode()
+        )
+        done.workers += int(reads.good(replies[0]))
+        reads.good(replies[1])
+
+
+def prune_queues(now: int) -> Program[list[str]]:
+    """Takes names off the registry whose queue is not there: it was never finished, or was deleted by hand.
+
+    The name goes first and its queue is looked for again after: whoever made it meanwhile is registered anew.
+    """
+    known = yield from reads.scan_hash(keys.QUEUES)
+    old = [name for name, raw in known.items() if name.isascii() and raw.isdigit() and now - int(raw) > UNMADE_MS]
+    gone: list[str] = []
+    for part in _slices(old):
+        metas = [keys.key(name.decode(), "meta") for name in part]
+        there = yield from reads.ask([(b"EXISTS", meta) for meta in metas])
+        missing = [(n, m, known[n]) for n, m, e in zip(part, metas, there, strict=True) if reads.good(e) == 0]
+        for name, meta, raw in missing:
+            removed, exists = yield ops.commands((b"HDEL", keys.QUEUES, name), (b"EXISTS", meta), key=meta)
+            if reads.good(exists):
+                yield ops.commands((b"HSETNX", keys.QUEUES, name, raw), key=meta)
+            elif reads.good(removed):
+                gone.append(name.decode())
+    return gone
+
+
+def _silent(name: bytes, raw: bytes, now: int) -> bool:
+    row = workers.read_worker(name, raw, None, now)
+    return row.seen_ms is None or now - row.seen_ms > WORKER_MS
+
+
+def _slices(names: Sequence[bytes], most: int = 200) -> Iterable[Sequence[bytes]]:
+    return (names[at : at + most] for at in range(0, len(names), most))

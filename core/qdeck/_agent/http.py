@@ -1,0 +1,201 @@
+"""The API: health, dead letters, a purge's dry run, metrics. A token guards it, and it only looks unless allowed."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
+
+from qdeck._agent import deadletters
+from qdeck._engine import codec
+from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+
+    from qdeck._agent.chores import Chores
+    from qdeck._agent.options import AgentOptions
+
+    Handler = Callable[[Request], Awaitable[Response]]
+
+MOST_LETTERS: Final = 1000
+LETTERS: Final = 50
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_TRUE: Final = ("1", "true", "yes", "on")
+_FALSE: Final = ("0", "false", "no", "off")
+_CODES: Final = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
+
+
+def make_app(options: AgentOptions, chores: Chores, event: Callable[[dict[str, Any]], None]) -> Starlette:
+    """The API as an ASGI application; what goes wrong inside is told to `event`."""
+    api = _Api(options, chores, event)
+    return Starlette(
+        routes=[
+            Route("/api/v1/queue/health", api.guarded(api.health), methods=["GET"]),
+            Route("/api/v1/queue/dlq", api.guarded(api.dlq), methods=["GET"]),
+            Route("/api/v1/queue/purge", api.guarded(api.purge), methods=["POST"]),
+            Route("/metrics", api.open(api.metrics), methods=["GET"]),
+            Route("/healthz", api.open(api.healthz), methods=["GET"]),
+        ],
+        exception_handlers={HTTPException: _http_error, QdeckError: _our_error},
+    )
+
+
+class _Api:
+    def __init__(self, options: AgentOptions, chores: Chores, event: Callable[[dict[str, Any]], None]) -> None:
+        self._options = options
+        self._chores = chores
+        self._event = event
+
+    def open(self, handler: Handler) -> Handler:
+        """The handler, with its faults told to the log: a caller learns their class only."""
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except (HTTPException, QdeckError):
+                raise
+            except Exception as error:  # noqa: BLE001 - one request must not end the agent
+                fault = type(error).__name__
+                self._event({"event": "failed", "request": request.url.path[:200], "why": f"{fault}: {error}"})
+                return _error(500, f"the agent failed: {fault}", "see the agent's log")
+
+        return handle
+
+    def guarded(self, handler: Handler) -> Handler:
+        """The handler behind the token."""
+
+        async def handle(request: Request) -> Response:
+            self._check_token(request)
+            return await handler(request)
+
+        return self.open(handle)
+
+    def _check_token(self, request: Request) -> None:
+        token = self._options.token
+        if token is None:
+            raise _Refusal(403, "this agent has no token: its API answers nobody", "set QDECK_HTTP_TOKEN for the agent")
+        given = request.headers.get("x-auth-token", "")
+        scheme, _, word = request.headers.get("authorization", "").partition(" ")
+        if not given and scheme.lower() == "bearer":
+            given = word.strip()
+        # Digests first: equally long, whatever was given, and headers may hold what is no ASCII.
+        if not hmac.compare_digest(_digest(given), _digest(token)):
+            what = "the token is wrong" if given else "a token is needed"
+            raise _Refusal(401, what, "send it as X-AUTH-TOKEN or Authorization: Bearer")
+
+    async def health(self, _: Request) -> Response:
+        return _json(await self._chores.report())
+
+    async def dlq(self, request: Request) -> Response:
+        known = {"queue", "limit"}
+        _check_names(request, known)
+        limit = _whole(request, "limit", LETTERS, MOST_LETTERS)
+        deck, client = self._chores.eyes.deck, self._chores.client
+        return _json(await deadletters.letters(deck, client, request.query_params.get("queue"), limit))
+
+    async def purge(self, request: Request) -> Response:
+        _check_names(request, {"dry_run", "limit"})
+        limit = _whole(request, "limit", MOST_LETTERS, 100_000)
+        dry = self._is_dry(request)
+        if not dry and not self._options.allow_purge:
+            hint = "add ?dry_run=true, or set allow_purge = true in [agent] of the agent's qdeck.toml"
+            raise _Refusal(403, "this agent only shows what a purge would do", hint)
+        if not dry and self._options.read_only:
+            raise _Refusal(403, "the agent's context is read-only", "dry_run=true shows what a purge would do")
+        return _json(await self._chores.purge_asked(dry_run=dry, limit=limit))
+
+    def _is_dry(self, request: Request) -> bool:
+        word = request.query_params.get("dry_run", "false").lower()
+        if word not in (*_TRUE, *_FALSE):
+            raise _Refusal(400, f"dry_run={word!r} is neither true nor false", "write dry_run=true")
+        return word in _TRUE
+
+    async def metrics(self, request: Request) -> Response:
+        from qdeck._agent import metrics
+
+        # A scraper on this machine needs no token; from elsewhere queue names are nobody's business.
+        if self._options.http is not None and not self._options.http.is_loopback:
+            self._check_token(request)
+        text = metrics.expose(*await self._chores.measured())
+        return Response(text, headers=_HEADERS | {"Content-Type": metrics.CONTENT_TYPE})
+
+    async def healthz(self, _: Request) -> Response:
+        try:
+            await self._chores.knock()
+        except QdeckError:
+            # No address here: anybody may ask this.
+            return _json({"status": "unhealthy", "reason": "the server does not answer"}, 503)
+        return _json({"status": "ok"})
+
+
+class _Refusal(HTTPException):
+    def __init__(self, code: int, message: str, hint: str = "") -> None:
+        super().__init__(code, message)
+        self.hint = hint
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def _check_names(request: Request, known: set[str]) -> None:
+    for name in request.query_params:
+        if name not in known:
+            raise _Refusal(400, f"there is no parameter {name[:100]!r}", f"parameters are: {', '.join(sorted(known))}")
+
+
+def _whole(request: Request, name: str, usual: int, most: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return usual
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:12]) <= most):
+        raise _Refusal(400, f"{name}={text[:100]!r} is out of range", f"give a whole number from 1 to {most:,}")
+    return int(text)
+
+
+def _json(value: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(
+        codec.encode_json(value), code, headers=_HEADERS | (headers or {}), media_type="application/json; charset=utf-8"
+    )
+
+
+def _error(code: int, message: str, hint: str = "", headers: dict[str, str] | None = None) -> Response:
+    word = _CODES.get(code, "unavailable" if code == 503 else "error")
+    return _json({"error": word, "message": message, "hint": hint}, code, headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    code = getattr(error, "status_code", 500)
+    hint = getattr(error, "hint", "")
+    headers = dict(getattr(error, "headers", None) or {})
+    if code == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    message = str(getattr(error, "detail", "")) or "error"
+    if code == 405:
+        message = f"{request.method} is not for {request.url.path[:200]}"
+    if code == 404 and not hint:
+        message, hint = f"there is nothing at {request.url.path[:200]}", "see /api/v1/queue/health, /metrics, /healthz"
+    return _error(code, message, hint, headers)
+
+
+async def _our_error(_: Request, error: Exception) -> Response:
+    kinds: tuple[tuple[type[QdeckError], int], ...] = (
+        (deadletters.NoQueue, 404),
+        (UsageError, 400),
+        (NotAllowed, 403),
+        (ServerUnreachable, 503),
+        (ServerRefused, 503),
+        (OutcomeUnknown, 503),
+    )
+    code = next(
+        (code for kind, code in kinds if isinstance(error, kind)), 503 if isinstance(error, ServerRefused) else 500
+    )
+    return _error(code, str(error), getattr(error, "hint", ""))

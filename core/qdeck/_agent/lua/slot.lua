@@ -1,0 +1,69 @@
+#!lua flags=allow-oom
+-- Works without memory to spare, because what the agents do makes room.
+-- One chore of the agents: who does it now, and when it is due again. Any number of agents ask; one gets the run.
+-- A run belongs to its token. It is kept for a lease that the agent renews; when the lease ends without the run having
+-- ended, the next agent that asks gets it anew, with another token, and the old one changes nothing here any more.
+-- A claim carries a word of its own, so that one sent again after a lost answer is one.
+-- keys: qdeck:agent:<chore> (hash: token holder word until started ended outcome summary runs failed n:<counter>),
+--   and for `finish` perhaps a second hash that the run replaces
+-- args: now (0 = the server's clock), verb, then
+--   claim: agent, every ms, lease ms, aligned, word  reply: token or 0, ms to wait, now, ms when the run started
+--   renew: token, lease ms                         reply: 1, or 0 when the run is another's
+--   finish: token, outcome, summary, ms to live of the second hash, how many counters, counters and what to add, fields
+--           and values of the second hash          reply: 1, or 0 when the run is another's
+local NOW = tonumber(ARGV[1])
+if NOW == 0 then
+  local t = redis.call('TIME')
+  NOW = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local SLOT, verb = KEYS[1], ARGV[2]
+
+local function text(ms)
+  return string.format('%.0f', ms)
+end
+
+if verb == 'claim' then
+  local every, lease, aligned = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
+  local seen = redis.call('HMGET', SLOT, 'until', 'started', 'word', 'token')
+  local held, started = tonumber(seen[1] or 0), tonumber(seen[2] or 0)
+  if held > NOW then
+    if seen[3] == ARGV[7] then return { tonumber(seen[4]), 0, NOW, started } end
+    return { 0, held - NOW, NOW, 0 }
+  end
+  if started == 0 or started > NOW then -- never done, or the server's clock was set back
+    started = NOW
+  else
+    local due = started + every
+    if due > NOW and held == 0 then return { 0, due - NOW, NOW, 0 } end
+    -- Keeps its beat; what was missed is not made up for. A run that nobody ended is due at once.
+    if due <= NOW then started = due + math.floor((NOW - due) / every) * every end
+  end
+  if aligned then started = NOW - NOW % every end
+  local token = redis.call('HINCRBY', SLOT, 'token', 1)
+  redis.call('HSET', SLOT, 'holder', ARGV[3], 'word', ARGV[7], 'until', text(NOW + lease),
+    'started', text(started))
+  return { token, 0, NOW, started }
+end
+
+local state = redis.call('HMGET', SLOT, 'token', 'until')
+if state[1] ~= ARGV[3] then return 0 end
+if state[2] == '0' then return verb == 'finish' and 1 or 0 end -- sent again: it is done already
+
+if verb == 'renew' then
+  redis.call('HSET', SLOT, 'until', text(NOW + tonumber(ARGV[4])))
+  return 1
+end
+
+local live, counters = tonumber(ARGV[6]), tonumber(ARGV[7])
+redis.call('HSET', SLOT, 'until', '0', 'ended', text(NOW), 'outcome', ARGV[4], 'summary', ARGV[5])
+redis.call('HINCRBY', SLOT, ARGV[4] == 'done' and 'runs' or 'failed', 1)
+for i = 1, counters do
+  redis.call('HINCRBY', SLOT, 'n:' .. ARGV[6 + 2 * i], ARGV[7 + 2 * i])
+end
+local first = 8 + 2 * counters
+if KEYS[2] and ARGV[first] then
+  redis.call('DEL', KEYS[2])
+  for i = first, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
+  redis.call('PEXPIRE', KEYS[2], live)
+end
+return 1

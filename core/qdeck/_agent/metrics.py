@@ -1,0 +1,136 @@
+"""The metrics for Prometheus: those of the document on queue reliability, dots as underscores, with our prefix.
+
+What the document writes into a name (a pool, a queue) is a label here; what the agents counted is the same whichever
+of them is asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from prometheus_client.metrics_core import Metric
+
+    from qdeck._agent.slots import Slot
+    from qdeck._deck.model import QueueRow, Snapshot
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+VERDICTS: Final = {"healthy": 0, "degraded": 1, "unhealthy": 2}
+STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
+# The document's names for what a purge takes, and the rules of ours that do it.
+PURGES: Final = {
+    "pending": "running_without_owner",
+    "ready": "ready_too_old",
+    "completed": "done_too_old",
+    "orphaned": "orphaned_records",
+}
+_QUEUE: Final = ("layout", "queue")
+
+
+def expose(seen: Snapshot, report: Mapping[str, Any], slots: Sequence[Slot]) -> bytes:
+    """The text of `/metrics`."""
+    registry = CollectorRegistry()
+    registry.register(_Collected([*_queues(seen), *_health(seen, report), *_purge(slots), *_agents(slots)]))
+    return generate_latest(registry)
+
+
+class _Collected(Collector):
+    def __init__(self, found: Sequence[Metric]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterable[Metric]:
+        return self._found
+
+
+def _queues(seen: Snapshot) -> Iterable[Metric]:
+    rows = [row for row in seen.queues if row.problem is None]
+    sizes = GaugeMetricFamily("qdeck_health_queue_size", "Jobs of a queue in a state", labels=(*_QUEUE, "state"))
+    for row in rows:
+        for state in STATES:
+            if (count := getattr(row, state)) is not None:
+                sizes.add_metric((row.layout, row.name, state), count)
+    yield sizes
+    yield _gauge(rows, "health_queue_oldest_age", "Seconds for which the oldest job waits to start", "oldest_s")
+    yield _gauge(rows, "health_queue_stuck", "Jobs that are stuck", "stuck")
+    yield _gauge(rows, "health_queue_workers", "Living workers that serve the queue", "workers")
+    yield _gauge(rows, "dlq_size", "Dead letters", "dead")
+    for name, about in _TOTALS.items():
+        family = CounterMetricFamily(f"qdeck_queue_{name}", about, labels=_QUEUE)
+        for row in rows:
+            if name in row.totals:
+                family.add_metric((row.layout, row.name), row.totals[name])
+        yield family
+
+
+_TOTALS: Final = {
+    "enqueued": "Jobs made since the queue was",
+    "done": "Jobs that were done",
+    "failed": "Runs that failed",
+    "dead": "Jobs that died",
+    "crashed": "Runs whose worker went away",
+    "dropped_dead": "Dead letters dropped because of their age or number",
+}
+
+
+def _gauge(rows: Sequence[QueueRow], name: str, about: str, field: str) -> Metric:
+    family = GaugeMetricFamily(f"qdeck_{name}", about, labels=_QUEUE)
+    for row in rows:
+        if (value := getattr(row, field)) is not None:
+            family.add_metric((row.layout, row.name), value)
+    return family
+
+
+def _health(seen: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
+    yield GaugeMetricFamily(
+        "qdeck_health_status", "0 healthy, 1 degraded, 2 unhealthy", value=VERDICTS[seen.status.value]
+    )
+    errors = report.get("errors") or {}
+    stuck = errors.get("stuck_count")
+    # The document's name, kept for the alerts that are written on it; a job of any layout counts.
+    yield GaugeMetricFamily(
+        "qdeck_health_stuck_vms_count", "Jobs that are stuck", value=seen.totals.stuck if stuck is None else stuck
+    )
+    if (orphans := errors.get("orphaned_count")) is not None:
+        yield GaugeMetricFamily("qdeck_health_orphaned_count", "Records that belong to no job", value=orphans)
+    rates = [row.out_per_s for row in seen.queues if row.out_per_s is not None]
+    if rates:
+        yield GaugeMetricFamily("qdeck_health_processing_rate", "Jobs that ended a minute", value=60 * sum(rates))
+    memory = seen.server.memory_bytes
+    if memory is not None:
+        yield GaugeMetricFamily("qdeck_server_memory_bytes", "Memory that the server uses", value=memory)
+    if seen.workers_alive is not None:
+        yield GaugeMetricFamily("qdeck_workers_alive", "Living workers", value=seen.workers_alive)
+    unknown = GaugeMetricFamily("qdeck_unknown", "1 for each thing that may not be seen", labels=("what",))
+    for notice in seen.notices:
+        unknown.add_metric((notice,), 1)
+    yield unknown
+
+
+def _purge(slots: Sequence[Slot]) -> Iterable[Metric]:
+    counted = next((slot.counters for slot in slots if slot.chore == "purge"), {})
+    for name, rule in PURGES.items():
+        # A gauge by its type, because the format adds `_total` to the names of counters; it only ever grows.
+        about = f"Entries that purges took by the rule {rule}"
+        yield GaugeMetricFamily(f"qdeck_purge_{name}_count", about, value=counted.get(rule, 0))
+    rules = CounterMetricFamily("qdeck_purge_entries", "Entries that purges took", labels=("rule",))
+    for rule, count in counted.items():
+        rules.add_metric((rule,), count)
+    yield rules
+
+
+def _agents(slots: Sequence[Slot]) -> Iterable[Metric]:
+    runs = CounterMetricFamily("qdeck_agent_runs", "Runs of a chore by all agents", labels=("chore", "outcome"))
+    last = GaugeMetricFamily("qdeck_agent_last_run_timestamp_seconds", "When a chore last ended", labels=("chore",))
+    for slot in slots:
+        runs.add_metric((slot.chore, "done"), slot.runs)
+        runs.add_metric((slot.chore, "failed"), slot.failed)
+        if slot.ended_ms is not None:
+            last.add_metric((slot.chore,), slot.ended_ms / 1000)
+    yield runs
+    yield last

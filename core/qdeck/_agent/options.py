@@ -1,0 +1,106 @@
+"""What an agent is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from qdeck._errors import InvalidOption
+from qdeck._settings import Settings, Thresholds
+
+if TYPE_CHECKING:
+    from qdeck._settings import Configuration, Target
+
+TOKEN_VARIABLE: Final = "QDECK_HTTP_TOKEN"  # noqa: S105 - the name of a variable
+TEND_S: Final = 10.0
+LEASE_S: Final = 15.0
+LEAST_TOKEN: Final = 16
+READ_ONLY: Final = "open it for writing"
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the API listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 9180
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.host in LOOPBACK or self.host.startswith("127.")
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Reads `HOST:PORT`, `:PORT` or `PORT`; without a host it is loopback."""
+        host, _, port = text.rpartition(":")
+        bare = host.removeprefix("[").removesuffix("]")
+        if not port.isdecimal() or int(port) > 65535 or (":" in bare and bare == host):
+            raise InvalidOption(f"{text!r} is no HOST:PORT", hint="write 127.0.0.1:9180, or [::1]:9180")
+        return cls(host=bare or "127.0.0.1", port=int(port))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """What an agent does, and how often. An interval of None is never; all are seconds."""
+
+    purge_every: float | None = None
+    health_every: float | None = None
+    clean_every: float | None = None
+    history_every: float | None = 10.0
+    history_keep_s: float = 86_400.0
+    tend_every: float = TEND_S
+    lease: float = LEASE_S
+    http: Address | None = None
+    token: str | None = field(default=None, repr=False)
+    allow_purge: bool = False
+    read_only: bool = False
+    read_only_hint: str = READ_ONLY
+    settings: Settings = field(default_factory=Settings)
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+    def __post_init__(self) -> None:
+        for name in ("purge_every", "health_every", "clean_every", "history_every", "tend_every", "lease"):
+            value = getattr(self, name)
+            if value is not None and not 0.05 <= value <= 31 * 86_400:
+                raise InvalidOption(f"{name} of {value} s", hint="give at least 0.05 s and at most 31 days")
+        if self.token is not None and len(self.token) < LEAST_TOKEN:
+            hint = f"give at least {LEAST_TOKEN} characters, for instance those of `openssl rand -hex 32`"
+            raise InvalidOption(f"the HTTP token has only {len(self.token)} characters", hint=hint)
+
+
+def from_configuration(
+    configuration: Configuration,
+    target: Target | None,
+    *,
+    purge_every: float | None = None,
+    health_every: float | None = None,
+    clean_every: float | None = None,
+    http: str | None = None,
+    token: str | None = None,
+    read_only_hint: str | None = None,
+) -> AgentOptions:
+    """The options of `qdeck.toml`, with what was given on the command line in their place.
+
+    An interval that is given switches its chore on; otherwise the file's `…_enabled` does. With `read_only_hint`, which
+    says why nothing may be written, the agent only looks.
+    """
+    settings = configuration.settings
+    purge, health, agent = settings.purge, settings.health, settings.agent
+    address = http if http is not None else agent.http
+    return AgentOptions(
+        purge_every=purge_every or (purge.purge_interval if purge.purge_enabled else None),
+        health_every=health_every or (health.health_check_interval if health.health_check_enabled else None),
+        clean_every=clean_every or agent.clean_interval or None,
+        history_every=agent.history_interval if agent.history_hours else None,
+        history_keep_s=agent.history_hours * 3600,
+        http=None if address is None else Address.parse(address),
+        # An empty one is none: a variable that is set to nothing must not be a token that anybody can guess.
+        token=token or configuration.agent_token() or None,
+        allow_purge=agent.allow_purge,
+        read_only=read_only_hint is not None or (target is not None and target.read_only),
+        read_only_hint=read_only_hint or READ_ONLY,
+        settings=settings,
+        thresholds=target.thresholds if target is not None else configuration.thresholds,
+    )

@@ -1,0 +1,162 @@
+"""Purges as the agent does them: a plan, then exactly that plan, and what to tell of it.
+
+The plan is kept for as long as the purge takes. What a purge did is undone by its batch, which the server knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._agent.health import iso
+from qdeck._operations.applying import apply_steps
+from qdeck._operations.driving import adrive
+from qdeck._rules.limits import Limits, read_rules
+from qdeck._rules.purge import abuild_purge_plan, counts
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from qdeck._deck.deck import Deck
+    from qdeck._operations.model import BatchResult, PlanEntry
+    from qdeck._operations.planfile import Plan
+    from qdeck._settings import Settings
+
+MOST_SKIPS: Final = 100  # told one by one
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a rule takes, as it is told in the log: how many, how old the oldest is, and why, of one of them."""
+
+    count: int = 0
+    oldest_s: float = 0.0
+    bytes: int = 0
+    reason: str = ""
+
+    def add(self, entry: PlanEntry) -> None:
+        """Counts an entry."""
+        self.count += 1
+        self.bytes += entry.bytes
+        if not self.reason or (entry.age_s or 0.0) > self.oldest_s:
+            self.oldest_s, self.reason = entry.age_s or 0.0, entry.reason
+
+    def told(self) -> dict[str, Any]:
+        """For the log."""
+        return {
+            "count": self.count,
+            "oldest_age": round(self.oldest_s, 3),
+            "bytes": self.bytes,
+            "reason": self.reason,
+        }
+
+
+@contextlib.asynccontextmanager
+async def planned(
+    deck: Deck, settings: Settings, reason: str, cancelled: Callable[[], bool] | None = None
+) -> AsyncIterator[Plan]:
+    """The plan of a purge by the rules and thresholds of the configuration; it is gone after."""
+    with tempfile.TemporaryDirectory(prefix="qdeck-purge-") as folder:
+        yield await abuild_purge_plan(
+            deck,
+            read_rules((), settings),
+            Limits.of(settings),
+            path=Path(folder) / "plan.jsonl",
+            reason=reason,
+            cancelled=cancelled,
+        )
+
+
+async def apply(deck: Deck, plan: Plan, cancelled: Callable[[], bool] | None = None) -> BatchResult:
+    """Does a plan."""
+    return await adrive(deck, apply_steps(plan, cancelled=cancelled))
+
+
+def by_rule(plan: Plan) -> dict[str, Any]:
+    """What each rule takes, for the log."""
+    found: dict[str, Taken] = {}
+    for entry in plan.entries():
+        found.setdefault(entry.rule or "", Taken()).add(entry)
+    return {rule: taken.told() for rule, taken in found.items()}
+
+
+def summary(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
+    """What the log tells of a purge: counts, ages, reasons, and what was done."""
+    told: dict[str, Any] = {"dry_run": result is None, "planned": plan.count, "bytes": plan.tail.bytes}
+    told["rules"] = by_rule(plan)
+    if result is not None:
+        told |= {"applied": result.applied, "skipped": result.skipped_count, "batch": result.batch}
+        if result.undo_until_ms is not None:
+            told["undo_until"] = iso(result.undo_until_ms)
+        if result.error is not None:
+            told["why"] = result.error
+    return told
+
+
+def counters(plan: Plan, result: BatchResult) -> dict[str, int]:
+    """What is added to the counts of `/metrics`, rule by rule; what was skipped or not reached does not count."""
+    planned = counts(plan)
+    left = sum(planned.values()) - result.applied
+    if left <= 0:
+        return dict(planned)
+    done: dict[str, int] = {}
+    # Entries are done in the order of the plan: the skipped ones are left out, and what was not reached is at its end.
+    missed = {(skip.queue, skip.id) for skip in result.skipped}
+    room = result.applied
+    for entry in plan.entries():
+        if room == 0:
+            break
+        if (entry.queue, entry.id) not in missed:
+            done[entry.rule or ""] = done.get(entry.rule or "", 0) + 1
+            room -= 1
+    return done
+
+
+def plan_document(plan: Plan, limit: int) -> dict[str, Any]:
+    """A dry run as the API tells it; `more` is how many entries were left out."""
+    entries: list[dict[str, Any]] = []
+    for entry in plan.entries():
+        if len(entries) == limit:
+            break
+        entries.append(
+            {
+                "layout": entry.layout,
+                "queue": entry.queue,
+                "id": entry.id,
+                "state": entry.state,
+                "rule": entry.rule,
+                "reason": entry.reason,
+                "age_s": entry.age_s,
+                "effect": entry.effect,
+            }
+        )
+    tail = plan.tail
+    return {
+        "plan": plan.id,
+        "dry_run": True,
+        "created_at": iso(plan.head.created_ms),
+        "expires_at": iso(plan.head.expires_ms),
+        "counts": dict(tail.rules),
+        "bytes": tail.bytes,
+        "entries": entries,
+        "more": plan.count - len(entries),
+        "skipped": [{"queue": skip.queue, "id": skip.id, "why": skip.why} for skip in tail.skipped[:MOST_SKIPS]],
+    }
+
+
+def batch_document(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
+    """A purge that was done, as the API tells it."""
+    if result is None:
+        return {"batch": None, "dry_run": False, "counts": {}, "applied": 0, "skipped": [], "undo_until": None}
+    return {
+        "batch": result.batch,
+        "dry_run": False,
+        "counts": dict(plan.tail.rules),
+        "applied": result.applied,
+        "skipped": [{"queue": skip.queue, "id": skip.id, "why": skip.why} for skip in result.skipped[:MOST_SKIPS]],
+        "undo_until": iso(result.undo_until_ms),
+        "error": result.error,
+    }

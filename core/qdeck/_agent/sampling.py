@@ -1,0 +1,109 @@
+"""Writes the samples that `_deck/history.py` reads: only what changed, in strings that expire by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import history, reads
+from qdeck._deck.history import COARSE, FINE, LATEST, Sample, Tier
+from qdeck._engine import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.model import QueueRow
+    from qdeck._deck.reads import Call
+    from qdeck._engine.ops import Program
+
+SLICE: Final = 500  # writes in one round trip
+LATEST_TTL_S: Final = 86_400
+_LEAVING: Final = ("done", "dead", "cancelled", "expired")
+
+
+@dataclass(slots=True)
+class _Track:
+    """What this agent last wrote of a queue, and what it left out since."""
+
+    chunk: int
+    written: Sample
+    left_out: Sample | None = None
+
+
+@dataclass(slots=True)
+class Sampler:
+    """What one agent remembers between its samples; a new agent writes everything once."""
+
+    keep_ms: int = COARSE.keep_ms
+    tracks: dict[Tier, dict[str, _Track]] = field(default_factory=lambda: {FINE: {}, COARSE: {}})
+
+    def take(self, rows: Sequence[QueueRow], at_ms: int) -> Program[int]:
+        """Writes one sample of each queue; returns how many appends that took."""
+        usable = [row for row in rows if row.problem is None and row.totals]
+        [last] = yield reads.read((b"HGET", LATEST, ""))
+        new_minute = int(reads.good(last) or 0) // COARSE.step_ms != at_ms // COARSE.step_ms
+        calls: list[Call] = []
+        for tier in (FINE, COARSE) if new_minute else (FINE,):
+            calls += self._tier(tier, usable, at_ms - at_ms % tier.step_ms)
+        yield from _send(calls)
+        yield from _tell_latest(usable, at_ms)
+        return len(calls) // 2
+
+    def _tier(self, tier: Tier, rows: Sequence[QueueRow], moment: int) -> list[Call]:
+        calls: list[Call] = []
+        before, after = self.tracks[tier], {}
+        for row in rows:
+            sample = history.of_totals(moment, row.ready or 0, row.dead or 0, row.totals)
+            after[row.name] = track = _next(before.get(row.name), sample, tier)
+            if track.left_out is None:
+                calls += _appends(row.name, tier, before.get(row.name), sample, max(self.keep_ms, FINE.keep_ms))
+        self.tracks[tier] = after
+        return calls
+
+
+def _next(track: _Track | None, sample: Sample, tier: Tier) -> _Track:
+    chunk = sample.at_ms // tier.chunk_ms
+    if track is not None and track.chunk == chunk and track.written.same(sample):
+        return _Track(chunk, track.written, sample)
+    return _Track(chunk, sample)
+
+
+def _appends(queue: str, tier: Tier, track: _Track | None, sample: Sample, keep_ms: int) -> list[Call]:
+    """The sample, and before it the last one that was left out: until then nothing had happened."""
+    samples = [sample]
+    if track is not None and track.left_out is not None and not track.left_out.same(sample):
+        samples.insert(0, track.left_out)
+    calls: list[Call] = []
+    for one in samples:
+        number = one.at_ms // tier.chunk_ms
+        key = history.chunk_key(queue, tier, number)
+        ends_s = ((number + 1) * tier.chunk_ms + (tier.keep_ms if tier is FINE else keep_ms)) // 1000
+        calls += [(b"APPEND", key, history.pack(one, tier)), (b"EXPIREAT", key, ends_s)]
+    return calls
+
+
+def _send(calls: Sequence[Call]) -> Program[None]:
+    for at in range(0, len(calls), SLICE):
+        # Appended twice after a lost answer, a sample is read once.
+        for reply in (yield ops.commands(*calls[at : at + SLICE])):
+            reads.good(reply)
+
+
+def _tell_latest(rows: Sequence[QueueRow], at_ms: int) -> Program[None]:
+    """The last two samples of every queue in one hash, for a deck that looks for the first time."""
+    known = yield from reads.scan_hash(LATEST)
+    pairs: list[bytes] = []
+    for row in rows:
+        name = row.name.encode()
+        before = history.read_latest(known.get(name))[-1:]
+        went = sum(row.totals[total] for total in _LEAVING)
+        kept = [words for words in before if words[0] < at_ms]
+        text = " ".join(str(word) for words in (*kept, (at_ms, row.totals["enqueued"], went)) for word in words)
+        pairs += (name, text.encode())
+    gone = list(set(known) - {row.name.encode() for row in rows} - {b""})
+    calls: list[Call] = [(b"HSET", LATEST, *pairs[at : at + 2 * SLICE]) for at in range(0, len(pairs), 2 * SLICE)]
+    calls += [(b"HDEL", LATEST, *gone[at : at + SLICE]) for at in range(0, len(gone), SLICE)]
+    calls += [(b"HSET", LATEST, b"", at_ms), (b"EXPIRE", LATEST, LATEST_TTL_S)]
+    for call in calls:
+        for reply in (yield ops.commands(call)):
+            reads.good(reply)
