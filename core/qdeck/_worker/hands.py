@@ -59,10 +59,12 @@ class Hands:
         self.failed = 0
         self.lost = 0
         self.stuck = 0
+        self.left_behind = False
         self.last_end = time.monotonic()
         self._plans: dict[bytes, Plan] = {}
         self._limited = False
         self._kinds: set[Kind] = set()
+        self._crowded = False  # more jobs for processes came than processes are free
         self._solo: Run | None = None
         self._solo_runs = False
         self._solo_since = 0.0
@@ -80,12 +82,13 @@ class Hands:
 
     def room(self, rate: float) -> int:
         """How many more jobs to claim: what may run at once, or what quick ones finish in two milliseconds."""
-        if self._solo is not None or (self._processes is not None and self._processes.is_full):
+        if self._solo is not None or (self._processes is not None and self._processes.free == 0):
             return 0
         target = self.concurrency
         if len(self._kinds) < 2:
             target = max(target, min(MOST_IN_HAND, int(rate * 0.002)))
-        return max(0, target - self.count)
+        room = max(0, target - self.count)
+        return min(room, self._processes.free) if self._crowded and self._processes is not None else room
 
     def take(self, lane: Lane, claimed: list[Claimed], asked: float) -> None:
         """Starts what was claimed; `asked` is when the claim was sent, from which on the leases surely count."""
@@ -111,8 +114,19 @@ class Hands:
                 # Loop, threads and processes each keep to the concurrency; together they do by what is in hand.
                 while runs and self.count > self.concurrency:
                     self._give_back(runs.pop())
+            if self._processes is not None:
+                self._spill(runs, self._processes.free)
             for run in runs:
                 self._dispatch(run)
+
+    def _spill(self, runs: list[Run], free: int) -> None:
+        """Gives back the jobs for which no process is free: here they would only wait, another worker may have one."""
+        heavy = [run for run in runs if run.plan.kind == "process"]
+        extra = heavy[free:]
+        for run in reversed(extra):
+            runs.remove(run)
+            self._give_back(run)
+        self._crowded = bool(extra) or (self._crowded and bool(heavy))
 
     def _refuse(self, lane: Lane, job: Claimed, error: Exception) -> None:
         """Buries a job whose record cannot be read: it would take down every worker that claims it."""
@@ -290,7 +304,7 @@ class Hands:
 
     async def stop(self) -> None:
         """Ends threads, processes and runners that have nothing to do."""
-        await self._runners.stop()
+        self.left_behind = await self._runners.stop()
         self._threads.stop()
         if self._processes is not None:
             await asyncio.to_thread(self._processes.stop)

@@ -114,9 +114,9 @@ class Processes:
             thread.start()
 
     @property
-    def is_full(self) -> bool:
-        """Whether a further job would only wait here."""
-        return self._open >= self._most
+    def free(self) -> int:
+        """How many more jobs would run at once."""
+        return max(0, self._most - self._open)
 
     def take_waiting(self) -> list[Run]:
         """Takes out the jobs that no process has begun."""
