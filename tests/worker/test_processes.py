@@ -114,6 +114,15 @@ def test_no_more_at_once_than_processes(jobs: Any, start: Callable[..., Beside])
     wait_until(lambda: beside.worker._hands is not None and beside.worker._hands.count == 0)
 
 
+def test_jobs_without_a_free_process_are_left_to_other_workers(jobs: Any, start: Callable[..., Beside]) -> None:
+    for _ in range(2):
+        start(jobs.app, app_ref=REF, processes=1, concurrency=8)
+    made = jobs.app.enqueue_many([jobs.pid.call(0.4) for _ in range(4)])
+    assert len({job.result(30) for job in made}) == 2
+    made = jobs.app.enqueue_many([jobs.pid.call(0.01) for _ in range(20)])
+    assert len({job.result(30) for job in made}) <= 2
+
+
 def test_processes_need_to_know_the_app(jobs: Any) -> None:
     beside = Beside(jobs.app)
     assert isinstance(beside.error, qdeck.UsageError)
