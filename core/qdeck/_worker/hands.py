@@ -59,7 +59,6 @@ class Hands:
         self.failed = 0
         self.lost = 0
         self.stuck = 0
-        self.left_behind = False
         self.last_end = time.monotonic()
         self._plans: dict[bytes, Plan] = {}
         self._limited = False
@@ -304,7 +303,7 @@ class Hands:
 
     async def stop(self) -> None:
         """Ends threads, processes and runners that have nothing to do."""
-        self.left_behind = await self._runners.stop()
+        await self._runners.stop()
         self._threads.stop()
         if self._processes is not None:
             await asyncio.to_thread(self._processes.stop)

@@ -78,16 +78,23 @@ class Worker:
         self._ending: asyncio.Event | None = None
         self._hands: Hands | None = None
         self._pump: Pump | None = None
+        self._left_behind = False
 
     def run(self) -> str:
         """Runs until SIGTERM, SIGINT, SIGHUP or `stop`; returns what ended it: `stop` or `reload`."""
-        return asyncio.run(self._main())
+        runner = asyncio.Runner()
+        try:
+            return runner.run(self._main())
+        finally:
+            if not self._left_behind:
+                runner.close()  # waits for all tasks to end
 
     async def _main(self) -> str:
         try:
             return await self.serve(signals=True)
         finally:
             await self.app.aclose()  # what handlers used
+            self._left_behind = await _end_tasks()
 
     def stop(self, why: str = "stop") -> None:
         """Asks the worker to end, from any thread: it finishes what runs, or gives it back after the grace."""
@@ -121,6 +128,7 @@ class Worker:
         with Capture(), self._signals() if signals else contextlib.nullcontext():
             try:
                 await pump.open()
+                self._started_ms = pump.server_ms()
                 beat.start()
                 self.event({"event": "started", "queues": [lane.queue for lane in self.lanes], "pid": os.getpid()})
                 await self._work(pump, hands, beat)
@@ -142,7 +150,11 @@ class Worker:
                 await ticks  # raises: without it no time limit holds
             if not work.done():
                 await self._wind_down(pump, hands, work)
-            await work
+            if work.done():
+                await work
+            else:
+                # The server does not answer: the leases bring back what is in hand.
+                self.event({"event": "left", "running": hands.count})
         finally:
             for task in (work, ticks, ending):
                 task.cancel()
@@ -257,6 +269,14 @@ class Worker:
         finally:
             for number in asked:
                 loop.remove_signal_handler(number)
+
+
+async def _end_tasks() -> bool:
+    """Cancels what handlers left on the loop; true when some of it goes on for all that, and ends with the process."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    return bool(others and (await asyncio.wait(others, timeout=1.0))[1])
 
 
 def _worker_id() -> str:
