@@ -95,11 +95,11 @@ class Deck:
 
     def status(self, visible: Collection[str] | None = None) -> Snapshot:
         """One picture of all queues. `visible` names the queues whose expensive numbers are wanted now; else all."""
-        return self._look(native.look(self._memory, self.address, visible))
+        return self.look(native.look(self._memory, self.address, visible))
 
     async def astatus(self, visible: Collection[str] | None = None) -> Snapshot:
         """One picture of all queues, in asyncio."""
-        return await self._alook(native.look(self._memory, self.address, visible))
+        return await self.alook(native.look(self._memory, self.address, visible))
 
     def page(
         self,
@@ -118,15 +118,15 @@ class Deck:
         end, a cursor of None is. Without `bodies` the payloads are not read.
         """
         program = jobs.page(
-            queue, _states(state), wanted=parse(where), cursor=cursor, newest=newest, bodies=bodies, most=most
+            queue, need_states(state), wanted=parse(where), cursor=cursor, newest=newest, bodies=bodies, most=most
         )
-        return self._look(program)
+        return self.look(program)
 
     async def apage(
         self, queue: str, *, state: str | Sequence[str] | None = None, where: str = "", **options: Any
     ) -> Page:
         """The next slice of a list of jobs, in asyncio; the options are those of `page`."""
-        return await self._alook(jobs.page(queue, _states(state), wanted=parse(where), **options))
+        return await self.alook(jobs.page(queue, need_states(state), wanted=parse(where), **options))
 
     def jobs(
         self,
@@ -141,8 +141,8 @@ class Deck:
 
         `ready` is in the order in which it will run, jobs that ended start with the newest.
         """
-        states, wanted = _states(state), parse(where)  # what is wrong is told before the first is asked for
-        self._look(changes.need_queue(self._memory, queue))
+        states, wanted = need_states(state), parse(where)  # what is wrong is told before the first is asked for
+        self.look(changes.need_queue(self._memory, queue))
         return self._walk(queue, states, wanted, limit, newest)
 
     def _walk(
@@ -151,7 +151,7 @@ class Deck:
         walk = Walk(limit)
         while walk.goes_on:
             program = jobs.page(queue, states, wanted=wanted, cursor=walk.cursor, newest=newest)
-            yield from walk.take(self._look(program))
+            yield from walk.take(self.look(program))
 
     async def ajobs(
         self,
@@ -163,21 +163,21 @@ class Deck:
         newest: bool | None = None,
     ) -> AsyncIterator[JobRecord]:
         """The jobs of a queue as they are read, in asyncio."""
-        states, wanted = _states(state), parse(where)
-        await self._alook(changes.need_queue(self._memory, queue))
+        states, wanted = need_states(state), parse(where)
+        await self.alook(changes.need_queue(self._memory, queue))
         walk = Walk(limit)
         while walk.goes_on:
             program = jobs.page(queue, states, wanted=wanted, cursor=walk.cursor, newest=newest)
-            for record in walk.take(await self._alook(program)):
+            for record in walk.take(await self.alook(program)):
                 yield record
 
     def job(self, queue: str, job_id: str) -> JobDetail:
         """All about one job."""
-        return self._look(self._job(queue, job_id))
+        return self.look(self._job(queue, job_id))
 
     async def ajob(self, queue: str, job_id: str) -> JobDetail:
         """All about one job, in asyncio."""
-        return await self._alook(self._job(queue, job_id))
+        return await self.alook(self._job(queue, job_id))
 
     def _job(self, queue: str, job_id: str) -> Program[JobDetail]:
         yield from changes.need_queue(self._memory, queue)
@@ -185,11 +185,11 @@ class Deck:
 
     def find(self, job_id: str) -> list[Found]:
         """Where a job is, in every queue."""
-        return self._look(self._find(job_id))
+        return self.look(self._find(job_id))
 
     async def afind(self, job_id: str) -> list[Found]:
         """Where a job is, in every queue, in asyncio."""
-        return await self._alook(self._find(job_id))
+        return await self.alook(self._find(job_id))
 
     def _find(self, job_id: str) -> Program[list[Found]]:
         return (yield from job.find((yield from native.names(self._memory)), job_id))
@@ -208,7 +208,7 @@ class Deck:
 
         It writes nothing; pass it to `change` to do exactly that.
         """
-        return self._look(self._plan(verb, queue, ids, where, state, priority))
+        return self.look(self._plan(verb, queue, ids, where, state, priority))
 
     async def aplan(
         self,
@@ -221,7 +221,7 @@ class Deck:
         priority: int | str | None = None,
     ) -> Plan:
         """What a change would do, in asyncio."""
-        return await self._alook(self._plan(verb, queue, ids, where, state, priority))
+        return await self.alook(self._plan(verb, queue, ids, where, state, priority))
 
     def _plan(
         self,
@@ -232,7 +232,7 @@ class Deck:
         state: str | Sequence[str] | None,
         priority: int | str | None,
     ) -> Program[Plan]:
-        what, wanted, states = _verb(verb), parse(where), _states(state)
+        what, wanted, states = _verb(verb), parse(where), need_states(state)
         yield from changes.need_queue(self._memory, queue)
         return (yield from changes.plan(queue, what, job_ids=ids, wanted=wanted, states=states, priority=priority))
 
@@ -242,7 +242,7 @@ class Deck:
         tally = Tally(plan)
         for entries in tally.slices():
             try:
-                tally.take(entries, self._write(changes.apply_slice(plan, entries, changes.actor())))
+                tally.take(entries, self.write(changes.apply_slice(plan, entries, changes.actor())))
             except QdeckError as error:
                 tally.stop(error)
                 break
@@ -254,7 +254,7 @@ class Deck:
         tally = Tally(plan)
         for entries in tally.slices():
             try:
-                tally.take(entries, await self._awrite(changes.apply_slice(plan, entries, changes.actor())))
+                tally.take(entries, await self.awrite(changes.apply_slice(plan, entries, changes.actor())))
             except QdeckError as error:
                 tally.stop(error)
                 break
@@ -262,11 +262,11 @@ class Deck:
 
     def history(self, queue: str, *, seconds: float = 86_400) -> list[Sample]:
         """What an agent saw of a queue, oldest first: every 10 s of the last hour, every minute of the time before."""
-        return self._look(self._history(queue, seconds))
+        return self.look(self._history(queue, seconds))
 
     async def ahistory(self, queue: str, *, seconds: float = 86_400) -> list[Sample]:
         """What an agent saw of a queue, in asyncio."""
-        return await self._alook(self._history(queue, seconds))
+        return await self.alook(self._history(queue, seconds))
 
     def _history(self, queue: str, seconds: float) -> Program[list[Sample]]:
         yield from changes.need_queue(self._memory, queue)
@@ -274,43 +274,43 @@ class Deck:
 
     def pause(self, queue: str) -> Settings:
         """Pauses a queue: its workers start nothing more from it until it is resumed."""
-        return self._write(changes.set_paused(self._memory, queue, paused=True))
+        return self.write(changes.set_paused(self._memory, queue, paused=True))
 
     async def apause(self, queue: str) -> Settings:
         """Pauses a queue, in asyncio."""
-        return await self._awrite(changes.set_paused(self._memory, queue, paused=True))
+        return await self.awrite(changes.set_paused(self._memory, queue, paused=True))
 
     def resume(self, queue: str) -> Settings:
         """Lets a paused queue go on."""
-        return self._write(changes.set_paused(self._memory, queue, paused=False))
+        return self.write(changes.set_paused(self._memory, queue, paused=False))
 
     async def aresume(self, queue: str) -> Settings:
         """Lets a paused queue go on, in asyncio."""
-        return await self._awrite(changes.set_paused(self._memory, queue, paused=False))
+        return await self.awrite(changes.set_paused(self._memory, queue, paused=False))
 
     def limit(self, queue: str, *, running: int | None = None, rate: tuple[int, float] | None = None) -> None:
         """Sets how many jobs of a queue run at once, and how many start in so many seconds; None is no limit."""
-        self._write(changes.set_limits(self._memory, queue, running=running, rate=rate))
+        self.write(changes.set_limits(self._memory, queue, running=running, rate=rate))
 
     async def alimit(self, queue: str, *, running: int | None = None, rate: tuple[int, float] | None = None) -> None:
         """Sets the limits of a queue, in asyncio."""
-        await self._awrite(changes.set_limits(self._memory, queue, running=running, rate=rate))
+        await self.awrite(changes.set_limits(self._memory, queue, running=running, rate=rate))
 
     def workers(self) -> list[WorkerRow]:
         """All workers, the living ones first."""
-        return self._look(workers.list_workers())
+        return self.look(workers.list_workers())
 
     async def aworkers(self) -> list[WorkerRow]:
         """All workers, in asyncio."""
-        return await self._alook(workers.list_workers())
+        return await self.alook(workers.list_workers())
 
     def order_worker(self, worker: str, what: str) -> None:
         """Asks a worker to be `quiet` (finish what it has, take nothing new) or to `stop`."""
-        self._write(workers.order(worker, what))
+        self.write(workers.order(worker, what))
 
     async def aorder_worker(self, worker: str, what: str) -> None:
         """Asks a worker to be `quiet` or to `stop`, in asyncio."""
-        await self._awrite(workers.order(worker, what))
+        await self.awrite(workers.order(worker, what))
 
     def enqueue(
         self,
@@ -335,7 +335,7 @@ class Deck:
             where, task, args, kwargs, id=id, name=name, unique=unique, priority=priority, retries=retries, delay=delay,
             at=at, after=after, tags=tags,
         )  # fmt: skip
-        return self._write(produce.enqueue(where, job))
+        return self.write(produce.enqueue(where, job))
 
     async def aenqueue(
         self,
@@ -347,25 +347,36 @@ class Deck:
     ) -> Made:
         """Makes a job of a task given by name, in asyncio; the options are those of `enqueue`."""
         where = _queue_name(queue)
-        return await self._awrite(produce.enqueue(where, produce.new_job(where, task, args, kwargs, **options)))
+        return await self.awrite(produce.enqueue(where, produce.new_job(where, task, args, kwargs, **options)))
 
-    def _look(self, program: Program[T]) -> T:
+    @property
+    def memory(self) -> native.Memory:
+        """What is remembered from look to look, for programs that need the list of queues."""
+        return self._memory
+
+    def look(self, program: Program[T]) -> T:
+        """Runs a program that only reads; one that would write is stopped before anything is sent."""
         with _explained(self.endpoint):
             return self._looking.run(_guarded(program, writes=False))
 
-    def _write(self, program: Program[T]) -> T:
+    def write(self, program: Program[T]) -> T:
+        """Runs a program that writes, unless the deck is open read-only."""
         self._check_writable()
         with _explained(self.endpoint):
             return self._writing.run(_guarded(program, writes=True))
 
-    async def _alook(self, program: Program[T]) -> T:
+    async def alook(self, program: Program[T]) -> T:
+        """Runs a program that only reads, in asyncio."""
         with _explained(self.endpoint):
             return await self._loop_clients()[0].run(_guarded(program, writes=False))
 
-    async def _awrite(self, program: Program[T]) -> T:
+    async def awrite(self, program: Program[T]) -> T:
+        """Runs a program that writes, in asyncio."""
         self._check_writable()
         with _explained(self.endpoint):
             return await self._loop_clients()[1].run(_guarded(program, writes=True))
+
+    _look, _alook = look, alook
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -383,7 +394,8 @@ class Deck:
         return clients
 
 
-def _states(given: str | Sequence[str] | None) -> tuple[State, ...]:
+def need_states(given: str | Sequence[str] | None) -> tuple[State, ...]:
+    """The states that are named, all when none is."""
     if given is None:
         return jobs.ALL_STATES
     words = [given] if isinstance(given, str) else given

@@ -23,11 +23,11 @@ ALL_STATES: Final = (
 _FIRST_VALUES: Final = 32  # payloads and errors may be large: their slices grow with what the first ones took
 _VALUE_BYTES: Final = 4 * 1024 * 1024
 # Fields of a filter that the short facts answer, before errors and payloads are read.
-_OF_HEAD: Final = frozenset(
+OF_HEAD: Final = frozenset(
     {"id", "name", "task", "queue", "layout", "state", "tag", "priority", "attempts", "crashes", "age", "due"}
     | {"enqueued"}
 )
-_OF_BODY: Final = frozenset({"payload", "text"})
+OF_BODY: Final = frozenset({"payload", "text"})
 Test = Callable[[JobRecord], bool]
 
 
@@ -49,14 +49,14 @@ class Tests:
         """The tests of a filter."""
         if wanted is None or wanted.is_everything:
             return cls()
-        if wanted.fields <= _OF_HEAD:
+        if wanted.fields <= OF_HEAD:
             return cls(early=wanted.compile(now))
-        early = wanted.restricted(_OF_HEAD)
+        early = wanted.restricted(OF_HEAD)
         return cls(
             wanted.compile(now),
             _everything if early.is_everything else early.compile(now),
-            bool(wanted.fields & _OF_BODY),
-            bool(wanted.fields - _OF_HEAD - {"payload"}),
+            bool(wanted.fields & OF_BODY),
+            bool(wanted.fields - OF_HEAD - {"payload"}),
         )
 
 

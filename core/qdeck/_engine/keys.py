@@ -26,16 +26,24 @@ PARTS: Final[dict[str, tuple[str, str]]] = {
     "after": ("after", "hash"),
     "bell": ("bell", "list"),
     "outbox": ("outbox", "stream"),
+    "undo": ("undo", "hash"),  # one for each batch: `{queue}:undo:<batch>`
 }
 
 QUEUES: Final = "qdeck:queues"  # hash: queue → ms registered
 WORKERS: Final = "qdeck:workers"  # hash: worker → what it says about itself (JSON)
 CONTROL: Final = "qdeck:control"  # hash: worker → what it is asked to do
+ACTIVITY: Final = "qdeck:activity"  # stream: what operators did
+UNDO: Final = "qdeck:undo"  # hash: batch → what can be undone until when (JSON)
 
 
 def key(queue: str, part: str) -> bytes:
     """The key of one part of a queue; `part` is the word that scripts use (`dead`, not `dead_letter`)."""
     return f"{{{queue}}}:{PARTS[part][0]}".encode()
+
+
+def undo_key(queue: str, batch: str) -> bytes:
+    """The key of what a batch took from a queue."""
+    return key(queue, "undo") + b":" + batch.encode()
 
 
 def part_type(part: str) -> str:

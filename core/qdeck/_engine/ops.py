@@ -40,18 +40,19 @@ class Op(Generic[T]):
     queue: str
     args: Sequence[Arg]
     read: Callable[[Any], T]
+    batch: str = ""
 
     def packed(self) -> bytes:
         """The call as it goes over the wire, by digest."""
-        head, count = _prefix(self.script, self.queue)
+        head, count = _prefix(self.script, self.queue, self.batch)
         out = [b"*%d\r\n" % (count + len(self.args)), head]
         _pack_into(out, self.args)
         return b"".join(out)
 
 
 @lru_cache(maxsize=4096)
-def _prefix(script: Script, queue: str) -> tuple[bytes, int]:
-    names = script.keys(queue)
+def _prefix(script: Script, queue: str, batch: str) -> tuple[bytes, int]:
+    names = script.keys(queue, batch)
     out: list[bytes] = []
     _pack_into(out, (b"EVALSHA", script.digest, len(names), *names))
     return b"".join(out), 3 + len(names)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from qdeck._engine import keys, ops
+from qdeck._engine import acts, keys, ops
 from qdeck._engine.ops import Made, NewJob, Op, Program, Send, commands, pack
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, ServerRefused, UnknownDependency, UsageError
 
@@ -86,13 +86,18 @@ def deliver(queue: str, now: int = 0) -> Program[int]:
     return len(entries)
 
 
+_OPAQUE: Final = ("b", "h", "e")  # payloads, heads and events are bytes as they are
+
+
 def _deliver_entry(queue: str, fields: dict[str, bytes], now: int) -> Program[None]:
-    text = {name: raw.decode() for name, raw in fields.items() if name != "b"}
+    text = {name: raw.decode() for name, raw in fields.items() if name not in _OPAQUE}
     kind, job_id = text["k"], text["i"]
     if kind == "release":
         yield from call(ops.release(queue, job_id, text["o"], now))
     elif kind == "resolve":
         yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now))
+    elif kind == "accept":
+        yield from call(acts.accept(text["q"], job_id, fields))
     elif kind == "job":
         job = NewJob(id=job_id, priority=int(text["p"]), tail=text["t"], body=fields["b"])
         yield from call(ops.enqueue(text["q"], [job], now))
@@ -164,4 +169,8 @@ def _explain_ours(words: list[str], queue: str) -> QdeckError:
             f"key {rest[0]!r} holds a {rest[1]}, qdeck needs a {rest[2]} there",
             hint="another program uses the same names; use another queue name",
         )
+    if kind == "UNDONE":
+        return UsageError("this batch was undone", hint="make a new plan to do it again")
+    if kind == "EXPIRED":
+        return UsageError("what this batch took is not kept any more", hint="it is kept for a day")
     return UsageError(" ".join(words))

@@ -9,9 +9,12 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Final
 
-from qdeck._engine.keys import key
+from qdeck._engine.keys import key, undo_key
 
-NAMES: Final = ("init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "change", "trim", "configure")
+NAMES: Final = (
+    "init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "change", "trim", "configure", "act", "undo",
+    "accept",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +26,14 @@ class Script:
     digest: bytes
     parts: tuple[str, ...]
 
-    def keys(self, queue: str) -> tuple[bytes, ...]:
-        """The keys of this script for one queue, in its order."""
-        return _keys(self.parts, queue)
+    def keys(self, queue: str, batch: str = "") -> tuple[bytes, ...]:
+        """The keys of this script for one queue, in its order; `batch` is whose undo it writes or reads."""
+        return _keys(self.parts, queue, batch)
 
 
 @lru_cache(maxsize=8192)
-def _keys(parts: tuple[str, ...], queue: str) -> tuple[bytes, ...]:
-    return tuple(key(queue, part) for part in parts)
+def _keys(parts: tuple[str, ...], queue: str, batch: str) -> tuple[bytes, ...]:
+    return tuple(undo_key(queue, batch) if part == "undo" else key(queue, part) for part in parts)
 
 
 def read_source(name: str) -> str:

@@ -247,3 +247,60 @@ local function tally()
     'dead_letter', redis.call('ZCARD', DEAD), 'done', redis.call('ZCARD', DONE),
     'cancelled', redis.call('ZCARD', CANCELLED))
 end
+
+--- states
+-- Every list of jobs by the word for it, and where a job is.
+local LISTS = { ready = READY, delayed = DELAYED, blocked = BLOCKED, running = RUNNING, dead = DEAD, done = DONE,
+  cancelled = CANCELLED }
+local STATES = { 'ready', 'delayed', 'blocked', 'running', 'dead', 'done', 'cancelled' }
+local LIVE = { ready = true, delayed = true, blocked = true, running = true }
+local function state_of(id)
+  for _, state in ipairs(STATES) do
+    local score = redis.call('ZSCORE', LISTS[state], id)
+    if score then return state, tonumber(score) end
+  end
+  return nil
+end
+
+--- holder
+-- Who else holds a unique name now; a name whose holder has ended is free.
+local function twin_of(id, name)
+  local holder = redis.call('HGET', UNIQ, name)
+  if holder and holder ~= id and LIVE[state_of(holder) or ''] then return holder end
+  return nil
+end
+
+--- columns
+-- One kind of value of many jobs: a list with `false` where there is none, or nil when there are none at all.
+local function column(key, ids)
+  if redis.call('HLEN', key) == 0 then return nil end
+  return redis.call('HMGET', key, unpack(ids))
+end
+-- Writes a column back, without what there was none of.
+local function put(key, ids, values)
+  local z = {}
+  for i, id in ipairs(ids) do
+    if values[i] then
+      z[#z + 1] = id
+      z[#z + 1] = values[i]
+    end
+  end
+  if #z > 0 then redis.call('HSET', key, unpack(z)) end
+end
+
+--- annotate
+-- Adds one line to the events of many jobs, as `note` does for one. Returns the line.
+local function annotate(ids, kind, json)
+  local line = STAMP .. ' ' .. kind .. ' ' .. json
+  local old, z = redis.call('HMGET', ERROR, unpack(ids)), {}
+  for i, id in ipairs(ids) do
+    local text = old[i] and old[i] .. '\n' .. line or line
+    if #text > 65536 then
+      text = string.sub(text, -65536)
+      text = string.sub(text, (string.find(text, '\n', 1, true) or 0) + 1)
+    end
+    z[2 * i - 1], z[2 * i] = id, text
+  end
+  redis.call('HSET', ERROR, unpack(z))
+  return line
+end

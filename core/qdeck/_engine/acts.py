@@ -1,0 +1,104 @@
+"""The operations of operators: acts on jobs that were seen, and taking them back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._engine.ops import Arg, Op
+from qdeck._engine.scripts import load
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SLICE: Final = 200  # jobs that one act changes at most
+MOST_BYTES: Final = 1024 * 1024  # of events and payloads that one act reads
+KEEP_MS: Final = 24 * 3600 * 1000  # how long an act can be undone
+KEEP_BYTES: Final = 64 * 1024 * 1024  # what is kept of all acts that can be undone
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What became of a slice: how many of its entries were looked at, and why some were left alone."""
+
+    now_ms: int
+    count: int
+    kept: bool
+    asked: int
+    outbox: int
+    skipped: list[tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What became of taking a slice back."""
+
+    now_ms: int
+    restored: int
+    count: int
+    skipped: list[tuple[str, str]]
+
+
+def act(
+    queue: str,
+    verb: str,
+    state: str,
+    entries: Sequence[tuple[Arg, Arg]],
+    *,
+    batch: str,
+    offset: int,
+    event: bytes,
+    extra: Arg = "",
+    keep_bytes: int = KEEP_BYTES,
+    keep_ms: int = KEEP_MS,
+    most_bytes: int = MOST_BYTES,
+    now: int = 0,
+) -> Op[Acted]:
+    """Acts on jobs of one state, given as pairs of id and what was seen: the score as text, of a running job its token.
+
+    `offset`, the place of the first of them in their plan, makes it one when it is sent twice.
+    """
+    args: list[Arg] = [now, verb, state, offset, keep_bytes, keep_ms, event, extra, most_bytes]
+    for pair in entries:
+        args += pair
+    return Op(load("act"), queue, args, _read_acted, batch)
+
+
+def edit(
+    queue: str,
+    state: str,
+    entry: tuple[Arg, Arg],
+    *,
+    before: bytes,
+    after: bytes,
+    original: bytes,
+    batch: str,
+    event: bytes,
+    now: int = 0,
+) -> Op[Acted]:
+    """Gives a job another payload, and lets a dead one run again; `original` is how its events tell the old one."""
+    args: list[Arg] = [now, "edit", state, 0, KEEP_BYTES, KEEP_MS, event, after, MOST_BYTES, *entry, before, original]
+    return Op(load("act"), queue, args, _read_acted, batch)
+
+
+def _read_acted(reply: Any) -> Acted:
+    now, count, kept, asked, outbox, *skipped = reply
+    pairs = [(skipped[at], skipped[at + 1].decode()) for at in range(0, len(skipped), 2)]
+    return Acted(now, count, kept == 1, asked, outbox, pairs)
+
+
+def undo(queue: str, batch: str, number: int, now: int = 0) -> Op[Undone]:
+    """Takes back one slice of a batch, counted from 1 in the order in which they were done."""
+
+    def read(reply: Any) -> Undone:
+        at, restored, count, *skipped = reply
+        words = [word.decode("utf-8", "surrogateescape") for word in skipped]
+        return Undone(at, restored, count, list(zip(words[::2], words[1::2], strict=True)))
+
+    return Op(load("undo"), queue, [now, number], read, batch)
+
+
+def accept(queue: str, job_id: str, fields: Mapping[str, bytes], now: int = 0) -> Op[int]:
+    """Takes in a job that was moved from another queue."""
+    args: list[Arg] = [now, job_id, *(fields[name] for name in "schbae")]
+    return Op(load("accept"), queue, args, int)

@@ -1,0 +1,348 @@
+#!lua flags=allow-oom
+-- What an operator does to a slice of jobs, each only if it is as it was seen, and in the same step what it takes to
+-- undo it. Sent twice it is done once: what is kept for the slice answers the second call.
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq after bell outbox undo
+-- uses: time open constants head tries note free place forget handler ended ring tally states holder columns annotate
+-- args: now, verb, state seen (`*`: each entry names its own, or ''), offset of the slice in its plan ('': nothing is
+--       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, then per entry: id, what was
+--       seen of it (its score; of a running job its token); for `edit` the payload seen follows
+-- extra: reprioritise: priority · move: queue · edit: payload
+-- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a asked, c columns),
+--       `#number` → offset, `slices`, `bytes`
+-- reply: now, how many entries were looked at (the rest is for the next call), 1 if undo is kept, how many were asked,
+--        entries in the outbox, then index (from 0) and why of each that was skipped
+local verb, seen_state, offset, event, extra = ARGV[2], ARGV[3], ARGV[4], ARGV[7], ARGV[8]
+local keep_bytes, keep_ms, most_bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
+local BEFORE = 9
+local count = math.floor((#ARGV - BEFORE) / 2)
+if count > 500 then return redis.error_reply('QDECK ACT on too many entries for one call') end
+
+local function answer(n, kept, asked, skipped)
+  local out = { NOW, n, kept, asked, redis.call('XLEN', OUTBOX) }
+  for _, word in ipairs(skipped) do out[#out + 1] = word end
+  return out
+end
+
+if offset ~= '' then
+  local kept = redis.call('HGET', UNDO, offset)
+  if kept then
+    kept = cmsgpack.unpack(kept)
+    if kept.u then return redis.error_reply('QDECK UNDONE') end
+    return answer(kept.n, kept.c and 1 or 0, kept.a, kept.k)
+  end
+end
+
+local why, asked = {}, 0 -- by index of the entry
+local touches_others = redis.call('HLEN', AFTER) > 0
+
+-- Keeps the jobs of `j` for which `test` gives no reason against.
+local function only(j, test)
+  local kept = { i = {}, ids = {}, scores = {}, heads = {}, leases = j.leases and {} or nil }
+  for n, id in ipairs(j.ids) do
+    local reason = test(id, j.heads[n], n)
+    if reason then
+      why[j.i[n]] = reason
+    else
+      local to = #kept.ids + 1
+      kept.i[to], kept.ids[to], kept.scores[to], kept.heads[to] = j.i[n], id, j.scores[n], j.heads[n]
+      if j.leases then kept.leases[to] = j.leases[n] end
+    end
+  end
+  return kept
+end
+
+local function each_score(ids, score)
+  local z = {}
+  for n, id in ipairs(ids) do z[2 * n - 1], z[2 * n] = score, id end
+  return z
+end
+
+-- At the end of their turn: `ready` behind their equals.
+local function line_up(j)
+  local z = {}
+  for n, id in ipairs(j.ids) do z[2 * n - 1], z[2 * n] = priority_of(j.heads[n]) * BAND + NOW, id end
+  redis.call('ZADD', READY, unpack(z))
+end
+
+-- What the jobs wait for, which goes with them.
+local function waits_of(j, state)
+  if state ~= 'blocked' then return nil end
+  local fields = {}
+  for n, id in ipairs(j.ids) do fields[n] = '<' .. id end
+  local refs = column(AFTER, fields)
+  redis.call('HDEL', AFTER, unpack(fields))
+  return refs
+end
+
+local function tell(j, outcome)
+  for n, id in ipairs(j.ids) do
+    if j.heads[n] then free(id, j.heads[n]) end
+  end
+  if not touches_others then return end
+  for _, id in ipairs(j.ids) do ended(id, outcome) end
+end
+
+local function retry(j)
+  j = only(j, function(id, head)
+    if not string.find(head, '\n', 1, true) then return nil end
+    local sign, ms = string.match(head, '\nx(%+?)(%d+)')
+    if ms and (sign == '+' and tonumber(string.match(head, '^%d+')) or 0) + tonumber(ms) < NOW then
+      return 'may not start any more: it has expired'
+    end
+    if not string.find(head, '\nu', 1, true) then return nil end
+    local name = option(head, 'n')
+    local twin = name and twin_of(id, name)
+    if twin then return 'its unique name is held by ' .. twin end
+    if name then redis.call('HSET', UNIQ, name, id) end
+  end)
+  if #j.ids == 0 then return j end
+  local tries = column(TRIES, j.ids)
+  local line = annotate(j.ids, 'retried', event)
+  redis.call('ZREM', DEAD, unpack(j.ids))
+  line_up(j)
+  if tries then redis.call('HDEL', TRIES, unpack(j.ids)) end
+  return j, { tries = tries, line = line }
+end
+
+local function discard(j, state)
+  if state == 'running' then return only(j, function() return 'is running' end) end
+  local c = { heads = j.heads, body = column(BODY, j.ids), tries = column(TRIES, j.ids), error = column(ERROR, j.ids),
+    result = column(RESULT, j.ids), log = column(LOG, j.ids), waits = waits_of(j, state) }
+  if LISTS[state] then redis.call('ZREM', LISTS[state], unpack(j.ids)) end
+  tell(j, 'discarded')
+  forget(j.ids)
+  redis.call('HINCRBY', META, 'n:discarded', #j.ids)
+  return j, c
+end
+
+local function ask(j)
+  j = only(j, function(_, _, n) return not j.leases[n] and 'no lease' or nil end)
+  for n, id in ipairs(j.ids) do
+    local flags = string.match(j.leases[n], '^%S+ %S+ %S+ %S+ ?(%S*)')
+    if not string.find(flags, 'c', 1, true) then
+      redis.call('HSET', LEASE, id, flags == '' and j.leases[n] .. ' c' or j.leases[n] .. 'c')
+    end
+  end
+  asked = asked + #j.ids
+  return j, { leases = j.leases }
+end
+
+local function cancel(j, state)
+  if state == 'running' then return ask(j) end
+  if not LIVE[state] then return only(j, function() return 'is ' .. state end) end
+  redis.call('ZREM', LISTS[state], unpack(j.ids))
+  local c = { waits = waits_of(j, state), line = annotate(j.ids, 'cancelled', event) }
+  redis.call('ZADD', CANCELLED, unpack(each_score(j.ids, NOW)))
+  redis.call('HINCRBY', META, 'n:cancelled', #j.ids)
+  tell(j, 'cancelled')
+  return j, c
+end
+
+local function run(j)
+  redis.call('ZREM', DELAYED, unpack(j.ids))
+  line_up(j)
+  return j, {}
+end
+
+local function reprioritise(j, state)
+  local heads, z = {}, {}
+  for n, id in ipairs(j.ids) do
+    local head = string.gsub(j.heads[n], '^(%d+) %d+', '%1 ' .. extra)
+    heads[2 * n - 1], heads[2 * n] = id, head
+    z[2 * n - 1], z[2 * n] = tonumber(j.scores[n]) + (tonumber(extra) - priority_of(j.heads[n])) * BAND, id
+  end
+  redis.call('HSET', HEAD, unpack(heads))
+  if state == 'ready' then redis.call('ZADD', READY, unpack(z)) end
+  return j, { heads = j.heads }
+end
+
+local function take(j)
+  redis.call('ZREM', RUNNING, unpack(j.ids))
+  redis.call('HDEL', LEASE, unpack(j.ids))
+end
+
+-- Back to its old place in the line. Its owner has lost the lease: what it says about the job is refused.
+local function requeue(j)
+  j = only(j, function(_, _, n)
+    if not j.leases[n] then return 'no lease' end
+    return string.find(j.leases[n], '^%S+ %S+ %S+ %S+ %S*c') and 'its cancellation was asked for' or nil
+  end)
+  if #j.ids == 0 then return j end
+  take(j)
+  annotate(j.ids, 'requeued', event)
+  local z = {}
+  for n, id in ipairs(j.ids) do z[2 * n - 1], z[2 * n] = string.match(j.leases[n], '^%S+ %S+ %S+ (%S+)'), id end
+  redis.call('ZADD', READY, unpack(z))
+  return j, {}
+end
+
+local function to_grave(j, state)
+  local c = { waits = waits_of(j, state), leases = j.leases }
+  if state == 'running' then take(j) else redis.call('ZREM', LISTS[state], unpack(j.ids)) end
+  c.line = annotate(j.ids, 'buried', event)
+  for n, id in ipairs(j.ids) do bury(id, j.heads[n]) end
+  return j, c
+end
+
+local function move(j, state)
+  j = only(j, function(id)
+    return touches_others and redis.call('HEXISTS', AFTER, '>' .. id) == 1 and 'others wait for it' or nil
+  end)
+  if #j.ids == 0 then return j end
+  local bodies, tries, errors = column(BODY, j.ids) or {}, column(TRIES, j.ids) or {}, column(ERROR, j.ids) or {}
+  for n, id in ipairs(j.ids) do
+    redis.call('XADD', OUTBOX, '*', 'k', 'accept', 'q', extra, 'i', id, 's', state, 'c', j.scores[n], 'h', j.heads[n],
+      'b', bodies[n] or '', 'a', tries[n] or '', 'e', errors[n] or '')
+    free(id, j.heads[n])
+  end
+  redis.call('ZREM', LISTS[state], unpack(j.ids))
+  forget(j.ids)
+  return j, { target = extra }
+end
+
+local function edit(j, state)
+  local before = ARGV[BEFORE + 3]
+  j = only(j, function(id) return redis.call('HGET', BODY, id) ~= before and 'its payload has changed' or nil end)
+  if #j.ids == 0 then return j end
+  local again, c = j, { line = '' }
+  if state == 'dead' then
+    again, c = retry(j)
+    if #again.ids == 0 then return again end
+  end
+  redis.call('HSET', BODY, j.ids[1], extra)
+  local line = annotate(j.ids, 'edited', string.sub(event, 1, -2) .. ',"original":' .. ARGV[BEFORE + 4] .. '}')
+  c.line = c.line == '' and line or c.line .. '\n' .. line
+  c.body = { before }
+  return again, c
+end
+
+local function among(...)
+  local found = {}
+  for _, state in ipairs({ ... }) do found[state] = true end
+  return found
+end
+local waiting = among('ready', 'delayed', 'blocked')
+local verbs = {
+  retry = { retry, among('dead') },
+  discard = { discard },
+  cancel = { cancel },
+  run = { run, among('delayed') },
+  reprioritise = { reprioritise, waiting },
+  requeue = { requeue, among('running') },
+  bury = { to_grave, LIVE },
+  move = { move, among('ready', 'delayed') },
+  edit = { edit, among('ready', 'delayed', 'blocked', 'dead') },
+}
+
+-- Does it to those of one state, entry `i` and on. Returns the jobs that it was done to and what undo needs of them.
+local function process(state, j)
+  if #j.ids == 0 then return j end
+  if state == 'running' then j.leases = redis.call('HMGET', LEASE, unpack(j.ids)) end
+  j.heads = redis.call('HMGET', HEAD, unpack(j.ids))
+  if verb ~= 'discard' then
+    j = only(j, function(_, head) return not head and 'no record' or nil end)
+  end
+  local allowed = verbs[verb][2]
+  if allowed and not allowed[state] then return only(j, function() return 'is ' .. state end) end
+  if #j.ids == 0 then return j end
+  return verbs[verb][1](j, state)
+end
+
+-- How many of the jobs this call can look at without reading more bytes than it may.
+local function within(ids)
+  local parts = { ERROR }
+  if verb == 'discard' or verb == 'move' then parts = { ERROR, BODY, RESULT, LOG } end
+  local left = most_bytes
+  for _, key in ipairs(parts) do
+    if redis.call('HLEN', key) > 0 then
+      local n = 1
+      while n <= #ids do
+        left = left - redis.call('HSTRLEN', key, ids[n])
+        if left < 0 and n > 1 then break end
+        n = n + 1
+      end
+      if n <= #ids then
+        for m = #ids, n, -1 do ids[m] = nil end
+        left = 0
+      end
+    end
+  end
+  return #ids
+end
+
+local function keep(n, skipped, columns)
+  local slice = { v = verb, s = seen_state, n = n, t = STAMP, k = skipped, a = asked, c = columns }
+  local packed = cmsgpack.pack(slice)
+  local sums = redis.call('HMGET', UNDO, 'slices', 'bytes')
+  local slices, bytes = tonumber(sums[1] or 0) + 1, tonumber(sums[2] or 0)
+  local fits = bytes + #packed <= keep_bytes
+  if not fits then
+    slice.c = nil
+    packed = cmsgpack.pack(slice)
+  end
+  redis.call('HSET', UNDO, offset, packed, '#' .. slices, offset, 'slices', slices, 'bytes', bytes + #packed)
+  redis.call('PEXPIRE', UNDO, keep_ms)
+  return fits and 1 or 0
+end
+
+local function finish(n, columns)
+  local skipped = {}
+  for i = 1, n do
+    if why[i] then
+      skipped[#skipped + 1] = i - 1
+      skipped[#skipped + 1] = why[i]
+    end
+  end
+  local kept = offset ~= '' and keep(n, skipped, columns) or 0
+  if redis.call('ZCARD', READY) > 0 then ring() end
+  tally()
+  return answer(n, kept, asked, skipped)
+end
+
+-- Each entry by itself, in whatever state it is.
+if seen_state == '*' then
+  for i = 1, count do
+    local id, seen = ARGV[BEFORE - 1 + 2 * i], ARGV[BEFORE + 2 * i]
+    local state, score = state_of(id)
+    if not state then
+      why[i] = 'gone'
+    elseif seen ~= '' and seen ~= state then
+      why[i] = 'is ' .. state .. ' now'
+    else
+      process(state, { i = { i }, ids = { id }, scores = { score } })
+    end
+  end
+  return finish(count, nil)
+end
+
+local ids = {}
+for i = 1, (verb == 'edit' and 1 or count) do ids[i] = ARGV[BEFORE - 1 + 2 * i] end
+local n = within(ids)
+-- `none`: what is kept for a job that is in no state.
+local list = LISTS[seen_state]
+local scores = list and redis.call('ZMSCORE', list, unpack(ids)) or {}
+local leases = seen_state == 'running' and redis.call('HMGET', LEASE, unpack(ids)) or nil
+local j = { i = {}, ids = {}, scores = {} }
+for i = 1, n do
+  local seen, same = ARGV[BEFORE + 2 * i], false
+  if not list then
+    same = not state_of(ids[i])
+  elseif leases then
+    same = scores[i] and leases[i] and string.sub(leases[i], 1, #seen + 1) == seen .. ' '
+  else
+    same = scores[i] and (scores[i] == seen or tonumber(scores[i]) == tonumber(seen))
+  end
+  if same then
+    local to = #j.ids + 1
+    j.i[to], j.ids[to], j.scores[to] = i, ids[i], seen
+  elseif scores[i] then
+    why[i] = seen_state == 'running' and 'runs anew since' or 'has changed since'
+  else
+    local state = state_of(ids[i])
+    why[i] = state and 'is ' .. state .. ' now' or 'gone'
+  end
+end
+local done, columns = process(seen_state, j)
+columns = columns or {}
+columns.ids, columns.scores = done.ids, done.scores
+return finish(n, columns)

@@ -1,0 +1,242 @@
+#!lua flags=allow-oom
+-- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
+-- done once.
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq after bell outbox undo
+-- uses: time open constants head forget await ring tally states holder columns
+-- args: now, number of the slice (from 1)
+-- reply: now, how many went back, how many entries the slice had, then id and why of each that did not
+local offset = redis.call('HGET', UNDO, '#' .. ARGV[2])
+local packed = offset and redis.call('HGET', UNDO, offset)
+if not packed then return redis.error_reply('QDECK EXPIRED') end
+local slice = cmsgpack.unpack(packed)
+local why = {}
+
+local function answer(u)
+  local out = { NOW, u.done, slice.n }
+  for _, word in ipairs(u.skipped) do out[#out + 1] = word end
+  return out
+end
+if slice.u then return answer(slice.u) end
+
+local c, at = slice.c, tonumber(slice.t)
+
+-- Keeps the jobs for which `test` gives no reason against: their numbers in the columns.
+local function only(test)
+  local kept = {}
+  for n, id in ipairs(c.ids) do
+    local reason = test(n, id)
+    if reason then
+      why[#why + 1] = id
+      why[#why + 1] = reason
+    else
+      kept[#kept + 1] = n
+    end
+  end
+  return kept
+end
+local function pick(values, kept)
+  local out = {}
+  for i, n in ipairs(kept) do out[i] = values and values[n] or false end
+  return out
+end
+
+-- What became of a job that is not where the act left it.
+local function since(id)
+  local state = state_of(id)
+  return state and 'is ' .. state .. ' now: it went on since' or 'is gone'
+end
+
+-- A test for jobs that the act left in a list; `fits` looks at the score.
+local function still(list, fits)
+  local scores = redis.call('ZMSCORE', list, unpack(c.ids))
+  return function(n, id)
+    if not scores[n] then return since(id) end
+    return not fits(tonumber(scores[n]), n) and 'went on since' or nil
+  end
+end
+local function lined_up(score) return score % BAND == at end
+local function placed(score) return score == at end
+
+-- May the job be live again: its name must be free, and what it waits for there.
+local restored, names = {}, {}
+local function may_live(id, head, refs)
+  if head and string.find(head, '\nu', 1, true) then
+    local name = option(head, 'n')
+    local twin = name and (names[name] or twin_of(id, name))
+    if twin then return 'its unique name is held by ' .. twin end
+    if name then names[name] = id end
+  end
+  for ref in string.gmatch(refs or '', '%S+') do
+    if not string.find(ref, '@', 1, true) and not restored[ref] and not LIVE[state_of(ref) or ''] then
+      return 'a job that it waited for has ended'
+    end
+  end
+  return nil
+end
+
+local function live_again(ids, heads, refs)
+  for i, id in ipairs(ids) do
+    local head = heads[i]
+    if head and string.find(head, '\nu', 1, true) and option(head, 'n') then
+      redis.call('HSET', UNIQ, option(head, 'n'), id)
+    end
+    if refs[i] then
+      redis.call('HSET', AFTER, '<' .. id, refs[i])
+      for ref in string.gmatch(refs[i], '%S+') do
+        if string.find(ref, '@', 1, true) then
+          redis.call('XADD', OUTBOX, '*', 'k', 'watch', 'r', ref, 'i', id)
+        else
+          await(ref, id)
+        end
+      end
+    end
+  end
+end
+
+local function give_name_back(id, head)
+  local name = head and string.find(head, '\nu', 1, true) and option(head, 'n')
+  if name and redis.call('HGET', UNIQ, name) == id then redis.call('HDEL', UNIQ, name) end
+end
+
+-- Takes the line that the act added off the events.
+local function unline(ids, line)
+  if not line then return end
+  local texts, z, none = redis.call('HMGET', ERROR, unpack(ids)), {}, {}
+  for i, id in ipairs(ids) do
+    local text = texts[i]
+    if text == line then
+      none[#none + 1] = id
+    elseif text and string.sub(text, -#line - 1) == '\n' .. line then
+      z[#z + 1], z[#z + 2] = id, string.sub(text, 1, -#line - 2)
+    end
+  end
+  if #none > 0 then redis.call('HDEL', ERROR, unpack(none)) end
+  if #z > 0 then redis.call('HSET', ERROR, unpack(z)) end
+end
+
+local function back(from, to, ids, scores)
+  local z = {}
+  for i, id in ipairs(ids) do z[2 * i - 1], z[2 * i] = scores[i], id end
+  redis.call('ZREM', from, unpack(ids))
+  redis.call('ZADD', to, unpack(z))
+end
+
+local undo = {}
+
+function undo.retry(kept, ids, scores)
+  back(READY, DEAD, ids, scores)
+  if c.tries then put(TRIES, ids, pick(c.tries, kept)) end
+  unline(ids, c.line)
+  local heads = redis.call('HMGET', HEAD, unpack(ids))
+  for i, id in ipairs(ids) do give_name_back(id, heads[i]) end
+end
+
+function undo.edit(kept, ids, scores)
+  if slice.s == 'dead' then undo.retry(kept, ids, scores) else unline(ids, c.line) end
+  put(BODY, ids, pick(c.body, kept))
+end
+
+function undo.discard(kept, ids, scores)
+  local heads, refs = pick(c.heads, kept), pick(c.waits, kept)
+  put(HEAD, ids, heads)
+  for key, name in pairs({ [BODY] = 'body', [TRIES] = 'tries', [ERROR] = 'error', [RESULT] = 'result', [LOG] = 'log' }) do
+    if c[name] then put(key, ids, pick(c[name], kept)) end
+  end
+  local z = {}
+  for i, id in ipairs(ids) do z[2 * i - 1], z[2 * i] = scores[i], id end
+  if LISTS[slice.s] then redis.call('ZADD', LISTS[slice.s], unpack(z)) end
+  if LIVE[slice.s] then live_again(ids, heads, refs) end
+  redis.call('HINCRBY', META, 'n:discarded', -#ids)
+end
+
+function undo.cancel(kept, ids, scores)
+  if slice.s == 'running' then
+    for i, lease in ipairs(redis.call('HMGET', LEASE, unpack(ids))) do
+      local words, flags = string.match(lease, '^(%S+ %S+ %S+ %S+) ?(%S*)')
+      flags = string.gsub(flags, 'c', '')
+      redis.call('HSET', LEASE, ids[i], flags == '' and words or words .. ' ' .. flags)
+    end
+    return
+  end
+  back(CANCELLED, LISTS[slice.s], ids, scores)
+  unline(ids, c.line)
+  live_again(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
+  redis.call('HINCRBY', META, 'n:cancelled', -#ids)
+end
+
+function undo.run(_, ids, scores)
+  back(READY, DELAYED, ids, scores)
+end
+
+function undo.reprioritise(kept, ids, scores)
+  put(HEAD, ids, pick(c.heads, kept))
+  if slice.s == 'ready' then back(READY, READY, ids, scores) end
+end
+
+function undo.bury(kept, ids, scores)
+  local to = slice.s
+  if to == 'running' then -- its lease is lost for good: it goes to its old place in the line
+    to = 'ready'
+    for i, lease in ipairs(pick(c.leases, kept)) do scores[i] = string.match(lease, '^%S+ %S+ %S+ (%S+)') end
+  end
+  back(DEAD, LISTS[to], ids, scores)
+  unline(ids, c.line)
+  live_again(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
+  for _, id in ipairs(ids) do
+    local handler = id .. '-f' .. slice.t
+    if redis.call('ZREM', READY, handler) == 1 then forget({ handler }) end
+  end
+  redis.call('HINCRBY', META, 'n:dead', -#ids)
+end
+
+-- The test that each verb wants: is the job as the act left it, and may it go back?
+local function test_of()
+  local verb = slice.v
+  if verb == 'requeue' then return function() return 'its owner has lost it for good; it waits in ready' end end
+  if verb == 'retry' or verb == 'run' or verb == 'edit' and slice.s == 'dead' then return still(READY, lined_up) end
+  if verb == 'reprioritise' or verb == 'edit' then
+    local heads = redis.call('HMGET', HEAD, unpack(c.ids))
+    return still(LISTS[slice.s], function(score, n)
+      local moved = 0
+      if verb == 'reprioritise' and slice.s == 'ready' then
+        moved = (priority_of(heads[n]) - priority_of(c.heads[n])) * BAND
+      end
+      return score == tonumber(c.scores[n]) + moved
+    end)
+  end
+  if verb == 'discard' then
+    local heads, done = redis.call('HMGET', HEAD, unpack(c.ids)), redis.call('ZMSCORE', DONE, unpack(c.ids))
+    for _, id in ipairs(c.ids) do restored[id] = true end
+    return function(n, id)
+      if heads[n] or done[n] then return 'is there again' end
+      return LIVE[slice.s] and may_live(id, c.heads[n], c.waits and c.waits[n]) or nil
+    end
+  end
+  if verb == 'cancel' and slice.s == 'running' then
+    local leases = redis.call('HMGET', LEASE, unpack(c.ids))
+    return function(n, id)
+      local mine = string.match(c.leases[n], '^%S+ ')
+      return (not leases[n] or string.sub(leases[n], 1, #mine) ~= mine) and since(id) or nil
+    end
+  end
+  local list = verb == 'cancel' and CANCELLED or DEAD
+  local there, heads = still(list, placed), redis.call('HMGET', HEAD, unpack(c.ids))
+  for _, id in ipairs(c.ids) do restored[id] = true end
+  return function(n, id) return there(n, id) or may_live(id, heads[n], c.waits and c.waits[n]) end
+end
+
+local u = { done = 0, skipped = why }
+if not c then
+  why[1], why[2] = '', 'there was no room to keep what this slice of ' .. slice.n .. ' needs to be undone'
+elseif c.ids and #c.ids > 0 then
+  local kept = only(test_of())
+  if #kept > 0 then undo[slice.v](kept, pick(c.ids, kept), pick(c.scores, kept)) end
+  u.done = #kept
+end
+slice.c, slice.u = nil, u
+local left = cmsgpack.pack(slice)
+redis.call('HSET', UNDO, offset, left)
+redis.call('HINCRBY', UNDO, 'bytes', #left - #packed)
+if redis.call('ZCARD', READY) > 0 then ring() end
+tally()
+return answer(u)

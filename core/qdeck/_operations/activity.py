@@ -1,0 +1,108 @@
+"""The log of operations: a bounded stream on the server for everybody, and a file of this machine's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from qdeck._deck import changes, reads
+from qdeck._engine import keys, ops
+from qdeck._errors import QdeckError
+from qdeck._operations.model import Activity
+from qdeck._operations.planfile import state_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._engine.ops import Program
+
+KEEP: Final = 10_000  # entries on the server, about
+MOST_FILE_BYTES: Final = 8 * 1024 * 1024  # then the file is put aside, once
+_PAGE: Final = 500
+
+
+def make(
+    verb: str,
+    at_ms: int,
+    *,
+    queues: Sequence[str] = (),
+    where: str = "",
+    counts: Mapping[str, int] | None = None,
+    outcome: str = "done",
+    batch: str | None = None,
+    plan: str | None = None,
+    reason: str = "",
+    undo_until_ms: int | None = None,
+) -> Activity:
+    """An entry of this user on this host."""
+    who, _, host = changes.actor().rpartition("@")
+    return Activity(
+        at_ms=at_ms, who=who, host=host, verb=verb, queues=tuple(queues[:20]), where=where,
+        counts=MappingProxyType(dict(counts or {})), outcome=outcome, batch=batch, plan=plan, reason=reason,
+        undo_until_ms=undo_until_ms,
+    )  # fmt: skip
+
+
+def as_json(entry: Activity) -> dict[str, Any]:
+    """An entry as it is written; without passwords, for filters and reasons never hold one of ours."""
+    return {
+        "at_ms": entry.at_ms, "who": entry.who, "host": entry.host, "verb": entry.verb, "queues": list(entry.queues),
+        "where": entry.where, "counts": dict(entry.counts), "outcome": entry.outcome, "batch": entry.batch,
+        "plan": entry.plan, "reason": entry.reason, "undo_until_ms": entry.undo_until_ms,
+    }  # fmt: skip
+
+
+def record(entry: Activity) -> Program[None]:
+    """Writes an entry to the server and to the file; that one of them cannot be written stops no operation."""
+    text = msgspec.json.encode(as_json(entry))
+    with contextlib.suppress(OSError):
+        append(text)
+    with contextlib.suppress(QdeckError):
+        [reply] = yield ops.commands(
+            (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text), key=keys.ACTIVITY.encode()
+        )
+        reads.good(reply)
+
+
+def append(line: bytes) -> None:
+    """Adds a line to the file of this machine, which nobody else may read."""
+    path = state_dir() / "activity.jsonl"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(handle, "ab", buffering=0) as file:
+        file.write(line + b"\n")
+        if file.tell() > MOST_FILE_BYTES:
+            path.replace(path.with_suffix(".1.jsonl"))
+
+
+def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity]]:
+    """The entries since a moment, oldest first. What was begun is told only while its end is not there."""
+    key = keys.ACTIVITY.encode()
+    found: list[Activity] = []
+    start = b"-" if since_ms is None else b"%d" % since_ms
+    while len(found) < most:
+        [page] = yield reads.read((b"XRANGE", key, start, b"+", b"COUNT", _PAGE), key=key)
+        page = reads.good(page)
+        for _, flat in page:
+            entry = _read_entry(dict(reads.pairs(flat)).get(b"e"))
+            if entry is not None:
+                found.append(entry)
+        if len(page) < _PAGE:
+            break
+        start = b"(" + page[-1][0]
+    ended = {entry.batch for entry in found if entry.batch is not None and entry.outcome != "begun"}
+    return [entry for entry in found if entry.outcome != "begun" or entry.batch not in ended]
+
+
+def _read_entry(raw: bytes | None) -> Activity | None:
+    try:
+        data = msgspec.json.decode(raw or b"")
+        known = {name: data[name] for name in as_json(Activity(at_ms=0, who="", host="", verb="")) if name in data}
+        known["queues"] = tuple(known.get("queues") or ())
+        known["counts"] = MappingProxyType(dict(known.get("counts") or {}))
+        return Activity(**known)
+    except (msgspec.MsgspecError, TypeError, ValueError):
+        return None

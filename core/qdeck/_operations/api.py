@@ -1,0 +1,205 @@
+"""Operations on a deck, in blocking code and (with an `a` before the name) in asyncio.
+
+```
+plan = build_plan(deck, "retry", ["shop:mail:actions"], where="error:Timeout*")   # writes nothing
+result = apply_plan(deck, plan)                                                   # exactly that
+undo_batch(deck, result.batch)                                                    # and back
+```
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qdeck._deck import native
+from qdeck._deck.deck import need_states
+from qdeck._errors import InvalidOption
+from qdeck._filter import parse
+from qdeck._operations import activity, applying, editing, groups, planning, redrive, stuck, undoing
+from qdeck._operations.driving import Step, adrive, drive
+from qdeck._operations.model import BatchResult, Fates, UndoResult, Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from qdeck._deck.deck import Deck
+    from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
+    from qdeck._operations.driving import Steps
+    from qdeck._operations.groups import Groups
+    from qdeck._operations.model import Activity
+    from qdeck._operations.planfile import Plan
+    from qdeck._operations.stuck import StuckJob
+
+
+def build_plan(
+    deck: Deck,
+    verb: str | Verb,
+    queues: str | Sequence[str] = (),
+    *,
+    where: str | Filter = "",
+    ids: Sequence[str] = (),
+    state: str | Sequence[str] | None = None,
+    priority: int | str | None = None,
+    target: str | None = None,
+    reason: str = "",
+    path: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Plan:
+    """What a verb would do, to the jobs named or to all that match, of some queues or of all. It writes nothing."""
+    wish = _wish(verb, queues, where, ids, state, priority=priority, target=target, reason=reason, path=path)
+    return deck.look(planning.build(deck.memory, deck.address, wish, progress=progress, cancelled=cancelled))
+
+
+async def abuild_plan(
+    deck: Deck,
+    verb: str | Verb,
+    queues: str | Sequence[str] = (),
+    *,
+    where: str | Filter = "",
+    ids: Sequence[str] = (),
+    state: str | Sequence[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    **options: Any,
+) -> Plan:
+    """What a verb would do, in asyncio; the options are those of `build_plan`."""
+    wish = _wish(verb, queues, where, ids, state, **options)
+    return await deck.alook(planning.build(deck.memory, deck.address, wish, progress=progress, cancelled=cancelled))
+
+
+def _wish(
+    verb: str | Verb,
+    queues: str | Sequence[str],
+    where: str | Filter,
+    ids: Sequence[str],
+    state: str | Sequence[str] | None,
+    **options: Any,
+) -> planning.Wish:
+    try:
+        what = Verb(verb)
+    except ValueError as error:
+        raise InvalidOption(f"{error}", hint=f"verbs are: {', '.join(Verb)}") from error
+    wanted = parse(where) if isinstance(where, str) else where
+    names = (queues,) if isinstance(queues, str) else tuple(queues)
+    states = () if state is None else need_states(state)
+    return planning.Wish(verb=what, queues=names, wanted=wanted, ids=tuple(ids), states=states, **options)
+
+
+def apply_plan(deck: Deck, plan: Plan, **options: Any) -> BatchResult:
+    """Does what a plan says, to each entry that still is as the plan saw it; goes on where an earlier run ended.
+
+    Options: `rate` entries a second, `progress` (is given a `Tally` after each slice), `cancelled` (ends it when it
+    answers true), `keep_bytes` and `keep_ms` of what undoes it.
+    """
+    return drive(deck, applying.apply_steps(plan, **options))
+
+
+async def aapply_plan(deck: Deck, plan: Plan, **options: Any) -> BatchResult:
+    """Does what a plan says, in asyncio; the options are those of `apply_plan`."""
+    return await adrive(deck, applying.apply_steps(plan, **options))
+
+
+def redrive_plan(deck: Deck, plan: Plan, **options: Any) -> tuple[BatchResult, Fates]:
+    """Applies a plan of retries at a `rate`, `first` a few, and stops by itself when they die again."""
+    return drive(deck, redrive.redrive_steps(plan, **options))
+
+
+async def aredrive_plan(deck: Deck, plan: Plan, **options: Any) -> tuple[BatchResult, Fates]:
+    """Applies a plan of retries at a rate, in asyncio."""
+    return await adrive(deck, redrive.redrive_steps(plan, **options))
+
+
+def read_fates(deck: Deck, plan: Plan) -> Fates:
+    """What became of the jobs of a plan that was applied."""
+    return deck.look(redrive.read_fates(plan.entries()))
+
+
+async def aread_fates(deck: Deck, plan: Plan) -> Fates:
+    """What became of the jobs of a plan that was applied, in asyncio."""
+    return await deck.alook(redrive.read_fates(plan.entries()))
+
+
+def undo_batch(deck: Deck, batch: str | None = None, **options: Any) -> UndoResult:
+    """Takes a batch back, without an id this user's own last one. Twice is once."""
+    return drive(deck, undoing.undo_steps(batch, **options))
+
+
+async def aundo_batch(deck: Deck, batch: str | None = None, **options: Any) -> UndoResult:
+    """Takes a batch back, in asyncio."""
+    return await adrive(deck, undoing.undo_steps(batch, **options))
+
+
+def read_groups(deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", **options: Any) -> Groups:
+    """The dead letters of some queues, or of all, in groups by error class and shape of message."""
+    found: Groups = deck.look(_in_queues(deck, queues, groups.read_groups, where, **options))
+    return found
+
+
+async def aread_groups(
+    deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", **options: Any
+) -> Groups:
+    """The dead letters in groups, in asyncio."""
+    return await deck.alook(_in_queues(deck, queues, groups.read_groups, where, **options))
+
+
+def read_stuck(
+    deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", limit: int | None = None
+) -> list[StuckJob]:
+    """The stuck jobs of some queues, or of all, with why."""
+    return deck.look(_in_queues(deck, queues, stuck.read_stuck, where, limit=limit))
+
+
+async def aread_stuck(
+    deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", limit: int | None = None
+) -> list[StuckJob]:
+    """The stuck jobs, in asyncio."""
+    return await deck.alook(_in_queues(deck, queues, stuck.read_stuck, where, limit=limit))
+
+
+def _in_queues(
+    deck: Deck,
+    queues: str | Sequence[str],
+    read: Callable[..., Program[Any]],
+    where: str | Filter,
+    **options: Any,
+) -> Program[Any]:
+    wanted = parse(where) if isinstance(where, str) else where
+    names = [queues] if isinstance(queues, str) else list(queues)
+    if not names:
+        names = yield from native.names(deck.memory)
+    return (yield from read(names, wanted=wanted, **options))
+
+
+def read_activity(deck: Deck, since_ms: int | None = None) -> list[Activity]:
+    """The log of operations, oldest first."""
+    return deck.look(activity.read(since_ms))
+
+
+async def aread_activity(deck: Deck, since_ms: int | None = None) -> list[Activity]:
+    """The log of operations, in asyncio."""
+    return await deck.alook(activity.read(since_ms))
+
+
+def read_draft(deck: Deck, queue: str, job_id: str) -> editing.Draft:
+    """A job whose payload is to be edited."""
+    return deck.look(editing.read_draft(queue, job_id))
+
+
+def edit_job(deck: Deck, draft: editing.Draft, text: str | bytes, reason: str = "") -> BatchResult:
+    """Gives the job the payload that is written there, and lets it run again when it was dead."""
+    body = editing.new_body(draft, text)
+    return drive(deck, _edit_steps(draft, body, reason))
+
+
+async def aedit_job(deck: Deck, draft: editing.Draft, text: str | bytes, reason: str = "") -> BatchResult:
+    """Gives a job another payload, in asyncio."""
+    body = editing.new_body(draft, text)
+    return await adrive(deck, _edit_steps(draft, body, reason))
+
+
+def _edit_steps(draft: editing.Draft, body: bytes, reason: str) -> Steps[BatchResult]:
+    result: BatchResult = yield Step(editing.apply_edit(draft, body, reason))
+    return result

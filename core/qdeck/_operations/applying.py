@@ -1,0 +1,289 @@
+"""Applying a plan: slice by slice, each in one atomic step, at a rate if one is given, and resumed where it ended.
+
+A slice is known by the place of its first entry in the plan. The server keeps what became of it, and how many entries
+it took, beside what undoes it: so a slice that is sent again is done once, whoever sends it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import changes, reads
+from qdeck._engine import acts, codec, keys, programs
+from qdeck._errors import QdeckError, UsageError
+from qdeck._operations import activity, planning, registry
+from qdeck._operations.driving import Pause, Step
+from qdeck._operations.model import Activity, BatchResult, PlanEntry, Skip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qdeck._engine.acts import Acted
+    from qdeck._engine.ops import Program
+    from qdeck._operations.driving import Steps
+    from qdeck._operations.planfile import Plan
+
+MOST_SKIPS: Final = 10_000  # that are told one by one
+_COUNT_EVERY: Final = 100  # slices between two looks at how much undo takes
+_DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for the end
+Progress = Callable[["Tally"], None]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What applying a plan did so far."""
+
+    total: int
+    done: int = 0
+    applied: int = 0
+    asked: int = 0
+    undoable: int = 0
+    skipped_count: int = 0
+    skipped: list[Skip] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+    now_ms: int = 0
+
+    def take(self, entries: list[PlanEntry], acted: Acted) -> list[PlanEntry]:
+        """Counts what a slice answered; returns the entries that were applied."""
+        part = entries[: acted.count]
+        left_alone = dict(acted.skipped)
+        for at, why in acted.skipped:
+            if len(self.skipped) < MOST_SKIPS:
+                self.skipped.append(Skip(id=part[at].id, why=why, queue=part[at].queue))
+        applied = len(part) - len(left_alone)
+        self.done += len(part)
+        self.applied += applied
+        self.asked += acted.asked
+        self.skipped_count += len(left_alone)
+        self.undoable += applied if acted.kept else 0
+        self.now_ms = acted.now_ms
+        return [entry for at, entry in enumerate(part) if at not in left_alone] if left_alone else part
+
+
+class Slices:
+    """The entries of a plan, as many at a time as are of one queue, state and effect."""
+
+    def __init__(self, entries: Iterator[PlanEntry]) -> None:
+        self._entries = entries
+        self._held: list[PlanEntry] = []
+
+    def next(self, most: int) -> list[PlanEntry]:
+        """The next slice, which stays the next until it is taken."""
+        held = self._held
+        if len(held) < most:
+            held += islice(self._entries, most - len(held))
+        if not held:
+            return []
+        first = held[0]
+        kind = (first.queue, first.state, first.effect, first.rule)
+        part = held[:most]
+        for at, entry in enumerate(part):
+            if (entry.queue, entry.state, entry.effect, entry.rule) != kind:
+                return part[:at]
+        return part
+
+    def taken(self, count: int) -> None:
+        """The first entries of the slice are done with."""
+        del self._held[:count]
+
+
+class Application:
+    """One run over a plan."""
+
+    def __init__(self, plan: Plan, *, keep_bytes: int, keep_ms: int) -> None:
+        self.plan = plan
+        self.tally = Tally(plan.count)
+        self._slices = Slices(plan.entries())
+        self._keep_bytes, self._keep_ms = keep_bytes, keep_ms
+        self._room = keep_bytes
+        self._bytes: dict[str, int] = {}
+        self._kept: registry.Kept | None = None
+        self._calls = 0
+        self._outbox: set[str] = set()
+        reason = plan.head.reason or f"{plan.verb.value} by an operator"
+        self._event = codec.encode_json({"reason": reason, "by": changes.actor(), "batch": plan.batch})
+        head = plan.head
+        self._rules = {name: limit for name, _, limit in (part.partition(" ") for part in head.where.split("; "))}
+        self._extra = head.target if head.target is not None else "" if head.priority is None else head.priority
+
+    def begin(self) -> Program[None]:
+        """Checks that the plan is good here and now, and makes its batch known."""
+        plan, now = self.plan, (yield from reads.clock())
+        yield from check_server(plan)
+        known = yield from registry.read()
+        begun = known.get(plan.batch)
+        if begun is not None and begun.undone:
+            raise UsageError(f"the batch {plan.batch} was undone", hint="make a new plan to do it again")
+        if begun is None and now > plan.head.expires_ms:
+            minutes = (now - plan.head.expires_ms) // 60_000
+            raise UsageError(f"the plan {plan.id} expired {minutes:,} min ago", hint="make a new plan")
+        yield from registry.sweep(known, now)
+        self._room = registry.room(known, plan.batch, self._keep_bytes)
+        queues = list(plan.tail.by_queue) or list(plan.head.queues)
+        self._kept = registry.Kept(
+            batch=plan.batch, verb=plan.verb.value, by=changes.actor(), at_ms=now, until_ms=now + self._keep_ms,
+            queues=queues, where=plan.head.where, target=plan.head.target, bytes=begun.bytes if begun else 0,
+        )  # fmt: skip
+        self.tally.queues = queues
+        yield from registry.write(self._kept)
+        if begun is None and plan.count > acts.SLICE:
+            yield from activity.record(self._activity("begun"))
+
+    def step(self, most: int) -> Program[list[PlanEntry] | None]:
+        """Does the next slice; gives the entries that were applied, None at the end."""
+        part = self._slices.next(min(most, acts.SLICE))
+        if not part:
+            return None
+        queue, first = part[0].queue, part[0]
+        op = acts.act(
+            queue,
+            first.effect,
+            first.state,
+            [(entry.id, entry.seen) for entry in part],
+            batch=self.plan.batch,
+            offset=self.tally.done,
+            event=self._event_of(part),
+            extra=self._extra,
+            keep_bytes=self._room - sum(size for name, size in self._bytes.items() if name != queue),
+            keep_ms=self._keep_ms,
+        )
+        acted = yield from programs.call(op)
+        self._slices.taken(acted.count)
+        applied = self.tally.take(part, acted)
+        self._calls += 1
+        if acted.outbox:
+            self._outbox.add(queue)
+            if acted.outbox >= _DELIVER_FROM:
+                yield from self._deliver(queue)
+        if self._calls % _COUNT_EVERY == 0 or queue not in self._bytes:
+            yield from self._count(queue)
+        return applied
+
+    def _event_of(self, part: list[PlanEntry]) -> bytes:
+        """What is written into the history of these jobs. A purge says which of its rules took them, and their ages."""
+        first = part[0]
+        if first.rule is None:
+            return self._event
+        ages = [entry.age_s for entry in part if entry.age_s is not None]
+        span = f": {min(ages):,.0f} to {max(ages):,.0f} s" if ages else ""
+        told = f"{first.rule} {self._rules.get(first.rule, '')}".rstrip() + span
+        return codec.encode_json(
+            {
+                "class": "Purge",
+                "message": told,
+                "reason": f"purge: {told}",
+                "by": changes.actor(),
+                "batch": self.plan.batch,
+            }
+        )
+
+    def _deliver(self, queue: str) -> Program[None]:
+        while (yield from programs.deliver(queue)):
+            pass
+
+    def _count(self, queue: str) -> Program[None]:
+        """How much the undo of this queue takes."""
+        [raw] = yield reads.read((b"HGET", keys.undo_key(queue, self.plan.batch), b"bytes"))
+        self._bytes[queue] = int(reads.good(raw, queue) or 0)
+        if self._kept is not None and self._calls % _COUNT_EVERY == 0:
+            self._kept.bytes = sum(self._bytes.values())
+            yield from registry.write(self._kept)
+
+    def end(self, outcome: str = "done") -> Program[None]:
+        """Delivers what is meant for other queues, and writes down what was done."""
+        for queue in sorted(self._outbox):
+            yield from self._deliver(queue)
+        for queue in list(self._bytes):
+            yield from self._count(queue)
+        if self._kept is not None:
+            self._kept.bytes = sum(self._bytes.values())
+            yield from registry.write(self._kept)
+        yield from activity.record(self._activity(outcome))
+
+    def _activity(self, outcome: str) -> Activity:
+        plan, tally = self.plan, self.tally
+        counts = {"applied": tally.applied, "skipped": tally.skipped_count} if outcome != "begun" else {}
+        until = self._kept.until_ms if self._kept is not None and tally.undoable else None
+        return activity.make(
+            plan.verb.value, tally.now_ms or plan.head.created_ms, queues=tally.queues, where=plan.head.where,
+            counts={"planned": plan.count, **counts}, outcome=outcome, batch=plan.batch, plan=plan.id,
+            reason=plan.head.reason, undo_until_ms=until,
+        )  # fmt: skip
+
+    def result(self, *, error: str | None = None, stopped: str | None = None) -> BatchResult:
+        """What was done."""
+        tally = self.tally
+        skipped = (*self.plan.tail.skipped, *tally.skipped)
+        return BatchResult(
+            batch=self.plan.batch,
+            verb=self.plan.verb,
+            applied=tally.applied,
+            asked=tally.asked,
+            skipped=skipped,
+            skipped_count=tally.skipped_count + len(self.plan.tail.skipped),
+            undoable=tally.undoable,
+            undo_until_ms=self._kept.until_ms if self._kept is not None and tally.undoable else None,
+            queues=tuple(tally.queues),
+            error=error,
+            stopped=stopped,
+        )
+
+
+def check_server(plan: Plan) -> Program[None]:
+    """Raises when the plan was made on another server: by its process, or when it registered the queues."""
+    head = plan.head
+    run_id, registered = yield from planning.identity(list(head.queues))
+    if run_id is not None and run_id == head.run_id:
+        return
+    for queue, stamp in head.queues.items():
+        if registered.get(queue) != stamp:
+            raise UsageError(
+                f"the plan {plan.id} was made on another server ({head.address}): {queue} is not the same here",
+                hint="make a plan on this server, or apply it on that one",
+            )
+    if not head.queues and plan.count:
+        raise UsageError(f"the plan {plan.id} was made on another server ({head.address})", hint="make a new plan")
+
+
+def apply_steps(
+    plan: Plan,
+    *,
+    rate: float | None = None,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    keep_bytes: int = acts.KEEP_BYTES,
+    keep_ms: int = acts.KEEP_MS,
+) -> Steps[BatchResult]:
+    """Applies a plan; at most `rate` entries a second where one is given."""
+    run = Application(plan, keep_bytes=keep_bytes, keep_ms=keep_ms)
+    yield Step(run.begin())
+    most = acts.SLICE if rate is None else max(1, min(acts.SLICE, int(rate / 5)))
+    started, error, stopped = time.monotonic(), None, None
+    while True:
+        if cancelled is not None and cancelled():
+            stopped = "it was cancelled"
+            break
+        try:
+            part = yield Step(run.step(most))
+        except QdeckError as caught:
+            if run.tally.done == 0:
+                raise
+            error = str(caught)
+            break
+        if part is None:
+            break
+        if progress is not None:
+            progress(run.tally)
+        if rate is not None:
+            ahead = run.tally.done / rate - (time.monotonic() - started)
+            if ahead > 0 and run.tally.done < plan.count:
+                yield Pause(ahead)
+    try:
+        yield Step(run.end("failed" if error else "stopped" if stopped else "done"))
+    except QdeckError as caught:
+        error = error or str(caught)
+    return run.result(error=error, stopped=stopped)

@@ -1,0 +1,192 @@
+"""What an operation is made of, as values: the verbs, the entries of a plan, what was done and what was taken back.
+
+Entries, heads and tails of plans are structs because a plan of a million entries goes through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003 - structs look their types up when they are made
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+
+from qdeck._deck.model import NATIVE, State
+
+PLAN_FORMAT: Final = 1
+PLAN_LIFE_MS: Final = 3_600_000
+_WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
+
+
+class Verb(StrEnum):
+    """What an operator can do to many jobs."""
+
+    RETRY = "retry"
+    DISCARD = "discard"
+    CANCEL = "cancel"
+    RUN = "run"
+    REPRIORITISE = "reprioritise"
+    REQUEUE = "requeue"
+    BURY = "bury"
+    MOVE = "move"
+    EDIT = "edit"
+    PURGE = "purge"
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """The states in which a job can be acted on this way."""
+        return _STATES_OF[self]
+
+
+_STATES_OF: Final[Mapping[Verb, tuple[State, ...]]] = MappingProxyType(
+    {
+        Verb.RETRY: (State.DEAD,),
+        Verb.DISCARD: (*_WAITING, State.DEAD, State.CANCELLED, State.DONE),
+        Verb.CANCEL: (*_WAITING, State.RUNNING),
+        Verb.RUN: (State.DELAYED,),
+        Verb.REPRIORITISE: _WAITING,
+        Verb.REQUEUE: (State.RUNNING,),
+        Verb.BURY: (*_WAITING, State.RUNNING),
+        Verb.MOVE: (State.READY, State.DELAYED),
+        Verb.EDIT: (*_WAITING, State.DEAD),
+        Verb.PURGE: tuple(State),
+    }
+)
+
+
+class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One job that a plan acts on. `seen` is its score as text, or the token of its lease when it runs.
+
+    `effect` is the verb that is done to it; `rule` and `reason` say why it is in the plan.
+    """
+
+    queue: str
+    id: str
+    state: str
+    seen: str
+    effect: str
+    rule: str | None = None
+    reason: str = ""
+    bytes: int = 0
+    age_s: float | None = None
+    layout: str = NATIVE
+
+
+class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that was left alone, and why."""
+
+    id: str
+    why: str
+    queue: str = ""
+
+
+class Blast(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What else a plan reaches: jobs that others wait for, jobs with a unique name, running ones, failure handlers."""
+
+    dependants: int = 0
+    unique: int = 0
+    twins: int = 0
+    running: int = 0
+    handlers: int = 0
+
+
+class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first line of a plan: what it is for, when and where it was made, and how long it is good."""
+
+    plan: str
+    verb: str
+    created_ms: int
+    expires_ms: int
+    address: str
+    format: int = PLAN_FORMAT
+    run_id: str | None = None
+    queues: dict[str, str] = {}  # queue → when it was registered: that is how another server is told apart
+    where: str = ""
+    by: str = ""
+    reason: str = ""
+    priority: int | None = None
+    target: str | None = None
+
+
+class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The last line of a plan: its sums. A plan without one was not finished."""
+
+    count: int
+    scanned: int = 0
+    bytes: int = 0
+    states: dict[str, int] = {}
+    rules: dict[str, int] = {}
+    by_queue: dict[str, int] = {}
+    blast: Blast = Blast()
+    skipped: tuple[Skip, ...] = ()
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """What applying a plan did. `asked` of the applied jobs are running and will be told by their worker.
+
+    `undoable` of the applied ones can be taken back until `undo_until_ms`; `error` tells why it ended before its plan
+    did, and `stopped` that it was told to.
+    """
+
+    batch: str
+    verb: Verb
+    applied: int
+    skipped: tuple[Skip, ...]
+    skipped_count: int
+    asked: int = 0
+    undoable: int = 0
+    undo_until_ms: int | None = None
+    queues: tuple[str, ...] = ()
+    error: str | None = None
+    stopped: str | None = None
+    layout: str = NATIVE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoResult:
+    """What taking a batch back did."""
+
+    batch: str
+    restored: int
+    skipped: tuple[Skip, ...]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fates:
+    """What became of jobs that were retried: after-action truth. `gone` are ended so long ago that nothing is kept."""
+
+    total: int = 0
+    done: int = 0
+    dead_again: int = 0
+    waiting: int = 0
+    running: int = 0
+    cancelled: int = 0
+    gone: int = 0
+
+    @property
+    def settled(self) -> int:
+        """How many have ended."""
+        return self.done + self.dead_again + self.cancelled + self.gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """One line of the log of operations."""
+
+    at_ms: int
+    who: str
+    host: str
+    verb: str
+    queues: tuple[str, ...] = ()
+    where: str = ""
+    counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    outcome: str = "done"
+    batch: str | None = None
+    plan: str | None = None
+    reason: str = ""
+    undo_until_ms: int | None = None

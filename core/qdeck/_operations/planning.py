@@ -1,0 +1,332 @@
+"""Making a plan: which jobs a verb would act on, found by streaming reads, and what else that reaches.
+
+Making one writes nothing to the server.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import changes, jobs, native, reads
+from qdeck._deck.model import State
+from qdeck._engine import keys
+from qdeck._engine.ids import new_id
+from qdeck._errors import InvalidOption
+from qdeck._names import QueueName
+from qdeck._operations.model import PLAN_LIFE_MS, Blast, PlanEntry, PlanHead, PlanTail, Skip, Verb
+from qdeck._operations.planfile import Plan, PlanWriter
+from qdeck._operations.rows import Row, reaches_no_secret
+from qdeck._operations.scan import Needs, Walk, fill, put
+from qdeck._options import read_priority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from qdeck._deck.native import Memory
+    from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
+
+MOST_SKIPS: Final = 1000  # that are told one by one
+_HSTRLEN: Final = ("body", "error", "log", "result")
+_TIMED: Final = (State.DEAD, State.DONE, State.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a plan is asked for."""
+
+    verb: Verb
+    queues: tuple[str, ...]
+    wanted: Filter | None = None
+    ids: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    priority: int | str | None = None
+    target: str | None = None
+    reason: str = ""
+    life_ms: int = PLAN_LIFE_MS
+    path: Path | None = None
+
+    def allowed(self) -> list[State]:
+        """The states that are looked at."""
+        return [state for state in jobs.ALL_STATES if state in self.verb.states and state in (self.states or State)]
+
+
+@dataclass(slots=True)
+class Sums:
+    """What a plan comes to so far."""
+
+    scanned: int = 0
+    bytes: int = 0
+    states: Counter[str] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
+    by_queue: Counter[str] = field(default_factory=Counter)
+    dependants: int = 0
+    unique: int = 0
+    twins: int = 0
+    handlers: int = 0
+    skipped: list[Skip] = field(default_factory=list)
+
+    def add(self, entries: Sequence[PlanEntry]) -> None:
+        """Counts entries that are all of one queue."""
+        if not entries:
+            return
+        self.states.update(entry.state for entry in entries)
+        self.by_queue[entries[0].queue] += len(entries)
+        self.bytes += sum(entry.bytes for entry in entries)
+        self.rules.update(entry.rule for entry in entries if entry.rule is not None)
+
+    def skip(self, queue: str, job_id: str, why: str) -> None:
+        """Notes a job that was named and is left alone."""
+        if len(self.skipped) < MOST_SKIPS:
+            self.skipped.append(Skip(id=job_id, why=why, queue=queue))
+
+    def tail(self) -> PlanTail:
+        """The last line of the plan."""
+        return PlanTail(
+            count=0,
+            scanned=self.scanned,
+            bytes=self.bytes,
+            states=dict(self.states),
+            rules=dict(self.rules),
+            by_queue=dict(self.by_queue),
+            blast=Blast(
+                dependants=self.dependants,
+                unique=self.unique,
+                twins=self.twins,
+                running=self.states[State.RUNNING],
+                handlers=self.handlers,
+            ),
+            skipped=tuple(self.skipped),
+        )
+
+
+def check(wish: Wish) -> tuple[int | None, str | None]:
+    """The new priority and the target queue; raises when the verb wants one that is missing, or has one too many."""
+    verb = wish.verb
+    if (verb is Verb.REPRIORITISE) != (wish.priority is not None):
+        hint = "give the new priority" if wish.priority is None else "only reprioritise takes a priority"
+        raise InvalidOption(f"{verb.value} with priority {wish.priority!r}", hint=hint)
+    if (verb is Verb.MOVE) != (wish.target is not None):
+        hint = "name the queue to move to" if wish.target is None else "only move takes another queue"
+        raise InvalidOption(f"{verb.value} to queue {wish.target!r}", hint=hint)
+    if verb is Verb.MOVE and wish.target in wish.queues:
+        raise InvalidOption(f"the jobs are in {wish.target!r} already", hint="name another queue")
+    priority = None if wish.priority is None else read_priority("priority", wish.priority)
+    return priority, None if wish.target is None else str(QueueName.parse(wish.target))
+
+
+def identity(queues: Sequence[str]) -> Program[tuple[str | None, dict[str, str]]]:
+    """What tells this server from another: the run of its process, and when each queue was registered on it."""
+    info, *stamps = yield reads.read((b"INFO", b"server"), *((b"HGET", keys.QUEUES, queue) for queue in queues))
+    run_id = None
+    if not reads.is_error(info):
+        lines = (line.partition(":") for line in info.decode("utf-8", "replace").splitlines())
+        run_id = next((value for name, _, value in lines if name == "run_id"), None)
+    known = {
+        queue: stamp.decode("utf-8", "replace")
+        for queue, stamp in zip(queues, stamps, strict=True)
+        if not reads.is_error(stamp) and stamp is not None
+    }
+    return run_id, known
+
+
+def start_head(
+    verb: Verb,
+    queues: Sequence[str],
+    address: str,
+    *,
+    where: str = "",
+    reason: str = "",
+    priority: int | None = None,
+    target: str | None = None,
+    life_ms: int = PLAN_LIFE_MS,
+) -> Program[PlanHead]:
+    """The head of a plan that is made now, on this server."""
+    now = yield from reads.clock()
+    run_id, registered = yield from identity(queues)
+    return PlanHead(
+        plan=new_id(), verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address, run_id=run_id,
+        queues=registered, where=where, by=changes.actor(), reason=reason, priority=priority, target=target,
+    )  # fmt: skip
+
+
+def build(
+    memory: Memory,
+    address: str,
+    wish: Wish,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Program[Plan]:
+    """Makes a plan. `progress` is told how many jobs were looked at and how many match."""
+    priority, target = check(wish)
+    queues = wish.queues
+    if not queues:
+        queues = tuple((yield from native.names(memory)))
+        limits = None if wish.wanted is None else wish.wanted.pushdown(0).queues
+        queues = tuple(queue for queue in queues if limits is None or queue in limits)
+    else:
+        for queue in queues:
+            yield from changes.need_queue(memory, queue)
+    head = yield from start_head(
+        wish.verb, queues, address, where=str(wish.wanted or ""), reason=wish.reason, priority=priority,
+        target=target, life_ms=wish.life_ms,
+    )  # fmt: skip
+    sums = Sums()
+    with PlanWriter(head, wish.path) as writer:
+
+        def take(rows: list[Row]) -> Program[None]:
+            entries = yield from make_entries(rows, wish.verb, head.created_ms, sums)
+            writer.add(entries)
+            if cancelled is not None and cancelled():
+                raise InvalidOption("the plan was not finished", hint="it was cancelled")
+            if progress is not None:
+                progress(sums.scanned, writer.count)
+
+        for queue in queues:
+            yield from _match(queue, wish, head.created_ms, sums, take)
+        return writer.finish(sums.tail())
+
+
+def _match(queue: str, wish: Wish, now: int, sums: Sums, take: Callable[[list[Row]], Program[None]]) -> Program[None]:
+    limits = None if wish.wanted is None else wish.wanted.pushdown(now)
+    if limits is not None and limits.queues is not None and queue not in limits.queues:
+        return
+    ids = wish.ids or (() if limits is None or limits.ids is None else tuple(sorted(limits.ids)))
+    if wish.ids or (limits is not None and limits.ids is not None):
+        yield from _named(queue, ids, wish, now, sums, take, tell=bool(wish.ids))
+        return
+    for state in wish.allowed():
+        if limits is not None and limits.states is not None and state not in limits.states:
+            continue
+        lowest, highest = None, None
+        if state in _TIMED:
+            # What ends from now on is not in this plan, however fast it comes.
+            lowest, highest = (limits.since.lo_ms if limits else None), now
+            if limits is not None and limits.since.hi_ms is not None:
+                highest = min(now, limits.since.hi_ms)
+        needs = Needs.of(wish.wanted, now, state)
+        walk = Walk(queue, state, needs, now, lowest=lowest, highest=highest)
+        seen = 0
+        while (rows := (yield from walk.page())) is not None:
+            sums.scanned += walk.scanned - seen
+            seen = walk.scanned
+            yield from take(rows)
+
+
+def _named(
+    queue: str,
+    ids: Sequence[str],
+    wish: Wish,
+    now: int,
+    sums: Sums,
+    take: Callable[[list[Row]], Program[None]],
+    *,
+    tell: bool,
+) -> Program[None]:
+    unique = list(dict.fromkeys(ids))
+    allowed, wanted = wish.allowed(), wish.wanted
+    for part in _slices(unique, jobs.SLICE):
+        places = yield from jobs.by_id(queue, part)
+        sums.scanned += len(part)
+        fitting: dict[str, list[Row]] = {}
+        for job_id, place in zip(part, places, strict=True):
+            if place is None or place.state not in allowed:
+                if tell:
+                    sums.skip(queue, job_id, "there is no such job" if place is None else f"is {place.state}")
+            else:
+                row = Row(queue, place.state, jobs.raw_id(job_id), b"%d" % place.score, now, reaches_no_secret(wanted))
+                fitting.setdefault(place.state, []).append(row)
+        for state, rows in fitting.items():
+            passed = yield from _test(queue, rows, Needs.of(wanted, now, state))
+            if tell and len(passed) < len(rows):
+                left = {row.raw_id for row in passed}
+                for row in rows:
+                    if row.raw_id not in left:
+                        sums.skip(queue, row.id, "does not match the filter")
+            yield from take(passed)
+
+
+def _test(queue: str, rows: list[Row], needs: Needs) -> Program[list[Row]]:
+    for part in (*needs.parts, *(("body",) if needs.body else ())):
+        yield from fill(queue, part, rows)
+    test = needs.full or needs.early
+    return rows if test is None else list(filter(test, rows))
+
+
+def _slices(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for at in range(0, len(items), size):
+        yield items[at : at + size]
+
+
+def make_entries(
+    rows: Sequence[Row], verb: Verb, now: int, sums: Sums, *, rule: str | None = None, reason: str = ""
+) -> Program[list[PlanEntry]]:
+    """The entries for rows of one queue and state, with what is reached through them counted in `sums`."""
+    if not rows:
+        return []
+    queue, state = rows[0].queue, rows[0].state
+    sizes = yield from _look_around(queue, state, rows, verb, sums)
+    effect = (Verb.DISCARD if verb is Verb.PURGE else verb).value
+    entries = []
+    for row, size in zip(rows, sizes, strict=True):
+        if state == State.RUNNING:
+            if row.lease_raw is None:
+                sums.skip(queue, row.id, "no lease")
+                continue
+            seen = row.lease_raw.split(b" ", 1)[0].decode("utf-8", "replace")
+        else:
+            seen = row.score.decode()
+        if not row.raw_id.isascii():
+            sums.skip(queue, ascii(row.id), "its id is no text of ours")
+            continue
+        since = row.since_ms
+        entries.append(
+            PlanEntry(
+                queue=queue, id=row.id, state=state, seen=seen, effect=effect, rule=rule, reason=reason, bytes=size,
+                age_s=None if since is None else (now - since) / 1000,
+            )
+        )  # fmt: skip
+    sums.add(entries)
+    return entries
+
+
+def _look_around(queue: str, state: str, rows: Sequence[Row], verb: Verb, sums: Sums) -> Program[list[int]]:
+    """Reads what the filter did not: heads, who waits, and for what goes away its size."""
+    ids = [row.raw_id for row in rows]
+    calls: list[reads.Call] = [(b"HMGET", keys.key(queue, "head"), *ids), (b"HLEN", keys.key(queue, "after"))]
+    if state == State.RUNNING:
+        calls.append((b"HMGET", keys.key(queue, "lease"), *ids))
+    heads, after, *more = yield reads.read(*calls)
+    if more:
+        put(rows, "lease", reads.good(more[0], queue))
+    heads = reads.good(heads, queue)
+    put(rows, "head", heads)
+    named = [row for row, head in zip(rows, heads, strict=True) if head is not None and b"\nu" in head]
+    sums.unique += len(named)
+    if verb is Verb.BURY:
+        sums.handlers += sum(head is not None and b"\nf" in head for head in heads)
+    if verb is Verb.RETRY and named:
+        yield from _count_twins(queue, named, sums)
+    if not reads.is_error(after) and after:
+        [kids] = yield reads.read((b"HMGET", keys.key(queue, "after"), *(b">" + raw for raw in ids)))
+        sums.dependants += sum(kid is not None for kid in reads.good(kids, queue))
+    if verb not in (Verb.DISCARD, Verb.PURGE, Verb.MOVE):
+        return [0] * len(ids)
+    sizes = [len(head or b"") for head in heads]
+    for part in _HSTRLEN:
+        name = keys.key(queue, part)
+        lengths = yield from reads.ask([(b"HSTRLEN", name, raw) for raw in ids])
+        for at, length in enumerate(lengths):
+            sizes[at] += 0 if reads.is_error(length) else length
+    return sizes
+
+
+def _count_twins(queue: str, rows: Sequence[Row], sums: Sums) -> Program[None]:
+    names = [row.full().name or "" for row in rows]
+    [holders] = yield reads.read((b"HMGET", keys.key(queue, "uniq"), *names))
+    for row, holder in zip(rows, reads.good(holders, queue), strict=True):
+        sums.twins += holder is not None and holder != row.raw_id

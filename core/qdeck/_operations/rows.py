@@ -1,0 +1,170 @@
+"""A job as a filter sees it while very many are looked at: what a filter asks for is read out of the raw values when it
+asks, and the short ways are taken for what is asked of nearly every dead letter.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from qdeck._deck import payload
+from qdeck._deck.model import NATIVE, JobRecord, State
+from qdeck._deck.records import Raw, make_record
+from qdeck._engine.codec import BAND
+
+if TYPE_CHECKING:
+    from qdeck._filter import Filter
+    from qdeck._filter.nodes import Node
+
+_MOST_CLASSES: Final = 10_000
+_ENDED: Final = (State.DEAD, State.CANCELLED, State.DONE)
+# An event as workers write it; every other one is read the long way.
+_class_in: Final = re.compile(rb'([0-9]+) (?:failed|timeout) {"class":"([^"\\]+)"').match
+_decode: Final = msgspec.json.Decoder().decode
+_classes: dict[bytes, str] = {}
+
+
+class _Told(msgspec.Struct):
+    message: str
+
+
+_decode_told: Final = msgspec.json.Decoder(_Told).decode
+
+
+class Row:
+    """One job, lazily. It has the attributes that a filter asks records for."""
+
+    __slots__ = (
+        "_full", "_plain", "body_raw", "error_raw", "head_raw", "lease_raw", "now", "queue", "raw_id", "score", "state",
+        "tries_raw",
+    )  # fmt: skip
+    layout = NATIVE
+
+    def __init__(self, queue: str, state: str, raw_id: bytes, score: bytes, now: int, plain: bool) -> None:
+        self.queue = queue
+        self.state = state
+        self.raw_id = raw_id
+        self.score = score
+        self.now = now
+        self._plain = plain
+        self.head_raw: bytes | None = None
+        self.tries_raw: bytes | None = None
+        self.lease_raw: bytes | None = None
+        self.error_raw: bytes | None = None
+        self.body_raw: bytes | None = None
+        self._full: JobRecord | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.full(), name)
+
+    def put(self, part: str, value: bytes | None) -> None:
+        """Gives it a raw value."""
+        setattr(self, f"{part}_raw", value)
+
+    @property
+    def raw(self) -> Raw:
+        """What was read of it."""
+        return Raw(
+            self.id, self.state, float(self.score), self.head_raw, self.tries_raw, self.lease_raw, self.error_raw,
+            self.body_raw,
+        )  # fmt: skip
+
+    def full(self) -> JobRecord:
+        """The record with everything that was read."""
+        if self._full is None:
+            self._full = make_record(self.queue, self.raw, self.now)
+        return self._full
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.raw_id.decode("utf-8", "surrogateescape")
+
+    @property
+    def at(self) -> int:
+        """Its score."""
+        try:
+            return int(self.score)
+        except ValueError:
+            return int(float(self.score))
+
+    @property
+    def since_ms(self) -> int | None:
+        """When it came into its state."""
+        if self.state in _ENDED:
+            return self.at
+        if self.state == State.READY:
+            return self.at % BAND
+        return self.full().since_ms
+
+    @property
+    def error(self) -> str | None:
+        """The bare class of what went wrong last."""
+        raw = self.error_raw
+        found = None if raw is None else _class_in(raw, raw.rfind(b"\n") + 1)
+        if found is None or self.state == State.DONE:
+            return self.full().error
+        name = found[2]
+        known = _classes.get(name)
+        if known is None:
+            known = self.full().error or ""
+            if len(_classes) < _MOST_CLASSES:
+                _classes[name] = known
+        return known
+
+    @property
+    def message(self) -> str | None:
+        """The message of what went wrong last."""
+        raw = self.error_raw
+        found = None if raw is None else _class_in(raw, raw.rfind(b"\n") + 1)
+        if raw is None or found is None or self.state == State.DONE:
+            return self.full().message
+        try:
+            text = _decode_told(raw[raw.index(b"{", found.start()) :]).message
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return self.full().message
+        return payload.mask_text(text)
+
+    @property
+    def failed_ms(self) -> int | None:
+        """When it went wrong last."""
+        raw = self.error_raw
+        found = None if raw is None else _class_in(raw, raw.rfind(b"\n") + 1)
+        return int(found[1]) if found is not None and self.state != State.DONE else self.full().failed_ms
+
+    def payload(self) -> Any:
+        """The payload; without the work of masking where nothing in it can be a secret that this filter reaches."""
+        body = self.body_raw
+        if self._plain and body is not None and b"://" not in body:
+            try:
+                value = _decode(body)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return self._shown()
+            return value if type(value) is list else self._shown()
+        return self._shown()
+
+    def _shown(self) -> Any:
+        body = self.body_raw
+        # A failure handler's payload is netstrings, which start with a length.
+        return payload.read(body, is_handler=body is not None and body[:1].isdigit())
+
+    def text(self) -> str:
+        """All its text, with secrets masked."""
+        return self.full().text()
+
+
+def reaches_no_secret(wanted: Filter | None) -> bool:
+    """Whether none of the payload fields that a filter names could be masked, so that masking cannot matter."""
+    return wanted is None or _plain(wanted.node)
+
+
+def _plain(node: Node) -> bool:
+    parts: Any = getattr(node, "nodes", None)
+    if parts is not None:
+        return all(map(_plain, parts))
+    inner: Any = getattr(node, "node", None)
+    if inner is not None:
+        return _plain(inner)
+    return not any(payload.is_secret(segment) for segment in getattr(node, "path", ()))

@@ -1,0 +1,193 @@
+"""Walks over a list of jobs of any length, page by page: memory does not grow with it, and what moves is not missed.
+
+Plain reads only. A walk goes by score upwards and ends at the score that it was told, so that what is added while it
+goes on is not chased.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import reads
+from qdeck._deck.jobs import OF_BODY, OF_HEAD
+from qdeck._deck.model import State
+from qdeck._engine import keys
+from qdeck._operations.rows import Row, reaches_no_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
+
+PAGE: Final = 2000
+_FIRST: Final = 64
+_BYTES: Final = 4 * 1024 * 1024  # of one kind of value in one reply
+
+
+@dataclass(slots=True)
+class Needs:
+    """A filter at one moment, in the two steps in which it is put to jobs, and what each has to read."""
+
+    early: Callable[[Any], bool] | None
+    full: Callable[[Any], bool] | None
+    parts: tuple[str, ...]
+    body: bool
+    plain: bool
+
+    @classmethod
+    def of(cls, wanted: Filter | None, now: int, state: str, *, always: Sequence[str] = ()) -> Needs:
+        """What a filter needs to read of jobs in a state; the parts named in `always` are read in any case."""
+        parts = list(always)
+        if wanted is None or wanted.is_everything:
+            return cls(None, None, tuple(parts), body=False, plain=True)
+        fields = wanted.fields - {"id", "queue", "layout", "state"}
+        if state in (State.DEAD, State.CANCELLED, State.DONE, State.READY):
+            fields -= {"age"}
+        has_errors = state != State.DONE
+        if fields & {"error", "message", "failed", "text"} and has_errors:
+            parts.append("error")
+        if fields - {"error", "message", "failed", "payload"}:
+            parts += ["head", "tries"]
+            parts += ["error"] if has_errors else []  # the worker of a job that ended is told there
+            parts += ["lease"] if state == State.RUNNING else []
+        needs_body = bool(fields & OF_BODY)
+        test = wanted.compile(now)
+        early: Callable[[Any], bool] | None = test
+        if needs_body:
+            weaker = wanted.restricted(OF_HEAD | {"error", "message", "failed", "worker"})
+            early = None if weaker.is_everything else weaker.compile(now)
+        return cls(
+            early,
+            test if needs_body else None,
+            tuple(dict.fromkeys(parts)),
+            body=needs_body,
+            plain=reaches_no_secret(wanted),
+        )
+
+
+class Walk:
+    """A walk over one list of one queue; `page()` gives the rows that match of the next page, None at the end."""
+
+    def __init__(
+        self,
+        queue: str,
+        state: str,
+        needs: Needs,
+        now: int,
+        *,
+        lowest: int | None = None,
+        highest: int | None = None,
+        size: int = PAGE,
+    ) -> None:
+        self.queue, self.state, self.now = queue, state, now
+        self.scanned = 0
+        self._needs = needs
+        self._key = keys.key(queue, state)
+        self._lowest = lowest
+        self._highest = None if highest is None else float(highest)
+        self._size = size
+        self._step = min(_FIRST, size)
+        self._last: tuple[bytes, bytes] | None = None  # id and score
+        self._rank = 0
+        self._over = False
+
+    def page(self) -> Program[list[Row] | None]:
+        """The matching rows of the next page."""
+        if self._over:
+            return None
+        flat = yield from self._next()
+        if not flat:
+            self._over = True
+            return None
+        ids, scores = flat[::2], flat[1::2]
+        self._last = (ids[-1], scores[-1])
+        if self._highest is not None and float(scores[-1]) > self._highest:
+            self._over = True
+            fitting = [n for n, score in enumerate(scores) if float(score) <= self._highest]
+            ids, scores = [ids[n] for n in fitting], [scores[n] for n in fitting]
+        self.scanned += len(ids)
+        return (yield from self._rows(ids, scores)) if ids else []
+
+    def _next(self) -> Program[list[bytes]]:
+        """The next entries. Where the last one is not at its rank any more, they are found by score and id."""
+        most = self._step
+        if self._last is None:
+            if self._lowest is None:
+                [flat] = yield reads.read((b"ZRANGE", self._key, 0, most - 1, b"WITHSCORES"))
+                self._rank = most
+            else:
+                first = (b"ZRANGEBYSCORE", self._key, self._lowest, b"+inf", b"WITHSCORES", b"LIMIT", 0, most)
+                [flat] = yield reads.read(first)
+                self._rank = -1
+            return list(reads.good(flat, self.queue))
+        last_id, last_score = self._last
+        if self._rank < 0:
+            [rank] = yield reads.read((b"ZRANK", self._key, last_id))
+            self._rank = -1 if reads.good(rank, self.queue) is None else rank + 1
+        if self._rank > 0:
+            [flat] = yield reads.read((b"ZRANGE", self._key, self._rank - 1, self._rank - 1 + most, b"WITHSCORES"))
+            found: list[bytes] = reads.good(flat, self.queue)
+            if found[:2] == [last_id, last_score]:
+                self._rank += (len(found) - 2) // 2
+                return found[2:]
+        self._rank = -1
+        return (yield from self._by_score(last_id, last_score, most))
+
+    def _by_score(self, last_id: bytes, last_score: bytes, most: int) -> Program[list[bytes]]:
+        passed, tied = 0, float(last_score)
+        while True:
+            call = (b"ZRANGEBYSCORE", self._key, last_score, b"+inf", b"WITHSCORES", b"LIMIT", passed, most)
+            [flat] = yield reads.read(call)
+            found = reads.pairs(reads.good(flat, self.queue))
+            fresh = [pair for pair in found if float(pair[1]) != tied or pair[0] > last_id]
+            if fresh or not found:
+                return [word for pair in fresh for word in pair]
+            passed += len(found)
+
+    def _rows(self, ids: list[bytes], scores: list[bytes]) -> Program[list[Row]]:
+        needs, state, queue = self._needs, self.state, self.queue
+        columns: dict[str, list[bytes | None]] = {}
+        largest = 0
+        parts = needs.parts if needs.early is not None or not needs.body else (*needs.parts, "body")
+        if parts:
+            replies = yield reads.read(*((b"HMGET", keys.key(queue, part), *ids) for part in parts))
+            for part, reply in zip(parts, replies, strict=True):
+                columns[part] = reads.good(reply, queue)
+                largest = max(largest, sum(map(len, filter(None, columns[part]))))
+        now, plain = self.now, needs.plain
+        rows = [Row(queue, state, raw_id, score, now, plain) for raw_id, score in zip(ids, scores, strict=True)]
+        for part, values in columns.items():
+            put(rows, part, values)
+        self._pace(len(ids), largest)
+        if needs.early is not None:
+            rows = list(filter(needs.early, rows))
+        if needs.full is not None:
+            if "body" not in columns and rows:
+                yield from fill(queue, "body", rows)
+            rows = list(filter(needs.full, rows))
+        return rows
+
+    def _pace(self, count: int, largest: int) -> None:
+        """Pages grow until one kind of value in them takes a few MB."""
+        average = largest // count + 1
+        self._step = max(1, min(self._size, self._step * 4, _BYTES // average))
+
+
+def put(rows: Sequence[Row], part: str, values: Sequence[bytes | None]) -> None:
+    """Gives rows what was read of them."""
+    name = f"{part}_raw"
+    for row, value in zip(rows, values, strict=True):
+        setattr(row, name, value)
+
+
+def fill(queue: str, part: str, rows: Sequence[Row]) -> Program[None]:
+    """Reads one kind of value of these jobs, so many at a time that a reply stays at a few MB."""
+    at, step = 0, _FIRST
+    while at < len(rows):
+        some = rows[at : at + step]
+        [values] = yield reads.read((b"HMGET", keys.key(queue, part), *[row.raw_id for row in some]))
+        put(some, part, reads.good(values, queue))
+        at += len(some)
+        step = max(1, min(PAGE, step * 4, _BYTES // (sum(map(len, filter(None, values))) // len(some) + 1)))

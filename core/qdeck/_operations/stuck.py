@@ -1,0 +1,99 @@
+"""Stuck jobs with the reason for each, and whether the worker that holds them lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import reads, workers
+from qdeck._deck.details import GRACE_MS
+from qdeck._deck.model import NATIVE, State
+from qdeck._deck.records import read_head, read_lease
+from qdeck._errors import QdeckError
+from qdeck._operations.scan import Needs, Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._deck.model import WorkerRow
+    from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
+    from qdeck._operations.rows import Row
+
+_NEEDED: Final = ("head", "lease", "tries", "error")
+
+
+class Why(StrEnum):
+    """Why a job is stuck, most urgent first."""
+
+    OWNER_GONE = "owner gone"
+    LEASE_EXPIRED = "lease expired"
+    OVER_LIMIT = "over its time limit"
+    NO_LEASE = "no lease"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckJob:
+    """A stuck job. `stuck_s` is for how long it has been, `worker_alive` is None when that cannot be known."""
+
+    id: str
+    queue: str
+    why: Why
+    age_s: float | None
+    stuck_s: float
+    worker: str | None
+    worker_alive: bool | None
+    task: str | None = None
+    attempts: int | None = None
+    layout: str = NATIVE
+
+
+def judge(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> StuckJob | None:
+    """Whether a running job is stuck, and why."""
+    lease, head = read_lease(row.lease_raw), read_head(row.head_raw)
+    deadline = row.at
+    if lease is None:
+        return _stuck(row, Why.NO_LEASE, now_ms - deadline, None, None, now_ms)
+    owner = None if owners is None else owners.get(lease.worker)
+    alive = None if owners is None else owner is not None and owner.alive
+    late = now_ms - deadline
+    if lease.expired_once:
+        late = max(late, now_ms - (deadline - lease.lease_ms // 2))
+    if late > 0:
+        why = Why.OWNER_GONE if alive is False else Why.LEASE_EXPIRED
+        return _stuck(row, why, late, lease.worker, alive, now_ms)
+    if head is not None and head.limit_ms is not None:
+        over = now_ms - lease.claimed_ms - head.limit_ms
+        if over > GRACE_MS:
+            return _stuck(row, Why.OVER_LIMIT, over, lease.worker, alive, now_ms)
+    return None
+
+
+def _stuck(row: Row, why: Why, ms: int, worker: str | None, alive: bool | None, now_ms: int) -> StuckJob:
+    record = row.full()
+    since = record.since_ms
+    return StuckJob(
+        id=row.id, queue=row.queue, why=why, age_s=None if since is None else (now_ms - since) / 1000,
+        stuck_s=max(0, ms) / 1000, worker=worker, worker_alive=alive, task=record.task, attempts=record.attempts,
+    )  # fmt: skip
+
+
+def read_stuck(
+    queues: Sequence[str], *, wanted: Filter | None = None, limit: int | None = None
+) -> Program[list[StuckJob]]:
+    """The stuck jobs of these queues, the longest stuck first in each."""
+    now = yield from reads.clock()
+    owners: dict[str, WorkerRow] | None
+    try:
+        owners = {row.id: row for row in (yield from workers.list_workers(now))}
+    except QdeckError:
+        owners = None
+    found: list[StuckJob] = []
+    for queue in queues:
+        walk = Walk(queue, State.RUNNING, Needs.of(wanted, now, State.RUNNING, always=_NEEDED), now)
+        while (rows := (yield from walk.page())) is not None:
+            found += [job for row in rows if (job := judge(row, owners, now)) is not None]
+            if limit is not None and len(found) >= limit:
+                return found[:limit]
+    return found
