@@ -187,10 +187,18 @@ def test_the_bell_rings_again_after_a_worker_died_with_its_token(rig: Rig) -> No
     assert rig.rings()
 
 
+@pytest.mark.parametrize("delay_ms", [None, 0])
+def test_the_same_id_twice_in_one_call_is_one_job(rig: Rig, delay_ms: int | None) -> None:
+    first, twin, other = (rig.job(job_id, delay_ms=delay_ms, body=job_id.encode()) for job_id in ("a", "a", "b"))
+    assert [made.created for made in rig.enqueue(first, twin, other)] == [True, False, True]
+    assert [job.id for job in rig.claim(5)] == ["a", "b"]
+    assert rig.total("enqueued") == 2
+
+
 def test_an_enqueue_of_known_jobs_does_not_ring(rig: Rig) -> None:
     one, two = rig.job(), rig.job(delay_ms=9)
-    rig.enqueue(one)
-    rig.enqueue(two)
+    assert [made.created for made in rig.enqueue(one)] == [True]
+    assert [made.created for made in rig.enqueue(two)] == [True]
     rig.rings()
     assert [made.created for made in rig.enqueue(one)] == [False]
     assert [made.created for made in rig.enqueue(two)] == [False]

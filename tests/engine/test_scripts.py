@@ -103,6 +103,16 @@ def test_the_first_call_makes_and_registers_the_queue(rig: Rig) -> None:
     assert rig.raw.hget(keys.QUEUES, rig.queue) == registered
 
 
+def test_making_a_queue_leaves_one_that_is_there_alone(loose_rig: Rig) -> None:
+    rig = loose_rig
+    rig.add()
+    rig.configure(limit="3")
+    for version in ("1", "2"):
+        rig.raw.hset(keys.key(rig.queue, "meta"), mapping={"v": version, "": "padding"})
+        rig.call(ops.init(rig.queue))
+        assert rig.raw.hmget(keys.key(rig.queue, "meta"), "v", "", "limit") == [version.encode(), b"padding", b"3"]
+
+
 def test_the_time_is_the_servers(rig: Rig) -> None:
     """No clock of a producer or a worker decides (reliability 17)."""
 

@@ -156,6 +156,15 @@ def test_a_result_is_kept_as_long_as_it_was_asked_for(rig: Rig) -> None:
     assert rig.sizes() == {"done": 1}
 
 
+def test_what_is_to_be_kept_longer_is_not_trimmed_by_the_turn_that_says_so(rig: Rig) -> None:
+    rig.add("old")
+    rig.work("old")
+    rig.tick(3_600_001)
+    rig.add("new")
+    rig.end(rig.claim_one(), "done", result=b"1", keep_ms=2 * DAY_MS)
+    assert rig.sizes() == {"done": 2}
+
+
 def test_last_turns_of_workers_long_gone_are_swept(rig: Rig) -> None:
     for n in range(600):
         rig.raw.hset(keys.key(rig.queue, "claims"), f"old{n}", f"1\n\n\n{rig.now - 2 * DAY_MS}")
