@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from redis.asyncio.connection import AbstractConnection
 
     from qdeck._connection import AsyncClient
-    from qdeck._engine.ops import Claimed, Op
+    from qdeck._engine.ops import Claimed, Op, Program
     from qdeck._worker.hands import Hands
     from qdeck._worker.lane import Lane
 
@@ -69,7 +69,11 @@ class Pump:
         """Makes the queues, so that they are seen before their first job, and asks what time it is there."""
         self._offset_ms = await self._client.run(_server_time()) - time.monotonic() * 1000
         for lane in self._lanes:
-            await self._client.run(programs.make_queue(lane.queue))
+            try:
+                await self._client.run(programs.make_queue(lane.queue))
+            except ServerRefused as error:
+                # Without memory a queue that is there can still be worked off, and that is what helps then.
+                self._event({"event": "waiting", "queue": lane.queue, "why": str(error)})
 
     async def close(self) -> None:
         """Ends what listens and what is under way."""
