@@ -101,6 +101,10 @@ class Fleet:
         goal = self.notes() + more
         wait_until(lambda: self.notes() >= goal, timeout_s, lambda: f"{self.notes()} notes of {goal}, {self.tell()}")
 
+    def wait_done(self, job_id: str, timeout_s: float = 30.0) -> None:
+        """Waits until a job ended well."""
+        wait_until(lambda: self.books.is_done(job_id), timeout_s, self.tell)
+
     def tell(self) -> str:
         """What the workers said, for the message of a failed test."""
         return "\n".join(f"{worker!r}\n{worker.output[-2000:]}" for worker in self.workers)

@@ -77,6 +77,12 @@ def quick(seconds: float = 0.0) -> int:
     return 7
 
 
+def whoami(seconds: float = 0.0) -> int:
+    """Returns its process."""
+    time.sleep(seconds)
+    return os.getpid()
+
+
 def flaky(failures: int = 1) -> None:
     """Fails so often, then ends well."""
     if current_job().attempt <= failures:
@@ -137,7 +143,7 @@ def make_app(url: str, patience: float = 60.0) -> App:
     app = App(url, queue=QUEUE, patience=patience)
     for task in (aquick, stubborn, await_loss):
         app.task(retries=0)(_async(task))
-    for plain in (quick, deaf, watch_loss, poison):
+    for plain in (quick, whoami, deaf, watch_loss, poison):
         app.task(retries=0)(_sync(plain))
     app.task(retries=3, **FIXED)(_sync(flaky))
     app.task(retries=1, **FIXED)(_async(doomed))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from chaos.jobs import NOTES, QUEUE
 from engine.picture import LIVE, Picture, check_rules, take_picture
@@ -35,18 +35,13 @@ class Note(NamedTuple):
 
 def read_notes(notebook: redis.Redis) -> list[Note]:
     """All notes, in the order of their writing."""
-    return [
-        Note(
-            int(stamp.split(b"-")[0]),
-            fields[b"kind"].decode(),
-            fields[b"id"].decode(),
-            fields[b"worker"].decode(),
-            int(fields[b"pid"]),
-            int(fields[b"attempt"]),
-            fields[b"word"].decode(),
-        )
-        for stamp, fields in notebook.xrange(NOTES)
-    ]
+    entries: Any = notebook.xrange(NOTES)  # its type allows for text as well
+    notes = []
+    for stamp, fields in entries:
+        text = {name.decode(): value.decode() for name, value in fields.items()}
+        at, pid, attempt = int(stamp.split(b"-")[0]), int(text["pid"]), int(text["attempt"])
+        notes.append(Note(at, text["kind"], text["id"], text["worker"], pid, attempt, text["word"]))
+    return notes
 
 
 @dataclass(slots=True)
@@ -77,6 +72,10 @@ class Ledger:
     def picture(self) -> Picture:
         """What is written on the server now."""
         return take_picture(self.raw, QUEUE)
+
+    def is_done(self, job_id: str) -> bool:
+        """Whether a job ended well."""
+        return any(done == job_id for done, _ in self.picture().zsets["done"])
 
     def drain(self, timeout_s: float = 60.0) -> Picture:
         """Waits until no job of the queue is under way."""

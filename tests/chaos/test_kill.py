@@ -14,6 +14,8 @@ from chaos.twice import send_twice
 from qdeck._engine import codec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from chaos.fleet import Fleet
 
 ROUNDS = int(os.environ.get("QDECK_ROUNDS", "30"))
@@ -47,9 +49,8 @@ def _rounds(fleet: Fleet, rounds: int, **options: object) -> str:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120 + ROUNDS * 6)
-def test_killed_workers_lose_nothing(fleet: Fleet, record_property: pytest.RecordProperty) -> None:
+def test_killed_workers_lose_nothing(fleet: Fleet, record_property: Callable[[str, object], None]) -> None:
     """kill -9 at a random moment under a mixed load, round after round: every job ends once, in its one right state;
     a job runs again only when the worker of the run before was killed, and crashes are counted for those alone."""
     figures = _rounds(fleet, ROUNDS)
@@ -57,11 +58,6 @@ def test_killed_workers_lose_nothing(fleet: Fleet, record_property: pytest.Recor
     if path := os.environ.get("QDECK_FIGURES"):
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(figures + "\n")
-
-
-def test_a_few_kills(fleet: Fleet) -> None:
-    """The same in short, for every run of the tests."""
-    _rounds(fleet, 3)
 
 
 @pytest.mark.timeout(180)
@@ -100,8 +96,8 @@ def _holders(fleet: Fleet) -> int:
 
 @pytest.mark.timeout(120)
 def test_poison_pill(fleet: Fleet) -> None:
-    """A job that ends its worker's process is buried with its reason when it did so five times. Its siblings in the same
-    queue and in the same workers all end well, and none of them is buried."""
+    """A job that ends its worker's process is buried with its reason when it did so five times. Its siblings in the
+    same queue and in the same workers all end well, and none of them is buried."""
     pill = fleet.add("poison", end="dead")[0]
     fleet.add("aquick", 0.05, count=60)
     fleet.add("quick", 0.05, count=60)

@@ -13,6 +13,7 @@ from chaos.jobs import QUEUE, make_app
 from chaos.ledger import read_notes, wait_until
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._engine import keys, ops, programs
+from qdeck._engine.scripts import load
 from support.proxy import Side, Then
 
 if TYPE_CHECKING:
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
     from support.proxy import FaultProxy
 
 # What is found in the request of each script and of nothing else.
-_ENQUEUE = ops.load("enqueue").digest
-_TURN = ops.load("turn").digest
-_BEAT = ops.load("beat").digest
+_TURN = load("turn").digest
+_BEAT = load("beat").digest
 
 
 def test_reply_of_enqueue_lost(fleet: Fleet, make_proxy: Callable[[str], FaultProxy]) -> None:
@@ -62,8 +62,8 @@ def test_reply_of_enqueue_lost(fleet: Fleet, make_proxy: Callable[[str], FaultPr
 def test_replies_of_workers_lost(
     fleet: Fleet, make_proxy: Callable[[str], FaultProxy], script: bytes, then: Then
 ) -> None:
-    """The answer to a turn (with its claims) or to a heartbeat is lost, by a reset and by silence: each job runs once, and
-    no lease runs out."""
+    """The answer to a turn (with its claims) or to a heartbeat is lost, by a reset and by silence: each job runs
+    once, and no lease runs out."""
     proxy = make_proxy(fleet.url)
     fleet.start(url=proxy.url, lease=20 if then is Then.SILENCE else 2)
     for number in range(2 if then is Then.SILENCE else 6):
@@ -96,12 +96,11 @@ def _sizes(raw: redis.Redis) -> dict[str, int]:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("side", list(Side))
-def test_reset_at_every_byte(
-    url: str, raw: redis.Redis, make_proxy: Callable[[str], FaultProxy], side: Side
-) -> None:
-    """The connection breaks after each single byte of an enqueue and of a turn, on the way there and on the way back: the
-    client sends again, all jobs are made once, claimed once and acknowledged once, however far the first call came."""
+@pytest.mark.parametrize("side", [Side.TO_CLIENT, pytest.param(Side.TO_SERVER, marks=pytest.mark.slow)])
+def test_reset_at_every_byte(url: str, raw: redis.Redis, make_proxy: Callable[[str], FaultProxy], side: Side) -> None:
+    """The connection breaks after each single byte of an enqueue and of a turn, on the way there and on the way back:
+    the client sends again, all jobs are made once, claimed once and acknowledged once, however far the first call
+    came."""
     proxy = make_proxy(url)
     rig = _Rig(url, proxy)
     client = SyncClient(Endpoint(proxy.url))
@@ -131,9 +130,7 @@ def test_reset_at_every_byte(
                 proxy.reset_after(offset, side)
                 number += 1
                 acks = [(job.id, job.token) for job in turn.jobs]
-                after = client.run(
-                    programs.call(ops.turn(QUEUE, "w1", number, room=0, lease_ms=600_000, acks=acks))
-                )
+                after = client.run(programs.call(ops.turn(QUEUE, "w1", number, room=0, lease_ms=600_000, acks=acks)))
                 assert (after.stale, after.jobs) == ([], [])
                 counts["ready"] -= 3
                 counts["done"] += 3
@@ -150,13 +147,12 @@ def test_reset_at_every_byte(
 
 
 @pytest.mark.parametrize("task", ["await_loss", "watch_loss"])
-@pytest.mark.parametrize("lease", [2.0, 8.0])
+@pytest.mark.parametrize("lease", [2.0, pytest.param(8.0, marks=pytest.mark.slow)])
 @pytest.mark.timeout(90)
-def test_heartbeats_lost(
-    fleet: Fleet, make_proxy: Callable[[str], FaultProxy], task: str, lease: float
-) -> None:
-    """From one moment on nothing comes through any more. The handler is told that its lease is lost, a coroutine by its
-    cancellation and a thread by `lease_lost`, before the lease ends; and another worker runs the job after that only."""
+def test_heartbeats_lost(fleet: Fleet, make_proxy: Callable[[str], FaultProxy], task: str, lease: float) -> None:
+    """From one moment on nothing comes through any more. The handler is told that its lease is lost, a coroutine by
+    its cancellation and a thread by `lease_lost`, before the lease ends; and another worker runs the job after that
+    only."""
     proxy = make_proxy(fleet.url)
     cut_off = fleet.start(url=proxy.url, lease=lease, patience=60)
     job = fleet.add(task, 60.0)[0]
@@ -176,7 +172,7 @@ def test_heartbeats_lost(
     fleet.books.raw.hset(keys.key(QUEUE, "body"), job, b"[[0.01],{}]")
     fleet.start()
     fleet.books.killed.add(cut_off.pid)  # for the server it is dead
-    wait_until(lambda: fleet.books.picture().states()[job] == ["done"], 60, fleet.tell)
+    fleet.wait_done(job, 60)
     proxy.heal()
     starts = [note for note in read_notes(fleet.books.notebook) if note.kind == "start"]
     assert len(starts) == 2

@@ -10,7 +10,6 @@ import pytest
 
 from chaos.fleet import Fleet
 from chaos.jobs import make_app
-from chaos.ledger import wait_until
 from qdeck import OutcomeUnknown, ServerUnreachable
 from qdeck._engine import codec
 
@@ -66,9 +65,9 @@ def _frozen(server: Server, seconds: float) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_frozen_for_12_s(hurt_fleet: Fleet, server: Server) -> None:
-    """The server stops for 12 s while jobs are enqueued one by one and in bulk, acknowledged, and retried. All calls time
-    out and are sent again, several times, and all copies arrive when the server goes on: every count is exact, no job
-    runs twice."""
+    """The server stops for 12 s while jobs are enqueued one by one and in bulk, acknowledged, and retried. All calls
+    time out and are sent again, several times, and all copies arrive when the server goes on: every count is exact,
+    no job runs twice."""
     fleet = hurt_fleet
     for _ in range(2):
         fleet.start(lease=20)
@@ -100,8 +99,9 @@ def test_frozen_for_12_s(hurt_fleet: Fleet, server: Server) -> None:
 
 @pytest.mark.timeout(180)
 def test_frozen_longer_than_the_lease(hurt_fleet: Fleet, server: Server) -> None:
-    """Workers with a lease of 0.6 s see their server stop for 7 s, over and over sent turns included: when it goes on, no
-    job is run by two living workers, and each ends once. (Handlers that run meanwhile are told that they lost theirs.)"""
+    """Workers with a lease of 0.6 s see their server stop for 7 s, over and over sent turns included: when it goes
+    on, no job is run by two living workers, and each ends once. (Handlers that run meanwhile are told that they lost
+    theirs.)"""
     fleet = hurt_fleet
     for _ in range(2):
         fleet.start()
@@ -211,6 +211,6 @@ def test_connections_cut(hurt_fleet: Fleet, server: Server) -> None:
         with server.client() as client:
             client.client_kill_filter(_type="normal", skipme=True)
         job = fleet.add("aquick")[0]
-        wait_until(lambda job=job: fleet.books.picture().states().get(job) == ["done"], 10, fleet.tell)
+        fleet.wait_done(job, 10)
     fleet.books.check()
     assert worker.code is None
