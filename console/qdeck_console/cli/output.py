@@ -76,6 +76,11 @@ def write_json(value: object) -> None:
     _write(dumps(value) + "\n")
 
 
+def write_text(text: str) -> None:
+    """Text on stdout as it is, in UTF-8 whatever the terminal: parts of a document that is written as it comes."""
+    _write(text)
+
+
 def _write(text: str) -> None:
     sys.stdout.flush()
     buffer = getattr(sys.stdout, "buffer", None)

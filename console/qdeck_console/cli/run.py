@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "job": ("look:job", "All about one job."),
     "find": ("look:find", "Where a job is."),
     "health": ("health:health", "The verdict, with all that is behind it."),
+    "purge": ("purge:purge", "What the purge rules would remove, and removing exactly that."),
     "doctor": ("doctor:doctor", "Checks connection, rights, server settings and configuration."),
     "enqueue": ("produce:enqueue", "Makes a job."),
     "worker": ("start:worker", "Runs jobs until SIGTERM."),

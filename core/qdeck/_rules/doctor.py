@@ -60,7 +60,7 @@ def diagnose(deck: Deck, configuration: Configuration, target: Target) -> Diagno
     """Checks the setup, then the server."""
     found = setup(configuration, target)
     try:
-        found += deck._look(_server(deck, found_read_only=deck.read_only))
+        found += deck.look(_server(deck, found_read_only=deck.read_only))
     except (ServerUnreachable, NotAllowed) as error:
         found.append(Finding(name="connection", ok=False, detail=str(error), fix=error.hint))
         return Diagnosis(findings=tuple(found), error=error)

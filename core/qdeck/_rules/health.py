@@ -86,12 +86,12 @@ class HealthReport:
 
 def check_health(deck: Deck, limits: Limits | None = None, *, orphans: bool = True) -> HealthReport:
     """Looks at everything once. A second look by the same deck knows rates too."""
-    return deck._look(report(deck._memory, deck.address, limits or Limits(), orphans=orphans))
+    return deck.look(report(deck.memory, deck.address, limits or Limits(), orphans=orphans))
 
 
 async def acheck_health(deck: Deck, limits: Limits | None = None, *, orphans: bool = True) -> HealthReport:
     """Looks at everything once, in asyncio."""
-    return await deck._alook(report(deck._memory, deck.address, limits or Limits(), orphans=orphans))
+    return await deck.alook(report(deck.memory, deck.address, limits or Limits(), orphans=orphans))
 
 
 def report(memory: native.Memory, address: str, limits: Limits, *, orphans: bool = True) -> Program[HealthReport]:

@@ -6,7 +6,7 @@ the plan is all that the purge will do, and a second purge a moment later finds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import jobs, reads
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
 
 SLICE: Final = 500
-NO_STATE: Final = ""  # the state of a record that belongs to no job
+NO_STATE: Final = "none"  # the state of a record that belongs to no job
 _STATE_OF: Final = {
     Rule.READY_TOO_OLD: State.READY,
     Rule.RUNNING_WITHOUT_OWNER: State.RUNNING,
@@ -50,6 +50,8 @@ class Pick:
     age_s: float | None
     bytes: int
     has_dependants: bool = False
+    is_unique: bool = False
+    has_handler: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,41 +222,32 @@ def _running(purge: Purge, queue: str, found: Sequence[tuple[int, str]]) -> Prog
 
 
 def _weighed(queue: str, picks: Sequence[Pick]) -> Program[list[Pick]]:
-    """The entries with their size in bytes, and whether others wait for them."""
+    """The entries with their size in bytes, and what hangs on them."""
     if not picks:
         return []
-    names = (*PARTS, "after")
+    names = (*PARTS[1:], "after")
     sizes = yield reads.read(*((b"HLEN", keys.key(queue, part)) for part in names))
     parts = [part for part, size in zip(names, sizes, strict=True) if reads.good(size, queue) and part != "after"]
     ids = [jobs.raw_id(pick.id) for pick in picks]
+    [heads] = yield reads.read((b"HMGET", keys.key(queue, "head"), *ids))
     lengths = yield from reads.ask([(b"HSTRLEN", keys.key(queue, part), job_id) for job_id in ids for part in parts])
     kids: list[Any] = [None] * len(ids)
     if reads.good(sizes[-1], queue):
         [kids] = yield reads.read((b"HMGET", keys.key(queue, "after"), *(b">" + job_id for job_id in ids)))
-    width = len(parts)
-    return [
-        _replace(
-            pick,
-            sum(size for size in lengths[at * width : at * width + width] if isinstance(size, int)),
-            kids[at] is not None,
+    width, weighed = len(parts), []
+    for at, (pick, head) in enumerate(zip(picks, reads.good(heads, queue), strict=True)):
+        text = head or b""
+        size = len(text) + sum(n for n in lengths[at * width : at * width + width] if isinstance(n, int))
+        weighed.append(
+            replace(
+                pick,
+                bytes=size,
+                has_dependants=kids[at] is not None,
+                is_unique=b"\nu" in text,
+                has_handler=b"\nf" in text,
+            )
         )
-        for at, pick in enumerate(picks)
-    ]
-
-
-def _replace(pick: Pick, size: int, kids: bool) -> Pick:
-    return Pick(
-        queue=pick.queue,
-        id=pick.id,
-        state=pick.state,
-        seen=pick.seen,
-        rule=pick.rule,
-        effect=pick.effect,
-        reason=pick.reason,
-        age_s=pick.age_s,
-        bytes=size,
-        has_dependants=kids,
-    )
+    return weighed
 
 
 def _orphans(purge: Purge, queue: str, place: Place) -> Program[Found]:

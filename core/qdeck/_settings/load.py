@@ -322,7 +322,7 @@ def _line(text: str, path: list[str]) -> int | None:
         header = _HEADER.match(line)
         if header and not line.lstrip().startswith("[["):
             table = ".".join(_unquoted(part) for part in header[1].split("."))
-            if wanted == table or wanted.startswith(f"{table}."):
+            if wanted.startswith(f"{table}.") or (opened is None and table.startswith(f"{wanted}.")):
                 opened = number
             if wanted == table:
                 return number

@@ -1,0 +1,225 @@
+"""`qdeck purge`: what the rules would take, and taking exactly that."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.output import (
+    Column,
+    JsonList,
+    age,
+    dumps,
+    iso,
+    line,
+    note,
+    safe,
+    seconds,
+    table,
+    write_json,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from qdeck._deck.deck import Deck
+    from qdeck._operations.model import BatchResult, PlanEntry, Skip
+    from qdeck._operations.planfile import Plan
+
+_SHOWN: Final = 20  # entries of a plan, and skips, that people get to see
+_TOLD_EVERY: Final = 100_000  # entries looked at between two lines of progress
+
+
+@command("purge", short_help="What the purge rules would remove; --apply PLAN removes exactly that.")
+@click.argument("queues", nargs=-1, metavar="[QUEUE]...")
+@click.option("--rule", "rules", multiple=True, metavar="NAME", help="Only this rule; repeats.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="A threshold for this run: max_ready_age=12h."
+)
+@click.option("--apply", "plan_ref", metavar="PLAN", help="Do exactly what this plan says: its id, or its file.")
+@click.option("--now", is_flag=True, help="Make the plan and apply it; takes --yes.")
+@click.option("--yes", is_flag=True, help="Really.")
+@click.option("--plan", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Where the plan goes.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the log of operations.")
+@click.pass_context
+def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, **wish: Any) -> None:
+    """A dry run of the purge rules, by default of all of them in all queues. It writes nothing to the server.
+
+    The plan that it makes is a file on this machine, good for an hour; --apply does exactly what it says.
+    """
+    if plan_ref is not None and (now or wish["rules"] or wish["changes"] or wish["queues"] or wish["path"]):
+        raise click.UsageError("--apply does what the plan says: it takes no other wishes", ctx)
+    if now != yes and plan_ref is None:
+        raise click.UsageError(
+            "--now takes --yes: it removes without showing before"
+            if now
+            else "--yes goes with --now; to apply a plan that was shown, --apply PLAN",
+            ctx,
+        )
+    given = settings()
+    with given.deck() as deck:
+        if plan_ref is not None:
+            from qdeck._operations.planfile import load_plan
+
+            ctx.exit(_apply(deck, load_plan(plan_ref), as_json=given.as_json))
+        plan = _build(deck, wish)
+        if now:
+            ctx.exit(_apply(deck, plan, as_json=given.as_json))
+    if given.as_json:
+        _write_plan(plan)
+    else:
+        _print_plan(plan)
+    _tell_skips(plan.tail.skipped, len(plan.tail.skipped))
+    ctx.exit(1 if plan.tail.skipped else 0)
+
+
+def _build(deck: Deck, wish: dict[str, Any]) -> Plan:
+    from pathlib import Path
+
+    from qdeck._rules.limits import Limits, read_rules
+    from qdeck._rules.purge import build_purge_plan
+
+    configured = settings().configuration().settings
+    return build_purge_plan(
+        deck,
+        read_rules(wish["rules"], configured),
+        Limits.of(configured, wish["changes"]),
+        queues=wish["queues"],
+        path=None if wish["path"] is None else Path(wish["path"]),
+        reason=wish["reason"],
+        progress=_Progress() if sys.stderr.isatty() else None,
+    )
+
+
+class _Progress:
+    """A line now and then about a long search."""
+
+    def __init__(self) -> None:
+        self._next = _TOLD_EVERY
+
+    def __call__(self, scanned: int, taken: int) -> None:
+        if scanned >= self._next:
+            self._next = scanned + _TOLD_EVERY
+            note(f"qdeck: {scanned:,} looked at, {taken:,} to go")
+
+
+def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
+    from qdeck._operations.api import apply_plan
+    from qdeck._operations.model import Verb
+
+    if plan.verb is not Verb.PURGE:
+        raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to purge")
+    result = apply_plan(deck, plan)
+    if as_json:
+        write_json(_batch(result))
+    else:
+        line(f"purged {_entries(result.applied)}; batch {result.batch}")
+        if result.undoable:
+            line(f"qdeck undo {result.batch} takes {result.undoable:,} of them back until {iso(result.undo_until_ms)}")
+    _tell_skips(result.skipped, result.skipped_count)
+    if result.error is not None:
+        note(f"qdeck: ended after {result.applied:,}: {result.error}; the same command goes on from there")
+        return 2
+    return 1 if result.skipped_count else 0
+
+
+def _batch(result: BatchResult) -> dict[str, Any]:
+    return {
+        "batch": result.batch,
+        "verb": result.verb.value,
+        "applied": result.applied,
+        "skipped": [{"id": skip.id, "why": skip.why, "queue": skip.queue} for skip in result.skipped],
+        "skipped_count": result.skipped_count,
+        "undo_until": iso(result.undo_until_ms),
+        "undoable": result.undoable,
+        "queues": list(result.queues),
+        "error": result.error,
+    }
+
+
+def _write_plan(plan: Plan) -> None:
+    """One JSON document, entry by entry, so that a plan of a million takes no memory."""
+    head, tail = plan.head, plan.tail
+    facts = {
+        "plan": plan.id,
+        "file": str(plan.path),
+        "created_at": iso(head.created_ms),
+        "expires_at": iso(head.expires_ms),
+        "rules": head.where,
+        "count": plan.count,
+        "counts": tail.rules,
+        "queues": tail.by_queue,
+        "states": tail.states,
+        "bytes": tail.bytes,
+        "blast": {
+            "dependants": tail.blast.dependants,
+            "unique": tail.blast.unique,
+            "running": tail.blast.running,
+            "handlers": tail.blast.handlers,
+        },
+        "skipped": [{"id": skip.id, "why": skip.why, "queue": skip.queue} for skip in tail.skipped],
+    }
+    write_text(dumps(facts)[:-1] + ', "entries": ')
+    with JsonList() as out:
+        for entry in plan.entries():
+            out.add(_entry(entry))
+    write_text("}\n")
+
+
+def _entry(entry: PlanEntry) -> dict[str, Any]:
+    return {
+        "layout": entry.layout,
+        "queue": entry.queue,
+        "id": entry.id,
+        "state": entry.state,
+        "rule": entry.rule,
+        "reason": entry.reason,
+        "age_s": seconds(entry.age_s),
+        "effect": entry.effect,
+        "bytes": entry.bytes,
+    }
+
+
+def _print_plan(plan: Plan) -> None:
+    tail = plan.tail
+    line(f"would purge {_entries(plan.count)}, {tail.bytes:,} bytes; {tail.scanned:,} were looked at")
+    if not plan.count:
+        return
+    line()
+    table([Column("rule"), Column("entries", right=True)], ([rule, f"{n:,}"] for rule, n in tail.rules.items()))
+    line()
+    columns = [Column("queue", most=60), Column("id", most=40), Column("effect"), Column("age", right=True)]
+    table([*columns, Column("reason", most=200)], map(_cells, islice(plan.entries(), _SHOWN)))
+    if plan.count > _SHOWN:
+        line(f"and {plan.count - _SHOWN:,} more (--json has all of them)")
+    blast = tail.blast
+    if blast.dependants:
+        line(f"{_jobs(blast.dependants)} waiting for them will not run then")
+    if blast.handlers:
+        line(f"{_jobs(blast.handlers)} of failure handlers will be made")
+    line()
+    line(
+        f"nothing was changed; qdeck purge --apply {safe(plan.id)} does exactly this until {iso(plan.head.expires_ms)}"
+    )
+
+
+def _cells(entry: PlanEntry) -> list[str]:
+    return [entry.queue, entry.id, entry.effect, age(entry.age_s), entry.reason]
+
+
+def _tell_skips(skips: tuple[Skip, ...], count: int) -> None:
+    for skip in skips[:_SHOWN]:
+        note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
+    if count > _SHOWN:
+        note(f"qdeck: {count - _SHOWN:,} more are skipped")
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count:,} entries"
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"

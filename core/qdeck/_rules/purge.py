@@ -1,0 +1,214 @@
+"""Makes the plan of a purge: what each rule takes, with its reason, and what follows from that.
+
+A purge is one pass. Every rule looks at the deck as it was when the plan was made, and what one rule takes is no other
+rule's prey in the same plan: the plan is all that the purge does, and doing it is exactly the plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import changes, native, reads, workers
+from qdeck._engine import keys
+from qdeck._errors import InvalidOption, NotAllowed, QdeckError
+from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, Verb
+from qdeck._operations.planfile import PlanWriter
+from qdeck._operations.planning import Sums, start_head
+from qdeck._rules import select
+from qdeck._rules.limits import Effect, Limits, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from qdeck._deck.deck import Deck
+    from qdeck._engine.ops import Program
+    from qdeck._operations.planfile import Plan
+    from qdeck._rules.select import Pick
+
+MOST_FOLLOWERS: Final = 100_000  # jobs that die with others, of one queue, that are counted
+# The effects as the verbs that do them.
+_VERBS: Final = {
+    Effect.BURY: Verb.BURY,
+    Effect.CANCEL: Verb.CANCEL,
+    Effect.REQUEUE: Verb.REQUEUE,
+    Effect.DISCARD: Verb.DISCARD,
+    Effect.FORGET: Verb.DISCARD,
+}
+_DYING: Final = (Effect.BURY, Effect.CANCEL)  # those that wait for such a job do not run any more
+
+
+def build_purge_plan(
+    deck: Deck,
+    rules: Iterable[Rule] = tuple(Rule),
+    limits: Limits | None = None,
+    *,
+    queues: Sequence[str] = (),
+    path: Path | None = None,
+    life_ms: int = PLAN_LIFE_MS,
+    reason: str = "",
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Plan:
+    """The plan of a purge of these queues, or of all. `progress` hears how many were looked at and how many taken."""
+    build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled)
+    return deck.look(build.run(deck.memory, deck.address))
+
+
+async def abuild_purge_plan(
+    deck: Deck,
+    rules: Iterable[Rule] = tuple(Rule),
+    limits: Limits | None = None,
+    *,
+    queues: Sequence[str] = (),
+    path: Path | None = None,
+    life_ms: int = PLAN_LIFE_MS,
+    reason: str = "",
+    progress: Callable[[int, int], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Plan:
+    """The plan of a purge, in asyncio."""
+    build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled)
+    return await deck.alook(build.run(deck.memory, deck.address))
+
+
+class _Build:
+    """One plan in the making. It keeps sums, never the entries."""
+
+    def __init__(
+        self,
+        rules: tuple[Rule, ...],
+        limits: Limits,
+        queues: tuple[str, ...],
+        path: Path | None,
+        life_ms: int,
+        reason: str,
+        progress: Callable[[int, int], None] | None,
+        cancelled: Callable[[], bool] | None,
+    ) -> None:
+        self.rules = [rule for rule in Rule if rule in rules]
+        self.limits = limits
+        self.queues = queues
+        self.path = path
+        self.life_ms = life_ms
+        self.reason = reason
+        self.progress = progress
+        self.cancelled = cancelled
+        self.sums = Sums()
+
+    def run(self, memory: native.Memory, address: str) -> Program[Plan]:
+        """Looks through the queues, rule by rule."""
+        for queue in self.queues:
+            yield from changes.need_queue(memory, queue)
+        queues = self.queues or tuple((yield from native.names(memory)))
+        head = yield from start_head(
+            Verb.PURGE, queues, address, where=self._where(), reason=self.reason, life_ms=self.life_ms
+        )
+        too_old = Rule.DEAD_TOO_OLD in self.rules
+        purge = select.Purge(
+            self.limits,
+            head.created_ms,
+            (yield from _alive(head.created_ms)),
+            head.created_ms - self.limits.age_ms(Rule.DEAD_TOO_OLD) if too_old else None,
+        )
+        with PlanWriter(head, self.path) as writer:
+            for queue in queues:
+                for rule in self.rules:
+                    yield from self._take(writer, purge, queue, rule)
+            return writer.finish(self.sums.tail())
+
+    def _where(self) -> str:
+        return "; ".join(f"{rule.value} ({self.limits.told(rule)})" for rule in self.rules)
+
+    def _take(self, writer: PlanWriter, purge: select.Purge, queue: str, rule: Rule) -> Program[None]:
+        place: select.Place | None = None
+        while True:
+            try:
+                found = yield from select.take(purge, queue, rule, place)
+            except NotAllowed:
+                raise
+            except QdeckError as error:  # a key of this queue is not ours: the other queues go on
+                self.sums.skip(queue, "", f"{rule.value}: {error}")
+                return
+            self.sums.scanned += found.scanned
+            entries = [entry for pick in found.picks if (entry := self._entry(pick)) is not None]
+            writer.add(entries)
+            self.sums.add(entries)
+            yield from self._follow(queue, found.picks)
+            if self.cancelled is not None and self.cancelled():
+                raise InvalidOption("the plan was not finished", hint="it was cancelled")
+            if self.progress is not None:
+                self.progress(self.sums.scanned, writer.count)
+            place = found.place
+            if place is None:
+                return
+
+    def _entry(self, pick: Pick) -> PlanEntry | None:
+        if not pick.id.isascii():
+            self.sums.skip(pick.queue, ascii(pick.id), "its id is no text of ours")
+            return None
+        return PlanEntry(
+            queue=pick.queue,
+            id=pick.id,
+            state=pick.state,
+            seen=pick.seen,
+            effect=_VERBS[pick.effect].value,
+            rule=pick.rule.value,
+            reason=pick.reason,
+            bytes=pick.bytes,
+            age_s=pick.age_s,
+        )
+
+    def _follow(self, queue: str, picks: Sequence[Pick]) -> Program[None]:
+        """Counts what a purge reaches through what it takes: the jobs that die with these, and failure handlers."""
+        self.sums.unique += sum(pick.is_unique for pick in picks)
+        self.sums.handlers += sum(pick.has_handler and pick.effect is Effect.BURY for pick in picks)
+        parents = [pick.id for pick in picks if pick.has_dependants and pick.effect in _DYING]
+        followers, handlers = yield from _followers(queue, parents)
+        self.sums.dependants += followers
+        self.sums.handlers += handlers
+
+
+def _alive(now: int) -> Program[frozenset[str] | None]:
+    try:
+        rows = yield from workers.list_workers(now)
+    except QdeckError:
+        return None
+    return frozenset(row.id for row in rows if row.alive)
+
+
+def _followers(queue: str, parents: Sequence[str]) -> Program[tuple[int, int]]:
+    """How many jobs die because these end without success, in their turn taking others; and their handlers."""
+    after, head = keys.key(queue, "after"), keys.key(queue, "head")
+    seen: set[str] = set()
+    handlers = 0
+    fields = [f">{parent}" for parent in parents]
+    while fields and len(seen) < MOST_FOLLOWERS:
+        some, fields = fields[: select.SLICE], fields[select.SLICE :]
+        [lists] = yield reads.read((b"HMGET", after, *some))
+        fresh: list[str] = []
+        for field, raw in zip(some, reads.good(lists, queue), strict=True):
+            if raw is None:
+                continue
+            more, *refs = raw.decode("utf-8", "replace").split(" ")
+            # The newest part of a list has its plain name and tells how many older parts there are.
+            if "#" not in field and more.isdigit():
+                fields += [f"{field}#{n}" for n in range(1, int(more) + 1)]
+            fresh += [ref for ref in dict.fromkeys(refs) if ref not in seen]
+        elsewhere = [ref for ref in fresh if "@" in ref]
+        seen.update(elsewhere)
+        here = [ref for ref in fresh if "@" not in ref]
+        if here:
+            [heads] = yield reads.read((b"HMGET", head, *here))
+            for ref, text in zip(here, reads.good(heads, queue), strict=True):
+                if text is not None and b"\ndrun" not in text:
+                    seen.add(ref)
+                    handlers += b"\nf" in text
+                    fields.append(f">{ref}")
+    return len(seen), handlers
+
+
+def counts(plan: Plan) -> Counter[str]:
+    """How many entries each rule took; what an agent counts and logs."""
+    return Counter(plan.tail.rules)

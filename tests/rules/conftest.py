@@ -1,0 +1,42 @@
+"""Queues with jobs of any age, and a place of its own for what a test's operator keeps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from support.yard import QUEUE, Yard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import redis
+
+
+@pytest.fixture
+def deck(url: str) -> Iterator[Deck]:
+    with Deck(url) as made:
+        yield made
+
+
+@pytest.fixture
+def yard(deck: Deck, raw: redis.Redis) -> Yard:
+    deck.enqueue(QUEUE, "t")  # makes the queue
+    made = Yard(deck, raw)
+    made.keep_all()
+    return made
+
+
+@pytest.fixture
+def make_yard(deck: Deck, raw: redis.Redis) -> Callable[[str], Yard]:
+    return lambda queue: Yard(deck, raw, queue)
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans and logs of a test are its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path))
