@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 MOST_SKIPS: Final = 1000  # that are told one by one
 _HSTRLEN: Final = ("body", "error", "log", "result")
+# Those that wait for others come before these, so that they are acted on and do not die with them first; and the way
+# goes with the stream, so that a job that moves on is met again rather than missed.
+_ORDER: Final = (
+    State.BLOCKED, State.DELAYED, State.READY, State.RUNNING, State.DEAD, State.CANCELLED, State.DONE,
+)  # fmt: skip
 _TIMED: Final = (State.DEAD, State.DONE, State.CANCELLED)
 
 
@@ -51,7 +56,7 @@ class Wish:
 
     def allowed(self) -> list[State]:
         """The states that are looked at."""
-        return [state for state in jobs.ALL_STATES if state in self.verb.states and state in (self.states or State)]
+        return [state for state in _ORDER if state in self.verb.states and state in (self.states or State)]
 
 
 @dataclass(slots=True)
@@ -209,7 +214,7 @@ def _match(queue: str, wish: Wish, now: int, sums: Sums, take: Callable[[list[Ro
             if limits is not None and limits.since.hi_ms is not None:
                 highest = min(now, limits.since.hi_ms)
         needs = Needs.of(wish.wanted, now, state)
-        walk = Walk(queue, state, needs, now, lowest=lowest, highest=highest)
+        walk = Walk(queue, state, needs, now, lowest=lowest, highest=highest, down=state == State.BLOCKED)
         seen = 0
         while (rows := (yield from walk.page())) is not None:
             sums.scanned += walk.scanned - seen

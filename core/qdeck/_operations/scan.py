@@ -1,6 +1,6 @@
 """Walks over a list of jobs of any length, page by page: memory does not grow with it, and what moves is not missed.
 
-Plain reads only. A walk goes by score upwards and ends at the score that it was told, so that what is added while it
+Plain reads only. A walk goes by score and (upwards) ends at the one that it was told, so that what is added while it
 goes on is not chased.
 """
 
@@ -80,6 +80,7 @@ class Walk:
         lowest: int | None = None,
         highest: int | None = None,
         size: int = PAGE,
+        down: bool = False,
     ) -> None:
         self.queue, self.state, self.now = queue, state, now
         self.scanned = 0
@@ -88,6 +89,8 @@ class Walk:
         self._lowest = lowest
         self._highest = None if highest is None else float(highest)
         self._size = size
+        self._down = down
+        self._by_rank, self._rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
         self._step = min(_FIRST, size)
         self._last: tuple[bytes, bytes] | None = None  # id and score
         self._rank = 0
@@ -115,7 +118,7 @@ class Walk:
         most = self._step
         if self._last is None:
             if self._lowest is None:
-                [flat] = yield reads.read((b"ZRANGE", self._key, 0, most - 1, b"WITHSCORES"))
+                [flat] = yield reads.read((self._by_rank, self._key, 0, most - 1, b"WITHSCORES"))
                 self._rank = most
             else:
                 first = (b"ZRANGEBYSCORE", self._key, self._lowest, b"+inf", b"WITHSCORES", b"LIMIT", 0, most)
@@ -124,10 +127,11 @@ class Walk:
             return list(reads.good(flat, self.queue))
         last_id, last_score = self._last
         if self._rank < 0:
-            [rank] = yield reads.read((b"ZRANK", self._key, last_id))
+            [rank] = yield reads.read((self._rank_of, self._key, last_id))
             self._rank = -1 if reads.good(rank, self.queue) is None else rank + 1
         if self._rank > 0:
-            [flat] = yield reads.read((b"ZRANGE", self._key, self._rank - 1, self._rank - 1 + most, b"WITHSCORES"))
+            first, last = self._rank - 1, self._rank - 1 + most
+            [flat] = yield reads.read((self._by_rank, self._key, first, last, b"WITHSCORES"))
             found: list[bytes] = reads.good(flat, self.queue)
             if found[:2] == [last_id, last_score]:
                 self._rank += (len(found) - 2) // 2
@@ -136,12 +140,13 @@ class Walk:
         return (yield from self._by_score(last_id, last_score, most))
 
     def _by_score(self, last_id: bytes, last_score: bytes, most: int) -> Program[list[bytes]]:
-        passed, tied = 0, float(last_score)
+        passed, tied, down = 0, float(last_score), self._down
+        by_score, end = (b"ZREVRANGEBYSCORE", b"-inf") if down else (b"ZRANGEBYSCORE", b"+inf")
         while True:
-            call = (b"ZRANGEBYSCORE", self._key, last_score, b"+inf", b"WITHSCORES", b"LIMIT", passed, most)
+            call = (by_score, self._key, last_score, end, b"WITHSCORES", b"LIMIT", passed, most)
             [flat] = yield reads.read(call)
             found = reads.pairs(reads.good(flat, self.queue))
-            fresh = [pair for pair in found if float(pair[1]) != tied or pair[0] > last_id]
+            fresh = [pair for pair in found if float(pair[1]) != tied or (pair[0] < last_id if down else pair[0] > last_id)]
             if fresh or not found:
                 return [word for pair in fresh for word in pair]
             passed += len(found)

@@ -1,4 +1,4 @@
-"""Taking a batch back, slice by slice in the order in which it was done; a slice sent again is taken back once."""
+"""Taking a batch back, slice by slice from the last to the first; a slice sent again is taken back once."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def undo_steps(
     kept = yield Step(find(batch), writes=False)
     restored, skipped, error = 0, list[Skip](), None
     whole = True
-    for place, queue in enumerate(kept.queues):
+    for place, queue in reversed(list(enumerate(kept.queues))):
         try:
             count = yield Step(_slices(queue, kept.batch), writes=False)
-            for number in range(1, count + 1):
+            for number in range(count, 0, -1):
                 if cancelled is not None and cancelled():
                     whole = False
                     break

@@ -1,0 +1,216 @@
+"""Apply, then undo: everything is as it was, and what went on since is left alone with the reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from operations.yard import OTHER, QUEUE, Yard
+from qdeck._engine import acts, keys, ops, programs
+from qdeck._errors import UsageError
+from qdeck._operations import api
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from qdeck._deck.deck import Deck
+
+FULL_HEAD: dict[str, Any] = {"tags": ("a", "b"), "on_failure": "mark", "limit_ms": 5000, "backoff": "E 1 2"}
+
+
+def fill(yard: Yard) -> None:
+    """Jobs in every state, with everything that a job can have."""
+    for n in range(3):
+        yard.die(n, retries=2, **FULL_HEAD)
+        [handler] = yard.claim(5)
+        yard.end(handler, "done")
+        yard.die(n, unique=f"once {n}")
+    for n in range(4):
+        yard.add("delayed", n, delay_ms=10**7, priority=n)
+    for n in range(6):
+        yard.add("ready", n, priority=50 * (n % 3), **FULL_HEAD)
+    yard.add("unique and ready", unique="mine")
+    parent = yard.add("parent")
+    child = yard.add("child", after=[parent], unique="child")
+    yard.add("grandchild", after=[child, parent])
+
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("retry", {}),
+    ("discard", {"state": "dead"}),
+    ("discard", {"state": "done"}),
+    ("discard", {"state": "delayed"}),
+    ("discard", {}),
+    ("cancel", {}),
+    ("run", {}),
+    ("reprioritise", {"priority": "CRITICAL"}),
+    ("bury", {}),
+]
+
+
+@pytest.mark.parametrize(("verb", "options"), CASES, ids=[f"{verb}-{options}" for verb, options in CASES])
+def test_undo_puts_everything_back(deck: Deck, yard: Yard, verb: str, options: dict[str, Any]) -> None:
+    fill(yard)
+    before = yard.dump()
+    plan = api.build_plan(deck, verb, QUEUE, **options)
+    assert plan.count
+    assert yard.dump() == before, "a plan writes nothing"
+    result = api.apply_plan(deck, plan)
+    assert (result.applied, result.skipped, result.error) == (plan.count, (), None)
+    assert yard.dump() != before
+    assert result.undoable == plan.count
+    back = api.undo_batch(deck, result.batch)
+    assert (back.restored, back.skipped, back.error) == (plan.count, (), None)
+    after = yard.dump()
+    assert_same(after, before, verb)
+    assert api.undo_batch(deck, result.batch).restored == plan.count, "twice is once, and tells the same"
+    assert yard.dump() == after
+
+
+def assert_same(after: dict[str, Any], before: dict[str, Any], verb: str) -> None:
+    """Equal but for the lists of who waits, which may name a job twice or in another order."""
+    for part in sorted({*before, *after}):
+        old, new = before.get(part), after.get(part)
+        if part == "after" and old and new:
+            old, new = ({k: sorted(set(v.split()[k[:1] == b">" :])) for k, v in d.items()} for d in (old, new))
+        if part == "meta" and verb == "bury":
+            # A failure handler was made and taken back: that it was made stays counted.
+            old, new = ({k: v for k, v in d.items() if k != b"n:enqueued"} for d in (old, new))
+        assert new == old, part
+
+
+def test_discarding_takes_all_that_was_kept(deck: Deck, yard: Yard) -> None:
+    fill(yard)
+    plan = api.build_plan(deck, "discard", QUEUE)
+    api.apply_plan(deck, plan)
+    left = yard.dump()
+    for part in ("head", "body"):
+        assert set(left[part]) == {b""}, "only the padding is left"
+    for part in ("error", "tries", "log", "result", "after", "uniq", *(s for s in ("ready", "delayed", "dead_letter"))):
+        assert part not in left
+
+
+def test_what_ran_since_is_left_alone(deck: Deck, yard: Yard) -> None:
+    ids = [yard.die(n) for n in range(4)]
+    result = api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE))
+    first, second = yard.claim(2)
+    yard.end(first, "done")
+    yard.end(second)
+    back = api.undo_batch(deck)
+    assert back.batch == result.batch, "without a name: the own last one"
+    assert back.restored == 2
+    assert {skip.id: skip.why for skip in back.skipped} == {
+        first.id: "is done now: it went on since",
+        second.id: "is dead now: it went on since",
+    }
+    assert set(yard.ids("dead")) == {*ids[2:], second.id}
+    assert yard.raw.hget(yard.key("tries"), ids[3]) == b"1 0 0"
+
+
+def test_undo_of_nothing(deck: Deck, yard: Yard) -> None:
+    with pytest.raises(UsageError, match="nothing that can be undone"):
+        api.undo_batch(deck)
+    with pytest.raises(UsageError, match="no batch 'x'"):
+        api.undo_batch(deck, "x")
+
+
+def test_what_was_undone_is_not_applied_again(deck: Deck, yard: Yard) -> None:
+    yard.die()
+    plan = api.build_plan(deck, "retry", QUEUE)
+    api.undo_batch(deck, api.apply_plan(deck, plan).batch)
+    with pytest.raises(UsageError, match="was undone"):
+        api.apply_plan(deck, plan)
+    assert len(yard.ids("dead")) == 1
+
+
+def test_a_retry_does_not_copy_tracebacks_into_its_undo(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(400, trace=20_000)
+    result = api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE))
+    kept = int(yard.raw.hget(keys.undo_key(QUEUE, result.batch), "bytes") or 0)
+    assert kept < 400 * 100
+    assert 86_000_000 < yard.raw.pttl(keys.undo_key(QUEUE, result.batch)) <= acts.KEEP_MS
+
+
+def test_undo_is_bounded_and_says_so(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(1000)
+    result = api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE), keep_bytes=300_000)
+    assert result.applied == 1000
+    assert 0 < result.undoable < 1000
+    back = api.undo_batch(deck)
+    assert back.restored == result.undoable
+    assert "no room" in back.skipped[0].why
+    assert len(yard.ids("dead")) == result.undoable
+
+
+def test_move_and_back(deck: Deck, yard: Yard) -> None:
+    other = Yard(yard.url, yard.raw, OTHER)
+    fill(yard)
+    parent_less = api.build_plan(deck, "move", QUEUE, target=OTHER)
+    before = yard.dump()
+    order = yard.ids("ready")
+    result = api.apply_plan(deck, parent_less)
+    assert [skip.why for skip in result.skipped] == ["others wait for it"]
+    stays = {skip.id for skip in result.skipped}
+    assert other.ids("ready") == [job_id for job_id in order if job_id not in stays], "order and priority are kept"
+    assert len(other.ids("delayed")) == 4
+    assert other.raw.hget(other.key("uniq"), "mine") is not None
+    assert yard.raw.hget(yard.key("uniq"), "mine") is None
+    back = api.undo_batch(deck)
+    assert (back.restored, back.skipped) == (result.applied, ())
+    after = yard.dump()
+    for part in ("ready", "delayed", "head", "body", "uniq"):
+        assert after[part] == before[part], part
+    assert other.ids("ready") == other.ids("delayed") == []
+    assert api.undo_batch(deck, result.batch).restored == back.restored
+    assert yard.dump()["ready"] == before["ready"]
+
+
+def test_requeue_is_fenced_and_cannot_be_undone(deck: Deck, yard: Yard) -> None:
+    ids = [yard.add(n, priority=n) for n in range(3)]
+    held = yard.claim(3)
+    result = api.apply_plan(deck, api.build_plan(deck, "requeue", QUEUE))
+    assert result.applied == 3
+    assert yard.ids("ready") == ids, "back to their old places"
+    assert yard.raw.hlen(yard.key("lease")) == 1
+    turn = yard.end(held[0], "done")
+    assert turn.stale == [held[0].id], "its old owner has nothing to say any more"
+    assert yard.ids("ready") == ids
+    back = api.undo_batch(deck)
+    assert (back.restored, len(back.skipped)) == (0, 3)
+    assert "waits in ready" in back.skipped[0].why
+
+
+def test_a_cancel_of_running_jobs_is_taken_back(deck: Deck, yard: Yard) -> None:
+    yard.add()
+    [job] = yard.claim()
+    before = yard.dump()
+    result = api.apply_plan(deck, api.build_plan(deck, "cancel", QUEUE))
+    assert (result.applied, result.asked) == (1, 1)
+    beat = yard.client.run(programs.call(ops.beat(QUEUE, [(job.id, job.token)])))
+    assert beat.cancels == [job.id]
+    assert api.undo_batch(deck).restored == 1
+    assert yard.dump()["lease"] == before["lease"]
+
+
+def test_burying_a_running_job_is_fenced_and_makes_its_handler(deck: Deck, yard: Yard) -> None:
+    job_id = yard.add(on_failure="mark")
+    [job] = yard.claim()
+    api.apply_plan(deck, api.build_plan(deck, "bury", QUEUE, reason="it hangs"))
+    assert yard.ids("dead") == [job_id]
+    assert len(yard.ids("ready")) == 1, "the failure handler"
+    assert yard.end(job, "done").stale == [job_id]
+    seen = deck.job(QUEUE, job_id)
+    assert seen.failure is not None
+    assert seen.failure.kind == "buried"
+    assert "it hangs" in seen.failure.message
+    assert api.undo_batch(deck).restored == 1
+    assert yard.ids("ready") == [job_id], "and the handler that did not run is gone"
+
+
+def test_a_discarded_job_whose_name_is_taken_stays_away(deck: Deck, yard: Yard) -> None:
+    yard.add(unique="one")
+    api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE))
+    twin = yard.add(unique="one")
+    back = api.undo_batch(deck)
+    assert (back.restored, back.skipped[0].why) == (0, f"its unique name is held by {twin}")

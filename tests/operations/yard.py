@@ -1,0 +1,121 @@
+"""A queue in real time, with short words to bring jobs into every state, and a dump of all that is kept of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._connection import Endpoint, SyncClient
+from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine.ids import new_id, new_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import redis
+
+QUEUE: Final = "shop:mail:actions"
+OTHER: Final = "shop:bills:actions"
+Dump = dict[str, Any]
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Yard:
+    """A queue, its producers and its workers."""
+
+    def __init__(self, url: str, raw: redis.Redis, queue: str = QUEUE) -> None:
+        self.url = url
+        self.raw = raw
+        self.queue = queue
+        self.client = SyncClient(Endpoint(url))
+        self._turns = time.time_ns()
+
+    def key(self, part: str) -> bytes:
+        return keys.key(self.queue, part)
+
+    def add(self, *args: Any, after: Sequence[str] = (), delay_ms: int | None = None, **head: Any) -> str:
+        """One job, in real time."""
+        unique = head.pop("unique", "")
+        known = codec.Head(
+            enqueued_ms=0, priority=head.pop("priority", 100), retries=head.pop("retries", 0),
+            task=head.pop("task", "send"), name=unique or None, unique=bool(unique), **head,
+        )  # fmt: skip
+        job = ops.NewJob(
+            id=new_id(), priority=known.priority, tail=known.tail(), body=codec.encode_json([args, {}]),
+            delay_ms=delay_ms, unique=unique, after=tuple(after),
+        )  # fmt: skip
+        [made] = self.client.run(programs.enqueue(self.queue, [job]))
+        return made.id
+
+    def claim(self, room: int = 1, worker: str = "w1", lease_ms: int = 60_000) -> list[ops.Claimed]:
+        self._turns += 1
+        return self.client.run(
+            programs.call(ops.turn(self.queue, worker, self._turns, room=room, lease_ms=lease_ms))
+        ).jobs
+
+    def end(self, job: ops.Claimed, kind: str = "failed", worker: str = "w1", **event: Any) -> ops.Turn:
+        self._turns += 1
+        told = {"class": "pkg.TimeoutError", "message": "job 7 timed out", "traceback": "line 1", "worker": worker}
+        ending = ops.Ending(
+            kind=kind, id=job.id, token=job.token, delay_ms=-1, event=json.dumps(told | event).encode(), log=b"said"
+        )
+        op = ops.turn(self.queue, worker, self._turns, room=0, lease_ms=60_000, endings=[ending])
+        return self.client.run(programs.call(op))
+
+    def die(self, *args: Any, event: dict[str, Any] | None = None, **options: Any) -> str:
+        """A job that was made, claimed and failed for good. Nothing else may be ready."""
+        job_id = self.add(*args, **options)
+        [job] = self.claim()
+        assert job.id == job_id
+        self.end(job, **(event or {}))
+        return job_id
+
+    def bulk_dead(self, count: int, trace: int = 300) -> list[str]:
+        """Very many dead letters, written as scripts leave them."""
+        self.client.run(programs.make_queue(self.queue))
+        ids, at = new_ids(count), now_ms() - 600_000
+        told = '{{"class":"{c}","message":"job {n} timed out after {n} s","traceback":"{t}","worker":"h:1","attempt":4}}'
+        classes, text = ("pkg.TimeoutError", "ValueError"), "x" * trace
+        for start in range(0, count, 2000):
+            part = list(enumerate(ids[start : start + 2000], start))
+            pipe = self.raw.pipeline(transaction=False)
+            pipe.hset(self.key("head"), mapping={i: f"{at} 100 3 send" for _, i in part})
+            pipe.hset(self.key("body"), mapping={i: b'[[%d],{"user":{"id":%d}}]' % (n, n % 100) for n, i in part})
+            pipe.hset(self.key("tries"), mapping={i: "4 0 0" for _, i in part})
+            pipe.hset(
+                self.key("error"),
+                mapping={i: f"{at + n // 10} failed {told.format(c=classes[n % 2], n=n, t=text)}" for n, i in part},
+            )
+            pipe.zadd(self.key("dead"), {i: at + n // 10 for n, i in part})
+            pipe.execute()
+        self.raw.hset(self.key("meta"), "dead_letter", count)
+        return ids
+
+    def ids(self, state: str) -> list[str]:
+        return [raw.decode() for raw in self.raw.zrange(self.key(state), 0, -1)]
+
+    def dump(self) -> Dump:
+        """All that is kept of the queue, but for the bell and what undo keeps."""
+        found: Dump = {}
+        for name in self.raw.keys(f"{{{self.queue}}}:*"):  # noqa: SIM118 - the keys of a server, not of a dict
+            text = name.decode()
+            part = text.partition("}:")[2]
+            if part == "bell" or part.startswith("undo:"):
+                continue
+            found[part] = self._read(name)
+        return found
+
+    def _read(self, name: bytes) -> Any:
+        match self.raw.type(name):
+            case b"zset":
+                return self.raw.zrange(name, 0, -1, withscores=True)
+            case b"hash":
+                return {field: value for field, value in self.raw.hgetall(name).items() if value != b"0"}
+            case b"stream":
+                return [fields for _, fields in self.raw.xrange(name)] or None
+            case _:
+                return self.raw.lrange(name, 0, -1)
