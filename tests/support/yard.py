@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ class Yard:
         self.deck = deck
         self.raw = raw
         self.queue = queue
+        self._numbers = itertools.count()
 
     @property
     def now_ms(self) -> int:
@@ -76,7 +78,7 @@ class Yard:
     def orphan(self, age_s: float, part: str = "head") -> str:
         """A record that belongs to no job."""
         head = codec.Head(enqueued_ms=0, priority=100, retries=0, task="t").tail()
-        job = f"{self._since(age_s) * 1000:013x}orphan0"
+        job = f"{self._since(age_s) * 1000:013x}{next(self._numbers):07d}"
         self.raw.hset(self.key(part), job, f"{self._since(age_s)} {head}" if part == "head" else "[[],{}]")
         return job
 

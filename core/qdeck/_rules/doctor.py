@@ -310,4 +310,4 @@ def _abilities(looking: Finding, changing: Finding, *, read_only: bool) -> Findi
     told += [f"cannot {'; nor '.join(cannot)}"] if cannot else []
     if changing.ok is None and not read_only:
         told.append("whether it can change jobs shows when it tries")
-    return Finding(name="abilities", ok=bool(looking.ok), detail="; ".join(told))
+    return Finding(name="abilities", ok=bool(looking.ok), detail="; ".join(told), fix=looking.fix)

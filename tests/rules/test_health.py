@@ -1,0 +1,211 @@
+"""The report on health: true numbers, what is not known is null and named, and the verdict is that of status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import State, Status
+from qdeck._engine.codec import BAND
+from qdeck._rules import ages, doctor
+from qdeck._rules import health as health_rules
+from qdeck._rules.health import acheck_health, check_health
+from qdeck._settings import Configuration, Settings, Target, Thresholds
+from support.yard import HOUR, QUEUE, Yard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.servers import Server
+
+PLACE = f"native/{QUEUE}"
+
+
+def test_queue_sizes_are_monitored_per_queue(yard: Yard, make_yard: Callable[[str], Yard]) -> None:
+    """'Queue sizes are monitored per pool'"""
+    other = make_yard("demo:other:actions")
+    for _ in range(3):
+        yard.ended("dead", 5)
+    other.ready(1)
+    yard.delayed(-100)
+    queues = check_health(yard.deck).queues
+    assert queues["dead"][PLACE].size == 3
+    assert queues["dead"]["native/demo:other:actions"].size == 0
+    assert (queues["ready"][PLACE].size, queues["delayed"][PLACE].size) == (1, 1)
+    assert set(queues) == {"ready", "delayed", "blocked", "running", "done", "dead", "cancelled"}
+
+
+def test_queue_ages_are_calculated(yard: Yard) -> None:
+    """'Queue ages are calculated (oldest, average)'"""
+    yard.deck.change(yard.deck.plan("discard", QUEUE))
+    for age in (100, 200, 600):
+        yard.ready(age, priority=age)
+        yard.ended("dead", age)
+    yard.running(-50)
+    queues = check_health(yard.deck).queues
+    for state in ("ready", "dead"):
+        row = queues[state][PLACE]
+        assert row.oldest_age == pytest.approx(600, abs=2)
+        assert row.avg_age == pytest.approx(300, abs=2)
+        assert row.exact
+    running = queues["running"][PLACE]
+    assert running.oldest_age == pytest.approx(0, abs=2), "since it was claimed"
+    assert queues["blocked"][PLACE].avg_age is None
+
+
+def test_ages_of_many_come_from_an_even_sample(yard: Yard) -> None:
+    now, count = yard.now_ms, 5000
+    yard.raw.zadd(yard.key("dead"), {f"j{n}": now - n * 1000 for n in range(count)})
+    yard.raw.zadd(yard.key("ready"), {f"j{n}": 7 * BAND + now - n * 1000 for n in range(count)})
+    found = yard.deck.look(ages.measure([(QUEUE, state) for state in (State.DEAD, State.READY)], now))
+    for age in found:
+        assert age is not None
+        assert not age.exact
+        assert age.oldest_s == pytest.approx(count, abs=2)
+        assert age.average_s == pytest.approx(count / 2, rel=0.02)
+
+
+def test_stuck_jobs_are_detected(yard: Yard) -> None:
+    """'Stuck VMs are detected (age > threshold)'"""
+    yard.running(10)
+    for age in (2 * HOUR + 5, 2 * HOUR - 5, 3 * HOUR):
+        yard.ready(age, priority=age % 7)
+        yard.delayed(age)
+    report = check_health(yard.deck)
+    stuck = {state: rows[PLACE].stuck_count for state, rows in report.queues.items()}
+    assert stuck == {"ready": 2, "delayed": 2, "running": 1, "blocked": 0, "done": 0, "dead": 0, "cancelled": 0}
+    assert report.errors.stuck == 5
+    assert any("4 jobs" in reason.text and "over 2 h" in reason.text for reason in report.reasons)
+
+
+def test_dead_letters_are_monitored(yard: Yard) -> None:
+    """'DLQ size is monitored'"""
+    assert check_health(yard.deck).errors.dead == 0
+    yard.ended("dead", 5)
+    assert check_health(yard.deck).errors.dead == 1
+    for count, status in (
+        (100, Status.HEALTHY),
+        (101, Status.DEGRADED),
+        (1000, Status.DEGRADED),
+        (1001, Status.UNHEALTHY),
+    ):
+        yard.raw.hset(yard.key("meta"), mapping={"dead_letter": count, "ready": 0})
+        assert check_health(yard.deck).status is status, count
+
+
+def test_processing_rates_are_calculated_from_two_looks_and_else_unknown(yard: Yard) -> None:
+    """'Processing rates are calculated'"""
+    assert check_health(yard.deck).rates is None
+    yard.raw.hincrby(yard.key("meta"), "n:done", 1000)
+    rates = check_health(yard.deck).rates
+    assert rates is not None
+    assert rates.ended > 0
+    assert rates.enqueued == 0
+
+
+def test_overall_status_is_determined_and_is_that_of_status(yard: Yard) -> None:
+    """'Overall health status is determined'"""
+    yard.ended("dead", 1)
+    for mapping in ({}, {"dead_letter": 500}, {"ready": 501}, {"dead_letter": 5000}, {"paused": 1}):
+        if mapping:
+            yard.raw.hset(yard.key("meta"), mapping=mapping)  # type: ignore[arg-type]  # invariance
+        report, seen = check_health(yard.deck), yard.deck.status()
+        assert (report.status, [str(r) for r in report.reasons]) == (seen.status, [str(r) for r in seen.reasons])
+
+
+def test_thresholds_of_the_context_are_used_by_status_and_health(yard: Yard) -> None:
+    yard.ended("dead", 1)
+    yard.raw.hset(yard.key("meta"), "ready", 0)
+    assert yard.deck.status().status is Status.HEALTHY
+    with Deck(yard.deck.endpoint.url, thresholds=Thresholds(dlq_max_warning=0)) as deck:
+        assert deck.status().status is check_health(deck).status is Status.DEGRADED
+
+
+def test_tasks_are_counted(yard: Yard) -> None:
+    yard.running(-50)
+    yard.deck.enqueue(QUEUE, "other", delay=50)
+    tasks = check_health(yard.deck).tasks
+    assert tasks is not None
+    assert {name: (task.active, task.pending) for name, task in tasks.items()} == {"t": (1, 1), "other": (0, 1)}
+
+
+def test_orphaned_records_are_counted_as_a_purge_would_take_them(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    yard.orphan(25 * HOUR)
+    yard.orphan(25 * HOUR, "body")
+    yard.orphan(1)
+    assert check_health(yard.deck).errors.orphaned == 2
+    assert check_health(yard.deck, orphans=False).errors.orphaned is None
+    monkeypatch.setattr(health_rules, "MOST_ORPHAN_FIELDS", 1)
+    report = check_health(yard.deck)
+    assert report.errors.orphaned is None
+    assert any("qdeck purge does" in notice for notice in report.notices), "never a silent zero"
+
+
+async def test_in_asyncio(yard: Yard) -> None:
+    async with Deck(yard.deck.endpoint.url) as deck:
+        assert (await acheck_health(deck)).queues["ready"][PLACE].size == 1
+
+
+def test_a_broken_key_is_a_reason_and_the_rest_is_told(yard: Yard, make_yard: Callable[[str], Yard]) -> None:
+    broken = make_yard("demo:broken:actions")
+    broken.ready(1)
+    broken.raw.delete(broken.key("ready"))
+    broken.raw.set(broken.key("ready"), "x")
+    report = check_health(yard.deck)
+    assert any("another kind of data" in reason.text for reason in report.reasons)
+    assert report.queues["ready"][PLACE].size == 1
+
+
+def test_a_user_that_may_only_read_learns_what_it_may_not_see_and_writes_nothing(yard: Yard) -> None:
+    """A user with +@read only runs health and doctor: what it may not see is named, nothing is written."""
+    yard.raw.execute_command("ACL", "SETUSER", "looker", "on", ">pw", "+@read", "~*", "resetchannels")
+    before = yard.digest()
+    url = yard.deck.endpoint.url.split("?")[0].replace("redis://", "redis://looker:pw@")
+    with Deck(url) as deck:
+        report = check_health(deck)
+        unknown = {check.name: check.detail for check in report.checks if check.status is None}
+        assert unknown["memory"] == "INFO is not allowed: memory unknown"
+        assert set(unknown) == {"loading", "saving", "persistence", "eviction", "memory", "clock"}
+        assert report.errors.orphaned == 0
+        found = doctor.diagnose(deck, Configuration(settings=Settings()), Target(url=url))
+    named = {finding.name: finding for finding in found.findings}
+    assert (named["looking"].ok, named["changing"].ok, named["memory"].ok) == (True, False, None)
+    assert "EVALSHA" in named["changing"].detail
+    assert yard.digest() == before
+
+
+def test_doctor_names_missing_rights(yard: Yard) -> None:
+    for user, rights in (("a", ["+@read", "-hscan", "~*"]), ("b", ["+@all", "-zadd", "~*"]), ("c", ["+@all", "~{*"])):
+        yard.raw.execute_command("ACL", "SETUSER", user, "on", ">pw", *rights)
+    told = {}
+    for user in "abc":
+        url = yard.deck.endpoint.url.split("?")[0].replace("redis://", f"redis://{user}:pw@")
+        with Deck(url) as deck:
+            found = doctor.diagnose(deck, Configuration(settings=Settings()), Target(url=url)).findings
+            told[user] = {finding.name: finding for finding in found}
+    assert told["a"]["looking"].detail == "not allowed: HSCAN"
+    assert told["b"]["looking"].ok
+    assert told["b"]["changing"].detail == "not allowed: ZADD"
+    assert told["c"]["looking"].detail == "not allowed: HLEN qdeck:queues, HLEN qdeck:workers, HLEN qdeck:control"
+    assert all(finding.fix for rows in told.values() for finding in rows.values() if finding.ok is False)
+
+
+def test_doctor_tells_the_dangers_of_the_server(make_server: Callable[..., Server]) -> None:
+    server = make_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    with Deck(server.url) as deck:
+        found = doctor.diagnose(deck, Configuration(settings=Settings()), Target(url=server.url))
+        named = {finding.name: finding for finding in found.findings}
+        assert (named["eviction"].ok, named["persistence"].ok, named["memory"].ok) == (False, False, True)
+        assert "noeviction" in named["eviction"].fix
+        assert check_health(deck).status is Status.DEGRADED
+    assert not found.is_well
+
+
+def test_doctor_asks_every_command_of_the_scripts(yard: Yard) -> None:
+    """A wrong number of arguments would be answered before the rights are looked at."""
+    calls = doctor._changes()
+    for call in calls:
+        reply = yard.raw.execute_command("ACL", "DRYRUN", "default", *call)
+        assert reply in (b"OK", "OK"), call
