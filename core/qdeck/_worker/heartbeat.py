@@ -39,7 +39,8 @@ class Heartbeat:
         obey: Callable[[str], None],
     ) -> None:
         # A beat that does not get through soon is of no use: the next one says the same.
-        self._client = SyncClient(Endpoint(endpoint.url, timeout=max(0.5, min(5.0, lease_ms / 3000))), patience=0.0)
+        self._timeout = max(0.5, min(5.0, lease_ms / 3000))
+        self._client = SyncClient(Endpoint(endpoint.url, timeout=self._timeout), patience=0.0)
         self._lanes = lanes
         self._lease_s = lease_ms / 1000
         self._describe = describe
@@ -48,6 +49,8 @@ class Heartbeat:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="qdeck-heartbeat", daemon=True)
         self._told = 0.0
+        self._held_up = False
+        self._watched = self._woke = 0.0
         self.started = False
         self.now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
 
@@ -80,12 +83,16 @@ class Heartbeat:
             except Exception:  # noqa: BLE001 - logged with its traceback
                 # Without this thread every lease runs out: the next beat may go better.
                 _log.exception("a heartbeat failed")
-            self._ended.wait(min(self._pause(), 1.0))
+            self._ended.wait(0.0 if self._held_up else min(self._pause(), 1.0))
 
     def _once(self) -> None:
+        began = time.monotonic()
         for lane in self._lanes:
             self._beat(lane)
-        self.watch()
+        # A beat that took longer than it may have was held up by a stop of this process: the next one tells.
+        self._held_up = time.monotonic() - began > 2 * self._timeout + 0.5
+        if not self._held_up:
+            self._judge(time.monotonic())
         busy = any(lane.held for lane in self._lanes)
         if time.monotonic() - self._told >= (BUSY_PRESENCE_S if busy else IDLE_PRESENCE_S):
             self._tell()
@@ -104,6 +111,15 @@ class Heartbeat:
         The worker's loop calls it often, because a beat may wait for its answer until the lease is over.
         """
         now = time.monotonic()
+        if now - self._watched > max(0.3, self._lease_s / 5):
+            # This process was stopped, and perhaps the server with it, as on a laptop that slept. Leases that ran out
+            # meanwhile have a time of grace there: a beat must tell what became of them, not the clock.
+            self._woke = now
+        self._watched = now
+        if now - self._woke > self._lease_s / 3:
+            self._judge(now)
+
+    def _judge(self, now: float) -> None:
         for lane in self._lanes:
             for run in list(lane.held.values()):
                 if run.stop is None and now - run.renewed > self._length(run) * 0.85:
