@@ -39,6 +39,7 @@ class Fleet:
         self.books = Ledger(raw, notebook)
         self.dice = random.Random(4711)
         self._notes_url = notes_url
+        self._mark = 0
         self._make_process = make_process
         self.workers: list[PythonProcess] = []
         # All that ends is kept, so that it can be counted.
@@ -67,6 +68,7 @@ class Fleet:
 
     def add(self, task: str, *args: Any, end: str = "done", count: int = 1, **options: Any) -> list[str]:
         """Submits jobs that have to end so, and gives their ids."""
+        self._mark = self.notes()
         jobs = self.app.enqueue_many([self.call(task, *args, **options) for _ in range(count)])
         self.books.add(jobs, end)
         return [job.id for job in jobs]
@@ -74,6 +76,7 @@ class Fleet:
     def load(self) -> int:
         """Submits about sixty jobs: both kinds of handlers, failures, delays, dependencies, cancels."""
         before = len(self.books.submitted)
+        self._mark = self.notes()
         dice = self.dice
         for call in [self.call("aquick", dice.random() * 0.05) for _ in range(20)]:
             self._enter([call])
@@ -96,9 +99,10 @@ class Fleet:
         """How many notes there are."""
         return int(self.books.notebook.xlen("chaos:notes"))
 
-    def wait_notes(self, more: int, timeout_s: float = 30.0) -> None:
-        """Waits until handlers have noted so much more."""
-        goal = self.notes() + more
+    def wait_notes(self, more: int, timeout_s: float = 30.0, *, fresh: bool = False) -> None:
+        """Waits until handlers have noted so much more since the last submission or wait; if `fresh`, since now."""
+        goal = (self.notes() if fresh else self._mark) + more
+        self._mark = goal
         wait_until(lambda: self.notes() >= goal, timeout_s, lambda: f"{self.notes()} notes of {goal}, {self.tell()}")
 
     def wait_done(self, job_id: str, timeout_s: float = 30.0) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 
 def _note(fleet: Fleet, kind: str, job: str, pid: int) -> None:
-    fields = {"kind": kind, "id": job, "worker": f"host.{pid}.abc", "pid": pid, "attempt": 1, "word": ""}
+    fields: dict[Any, Any] = {
+        "kind": kind,
+        "id": job,
+        "worker": f"host.{pid}.abc",
+        "pid": pid,
+        "attempt": 1,
+        "word": "",
+    }
     fleet.books.notebook.xadd(NOTES, fields)
 
 

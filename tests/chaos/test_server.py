@@ -77,9 +77,9 @@ def test_frozen_for_12_s(hurt_fleet: Fleet, server: Server) -> None:
     flaky = fleet.add("flaky", 2, count=60, _retry_delay=0.0)
     # Their failures are told while nobody listens.
     slow = fleet.add("quick", 2.0, count=10)
-    fleet.wait_notes(200)
+    fleet.wait_notes(200, fresh=True)
     _frozen(server, FREEZE_S)
-    fleet.wait_notes(200)
+    fleet.wait_notes(200, fresh=True)
     for producer in producers:
         producer.end()
         assert not producer.unsure
@@ -158,12 +158,12 @@ def test_killed_and_started_again(
             producer.start()
         fleet.add("flaky", 2, count=40)
         for _ in range(3):
-            fleet.wait_notes(100)
+            fleet.wait_notes(100, fresh=True)
             time.sleep(fleet.dice.random() * 0.05)
             server.kill9()
             time.sleep(fleet.dice.random())
             server.relaunch()
-        fleet.wait_notes(100)
+        fleet.wait_notes(100, fresh=True)
         for producer in producers:
             producer.end()
             assert not producer.unsure
