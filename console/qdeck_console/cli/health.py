@@ -74,22 +74,16 @@ def _plain(text: str) -> str:
 
 
 def _perfdata(report: HealthReport) -> str:
-    checks = {check.name: check for check in report.checks}
-    limits = report.snapshot.queues
-    totals = report.snapshot.totals
+    limits, totals = report.thresholds, report.snapshot.totals
     facts = [
-        ("dead", report.errors.dead, checks["dead_letters"].threshold),
-        ("stuck", report.errors.stuck, checks["stuck"].threshold),
+        ("dead", report.errors.dead, f";{limits.dlq_max_warning};{limits.dlq_max_critical}"),
+        ("stuck", report.errors.stuck, f";{limits.stuck_vm_max_warning};{limits.stuck_vm_max_critical}"),
         ("ready", totals.ready, ""),
         ("delayed", totals.delayed, ""),
         ("running", totals.running, ""),
-        ("queues", len(limits), ""),
+        ("queues", len(report.snapshot.queues), ""),
     ]
-    return " ".join(
-        f"{name}={value};{warning}" if warning != "" else f"{name}={value}"
-        for name, value, warning in facts
-        if value is not None
-    )
+    return " ".join(f"{name}={value}{limit}" for name, value, limit in facts if value is not None)
 
 
 def shape(report: HealthReport) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._rules import ages, select
 from qdeck._rules.limits import Limits, Rule
+from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,6 +83,7 @@ class HealthReport:
     checks: tuple[Check, ...]
     notices: tuple[str, ...]
     snapshot: Snapshot = field(repr=False)
+    thresholds: Thresholds = field(default_factory=Thresholds, repr=False)
 
 
 def check_health(deck: Deck, limits: Limits | None = None, *, orphans: bool = True) -> HealthReport:
@@ -123,6 +125,7 @@ def report(memory: native.Memory, address: str, limits: Limits, *, orphans: bool
         checks=tuple(checks),
         notices=tuple(notices),
         snapshot=seen,
+        thresholds=memory.thresholds,
     )
 
 

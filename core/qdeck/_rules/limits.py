@@ -163,7 +163,7 @@ def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[
     wanted = list(names) or list((settings or Settings()).purge.rules or Rule)
     for name in wanted:
         if name not in list(Rule):
-            near = difflib.get_close_matches(name, list(Rule), 1)
+            near = difflib.get_close_matches(name, [rule.value for rule in Rule], 1)
             hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(Rule)}"
             raise InvalidOption(f"there is no purge rule {name!r}", hint=hint)
     return tuple(rule for rule in Rule if rule in wanted)

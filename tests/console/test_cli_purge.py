@@ -1,0 +1,161 @@
+"""`qdeck purge` as scripts see it: a plan, exactly that plan, and back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck_console.__main__ import main
+from support.yard import HOUR, QUEUE, Yard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import redis
+
+PLAN = {"plan", "created_at", "expires_at", "counts", "bytes", "entries"}
+ENTRY = {"layout", "queue", "id", "rule", "reason", "age_s", "effect"}
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def qdeck(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., Ran]:
+    monkeypatch.setenv("QDECK_URL", url)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> Ran:
+        code = main(args)
+        shown = capsys.readouterr()
+        return Ran(code, shown.out, shown.err)
+
+    return run
+
+
+@pytest.fixture
+def yard(url: str, raw: redis.Redis) -> Iterator[Yard]:
+    with Deck(url) as deck:
+        deck.enqueue(QUEUE, "t")
+        made = Yard(deck, raw)
+        made.keep_all()
+        yield made
+
+
+def test_a_dry_run_is_the_default_and_writes_nothing(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    """'Dry-run mode available for testing'; 'POST /api/v1/queue/purge?dry_run=true: purge simulation results'"""
+    done, dead = yard.ended("done", 2 * HOUR), yard.ended("dead", 200 * HOUR)
+    before = yard.digest()
+    ran = qdeck("purge", "--json")
+    assert ran.code == 0
+    assert set(ran.json) >= PLAN
+    assert ran.json["counts"] == {"done_too_old": 1, "dead_too_old": 1}
+    assert [entry["id"] for entry in ran.json["entries"]] == [done, dead]
+    assert all(set(entry) >= ENTRY for entry in ran.json["entries"])
+    assert ran.json["bytes"] == sum(entry["bytes"] for entry in ran.json["entries"])
+    shown = qdeck("purge")
+    assert "would purge 2 entries" in shown.out
+    assert "nothing was changed" in shown.out
+    assert yard.digest() == before
+
+
+def test_apply_does_exactly_the_plan(qdeck: Callable[..., Ran], yard: Yard, tmp_path: Path) -> None:
+    """'Run purge in live mode → verify stale entries removed'"""
+    done = yard.ended("done", 2 * HOUR)
+    plan = qdeck("purge", "--json").json["plan"]
+    later = yard.ended("done", 3 * HOUR)
+    ran = qdeck("purge", "--apply", plan, "--json")
+    assert (ran.code, ran.json["applied"], ran.json["skipped"]) == (0, 1, [])
+    assert set(ran.json) >= {"batch", "applied", "skipped", "undo_until"}
+    assert (yard.state(done), yard.state(later)) == (None, "done")
+    again = qdeck("purge", "--apply", plan, "--json")
+    assert again.json["batch"] == ran.json["batch"], "twice is once"
+    assert yard.state(later) == "done"
+
+
+def test_a_plan_in_a_file_and_what_changed_since(qdeck: Callable[..., Ran], yard: Yard, tmp_path: Path) -> None:
+    job = yard.ended("dead", 200 * HOUR)
+    file = tmp_path / "plan.jsonl"
+    assert qdeck("purge", "--plan", str(file)).code == 0
+    yard.raw.zadd(yard.key("dead"), {job: yard.now_ms})
+    ran = qdeck("purge", "--apply", str(file), "--json")
+    assert (ran.code, ran.json["applied"]) == (1, 0)
+    assert [(skip["id"], skip["why"]) for skip in ran.json["skipped"]] == [(job, "has changed since")]
+
+
+def test_now_plans_and_applies(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    jobs = [yard.ended("done", 2 * HOUR), yard.ready(25 * HOUR)]
+    assert qdeck("purge", "--now").code == 64
+    assert qdeck("purge", "--yes").code == 64
+    ran = qdeck("purge", "--now", "--yes", "--json")
+    assert (ran.code, ran.json["applied"]) == (0, 2)
+    assert [yard.state(job) for job in jobs] == [None, "cancelled"]
+
+
+def test_rules_and_thresholds_of_one_run(qdeck: Callable[..., Ran], yard: Yard, tmp_path: Path) -> None:
+    young = yard.ended("done", 100)
+    yard.ended("dead", 200 * HOUR)
+    ran = qdeck("purge", "--rule", "done_too_old", "--set", "max_completed_age=1m", "--json")
+    assert [entry["id"] for entry in ran.json["entries"]] == [young]
+    (tmp_path / "qdeck.toml").write_text("[purge]\nmax_completed_age = 60\nrules = ['done_too_old']")
+    assert [entry["id"] for entry in qdeck("purge", "--json").json["entries"]] == [young]
+    (tmp_path / "qdeck.toml").write_text("[dead_letters]\ndlq_enabled = true\n[purge]\nmax_ready_age = 10")
+    old = yard.ready(20)
+    [entry] = qdeck("purge", "--rule", "ready_too_old", "--json").json["entries"]
+    assert (entry["id"], entry["effect"]) == (old, "bury")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--rule", "done_to_old"], "did you mean 'done_too_old'?"),
+        (["--set", "max_redy_age=1"], "did you mean 'max_ready_age'?"),
+        (["--apply", "no-such-plan"], "there is no plan 'no-such-plan'"),
+        (["--apply", "x", "--rule", "done_too_old"], "--apply does what the plan says"),
+        (["nowhere:mail:actions"], "there is no queue"),
+    ],
+)
+def test_wrong_wishes_are_64(qdeck: Callable[..., Ran], yard: Yard, args: list[str], said: str) -> None:
+    ran = qdeck("purge", *args)
+    assert ran.code == 64
+    assert said in ran.err
+
+
+def test_production_shows_the_plan_and_applies_it_with_its_name(
+    qdeck: Callable[..., Ran], yard: Yard, tmp_path: Path, url: str
+) -> None:
+    (tmp_path / "qdeck.toml").write_text(f"[contexts.shop]\nurl = '{url}'\nenvironment = 'production'")
+    job = yard.ended("done", 2 * HOUR)
+    plan = qdeck("purge", "--context", "shop", "--json").json["plan"]
+    assert qdeck("purge", "--context", "shop", "--apply", plan).code == 77
+    assert qdeck("purge", "--context", "shop", "--now", "--yes").code == 77
+    assert yard.state(job) == "done"
+    assert qdeck("purge", "--context", "shop", "--apply", plan, "--confirm", "shop").code == 0
+    assert yard.state(job) is None
+
+
+def test_who_may_only_read_gets_the_plan(qdeck: Callable[..., Ran], yard: Yard, url: str) -> None:
+    """A user with +@read only runs the purge's dry run; nothing is written."""
+    yard.ended("done", 2 * HOUR)
+    yard.raw.execute_command("ACL", "SETUSER", "looker", "on", ">pw", "+@read", "~*")
+    before = yard.digest()
+    there = url.replace("redis://", "redis://looker:pw@")
+    ran = qdeck("purge", "--json", "--url", there)
+    assert (ran.code, ran.json["counts"]) == (0, {"done_too_old": 1})
+    assert qdeck("purge", "--apply", ran.json["plan"], "--url", there).code == 77
+    assert yard.digest() == before
