@@ -61,7 +61,7 @@ class Pump:
         self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
         self._rate = 0.0
         self._rated = (time.monotonic(), 0)
-        self._rung_in_vain: list[Lane] = []
+        self._rung: list[Lane] = []
         self._share = 0.0  # how much the lane that had its turn last has had, for its weight
         self._failure: Exception | None = None
 
@@ -120,8 +120,8 @@ class Pump:
 
     def _next_lane(self, now: float, room: int) -> Lane | None:
         """The lane whose turn it is: one that must be told something, or the hungry one that had least."""
-        if self._rung_in_vain:
-            return self._rung_in_vain.pop()
+        if self._rung:
+            return self._rung.pop()
         best: Lane | None = None
         # As long as one queue always has work nobody listens to the bells of the others: they are asked in turn.
         deaf = len(self._lanes) > 1 and self._ear is None and any(lane.hungry for lane in self._lanes)
@@ -236,18 +236,19 @@ class Pump:
         else:
             lane = bells[rung]
             lane.hungry = True
-            if self._room(time.monotonic()) == 0:
-                # Rung while there is no room here: the next turn rings again, for another worker.
-                self._rung_in_vain.append(lane)
+            # Its turn comes next, also when there is no room by then: that turn rings again, for another worker.
+            self._rung.append(lane)
         self.stir()
 
     async def _stop_listening(self) -> None:
         """Hangs up, then rings where there is work: the last ring may have come to this worker, which is leaving."""
-        if self._ear is None:
-            return
-        self._ear.cancel()
-        await asyncio.gather(self._ear, return_exceptions=True)
-        await self._hang_up()
+        if self._ear is not None:
+            self._ear.cancel()
+            await asyncio.gather(self._ear, return_exceptions=True)
+            await self._hang_up()
+            # The socket closes in the loop's next turn; the server must see that before what follows.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
         for lane in self._lanes:
             lane.number += 1
             op = ops.turn(lane.queue, self._worker, lane.number, room=0, lease_ms=self._lease_ms)
