@@ -28,7 +28,9 @@ if verb == 'claim' then
   local held, started = tonumber(seen[1] or 0), tonumber(seen[2] or 0)
   if held > NOW then
     if seen[3] == ARGV[7] then return { tonumber(seen[4]), 0, NOW, started } end
-    return { 0, held - NOW, NOW, 0 }
+    -- It may end well before its lease does: ask again when it is due anew.
+    local due = started + every - NOW
+    return { 0, math.min(held - NOW, due > 0 and due or math.max(every, 1000)), NOW, 0 }
   end
   if started == 0 or started > NOW then -- never done, or the server's clock was set back
     started = NOW
