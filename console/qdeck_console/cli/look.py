@@ -64,10 +64,10 @@ def _queue_cells(row: QueueRow) -> list[str]:
     return [row.name, *map(number, numbers), oldest, remark]
 
 
-@command("job", short_help="All about one job.")
+@command("show", short_help="All about one job.")
 @click.argument("queue")
 @click.argument("job_id", metavar="ID")
-def job(queue: str, job_id: str) -> None:
+def show_job(queue: str, job_id: str) -> None:
     """All about one job: payload, history, error, what it depends on and what depends on it, result and log."""
     given = settings()
     with given.deck() as deck:

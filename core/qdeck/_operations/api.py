@@ -15,7 +15,8 @@ from qdeck._deck import native
 from qdeck._deck.deck import need_states
 from qdeck._errors import InvalidOption
 from qdeck._filter import parse
-from qdeck._operations import activity, applying, editing, groups, planning, redrive, stuck, undoing
+from qdeck._operations import activity, applying, editing, groups, planning, redrive, undoing
+from qdeck._operations import stuck as stuck_jobs
 from qdeck._operations.driving import Step, adrive, drive
 from qdeck._operations.model import BatchResult, Fates, UndoResult, Verb
 
@@ -43,13 +44,19 @@ def build_plan(
     state: str | Sequence[str] | None = None,
     priority: int | str | None = None,
     target: str | None = None,
+    stuck: bool = False,
     reason: str = "",
     path: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Plan:
-    """What a verb would do, to the jobs named or to all that match, of some queues or of all. It writes nothing."""
-    wish = _wish(verb, queues, where, ids, state, priority=priority, target=target, reason=reason, path=path)
+    """What a verb would do, to the jobs named or to all that match, of some queues or of all. It writes nothing.
+
+    With `stuck` only running jobs that are stuck are taken.
+    """
+    wish = _wish(
+        verb, queues, where, ids, state, priority=priority, target=target, stuck=stuck, reason=reason, path=path
+    )
     return deck.look(planning.build(deck.memory, deck.address, wish, progress=progress, cancelled=cancelled))
 
 
@@ -149,14 +156,14 @@ def read_stuck(
     deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", limit: int | None = None
 ) -> list[StuckJob]:
     """The stuck jobs of some queues, or of all, with why."""
-    return deck.look(_in_queues(deck, queues, stuck.read_stuck, where, limit=limit))
+    return deck.look(_in_queues(deck, queues, stuck_jobs.read_stuck, where, limit=limit))
 
 
 async def aread_stuck(
     deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", limit: int | None = None
 ) -> list[StuckJob]:
     """The stuck jobs, in asyncio."""
-    return await deck.alook(_in_queues(deck, queues, stuck.read_stuck, where, limit=limit))
+    return await deck.alook(_in_queues(deck, queues, stuck_jobs.read_stuck, where, limit=limit))
 
 
 def _in_queues(

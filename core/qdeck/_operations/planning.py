@@ -15,6 +15,7 @@ from qdeck._engine import keys
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
+from qdeck._operations import stuck
 from qdeck._operations.model import PLAN_LIFE_MS, Blast, PlanEntry, PlanHead, PlanTail, Skip, Verb
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.rows import Row, reaches_no_secret
@@ -50,12 +51,15 @@ class Wish:
     states: tuple[str, ...] = ()
     priority: int | str | None = None
     target: str | None = None
+    stuck: bool = False
     reason: str = ""
     life_ms: int = PLAN_LIFE_MS
     path: Path | None = None
 
     def allowed(self) -> list[State]:
         """The states that are looked at."""
+        if self.stuck:
+            return [State.RUNNING]
         return [state for state in _ORDER if state in self.verb.states and state in (self.states or State)]
 
 
@@ -204,6 +208,7 @@ def _match(queue: str, wish: Wish, now: int, sums: Sums, take: Callable[[list[Ro
     if wish.ids or (limits is not None and limits.ids is not None):
         yield from _named(queue, ids, wish, now, sums, take, tell=bool(wish.ids))
         return
+    owners = (yield from stuck.read_owners(now)) if wish.stuck else None
     for state in wish.allowed():
         if limits is not None and limits.states is not None and state not in limits.states:
             continue
@@ -213,12 +218,14 @@ def _match(queue: str, wish: Wish, now: int, sums: Sums, take: Callable[[list[Ro
             lowest, highest = (limits.since.lo_ms if limits else None), now
             if limits is not None and limits.since.hi_ms is not None:
                 highest = min(now, limits.since.hi_ms)
-        needs = Needs.of(wish.wanted, now, state)
+        needs = Needs.of(wish.wanted, now, state, always=stuck.NEEDED if wish.stuck else ())
         walk = Walk(queue, state, needs, now, lowest=lowest, highest=highest, down=state == State.BLOCKED)
         seen = 0
         while (rows := (yield from walk.page())) is not None:
             sums.scanned += walk.scanned - seen
             seen = walk.scanned
+            if wish.stuck:
+                rows = [row for row in rows if stuck.judge(row, owners, now) is not None]
             yield from take(rows)
 
 

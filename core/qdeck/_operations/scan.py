@@ -130,8 +130,8 @@ class Walk:
             [rank] = yield reads.read((self._rank_of, self._key, last_id))
             self._rank = -1 if reads.good(rank, self.queue) is None else rank + 1
         if self._rank > 0:
-            first, last = self._rank - 1, self._rank - 1 + most
-            [flat] = yield reads.read((self._by_rank, self._key, first, last, b"WITHSCORES"))
+            start = self._rank - 1
+            [flat] = yield reads.read((self._by_rank, self._key, start, start + most, b"WITHSCORES"))
             found: list[bytes] = reads.good(flat, self.queue)
             if found[:2] == [last_id, last_score]:
                 self._rank += (len(found) - 2) // 2
@@ -146,7 +146,9 @@ class Walk:
             call = (by_score, self._key, last_score, end, b"WITHSCORES", b"LIMIT", passed, most)
             [flat] = yield reads.read(call)
             found = reads.pairs(reads.good(flat, self.queue))
-            fresh = [pair for pair in found if float(pair[1]) != tied or (pair[0] < last_id if down else pair[0] > last_id)]
+            fresh = [
+                pair for pair in found if float(pair[1]) != tied or (pair[0] < last_id if down else pair[0] > last_id)
+            ]
             if fresh or not found:
                 return [word for pair in fresh for word in pair]
             passed += len(found)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._operations.rows import Row
 
-_NEEDED: Final = ("head", "lease", "tries", "error")
+NEEDED: Final = ("head", "lease", "tries", "error")
 
 
 class Why(StrEnum):
@@ -79,19 +79,23 @@ def _stuck(row: Row, why: Why, ms: int, worker: str | None, alive: bool | None, 
     )  # fmt: skip
 
 
+def read_owners(now_ms: int) -> Program[dict[str, WorkerRow] | None]:
+    """The workers that are known, or None when they may not be read."""
+    try:
+        return {row.id: row for row in (yield from workers.list_workers(now_ms))}
+    except QdeckError:
+        return None
+
+
 def read_stuck(
     queues: Sequence[str], *, wanted: Filter | None = None, limit: int | None = None
 ) -> Program[list[StuckJob]]:
     """The stuck jobs of these queues, the longest stuck first in each."""
     now = yield from reads.clock()
-    owners: dict[str, WorkerRow] | None
-    try:
-        owners = {row.id: row for row in (yield from workers.list_workers(now))}
-    except QdeckError:
-        owners = None
+    owners = yield from read_owners(now)
     found: list[StuckJob] = []
     for queue in queues:
-        walk = Walk(queue, State.RUNNING, Needs.of(wanted, now, State.RUNNING, always=_NEEDED), now)
+        walk = Walk(queue, State.RUNNING, Needs.of(wanted, now, State.RUNNING, always=NEEDED), now)
         while (rows := (yield from walk.page())) is not None:
             found += [job for row in rows if (job := judge(row, owners, now)) is not None]
             if limit is not None and len(found) >= limit:

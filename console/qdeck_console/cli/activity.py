@@ -1,0 +1,83 @@
+"""`qdeck activity`: who did what, when, to how many, and until when it can be undone."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.output import Column, dumps, iso, note, table, write_text
+
+if TYPE_CHECKING:
+    from qdeck._operations.model import Activity
+
+_AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)")
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@command("activity", short_help="The log of operations.")
+@click.option("--since", metavar="WHEN", help="An age (90s 15m 2h 7d) or a time (2026-11-18T12:00).")
+def activity(since: str | None) -> None:
+    """The log of operations, oldest first; with --json an entry a line."""
+    from qdeck._operations import api
+
+    since_ms = None if since is None else _read_since(since)
+    given = settings()
+    with given.deck() as deck:
+        entries = api.read_activity(deck, since_ms)
+    if given.as_json:
+        for entry in entries:
+            write_text(dumps(_entry(entry)) + "\n")
+    elif not table(_COLUMNS, map(_cells, entries)):
+        note("qdeck: nothing was done")
+
+
+def _read_since(text: str) -> int:
+    found = _AGE.fullmatch(text.strip())
+    if found is not None:
+        return max(0, time.time_ns() // 1_000_000 - int(float(found[1]) * _UNIT_MS[found[2]]))
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        told = f"--since {text!r} is neither an age (90s 15m 2h 7d) nor a time (2026-11-18T12:00)"
+        raise click.UsageError(told, click.get_current_context()) from error
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _entry(entry: Activity) -> dict[str, Any]:
+    return {
+        "at": iso(entry.at_ms),
+        "who": entry.who,
+        "host": entry.host,
+        "verb": entry.verb,
+        "queues": list(entry.queues),
+        "where": entry.where,
+        "counts": dict(entry.counts),
+        "outcome": entry.outcome,
+        "batch": entry.batch,
+        "plan": entry.plan,
+        "reason": entry.reason,
+        "undo_until": iso(entry.undo_until_ms),
+    }
+
+
+_COLUMNS = (
+    Column("at"),
+    Column("who", most=40),
+    Column("verb"),
+    Column("counts", most=60),
+    Column("outcome"),
+    Column("where", most=60),
+    Column("batch", most=40),
+)
+
+
+def _cells(entry: Activity) -> list[str]:
+    counts = " ".join(f"{name}={count:,}" for name, count in entry.counts.items())
+    where = entry.where or " ".join(entry.queues)
+    at = iso(entry.at_ms) or "-"
+    return [at, f"{entry.who}@{entry.host}", entry.verb, counts, entry.outcome, where, entry.batch or ""]

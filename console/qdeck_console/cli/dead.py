@@ -1,0 +1,174 @@
+"""`qdeck dead`: dead letters, one by one or in groups, and what is done about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qdeck_console.cli import shapes
+from qdeck_console.cli.acts import edit_command
+from qdeck_console.cli.base import Command, VerbGroup, settings
+from qdeck_console.cli.jobs import Cut
+from qdeck_console.cli.operate import act, act_options, check_filter, plain_queue, where_option
+from qdeck_console.cli.output import Column, JsonList, age, dumps, iso, note, number, table, write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from qdeck._deck.deck import Deck
+    from qdeck._deck.model import JobRecord
+    from qdeck._operations.groups import Group
+
+dead = VerbGroup("dead", default="list", help="Dead letters: lists them, or retries, discards, exports, edits them.")
+_TEXT = 200  # characters of a message or a payload that are made ready for a cell
+
+
+def _records(deck: Deck, queue: str | None, where: str, limit: int | None) -> Iterator[JobRecord]:
+    from qdeck._filter import parse
+
+    names: tuple[str, ...] = plain_queue(queue)
+    if not names:
+        wanted = parse(where).pushdown().queues
+        names = tuple(row.name for row in deck.status(visible=()).queues if row.dead)
+        names = tuple(name for name in names if wanted is None or name in wanted)
+    left = limit
+    for name in names:
+        for record in deck.jobs(name, state="dead", where=where, limit=left):
+            yield record
+            if left is not None:
+                left -= 1
+        if left is not None and left <= 0:
+            return
+
+
+@dead.command("list", cls=Command, short_help="Lists dead letters, or groups of them.")
+@click.argument("queue", required=False)
+@where_option
+@click.option("--group", is_flag=True, help="By error class and shape of message.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
+def list_dead(queue: str | None, where: str, limit: int | None, *, group: bool) -> None:
+    """Lists the dead letters of a queue or of all, newest first.
+
+    To act on them: qdeck dead retry|discard|export|edit (see qdeck dead retry --help).
+    """
+    check_filter(where)
+    if group:
+        _list_groups(queue, where, limit)
+        return
+    given = settings()
+    with given.deck() as deck:
+        cut = Cut(_records(deck, queue, where, None if limit is None else limit + 1), limit)
+        if given.as_json:
+            with JsonList() as out:
+                for record in cut:
+                    out.add(_letter(record))
+        elif not table(_COLUMNS, map(_cells, cut)) and not cut.more:
+            note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
+    if cut.more:
+        note(f"qdeck: there are more than these {limit:,} (--limit)")
+
+
+def _letter(record: JobRecord) -> dict[str, Any]:
+    return shapes.job(record) | {"queue_from": record.queue}
+
+
+_COLUMNS = (
+    Column("queue", most=60),
+    Column("id", most=40),
+    Column("task", most=40),
+    Column("tries", right=True),
+    Column("died", right=True),
+    Column("error", most=80),
+    Column("payload", most=60),
+)
+
+
+def _cells(record: JobRecord) -> list[str]:
+    payload = record.payload()
+    told = f"{record.error}: {record.message}" if record.message else record.error or ""
+    shown = "" if payload is None else dumps(payload)[:_TEXT]
+    return [
+        record.queue, record.id, record.task or "-", number(record.attempts), age(record.age_s), told[:_TEXT], shown,
+    ]  # fmt: skip
+
+
+def _list_groups(queue: str | None, where: str, limit: int | None) -> None:
+    from qdeck._operations import api
+
+    given = settings()
+    with given.deck() as deck:
+        found = api.read_groups(deck, plain_queue(queue), where=where)
+    groups = found.groups[:limit]
+    if given.as_json:
+        with JsonList() as out:
+            for group in groups:
+                out.add(_group(group, exact=found.exact))
+    elif not table(_GROUP_COLUMNS, map(_group_cells, groups)):
+        note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
+    if len(groups) < len(found.groups):
+        note(f"qdeck: there are more than these {limit:,} groups (--limit)")
+
+
+def _group(group: Group, *, exact: bool) -> dict[str, Any]:
+    return {
+        "error_class": group.error_class,
+        "message_shape": group.message_shape,
+        "layout": "native",
+        "queue": group.queue,
+        "count": group.count,
+        "first_at": iso(group.first_ms),
+        "last_at": iso(group.last_ms),
+        "sample_id": group.sample_id,
+        "exact": exact,
+    }
+
+
+_GROUP_COLUMNS = (
+    Column("count", right=True),
+    Column("queue", most=60),
+    Column("error", most=40),
+    Column("message", most=120),
+    Column("last"),
+)
+
+
+def _group_cells(group: Group) -> list[str]:
+    return [number(group.count), group.queue, group.error_class, group.message_shape, iso(group.last_ms) or "-"]
+
+
+@dead.command("retry", cls=Command, short_help="Lets dead letters run again.")
+@act_options
+@click.option("--first", type=click.IntRange(min=1), metavar="N", help="So many first; the rest if they fare well.")
+def retry(queue: str | None, **options: Any) -> None:
+    """Lets the dead letters that match run again, with all their attempts; what happened to them stays in their record.
+
+    With --rate they go back one after the other, and it stops by itself when they die again.
+    """
+    act("retry", queue, **options)
+
+
+@dead.command("discard", cls=Command, short_help="Removes dead letters.")
+@act_options
+def discard(queue: str | None, **options: Any) -> None:
+    """Removes the dead letters that match, with all that is kept about them."""
+    act("discard", queue, states=("dead",), **options)
+
+
+@dead.command("export", cls=Command, short_help="Writes dead letters as lines of JSON.")
+@click.argument("queue", required=False)
+@where_option
+@click.option("--id", "ids", multiple=True, metavar="ID", help="This job; repeats.")
+def export(queue: str | None, where: str, ids: tuple[str, ...]) -> None:
+    """Writes the dead letters that match to stdout, all about each on a line of JSON. It changes nothing."""
+    check_filter(where)
+    given = settings()
+    wanted = where
+    if ids:
+        wanted = f"id:{','.join(ids)}" + (f" ({where})" if where else "")
+    with given.deck() as deck:
+        for record in _records(deck, queue, wanted, None):
+            write_text(dumps(shapes.detail(deck.job(record.queue, record.id)) | {"queue_from": record.queue}) + "\n")
+
+
+dead.add_command(edit_command("edit"))

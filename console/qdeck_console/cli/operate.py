@@ -1,0 +1,342 @@
+"""What all commands that act on many jobs share: their options, the plan they show, and the batch they did."""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from qdeck_console.cli.base import settings
+from qdeck_console.cli.output import (
+    Column,
+    JsonList,
+    dumps,
+    iso,
+    line,
+    note,
+    safe,
+    seconds,
+    table,
+    write_json,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qdeck._deck.deck import Deck
+    from qdeck._operations.model import BatchResult, Fates, PlanEntry, Skip
+    from qdeck._operations.planfile import Plan
+
+STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
+_SHOWN: Final = 20  # entries of a plan, and skips, that people get to see
+_TOLD_EVERY: Final = 100_000
+_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|min|h))?")
+_PER: Final = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+_DEAD_LETTER: Final = ":dead_letter"
+_DONE: Final = {
+    "cancel": "cancelled",
+    "discard": "discarded",
+    "run": "put in line",
+    "reprioritise": "reprioritised",
+    "retry": "retried",
+    "requeue": "requeued",
+    "bury": "buried",
+    "move": "moved",
+    "edit": "edited",
+}
+
+where_option = click.option("--where", default="", metavar="FILTER", help="Only what matches: 'error:Timeout* age>2h'.")
+
+
+def check_filter(where: str) -> None:
+    """Raises for a filter that does not parse, pointing at the place, before the server is asked."""
+    from qdeck._errors import InvalidFilter
+    from qdeck._filter import explain, parse
+
+    try:
+        parse(where)
+    except InvalidFilter as error:
+        raise InvalidFilter(explain(where, error), position=error.position) from error
+
+
+def plain_queue(name: str | None) -> tuple[str, ...]:
+    """The queue that is meant: `…:actions:dead_letter` stands for the dead letters of `…:actions`; none for all."""
+    return () if name is None else (name.removesuffix(_DEAD_LETTER),)
+
+
+def act_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every verb that acts on many jobs."""
+    options = (
+        click.argument("queue", required=False),
+        where_option,
+        click.option("--id", "ids", multiple=True, metavar="ID", help="This job; repeats."),
+        click.option("--dry-run", is_flag=True, help="Only show what would be done; so it is without --yes."),
+        click.option("--yes", is_flag=True, help="Do it."),
+        click.option("--apply", "plan_ref", metavar="PLAN", help="Do exactly what this plan says: its id or file."),
+        click.option("--plan", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Where the plan goes."),
+        click.option("--reason", default="", metavar="TEXT", help="Why, for the log of operations."),
+        click.option("--rate", metavar="N/s", callback=_read_rate, help="At most so many a second."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The option for a verb that acts on jobs of several states."""
+    told = "Only this state; repeats."
+    return click.option("--state", "states", multiple=True, type=click.Choice(STATES), help=told)(function)
+
+
+def _read_rate(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    found = _RATE.fullmatch(value.strip())
+    rate = 0.0 if found is None else float(found[1]) / _PER[found[2]]
+    if rate <= 0:
+        raise click.BadParameter(f"{value!r} is no rate: write 50/s, 300/m or 1000/h", ctx, param)
+    return rate
+
+
+def act(
+    verb: str,
+    queue: str | None,
+    *,
+    where: str = "",
+    ids: Sequence[str] = (),
+    states: Sequence[str] = (),
+    dry_run: bool = False,
+    yes: bool = False,
+    plan_ref: str | None = None,
+    path: str | None = None,
+    reason: str = "",
+    rate: float | None = None,
+    first: int | None = None,
+    need_queue: bool = False,
+    **options: Any,
+) -> None:
+    """Shows the plan of a verb; with `--yes` applies it, or with `--apply` the plan that was shown."""
+    ctx = click.get_current_context()
+    if dry_run and (yes or plan_ref):
+        raise click.UsageError("--dry-run and --yes exclude each other", ctx)
+    if plan_ref is not None and (queue or where or ids or states or path or options.get("target")):
+        raise click.UsageError("--apply does what the plan says: it takes no other wishes", ctx)
+    if plan_ref is None and need_queue and queue is None:
+        raise click.UsageError("Missing argument 'QUEUE'.", ctx)
+    from qdeck._operations import api
+    from qdeck._operations.planfile import check_whole, load_plan
+
+    check_filter(where)
+    given = settings()
+    with given.deck() as deck:
+        if plan_ref is None:
+            plan = api.build_plan(
+                deck, verb, plain_queue(queue), where=where, ids=ids, state=states or None, reason=reason,
+                path=None if path is None else Path(path), progress=Progress() if sys.stderr.isatty() else None,
+                **options,
+            )  # fmt: skip
+        else:
+            plan = load_plan(plan_ref)
+            check_whole(plan)
+            if plan.verb.value != verb:
+                raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to {verb}", ctx)
+        if not yes and plan_ref is None:
+            ctx.exit(show_plan(plan, as_json=given.as_json))
+        ctx.exit(_apply(deck, plan, rate=rate, first=first, as_json=given.as_json))
+
+
+def _apply(deck: Deck, plan: Plan, *, rate: float | None, first: int | None, as_json: bool) -> int:
+    from qdeck._operations import api
+
+    if plan.verb.value == "retry" and (rate is not None or first is not None):
+        result, fates = api.redrive_plan(deck, plan, rate=rate, first=first)
+        return show_batch(result, as_json=as_json, fates=fates)
+    return show_batch(api.apply_plan(deck, plan, rate=rate), as_json=as_json)
+
+
+class Progress:
+    """A line now and then about a long search."""
+
+    def __init__(self) -> None:
+        self._next = _TOLD_EVERY
+
+    def __call__(self, scanned: int, taken: int) -> None:
+        """Tells how far it is."""
+        if scanned >= self._next:
+            self._next = scanned + _TOLD_EVERY
+            note(f"qdeck: {scanned:,} looked at, {taken:,} match")
+
+
+def show_plan(plan: Plan, *, as_json: bool) -> int:
+    """Writes a plan; gives the exit code."""
+    if as_json:
+        _write_plan(plan)
+    else:
+        _print_plan(plan)
+    if not plan.count:
+        note("qdeck: nothing matches that this can be done to")
+    _tell_skips(plan.tail.skipped, len(plan.tail.skipped))
+    return 1 if plan.tail.skipped else 0
+
+
+def show_batch(result: BatchResult, *, as_json: bool, fates: Fates | None = None) -> int:
+    """Writes what was done; gives the exit code."""
+    if as_json:
+        write_json(batch_json(result, fates))
+    else:
+        _print_batch(result, fates)
+    if not result.applied and not result.skipped_count and result.error is None:
+        note("qdeck: nothing matches that this can be done to")
+    _tell_skips(result.skipped, result.skipped_count)
+    if result.stopped is not None:
+        note(f"qdeck: stopped after {result.applied:,}: {result.stopped}")
+    if result.error is not None:
+        note(f"qdeck: ended after {result.applied:,}: {result.error}; --apply {result.batch[2:]} goes on from there")
+        return 2
+    return 1 if result.skipped_count or result.stopped is not None else 0
+
+
+def batch_json(result: BatchResult, fates: Fates | None = None) -> dict[str, Any]:
+    """The JSON of a batch."""
+    return {
+        "batch": result.batch,
+        "verb": result.verb.value,
+        "layout": result.layout,
+        "queue": result.queues[0] if len(result.queues) == 1 else None,
+        "queues": list(result.queues),
+        "applied": result.applied,
+        "asked": result.asked,
+        "skipped": [skip_json(skip) for skip in result.skipped],
+        "skipped_count": result.skipped_count,
+        "undo_until": iso(result.undo_until_ms),
+        "undoable": result.undoable,
+        "stopped": result.stopped,
+        "error": result.error,
+        "fates": None
+        if fates is None
+        else {
+            "total": fates.total,
+            "done": fates.done,
+            "dead_again": fates.dead_again,
+            "waiting": fates.waiting,
+            "running": fates.running,
+            "cancelled": fates.cancelled,
+            "gone": fates.gone,
+        },
+    }
+
+
+def skip_json(skip: Skip) -> dict[str, Any]:
+    """The JSON of a job that was left alone."""
+    return {"id": skip.id, "why": skip.why, "queue": skip.queue}
+
+
+def _write_plan(plan: Plan) -> None:
+    """One JSON document, entry by entry, so that a plan of a million takes no memory."""
+    head, tail = plan.head, plan.tail
+    queues = list(head.queues)
+    facts = {
+        "plan": plan.id,
+        "file": str(plan.path),
+        "verb": plan.verb.value,
+        "layout": "native",
+        "queue": queues[0] if len(queues) == 1 else None,
+        "queues": tail.by_queue,
+        "created_at": iso(head.created_ms),
+        "expires_at": iso(head.expires_ms),
+        "where": head.where,
+        "priority": head.priority,
+        "target": head.target,
+        "count": plan.count,
+        "states": tail.states,
+        "bytes": tail.bytes,
+        "with_dependents": tail.blast.dependants,
+        "blast": {
+            "dependants": tail.blast.dependants,
+            "unique": tail.blast.unique,
+            "twins": tail.blast.twins,
+            "running": tail.blast.running,
+            "handlers": tail.blast.handlers,
+        },
+        "skipped": [skip_json(skip) for skip in tail.skipped],
+    }
+    write_text(dumps(facts)[:-1] + ', "entries": ')
+    with JsonList() as out:
+        for entry in plan.entries():
+            out.add(_entry(entry))
+    write_text("}\n")
+
+
+def _entry(entry: PlanEntry) -> dict[str, Any]:
+    return {
+        "layout": entry.layout,
+        "queue": entry.queue,
+        "id": entry.id,
+        "state": entry.state,
+        "effect": entry.effect,
+        "reason": entry.reason,
+        "age_s": seconds(entry.age_s),
+        "bytes": entry.bytes,
+    }
+
+
+def _print_plan(plan: Plan) -> None:
+    head, tail, blast = plan.head, plan.tail, plan.tail.blast
+    states = ", ".join(f"{count:,} {state}" for state, count in tail.states.items())
+    to = "" if head.priority is None else f" to {head.priority}"
+    to = to if head.target is None else f" to {safe(head.target)}"
+    queues = list(head.queues)
+    place = safe(queues[0]) if len(queues) == 1 else f"{len(tail.by_queue):,} queues"
+    size = f", {tail.bytes:,} bytes" if tail.bytes else ""
+    line(f"would {plan.verb.value} {jobs_words(plan.count)} of {place}{to}{size}{': ' if states else ''}{states}")
+    if blast.dependants and plan.verb.value in ("cancel", "discard", "bury"):
+        line(f"{blast.dependants:,} of them have others waiting for them, which will not run then")
+    if blast.twins:
+        line(f"{blast.twins:,} of them will be skipped: another job has their unique name by now")
+    if blast.handlers:
+        line(f"{jobs_words(blast.handlers)} of failure handlers will be made")
+    table([Column("id", most=128), Column("state")], ([e.id, e.state] for e in islice(plan.entries(), _SHOWN)))
+    if plan.count > _SHOWN:
+        line(f"and {plan.count - _SHOWN:,} more (--json has all of them)")
+    if plan.count:
+        line(f"nothing was changed; --yes does it, and --apply {safe(plan.id)} exactly this")
+
+
+def _print_batch(result: BatchResult, fates: Fates | None) -> None:
+    place = f" of {safe(result.queues[0])}" if len(result.queues) == 1 else ""
+    told = f"{_DONE[result.verb.value]} {jobs_words(result.applied - result.asked)}{place}"
+    line(f"{told}; {result.asked:,} are running and will be told" if result.asked else told)
+    if fates is not None and fates.total:
+        parts = [
+            f"{count:,} {word}"
+            for count, word in (
+                (fates.done, "done"),
+                (fates.dead_again, "dead again"),
+                (fates.waiting, "waiting"),
+                (fates.running, "running"),
+                (fates.cancelled, "cancelled"),
+                (fates.gone, "gone"),
+            )
+            if count
+        ]
+        line(f"so far: {', '.join(parts)}")
+    if result.undoable:
+        rest = "" if result.undoable == result.applied else f" {result.undoable:,} of them"
+        line(f"qdeck undo {safe(result.batch)} takes{rest or ' it'} back until {iso(result.undo_until_ms)}")
+
+
+def _tell_skips(skips: Sequence[Skip], count: int) -> None:
+    for skip in skips[:_SHOWN]:
+        note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
+    if count > _SHOWN:
+        note(f"qdeck: {count - _SHOWN:,} more are skipped")
+
+
+def jobs_words(count: int) -> str:
+    """So many jobs, in words."""
+    return "1 job" if count == 1 else f"{count:,} jobs"

@@ -1,0 +1,45 @@
+"""`qdeck undo`: takes back what was done."""
+
+from __future__ import annotations
+
+import click
+
+from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.operate import jobs_words, skip_json
+from qdeck_console.cli.output import line, note, safe, write_json
+
+_SHOWN = 20
+
+
+@command("undo", short_help="Takes a batch back; without one, your own last.")
+@click.argument("batch", required=False)
+@click.pass_context
+def undo(ctx: click.Context, batch: str | None) -> None:
+    """Takes a batch back, job by job; one that went on since is left alone, with the reason. Twice is once.
+
+    qdeck activity tells the batches, and until when they can be undone.
+    """
+    from qdeck._operations import api
+
+    given = settings()
+    with given.deck() as deck:
+        result = api.undo_batch(deck, batch)
+    if given.as_json:
+        write_json(
+            {
+                "batch": result.batch,
+                "restored": result.restored,
+                "skipped": [skip_json(skip) for skip in result.skipped],
+                "error": result.error,
+            }
+        )
+    else:
+        line(f"{jobs_words(result.restored)} of {safe(result.batch)} went back")
+    for skip in result.skipped[:_SHOWN]:
+        note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
+    if len(result.skipped) > _SHOWN:
+        note(f"qdeck: {len(result.skipped) - _SHOWN:,} more are skipped")
+    if result.error is not None:
+        note(f"qdeck: ended after {result.restored:,}: {result.error}; the same command goes on from there")
+        ctx.exit(2)
+    ctx.exit(1 if result.skipped else 0)
