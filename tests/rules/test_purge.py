@@ -287,6 +287,7 @@ def test_a_user_that_may_only_read_sees_the_plan_and_changes_nothing(
     reads |= {
         "zmscore",
         "zscore",
+        "zcard",
         "time",
         "info",
         "client|setinfo",

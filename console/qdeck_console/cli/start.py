@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from qdeck_console.cli.base import command, explicit_url, settings
+from qdeck_console.cli.base import command, explicit_url, read_only_hint, settings
 from qdeck_console.cli.output import dumps, safe
 
 if TYPE_CHECKING:
@@ -31,10 +31,11 @@ def need_console() -> None:
 def open_console() -> int:
     """Opens the console on the server that is named, and returns its exit code."""
     need_console()
-    url = settings().need_url()
+    given = settings()
+    target = given.target()
     from qdeck_console.app import run_console
 
-    return run_console(url)
+    return run_console(target.url, read_only=read_only_hint(target, given.confirm) is not None)
 
 
 @command("console", short_help="Opens the console.")

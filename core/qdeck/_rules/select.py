@@ -285,9 +285,15 @@ def _homeless(queue: str, fields: Sequence[bytes]) -> Program[list[bytes]]:
     """Those that are in no state. A job that moves while it is looked for is looked for again."""
     if not fields:
         return []
-    replies = yield reads.read(*((b"ZMSCORE", keys.key(queue, state), *fields) for state in jobs.ALL_STATES))
-    scores = [reads.good(reply, queue) for reply in replies]
-    left = [raw for at, raw in enumerate(fields) if all(column[at] is None for column in scores)]
+    sizes = yield reads.read(*((b"ZCARD", keys.key(queue, state)) for state in jobs.ALL_STATES))
+    full = sorted(
+        ((reads.good(size, queue), state) for size, state in zip(sizes, jobs.ALL_STATES, strict=True)), reverse=True
+    )
+    left = list(fields)
+    for size, state in full:  # the longest list first: most are found there
+        if size and left:
+            [scores] = yield reads.read((b"ZMSCORE", keys.key(queue, state), *left))
+            left = [raw for raw, score in zip(left, reads.good(scores, queue), strict=True) if score is None]
     if not left:
         return []
     names = [raw.decode("utf-8", "surrogateescape") for raw in left]
