@@ -294,6 +294,26 @@ def test_what_counts_as_an_outage(rig: Rig, dying: int, living: int, outage: boo
     assert {rig.tries(f"dying{number}") for number in range(dying)} == {expected}
 
 
+def test_an_outage_with_long_leases(rig: Rig) -> None:
+    """The grace is longer than an outage is remembered: it is seen anew when the jobs are taken back."""
+    for worker in ("w1", "w2"):
+        rig.add()
+        rig.claim_one(worker, lease_ms=60_000)
+    rig.crash(60_000)
+    assert {codec.read_tries(raw) for raw in rig.picture().hashes["tries"].values()} == {codec.Tries(0, 0, 1)}
+
+
+def test_an_outage_is_seen_whoever_expired_last(rig: Rig) -> None:
+    """One worker held the first of the overdue jobs, another the last twenty and more."""
+    rig.add("first")
+    rig.claim_one("w1")
+    rig.tick()
+    rig.enqueue(*(rig.job() for _ in range(30)))
+    rig.claim(30, "w2")
+    rig.crash()
+    assert rig.tries("first") == codec.Tries(0, 0, 1)
+
+
 def test_the_last_ones_of_an_outage_are_part_of_it(rig: Rig) -> None:
     """Sweeps take slices: when the most are back already, the rest is still the same outage, for ten seconds."""
     for worker in ("w1", "w2"):
