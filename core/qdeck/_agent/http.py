@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from qdeck._agent import deadletters
+from qdeck._agent import deadletters, metrics
 from qdeck._engine import codec
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
 
@@ -119,8 +119,6 @@ class _Api:
         return word in _TRUE
 
     async def metrics(self, request: Request) -> Response:
-        from qdeck._agent import metrics
-
         # A scraper on this machine needs no token; from elsewhere queue names are nobody's business.
         if self._options.http is not None and not self._options.http.is_loopback:
             self._check_token(request)
