@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import logging
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
@@ -12,7 +13,15 @@ from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._engine import codec, programs
 from qdeck._engine.ids import check_id, new_id
 from qdeck._engine.ops import Made, NewJob, Program
-from qdeck._errors import DependencyCycle, InvalidOption, UnknownDependency, UnknownTask
+from qdeck._errors import (
+    DependencyCycle,
+    InvalidOption,
+    OutcomeUnknown,
+    ServerRefused,
+    ServerUnreachable,
+    UnknownDependency,
+    UnknownTask,
+)
 from qdeck._job import Job
 from qdeck._names import QueueName
 from qdeck._options import (
@@ -30,8 +39,11 @@ from qdeck._options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from qdeck._schedules.model import Definition
+
 P = ParamSpec("P")
 R = TypeVar("R")
+_log = logging.getLogger(__name__)
 MAX_DEPENDENCIES: Final = 500
 _OPTIONS: Final = {f"_{name}": name for name in option_names() if name != "process"}
 
@@ -198,6 +210,7 @@ class App:
         self.patience = patience
         self.queue = self.queue_name(queue)
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.schedules: dict[str, Definition] = {}
         self.client = SyncClient(self.endpoint, patience=patience)
         self._aclients: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
 
@@ -247,6 +260,63 @@ class App:
     def enqueue(self, task: str, *args: Any, **kwargs: Any) -> Job:
         """Enqueues a job of a task given by name."""
         return self.find_task(task).enqueue(*args, **kwargs)
+
+    def schedule(
+        self,
+        name: str,
+        task: Task[Any, Any] | str,
+        /,
+        *args: Any,
+        cron: str,
+        tz: str = "UTC",
+        missed: str = "once",
+        **kwargs: Any,
+    ) -> str:
+        """Lets a task run by a cron rule; returns `made`, `changed`, `same`, or `later`: no server was there.
+
+        A name keeps one schedule, however often it is registered. Options of the jobs go with an underscore, as in a
+        call. `missed` tells what becomes of turns that nobody made in time: `skip`, `once` or `all` (the last 100).
+        It may stand beside the tasks in a module: without a server the workers that import it register it.
+        """
+        return self._try_schedule(self._declare(name, task, args, kwargs, cron=cron, tz=tz, missed=missed))
+
+    async def aschedule(self, name: str, task: Task[Any, Any] | str, /, *args: Any, **options: Any) -> str:
+        """Lets a task run by a cron rule, in asyncio; the options are those of `schedule`."""
+        from qdeck._schedules import store
+
+        rule = {key: options.pop(key) for key in ("cron", "tz", "missed") if key in options}
+        return await self.aclient().run(store.register(self._declare(name, task, args, options, **rule)))
+
+    def _declare(
+        self,
+        name: str,
+        task: Task[Any, Any] | str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        cron: str,
+        tz: str = "UTC",
+        missed: str = "once",
+    ) -> Definition:
+        from qdeck._schedules.model import Definition
+
+        found = task if isinstance(task, Task) else self.find_task(task)
+        if "_id" in kwargs:
+            raise InvalidOption("_id is given to a schedule", hint="each of its jobs has an id of its own")
+        call = found.call(*args, **kwargs)
+        made = Definition.of(name, call.queue, call.job, cron=cron, tz=tz, missed=missed)
+        self.schedules[name] = made
+        return made
+
+    def _try_schedule(self, definition: Definition) -> str:
+        from qdeck._schedules import store
+
+        try:
+            return self.client.run(store.register(definition))
+        except (ServerUnreachable, OutcomeUnknown, ServerRefused) as error:
+            # A program that only imports the module must not fail with the server; a worker's ticker registers it.
+            _log.warning("schedule %s is not registered yet: %s", definition.name, error)
+            return "later"
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Job]:
         """Enqueues jobs in blocking code, one round trip per slice. Jobs may wait for others of the same list."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._connection import AsyncClient
 from qdeck._errors import InvalidOption
+from qdeck._schedules.ticker import Ticker
 from qdeck._worker.capture import Capture
 from qdeck._worker.hands import Hands
 from qdeck._worker.heartbeat import Heartbeat
@@ -102,11 +103,24 @@ class Worker:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._ask, why)
 
+    def wake(self) -> None:
+        """Lets the worker look for work now, from any thread; it does by itself when there is new work."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        for lane in self.lanes:
+            lane.hungry = True
+        if self._pump is not None:
+            self._pump.stir()
+
     async def serve(self, *, signals: bool = False) -> str:
         """Runs on the calling loop; for a program that has one."""
         self._loop = asyncio.get_running_loop()
         self._ending = asyncio.Event()
         client = AsyncClient(self.app.endpoint, patience=self.app.patience)
+        ticker = Ticker(client, declared=self.app.schedules, on_event=self.event)
         pump = self._pump = Pump(client, self.lanes, self.id, self._lease_ms, self.event)
         hands = self._hands = pump.hands = Hands(
             self.app,
@@ -131,7 +145,7 @@ class Worker:
                 self._started_ms = pump.server_ms()
                 beat.start()
                 self.event({"event": "started", "queues": [lane.queue for lane in self.lanes], "pid": os.getpid()})
-                await self._work(pump, hands, beat)
+                await self._work(pump, hands, beat, ticker)
             finally:
                 if beat.started:
                     await asyncio.to_thread(beat.stop)
@@ -140,7 +154,8 @@ class Worker:
         self.event({"event": "stopped", "done": hands.done, "failed": hands.failed})
         return self._asked or "stop"
 
-    async def _work(self, pump: Pump, hands: Hands, beat: Heartbeat) -> None:
+    async def _work(self, pump: Pump, hands: Hands, beat: Heartbeat, ticker: Ticker) -> None:
+        schedules = asyncio.create_task(ticker.run())
         work = asyncio.create_task(pump.loop())
         ticks = asyncio.create_task(self._tick(hands, beat))
         ending = asyncio.create_task(self._ended())
@@ -148,6 +163,7 @@ class Worker:
             await asyncio.wait({work, ticks, ending}, return_when=asyncio.FIRST_COMPLETED)
             if ticks.done():
                 await ticks  # raises: without it no time limit holds
+            schedules.cancel()
             if not work.done():
                 await self._wind_down(pump, hands, work)
             if work.done():
@@ -156,9 +172,9 @@ class Worker:
                 # The server does not answer: the leases bring back what is in hand.
                 self.event({"event": "left", "running": hands.count})
         finally:
-            for task in (work, ticks, ending):
+            for task in (work, ticks, ending, schedules):
                 task.cancel()
-            await asyncio.gather(work, ticks, ending, return_exceptions=True)
+            await asyncio.gather(work, ticks, ending, schedules, return_exceptions=True)
             await hands.stop()
 
     async def _wind_down(self, pump: Pump, hands: Hands, work: asyncio.Task[None]) -> None:

@@ -1,0 +1,77 @@
+#!lua
+-- One step on the list of schedules. A definition is opaque here; what is known about its runs is a line of text:
+-- `enabled since turn at missed made outcome id`, with `-` for what there is not.
+-- KEYS: qdeck:schedules (hash: name → definition, JSON) · {qdeck:schedules}:state (hash: name → that line; its field
+--       with the empty name counts the changes of definitions, so that tickers need to read nothing else while idle)
+-- ARGV: verb, name, then
+--   put      definition, the definition that it replaces (`*` any, `-` none) → made, changed, same or other
+--   remove                                                                 → ok or gone
+--   enable   1 or 0; turns from now on count                               → ok, same or gone
+--   settle   turn, how many were missed, made, id or - (only a later turn) → ok, same or gone
+--   ran      id of a job that was made out of turn                         → ok, same or gone
+--   outcome  id, outcome (only of the job that was made last)              → ok, same or gone
+-- reply: now, word
+local DEFS, STATE = KEYS[1], KEYS[2]
+local verb, name = ARGV[1], ARGV[2]
+local MOST = 1000
+local t = redis.call('TIME')
+local NOW = t[1] * 1000 + math.floor(t[2] / 1000)
+local STAMP = string.format('%.0f', NOW)
+
+local text = redis.call('HGET', DEFS, name)
+local s = {}
+for word in string.gmatch(redis.call('HGET', STATE, name) or ('1 ' .. STAMP .. ' 0 0 0 0 - -'), '%S+') do
+  s[#s + 1] = word
+end
+local function keep()
+  redis.call('HSET', STATE, name, table.concat(s, ' '))
+end
+local function changed()
+  redis.call('HINCRBY', STATE, '', 1)
+end
+local function plus(field, more)
+  s[field] = string.format('%.0f', tonumber(s[field]) + tonumber(more))
+end
+
+if verb == 'put' then
+  local def, old = ARGV[3], ARGV[4]
+  if text == def then return { NOW, 'same' } end
+  if old ~= '*' and old ~= (text or '-') then return { NOW, 'other' } end
+  if not text and redis.call('HLEN', DEFS) >= MOST then
+    return redis.error_reply('QDECK there are ' .. MOST .. ' schedules, more than that are not kept')
+  end
+  redis.call('HSET', DEFS, name, def)
+  s[2] = STAMP
+  keep()
+  changed()
+  return { NOW, text and 'changed' or 'made' }
+end
+if not text then return { NOW, 'gone' } end
+if verb == 'remove' then
+  redis.call('HDEL', DEFS, name)
+  redis.call('HDEL', STATE, name)
+  changed()
+elseif verb == 'enable' then
+  if s[1] == ARGV[3] then return { NOW, 'same' } end
+  s[1] = ARGV[3]
+  s[2] = STAMP
+  keep()
+  changed()
+elseif verb == 'settle' then
+  if tonumber(ARGV[3]) <= tonumber(s[3]) then return { NOW, 'same' } end
+  s[3] = ARGV[3]
+  plus(5, ARGV[4])
+  plus(6, ARGV[5])
+  if ARGV[6] ~= '-' then s[4], s[7], s[8] = STAMP, '-', ARGV[6] end
+  keep()
+elseif verb == 'ran' then
+  if s[8] == ARGV[3] then return { NOW, 'same' } end
+  plus(6, 1)
+  s[4], s[7], s[8] = STAMP, '-', ARGV[3]
+  keep()
+elseif verb == 'outcome' then
+  if s[8] ~= ARGV[3] or s[7] == ARGV[4] then return { NOW, 'same' } end
+  s[7] = ARGV[4]
+  keep()
+end
+return { NOW, 'ok' }

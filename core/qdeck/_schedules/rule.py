@@ -1,0 +1,150 @@
+"""When a cron rule has its turns: wall-clock times of a zone, as moments that only rise."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from qdeck._errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_CRON: Final = 200
+COUNTED: Final = 300  # turns of the past that are looked at: what is over more than that is not counted one by one
+_DAY: Final = 86_400
+_ZONE: Final = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
+
+
+class Rule:
+    """A cron expression in a time zone. Moments are whole seconds since the epoch.
+
+    Every wall-clock time that matches is one turn: one that the clock skips comes when the clock would have shown it
+    (02:30 of a night that has none is 03:30), one that it shows twice comes the first time. Only where every hour
+    matches, both passes of a repeated hour are turns, so that a rule of every ten minutes does not rest for an hour.
+    """
+
+    def __init__(self, cron: str, tz: str = "UTC") -> None:
+        self.cron = cron
+        self.tz = tz
+        self._zone = _read_zone(tz)
+        self._every_hour = _read_cron(cron)
+        self._offsets: dict[int, tuple[int, int]] = {}
+        if self.next(0) is None:
+            raise InvalidOption(f"cron {cron!r} never comes", hint="is there such a day in that month?")
+
+    def __repr__(self) -> str:
+        return f"<Rule {self.cron} {self.tz}>"
+
+    def next(self, moment: int) -> int | None:
+        """The first turn after a moment."""
+        return next(self.after(moment), None)
+
+    def after(self, moment: int) -> Iterator[int]:
+        """The turns after a moment, in order, without end if the rule has none."""
+        last, waiting = moment, list[int]()
+        for wall in self._walls(moment + self._offsets_near(moment)[0]):
+            # No later wall-clock time has its turn before this.
+            bound = int(wall.replace(tzinfo=UTC).timestamp())
+            bound -= self._offsets_near(bound)[1]
+            while waiting and waiting[0] <= bound:
+                turn = heapq.heappop(waiting)
+                if turn > last:
+                    last = turn
+                    yield turn
+            for turn in self._turns_of(wall):
+                heapq.heappush(waiting, turn)
+        while waiting:
+            turn = heapq.heappop(waiting)
+            if turn > last:
+                last = turn
+                yield turn
+
+    def between(self, moment: int, until: int, most: int) -> tuple[list[int], int]:
+        """The last turns after a moment and up to another, at most `most`, and how many more there were before them.
+
+        More than `COUNTED` turns are not looked at, so that a rule of every minute that nobody served for a year
+        does not hold its ticker up.
+        """
+        span = 60
+        while True:
+            start = max(moment, until - span)
+            turns = list(takewhile(lambda turn: turn <= until, self.after(start)))
+            if start == moment or len(turns) > COUNTED:
+                break
+            span *= 8
+        turns = turns[-COUNTED:]
+        kept = turns[-most:] if most else []
+        return kept, len(turns) - len(kept)
+
+    def _walls(self, start: int) -> Iterator[datetime]:
+        from croniter import CroniterError, croniter
+
+        # As if it were UTC: so croniter steps through the calendar alone, and no zone's clock confuses it.
+        steps = croniter(self.cron, datetime.fromtimestamp(start, UTC))
+        while True:
+            try:
+                wall: datetime = steps.get_next(datetime)
+            except (CroniterError, OverflowError, ValueError):
+                return
+            yield wall.replace(tzinfo=None)
+
+    def _turns_of(self, wall: datetime) -> tuple[int, ...]:
+        first = _moment(wall.replace(tzinfo=self._zone))
+        if not self._every_hour:
+            return (first,)
+        again = _moment(wall.replace(tzinfo=self._zone, fold=1))
+        return (first, again) if again > first else (first,)
+
+    def _offsets_near(self, moment: int) -> tuple[int, int]:
+        """The smallest and the greatest offset of the zone within a day or two, in seconds."""
+        day = moment // _DAY
+        found = self._offsets.get(day)
+        if found is None:
+            if len(self._offsets) > 1000:
+                self._offsets.clear()
+            start = datetime.fromtimestamp(day * _DAY, UTC)
+            seen = []
+            for hours in range(-48, 73, 6):
+                offset = (start + timedelta(hours=hours)).astimezone(self._zone).utcoffset()
+                seen.append(0 if offset is None else int(offset.total_seconds()))
+            found = self._offsets[day] = min(seen), max(seen)
+        return found
+
+
+def _moment(when: datetime) -> int:
+    return int(when.timestamp())
+
+
+def _read_zone(tz: str) -> tzinfo:
+    if tz == "UTC":
+        return UTC
+    try:
+        if not isinstance(tz, str) or not _ZONE.fullmatch(tz):
+            raise ValueError(tz)
+        return ZoneInfo(tz)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidOption(
+            f"there is no time zone {tz!r}",
+            hint="give a name such as Europe/Madrid; where the system has no zones: pip install tzdata",
+        ) from error
+
+
+def _read_cron(cron: str) -> bool:
+    """Checks an expression; tells whether every hour matches."""
+    from croniter import CroniterError, croniter
+
+    hint = "five fields: minute hour day month weekday, such as */30 * * * *; a sixth is seconds"
+    if not isinstance(cron, str) or not 0 < len(cron) <= MAX_CRON or not cron.isprintable():
+        raise InvalidOption(f"cron is {cron!r}", hint=hint)
+    if re.search(r"\b[RrHh]\b(?!\w)", cron) and not cron.startswith("@"):
+        raise InvalidOption(f"cron {cron!r}: R and H have no fixed times", hint="name the times")
+    try:
+        fields = croniter.expand(cron)[0]
+    except (CroniterError, ValueError, TypeError, KeyError) as error:
+        raise InvalidOption(f"cron {cron!r} cannot be read: {error}", hint=hint) from error
+    return bool(fields[1] == ["*"])

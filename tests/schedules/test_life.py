@@ -1,0 +1,86 @@
+"""Schedules with real workers, and with tickers that are frozen past their turn."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from qdeck._schedules import store
+from worker.beside import Beside, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+    import qdeck
+    from support.processes import PythonProcess
+
+QUEUE = "test:actions"
+
+
+def test_a_worker_ticks_and_a_failed_run_does_not_end_the_schedule(app: qdeck.App, raw: redis.Redis) -> None:
+    runs: list[float] = []
+
+    @app.task(retries=0, on_failure="notice")
+    def fails() -> None:
+        runs.append(time.monotonic())
+        raise RuntimeError("again")
+
+    noticed: list[object] = []
+
+    @app.task
+    def notice(failure: object) -> None:
+        noticed.append(failure)
+
+    app.schedule("fails", fails, cron="* * * * * *")
+    with Beside(app) as worker:
+        wait_until(lambda: len(noticed) >= 3)
+        made = worker.told("ticked")
+    assert len(runs) >= 3
+    assert len(made) >= 3
+    wait_until(lambda: raw.zcard(f"{{{QUEUE}}}:dead_letter") == len(runs))
+    [row] = app.client.run(store.read())
+    assert row.last_outcome == "dead"
+    app.client.run(store.remove("fails"))
+
+
+def test_a_worker_registers_what_was_declared_and_notices_what_others_add(app: qdeck.App, raw: redis.Redis) -> None:
+    app.schedule("feeds", "feed", cron="0 0 1 1 *")
+    raw.delete(store.SCHEDULES, store.STATE)
+    with Beside(app):
+        wait_until(lambda: raw.hlen(store.SCHEDULES) == 1)
+
+
+def test_a_ticker_frozen_past_its_turns_and_thawed_makes_no_double(
+    app: qdeck.App, raw: redis.Redis, url: str, make_process: Callable[..., PythonProcess]
+) -> None:
+    """Two schedulers; one is frozen again and again; the jobs of all turns are done and trimmed at once."""
+    app.schedule("feeds", "feed", cron="* * * * * *", missed="all")
+    schedulers = [make_process("-m", "schedules.ticking", url) for _ in range(2)]
+    wait_until(lambda: all("ready" in process.stdout for process in schedulers))
+    until = time.monotonic() + 8
+    frozen = 0
+    while time.monotonic() < until:
+        process = schedulers[frozen % 2]
+        process.signal(signal.SIGSTOP)
+        time.sleep(1.3)
+        raw.delete(*(f"{{{QUEUE}}}:{part}" for part in ("ready", "head", "body")))
+        process.signal(signal.SIGCONT)
+        time.sleep(0.2)
+        frozen += 1
+    wait_until(lambda: sum(len(process.stdout) for process in schedulers) > 8)
+    for process in schedulers:
+        process.kill9()
+    told = [line for process in schedulers for line in process.stdout if "'ticked'" in line]
+    made = Counter(word for line in told for word in line.split("'") if word.startswith("cron:"))
+    assert made
+    assert set(made.values()) == {1}
+    # Nothing was left out either: the turns are one second apart.
+    turns = sorted(int(job[-7:-5]) * 3600 + int(job[-5:-3]) * 60 + int(job[-3:-1]) for job in made)
+    assert {b - a for a, b in itertools.pairwise(turns)} <= {1}
+    [row] = app.client.run(store.read())
+    assert row.missed == 0
