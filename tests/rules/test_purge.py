@@ -6,12 +6,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import State
 from qdeck._engine.codec import BAND
 from qdeck._errors import InvalidOption, NotAllowed
 from qdeck._operations.api import apply_plan, undo_batch
+from qdeck._rules import select
 from qdeck._rules.limits import Effect, Limits, Rule, read_rules
 from qdeck._rules.purge import build_purge_plan
 from qdeck._settings import Settings, read_text
@@ -161,8 +164,6 @@ def test_too_many_dead_letters(yard: Yard) -> None:
 def test_an_age_over_its_threshold_is_over_it_and_equal_is_not(
     yard: Yard, rule: Rule, threshold_s: int, state: State
 ) -> None:
-    from qdeck._rules import select
-
     jobs = {State.READY: lambda: yard.ready(1), State.RUNNING: lambda: yard.running(1)}
     job = jobs.get(state, lambda: yard.ended(state, 1))()
     now = yard.now_ms
@@ -171,6 +172,55 @@ def test_an_age_over_its_threshold_is_over_it_and_equal_is_not(
         yard.raw.zadd(yard.key(state), {job: 100 * BAND + since if state is State.READY else since})
         found = yard.deck.look(select.take(select.Purge(Limits(), now), QUEUE, rule, None))
         assert [pick.id for pick in found.picks] == [job] * expected, extra_ms
+
+
+def test_a_running_job_without_a_lease_is_named_and_left_alone(yard: Yard) -> None:
+    job = yard.running(9 * HOUR)
+    yard.raw.hdel(yard.key("lease"), job)
+    plan = build_purge_plan(yard.deck)
+    assert plan.count == 0
+    assert [(skip.id, skip.why) for skip in plan.tail.skipped] == [(job, "no lease")]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    ages_ms=st.lists(st.tuples(st.sampled_from([0, 7, 100, 899]), st.integers(0, 20_000)), max_size=30),
+    threshold_s=st.integers(0, 20),
+    most=st.integers(0, 30),
+)
+def test_the_rules_take_what_their_thresholds_say(
+    yard: Yard, ages_ms: list[tuple[int, int]], threshold_s: int, most: int
+) -> None:
+    """Property: whatever the ages and thresholds, exactly those over them are taken, of every priority."""
+    now = yard.now_ms
+    jobs = {f"j{n}": (priority, age) for n, (priority, age) in enumerate(ages_ms)}
+    yard.raw.delete(yard.key("ready"), yard.key("dead"))
+    for job, (priority, age) in jobs.items():
+        yard.raw.zadd(yard.key("ready"), {job: priority * BAND + now - age})
+        yard.raw.zadd(yard.key("dead"), {job: now - age})
+    limits = Limits(max_ready_age=threshold_s, dlq_ttl=threshold_s / 3600, dlq_max_entries=most)
+    over = {job for job, (_, age) in jobs.items() if age > threshold_s * 1000}
+    found = {rule: _all(yard, select.Purge(limits, now, None, now - threshold_s * 1000), rule) for rule in RULES}
+    assert found[Rule.READY_TOO_OLD] == found[Rule.DEAD_TOO_OLD] == over
+    assert not found[Rule.DEAD_TOO_MANY] & over
+    assert len(found[Rule.DEAD_TOO_MANY]) == max(0, len(jobs) - len(over) - most)
+    kept = set(jobs) - over - found[Rule.DEAD_TOO_MANY]
+    assert max((jobs[job][1] for job in kept), default=0) <= min(
+        (jobs[job][1] for job in found[Rule.DEAD_TOO_MANY]), default=10**9
+    )
+
+
+RULES = (Rule.READY_TOO_OLD, Rule.DEAD_TOO_OLD, Rule.DEAD_TOO_MANY)
+
+
+def _all(yard: Yard, what: select.Purge, rule: Rule) -> set[str]:
+    found, place = set(), None
+    while True:
+        step = yard.deck.look(select.take(what, QUEUE, rule, place))
+        found |= {pick.id for pick in step.picks}
+        place = step.place
+        if place is None:
+            return found
 
 
 def populate(yard: Yard) -> None:

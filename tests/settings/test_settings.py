@@ -172,6 +172,13 @@ def test_expansion(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[contexts.a]\nurl='x'\n[contexts.b]\nurl='x'\nread_only='no'", "qdeck.toml:5: contexts.b.read_only", "", ""),
         ("[contexts.a]\nurl='x'\ncolour='rad'", "qdeck.toml:3: contexts.a.colour", "'rad' is no colour", "'red'"),
         ("default_context='prod'\n[contexts.prd]\nurl='x'", "qdeck.toml:1: default_context", "'prod'", "'prd'"),
+        (
+            "[contexts.a]\nurl='x'\nenvironment='Prodution'",
+            "qdeck.toml:3: contexts.a.environment",
+            "Prodution",
+            "'prod",
+        ),
+        ("[contexts.a]\nurl='x'\nlayouts=['nativ']", "qdeck.toml:3: contexts.a.layouts", "'nativ'", "'native'"),
         ("[purge]\nrules=['ready_to_old']", "qdeck.toml:2: purge.rules", "ready_to_old", "'ready_too_old'"),
         (
             "[health.health_thresholds]\ndlq_max_warning=5000",

@@ -132,6 +132,8 @@ class _Build:
                 self.sums.skip(queue, "", f"{rule.value}: {error}")
                 return
             self.sums.scanned += found.scanned
+            for job_id, why in found.skipped:
+                self.sums.skip(queue, job_id, why)
             entries = [entry for pick in found.picks if (entry := self._entry(pick)) is not None]
             writer.add(entries)
             self.sums.add(entries)

@@ -6,7 +6,7 @@ the plan is all that the purge will do, and a second purge a moment later finds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import jobs, reads
@@ -72,6 +72,7 @@ class Found:
     picks: list[Pick]
     place: Place | None
     scanned: int
+    skipped: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,8 @@ def take(purge: Purge, queue: str, rule: Rule, place: Place | None) -> Program[F
         scanned = len(found)
         place = Place(*found[-1]) if found else None
     if rule is Rule.RUNNING_WITHOUT_OWNER:
-        return Found((yield from _running(purge, queue, found)), place, scanned)
+        skipped: list[tuple[str, str]] = []
+        return Found((yield from _running(purge, queue, found, skipped)), place, scanned, skipped)
     picks = [_pick(purge, queue, rule, job_id, score) for score, job_id in found]
     return Found((yield from _weighed(queue, picks)), place, scanned)
 
@@ -188,7 +190,9 @@ def _too_many(
     return found, Place(*found[-1], left=left - len(found)), len(found)
 
 
-def _running(purge: Purge, queue: str, found: Sequence[tuple[int, str]]) -> Program[list[Pick]]:
+def _running(
+    purge: Purge, queue: str, found: Sequence[tuple[int, str]], skipped: list[tuple[str, str]]
+) -> Program[list[Pick]]:
     """Jobs whose lease ran out long ago: the age is that of being without an owner."""
     if not found:
         return []
@@ -197,20 +201,21 @@ def _running(purge: Purge, queue: str, found: Sequence[tuple[int, str]]) -> Prog
     rule, picks = Rule.RUNNING_WITHOUT_OWNER, []
     for (deadline, job_id), raw in zip(found, reads.good(leases, queue), strict=True):
         lease = read_lease(raw)
+        if lease is None:
+            skipped.append((job_id, "no lease"))
+            continue
         age = (purge.now_ms - deadline) / 1000
-        owner = "its worker is not known"
-        if lease is not None and purge.alive is not None:
+        owner = f"its worker was {lease.worker}"
+        if purge.alive is not None:
             living = lease.worker in purge.alive
             owner = f"its worker {lease.worker} " + ("lives and does not renew it" if living else "is gone")
-        elif lease is not None:
-            owner = f"its worker was {lease.worker}"
         reason = f"its lease ran out {age:,.0f} s ago, over {purge.limits.told(rule)}; {owner}"
         picks.append(
             Pick(
                 queue=queue,
                 id=job_id,
                 state=State.RUNNING,
-                seen=lease.token if lease is not None else str(deadline),
+                seen=lease.token,
                 rule=rule,
                 effect=purge.limits.effect(rule),
                 reason=reason,

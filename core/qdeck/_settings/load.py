@@ -16,6 +16,8 @@ import msgspec
 
 from qdeck._errors import InvalidOption
 from qdeck._settings.model import (
+    LAYOUTS,
+    PRODUCTION,
     RULE_KEYS,
     Agent,
     Context,
@@ -39,6 +41,7 @@ _UNKNOWN: Final = re.compile(r"unknown field `(.*?)`")
 _MISSING: Final = re.compile(r"missing required field `(.*?)`")
 _HEADER: Final = re.compile(r"\s*\[\s*(.*?)\s*\]\s*(#.*)?$")
 COLOURS: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white", "grey", "orange", "wine")
+_NOT_PRODUCTION: Final = ("preprod", "preproduction", "pre-prod", "pre-production", "nonprod", "non-prod")
 _HEX: Final = re.compile(r"#[0-9a-fA-F]{6}")
 _PLAIN: Final = {
     "int": "a whole number", "float": "a number", "bool": "true or false", "str": "text", "array": "a list",
@@ -186,6 +189,19 @@ def _check(found: Configuration, text: str, name: str) -> None:
         raise wrong(["default_context"], f"there is no context {default!r}", hint)
     for context_name, context in settings.contexts.items():
         at = ["contexts", context_name]
+        # A typing error here would take away the ceremony of production.
+        near = difflib.get_close_matches(context.environment.lower(), PRODUCTION, 1, 0.75)
+        if near and context.environment.lower() not in (*PRODUCTION, *_NOT_PRODUCTION):
+            raise wrong(
+                [*at, "environment"],
+                f"{context.environment!r} is perhaps meant to be production",
+                f"write {near[0]!r}, or a name that is not so like it",
+            )
+        for layout in context.layouts:
+            if layout not in LAYOUTS:
+                near = difflib.get_close_matches(layout, LAYOUTS, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"layouts are: {', '.join(LAYOUTS)}"
+                raise wrong([*at, "layouts"], f"there is no layout {layout!r}", hint)
         if context.colour is not None and context.colour not in COLOURS and not _HEX.fullmatch(context.colour):
             near = difflib.get_close_matches(context.colour, COLOURS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"write #rrggbb or one of {', '.join(COLOURS)}"

@@ -24,6 +24,7 @@ RULE_KEYS: Final = {
     "orphaned_records": "max_orphaned_age",
 }
 """The purge rules, each with the setting that is its threshold."""
+LAYOUTS: Final = ("native", "lists", "vmpooler", "ifdb", "scheduler")
 PRODUCTION: Final = ("production", "prod")
 
 
