@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck._errors import InvalidOption
-from qdeck._settings import Purge, Settings, Thresholds, find_file, load, read_text
+from qdeck._settings import Agent, DeadLetters, Health, Purge, Settings, Thresholds, find_file, load, read_text
 from qdeck._settings.load import expand
 
 FULL = """
@@ -244,3 +244,14 @@ def test_any_part_of_the_thresholds_is_merged(some: dict[str, int]) -> None:
     found = read_text(text).thresholds
     for name in Thresholds.__struct_fields__:
         assert getattr(found, name) == merged[name]
+
+
+def test_the_example_shows_every_setting_with_its_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Path(__file__).parents[2] / "qdeck.example.toml"
+    text = file.read_text()
+    found = read_text(text).settings
+    assert (found.purge, found.health, found.dead_letters, found.agent) == (Purge(), Health(), DeadLetters(), Agent())
+    for kind in (Purge, Health, DeadLetters, Thresholds):
+        assert [name for name in kind.__struct_fields__ if name not in text] == []
+    monkeypatch.setenv("SHOP_REDIS_PASSWORD", "x")
+    assert all(load(file).target(name) is not None for name in found.contexts)
