@@ -36,8 +36,8 @@ def enqueue(
 ) -> None:
     """Makes a job of TASK in QUEUE. Whether a worker knows the task shows when one takes it."""
     given = settings()
-    args = _read_json("--args", args_json, list, "a list, such as '[42]'")
-    kwargs = _read_json("--kwargs", kwargs_json, dict, "an object, such as '{\"user\": 42}'")
+    args = read_json("--args", args_json, list, "a list, such as '[42]'")
+    kwargs = read_json("--kwargs", kwargs_json, dict, "an object, such as '{\"user\": 42}'")
     with given.deck() as deck:
         made = deck.enqueue(
             queue,
@@ -56,7 +56,8 @@ def enqueue(
         note("qdeck: nothing was made: a pending job has this name already")
 
 
-def _read_json(option: str, text: str | None, kind: type, example: str) -> Any:
+def read_json(option: str, text: str | None, kind: type, example: str) -> Any:
+    """A value that was given as JSON, of the kind that is wanted; none when none was given."""
     if text is None:
         return None
     try:

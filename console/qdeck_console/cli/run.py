@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "worker": ("start:worker", "Runs jobs until SIGTERM."),
     "workers": ("look:workers", "Lists the workers, or asks one to be quiet or to stop."),
     "agent": ("agent:agent", "Auto-purge, health, history and metrics, until SIGTERM."),
+    "schedule": ("schedule:schedule", "Lists, adds, changes, pauses and runs cron rules."),
     "queues": ("queues:queues", "Pauses and resumes queues."),
 }
 
