@@ -12,11 +12,19 @@ from support.servers import Server, private_servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import redis
 
     from support.processes import PythonProcess
     from support.proxy import FaultProxy
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Plans and the log of operations of this test alone, not those of whoever runs the tests."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
 
 
 @pytest.fixture(scope="session")

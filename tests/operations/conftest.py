@@ -1,4 +1,4 @@
-"""What every test of operations needs: a deck, jobs in every state, and a place for plans that is the test's own."""
+"""What every test of operations needs: a deck, and a yard to bring jobs into every state."""
 
 from __future__ import annotations
 
@@ -11,16 +11,8 @@ from qdeck._deck.deck import Deck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import redis
-
-
-@pytest.fixture(autouse=True)
-def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Plans and the activity file of this test alone."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state"
 
 
 @pytest.fixture

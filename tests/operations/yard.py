@@ -29,7 +29,7 @@ class Yard:
 
     def __init__(self, url: str, raw: redis.Redis, queue: str = QUEUE) -> None:
         self.url = url
-        self.raw = raw
+        self.raw: Any = raw  # its replies have too many types
         self.queue = queue
         self.client = SyncClient(Endpoint(url))
         self._turns = time.time_ns()
@@ -78,7 +78,9 @@ class Yard:
         """Very many dead letters, written as scripts leave them."""
         self.client.run(programs.make_queue(self.queue))
         ids, at = new_ids(count), now_ms() - 600_000
-        told = '{{"class":"{c}","message":"job {n} timed out after {n} s","traceback":"{t}","worker":"h:1","attempt":4}}'
+        told = (
+            '{{"class":"{c}","message":"job {n} timed out after {n} s","traceback":"{t}","worker":"h:1","attempt":4}}'
+        )
         classes, text = ("pkg.TimeoutError", "ValueError"), "x" * trace
         for start in range(0, count, 2000):
             part = list(enumerate(ids[start : start + 2000], start))
@@ -101,7 +103,7 @@ class Yard:
     def dump(self) -> Dump:
         """All that is kept of the queue, but for the bell and what undo keeps."""
         found: Dump = {}
-        for name in self.raw.keys(f"{{{self.queue}}}:*"):  # noqa: SIM118 - the keys of a server, not of a dict
+        for name in self.raw.keys(f"{{{self.queue}}}:*"):
             text = name.decode()
             part = text.partition("}:")[2]
             if part == "bell" or part.startswith("undo:"):

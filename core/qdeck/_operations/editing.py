@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck import changes, jobs, payload, reads
+from qdeck._deck.model import State
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._engine.ids import new_id
 from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
@@ -53,7 +54,7 @@ def read_draft(queue: str, job_id: str) -> Program[Draft]:
         raise UsageError(
             f"job {job_id!r} is a failure handler", hint="its payload is the record of the job that failed"
         )
-    return Draft(queue, job_id, place.state, str(int(place.score)), body)
+    return Draft(queue, job_id, State(place.state).value, str(int(place.score)), body)
 
 
 def new_body(draft: Draft, text: str | bytes) -> bytes:

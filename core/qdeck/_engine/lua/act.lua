@@ -83,6 +83,7 @@ local function tell(j, outcome)
 end
 
 local function retry(j)
+  local taken = {} -- names that jobs of this slice took just now
   j = only(j, function(id, head)
     if not string.find(head, '\n', 1, true) then return nil end
     local sign, ms = string.match(head, '\nx(%+?)(%d+)')
@@ -91,9 +92,12 @@ local function retry(j)
     end
     if not string.find(head, '\nu', 1, true) then return nil end
     local name = option(head, 'n')
-    local twin = name and twin_of(id, name)
+    local twin = name and (taken[name] or twin_of(id, name))
     if twin then return 'its unique name is held by ' .. twin end
-    if name then redis.call('HSET', UNIQ, name, id) end
+    if name then
+      taken[name] = id
+      redis.call('HSET', UNIQ, name, id)
+    end
   end)
   if #j.ids == 0 then return j end
   local tries = column(TRIES, j.ids)

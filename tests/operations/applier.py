@@ -1,0 +1,36 @@
+"""`python -m operations.applier URL apply|undo NAME`: a process that applies a plan or undoes a batch, to be killed."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from qdeck._deck.deck import Deck
+from qdeck._operations import api
+from qdeck._operations.planfile import load_plan
+
+if TYPE_CHECKING:
+    from qdeck._operations.applying import Tally
+
+
+def told(tally: Tally) -> None:
+    if tally.done <= 200:
+        sys.stdout.write("begun\n")
+        sys.stdout.flush()
+
+
+def main(url: str, what: str, name: str) -> None:
+    """Does it, and says when it has begun."""
+    with Deck(url) as deck:
+        if what == "apply":
+            result = api.apply_plan(deck, load_plan(name), progress=told)
+            print(result.applied, len(result.skipped), result.error)  # noqa: T201 - that is how it answers
+        else:
+            sys.stdout.write("begun\n")
+            sys.stdout.flush()
+            back = api.undo_batch(deck, name)
+            print(back.restored, len(back.skipped), back.error)  # noqa: T201 - that is how it answers
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

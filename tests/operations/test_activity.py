@@ -1,0 +1,51 @@
+"""Who did what is told to everybody, and kept on the machine that did it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from operations.yard import QUEUE, Yard, now_ms
+from qdeck._engine import keys
+from qdeck._operations import activity, api
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from qdeck._deck.deck import Deck
+    from qdeck._operations.applying import Tally
+
+
+def test_every_act_is_told(deck: Deck, yard: Yard, own_state: Path) -> None:
+    yard.bulk_dead(450)
+    plan = api.build_plan(deck, "retry", QUEUE, where="error:*", reason="fixed upstream")
+    start = now_ms()
+    begun: list[str] = []
+
+    def look(_: Tally) -> None:
+        begun.extend(entry.outcome for entry in api.read_activity(deck))
+
+    result = api.apply_plan(deck, plan, progress=look)
+    assert set(begun) == {"begun"}, "what is under way is seen"
+    api.undo_batch(deck)
+    first, second = api.read_activity(deck)
+    assert (first.verb, first.outcome, first.where, first.reason) == ("retry", "done", "error:*", "fixed upstream")
+    assert dict(first.counts) == {"planned": 450, "applied": 450, "skipped": 0}
+    assert (first.batch, first.queues, first.undo_until_ms) == (result.batch, (QUEUE,), result.undo_until_ms)
+    assert first.who
+    assert first.host
+    assert (second.verb, dict(second.counts)) == ("undo", {"restored": 450, "skipped": 0})
+    assert api.read_activity(deck, since_ms=now_ms() + 1000) == []
+    assert len(api.read_activity(deck, since_ms=start - 1)) == 2
+    file = own_state / "qdeck" / "activity.jsonl"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [json.loads(line)["outcome"] for line in file.read_text().splitlines()] == ["begun", "done", "done"]
+
+
+def test_the_log_is_bounded_and_survives_strange_entries(deck: Deck, yard: Yard) -> None:
+    for n in range(5):
+        yard.raw.xadd(keys.ACTIVITY, {"e": b"\xff nonsense" if n % 2 else b'{"at_ms": 1}'})
+    yard.die()
+    api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE))
+    assert [entry.verb for entry in api.read_activity(deck)] == ["retry"]
+    assert activity.KEEP == 10_000

@@ -1,0 +1,74 @@
+"""Dead letters of one kind are one group, whatever differs from one message to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from operations.yard import QUEUE, Yard
+from qdeck._operations import api
+from qdeck._operations.groups import LONGEST, OTHER, Gathering, shape
+from qdeck._operations.rows import Row
+
+if TYPE_CHECKING:
+    from qdeck._deck.deck import Deck
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("job 7 timed out after 12.5 s", "job N timed out after N s"),
+        ("no such user 'ana'", "no such user '…'"),
+        ('invalid literal for int(): "x y"', "invalid literal for int(): '…'"),
+        ("order 3f2504e0-4f89-11d3-9a0c-0305e82c3301 is gone", "order # is gone"),
+        ("<Session at 0x7f3a2b1c>", "<Session at #>"),
+        ("commit deadbeef01 not found", "commit # not found"),
+        ("task 6608c5e15607037mre62 failed", "task # failed"),
+        ("connection to 10.0.0.7:6379 refused", "connection to N refused"),
+        ("HTTP 503", "HTTP N"),
+        ("utf8 and sha256 stay", "utf8 and sha256 stay"),
+        ("two\nlines  and\ttabs", "two lines and tabs"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_shapes(message: str | None, expected: str) -> None:
+    assert shape(message) == expected
+
+
+@given(st.text(max_size=300), st.integers(0, 10**12), st.integers(0, 10**12))
+def test_a_number_never_matters(text: str, one: int, other: int) -> None:
+    assert shape(f"{text} = {one} of {other}") == shape(f"{text} = {other} of {one}")
+    assert len(shape(text)) <= LONGEST
+    assert "\n" not in shape(text)
+
+
+def test_counts_are_exact(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(1000)
+    yard.die(event={"class": "KeyError", "message": "'ana'"})
+    yard.die(event={"class": "KeyError", "message": "'bob'"})
+    found = api.read_groups(deck, QUEUE)
+    assert (found.total, found.exact) == (1002, True)
+    assert [(g.error_class, g.message_shape, g.count) for g in found.groups] == [
+        ("TimeoutError", "job N timed out after N s", 500),
+        ("ValueError", "job N timed out after N s", 500),
+        ("KeyError", "'…'", 2),
+    ]
+    assert found.groups[0].first_ms < found.groups[0].last_ms
+    narrowed = api.read_groups(deck, where="error:KeyError message:*ana*")
+    assert [(g.count, g.queue) for g in narrowed.groups] == [(1, QUEUE)]
+    assert not api.read_groups(deck, QUEUE, most_read=10).exact
+
+
+def test_there_are_not_too_many_groups() -> None:
+    gathering = Gathering(most=3)
+    for n in range(10):
+        row = Row(QUEUE, "dead", b"id%d" % n, b"%d" % n, 0, True)
+        row.error_raw = b'%d failed {"class":"E%d","message":"x"}' % (n, n)
+        gathering.add(row)
+    found = gathering.finish(exact=True)
+    assert [group.error_class for group in found.groups] == ["E0", "E1", "E2", OTHER]
+    assert sum(group.count for group in found.groups) == found.total == 10

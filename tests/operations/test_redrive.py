@@ -1,0 +1,111 @@
+"""A redrive goes back slowly, a few first, and stops by itself when they die again; and tells what became of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from operations.yard import QUEUE, Yard
+from qdeck._operations import api, redrive
+from qdeck._operations.model import Fates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from qdeck._deck.deck import Deck
+    from qdeck._engine.ops import Claimed
+
+
+@pytest.fixture
+def work(url: str, yard: Yard) -> Iterator[Callable[[Callable[[Claimed], str]], None]]:
+    """Starts a worker that ends each job as it is told."""
+    over = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def start(kind: Callable[[Claimed], str]) -> None:
+        other = Yard(url, yard.raw)
+
+        def run() -> None:
+            while not over.wait(0.01):
+                for job in other.claim(50):
+                    other.end(job, kind(job))
+
+        threads.append(threading.Thread(target=run))
+        threads[-1].start()
+
+    yield start
+    over.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_it_stops_when_the_first_ones_die_again(deck: Deck, yard: Yard, work: Callable[..., None]) -> None:
+    yard.bulk_dead(500)
+    work(lambda _: "failed")
+    plan = api.build_plan(deck, "retry", QUEUE)
+    result, fates = api.redrive_plan(deck, plan, rate=1000.0, first=5)
+    assert result.applied == 5
+    assert result.stopped is not None
+    assert result.stopped.startswith("5 of the 5 that ended died again")
+    assert fates == Fates(total=5, dead_again=5)
+    assert len(yard.ids("dead")) == 500
+
+
+def test_it_stops_on_the_way(deck: Deck, yard: Yard, work: Callable[..., None]) -> None:
+    """The first ones fare well, then the service that they call goes down."""
+    yard.bulk_dead(5000)
+    ended: list[str] = []
+
+    def kind(job: Claimed) -> str:
+        ended.append(job.id)
+        return "done" if len(ended) <= 100 else "failed"
+
+    work(kind)
+    plan = api.build_plan(deck, "retry", QUEUE)
+    result, fates = api.redrive_plan(deck, plan, rate=500.0, first=10)
+    assert 10 < result.applied < 5000
+    assert "died again" in (result.stopped or "")
+    assert fates.dead_again > fates.total / 10
+    assert [entry.outcome for entry in api.read_activity(deck)] == ["stopped"]
+
+
+def test_all_goes_well(deck: Deck, yard: Yard, work: Callable[..., None]) -> None:
+    yard.bulk_dead(300)
+    work(lambda _: "done")
+    result, fates = api.redrive_plan(deck, api.build_plan(deck, "retry", QUEUE), rate=1000.0, first=3)
+    assert (result.applied, result.stopped, result.error) == (300, None, None)
+    assert fates.total == 300
+    assert fates.dead_again == 0
+
+
+def test_it_keeps_to_the_rate(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(150)
+    start = time.monotonic()
+    result, _ = api.redrive_plan(deck, api.build_plan(deck, "retry", QUEUE), rate=100.0)
+    assert result.applied == 150
+    assert 1.0 < time.monotonic() - start < 4.0
+
+
+def test_nobody_works(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(10)
+    plan = api.build_plan(deck, "retry", QUEUE)
+    result, fates = api.redrive_plan(deck, plan, first=3, patience_s=0.2)
+    assert (result.applied, fates.waiting) == (3, 3)
+    assert "does a worker run?" in (result.stopped or "")
+    assert redrive.ENOUGH > 3
+
+
+def test_what_became_of_them(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(6)
+    plan = api.build_plan(deck, "retry", QUEUE, ids=yard.ids("dead")[:5])
+    api.apply_plan(deck, plan)
+    held = yard.claim(3)
+    yard.end(held[0], "done")
+    yard.end(held[1])
+    fates = api.read_fates(deck, plan)
+    assert (fates.total, fates.done, fates.dead_again, fates.running, fates.waiting) == (5, 1, 1, 1, 2)
+    api.undo_batch(deck)
+    assert api.read_fates(deck, plan).total == 3, "what was put back is as if it had not been touched"
