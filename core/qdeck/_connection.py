@@ -75,7 +75,10 @@ class Endpoint:
         hint = "write redis://[user:password@]host:port[/db], rediss://… for TLS, or unix:///path"
         try:
             options: dict[str, Any] = dict(blocking.parse_url(self.url))
-            port = options.get("port", 6379)
+            parts = urlsplit(self.url)
+            port = parts.port if parts.port is not None else 6379
+            if parts.scheme != "unix" and parts.path.strip("/") and not parts.path.strip("/").isdigit():
+                raise ValueError("the database is not a number")
         except ValueError as error:
             raise InvalidOption(f"{mask_url(self.url)!r} is not a server URL", hint=hint) from error
         if not 0 < port < 65536:

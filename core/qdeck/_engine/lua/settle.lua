@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Steps of a dependency that come from an outbox; each may be sent twice.
 -- keys: meta ready delayed blocked dead done cancelled head body tries error uniq after bell outbox
 -- uses: time open constants head note free place handler ended await ring
