@@ -252,3 +252,61 @@ async def test_two_agents_purge_once(run_agent: Callable[..., Any], client: Sync
         [run] = one.of("purge") + other.of("purge")
     assert (run["applied"], run["skipped"]) == (3000, 0)
     assert raw.hget("qdeck:agent:purge", "n:ready_too_old") == b"3000"
+
+
+PURGER = """
+import sys
+from qdeck._agent.agent import Agent
+from qdeck._agent.options import AgentOptions
+from qdeck._settings import Purge, Settings
+settings = Settings(purge=Purge(max_ready_age=0, rules=("ready_too_old",)))
+options = AgentOptions(purge_every=3600, lease=1.0, settings=settings, history_every=None)
+Agent(sys.argv[1], options, on_event=lambda event: print(event, flush=True)).run()
+"""
+
+
+@pytest.mark.parametrize("how", ["kill9", "freeze"])
+def test_an_agent_that_ends_or_freezes_within_a_purge_leaves_the_rest_to_another(
+    url: str, client: SyncClient, raw: redis.Redis, make_process: Callable[..., PythonProcess], how: str
+) -> None:
+    many = 60_000
+    ids = {job_id.encode() for job_id in make_jobs(client, many)}
+    ready, cancelled = keys.key(QUEUE, "ready"), keys.key(QUEUE, "cancelled")
+    raw.hset(keys.key(QUEUE, "meta"), "cancelled_max", 10 * many)
+    victim = make_process("-c", PURGER, url)
+    wait_until(lambda: raw.zcard(ready) < many)
+    getattr(victim, how)()
+    left = raw.zcard(ready)
+    assert 0 < left < many, "it was to be hurt in the middle"
+    heir = make_process("-c", PURGER, url)
+    heir.wait_for("'ran', 'chore': 'purge'")
+    if how == "freeze":
+        victim.thaw()
+        victim.wait_for("fenced")
+    assert raw.zcard(ready) == 0
+    assert set(raw.zrange(cancelled, 0, -1)) == ids
+    assert raw.hmget("qdeck:agent:purge", "runs", "token", "n:ready_too_old") == [b"1", b"2", str(left).encode()]
+    assert raw.hget(keys.key(QUEUE, "meta"), "n:cancelled") == str(many).encode(), "each was cancelled once"
+
+
+async def test_a_queue_that_refuses_is_told_once(
+    run_agent: Callable[..., Any], client: SyncClient, raw: redis.Redis
+) -> None:
+    make_jobs(client, 1)
+    claim(client, lease_ms=20)
+    raw.set(keys.key(QUEUE, "tries"), "not a hash")
+    async with run_agent(http=None, tend_every=0.1) as agent:
+        await agent.until(lambda: agent.of("tend"))
+        await asyncio.sleep(1)
+        assert len([run for run in agent.of("tend") if "why" in run and "warned" not in run]) == 1
+
+
+async def test_looks_at_the_same_time_do_not_mix(run_agent: Callable[..., Any], client: SyncClient) -> None:
+    """Everything that an agent looks at, at once, while queues come into being."""
+    async with run_agent(health_every=0.1, tend_every=0.1, history_every=0.1) as agent:
+        paths = ["/metrics", "/api/v1/queue/health", "/api/v1/queue/dlq", "/healthz"]
+        for turn in range(10):
+            await asyncio.to_thread(make_jobs, client, 1, queue=f"q{turn}:s:actions")
+            answers = await asyncio.gather(*(agent.ask(path) for path in paths * 3))
+            assert {answer.code for answer in answers} == {200}
+    assert not [event for event in agent.events if event["event"] in ("failed", "waiting")]

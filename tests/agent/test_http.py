@@ -11,6 +11,7 @@ import pytest
 
 from agent.running import QUEUE, TOKEN, bury, claim, make_jobs, running
 from qdeck._agent.options import Address, AgentOptions
+from qdeck._deck.deck import Deck
 from qdeck._errors import InvalidOption
 from qdeck._settings import Purge, Settings
 from qdeck_console.cli import health as cli_health
@@ -78,7 +79,8 @@ async def test_health_is_the_report_of_the_command(run_agent: Callable[..., Any]
         found = answer.json
         from qdeck._rules.health import acheck_health
 
-        told = json.loads(json.dumps(cli_health.shape(await acheck_health(agent.agent.deck))))
+        async with Deck(agent.agent.endpoint.url) as deck:
+            told = json.loads(json.dumps(cli_health.shape(await acheck_health(deck))))
     assert found["queues"]["ready"][f"native/{QUEUE}"]["size"] == 2
     assert found["errors"]["dlq_size"] == 1
 

@@ -19,9 +19,8 @@ from qdeck._agent.chores import Chores
 from qdeck._agent.eyes import Eyes
 from qdeck._agent.lease import Lease
 from qdeck._agent.options import AgentOptions
-from qdeck._connection import AsyncClient
+from qdeck._connection import AsyncClient, Endpoint
 from qdeck._deck import reads
-from qdeck._deck.deck import Deck
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
 
 if TYPE_CHECKING:
@@ -61,12 +60,7 @@ class Agent:
     ) -> None:
         self.options = options or AgentOptions()
         self.id = _agent_id()
-        self.deck = Deck(
-            url,
-            self.options.read_only,
-            thresholds=self.options.thresholds,
-            read_only_hint=self.options.read_only_hint,
-        )
+        self.endpoint = Endpoint(url)
         self.address = ""  # of the API, once it listens
         self._on_event = on_event
         self._asked: str | None = None
@@ -75,6 +69,7 @@ class Agent:
         self._leases: set[Lease] = set()
         self._troubled: str | None = None
         self._denied: set[str] = set()
+        self._refused = ""
 
     def run(self) -> str:
         """Runs until SIGTERM, SIGINT, SIGHUP or `stop`; returns what ended it: `stop` or `reload`."""
@@ -91,8 +86,8 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         ending = self._ending = asyncio.Event()
         self._check_useful()
-        client = AsyncClient(self.deck.endpoint, patience=PATIENCE)
-        eyes = Eyes(self.deck)
+        client = AsyncClient(self.endpoint, patience=PATIENCE)
+        eyes = Eyes(self.endpoint.url, self.options)
         chores = Chores(eyes, client, self.options)
         with self._signals() if signals else contextlib.nullcontext():
             try:
@@ -105,7 +100,7 @@ class Agent:
             finally:
                 await chores.close()
                 await client.close()
-                await self.deck.aclose()
+                await eyes.close()
         self.event({"event": "stopped"})
         return self._asked or "stop"
 
@@ -113,7 +108,7 @@ class Agent:
         o = self.options
         if o.read_only and o.http is None and o.health_every is None:
             raise NotAllowed(
-                f"{self.deck.address} is open read-only, and an agent writes",
+                f"{self.endpoint} is open read-only, and an agent writes",
                 hint=f"{o.read_only_hint}; with --http or --health-every it would at least look",
             )
 
@@ -193,7 +188,7 @@ class Agent:
     async def _once(self, chore: Chore, client: AsyncClient) -> float:
         """Claims the chore and does it when it is ours; seconds until it may be due."""
         if self.options.read_only:
-            raise NotAllowed(f"{self.deck.address} is open read-only", hint=self.options.read_only_hint)
+            raise NotAllowed(f"{self.endpoint} is open read-only", hint=self.options.read_only_hint)
         lease_s = self.options.lease
         claim = await client.run(
             slots.claim(
@@ -249,9 +244,18 @@ class Agent:
             self.event({"event": "fenced", "chore": chore.name, "run": lease.claim.token, "why": why})
             return
         word = {"done": "ran", "stopped": "stopped early"}.get(ending.outcome, ending.outcome)
-        if word != "ran" or ending.summary or chore.name not in QUIET_CHORES:
+        if self._is_news(chore, ending):
             told = {"event": word, "chore": chore.name, "run": lease.claim.token, "seconds": round(seconds, 3)}
             self.event(told | dict(ending.summary))
+
+    def _is_news(self, chore: Chore, ending: Ending) -> bool:
+        """Quiet chores tell what they did; that a queue refuses is told once, not every few seconds."""
+        if ending.outcome != "done" or chore.name not in QUIET_CHORES:
+            return True
+        before = self._refused
+        if chore.name == "tend":
+            self._refused = str(ending.summary.get("why", ""))
+        return bool(set(ending.summary) - {"refused", "why"}) or self._refused not in ("", before)
 
     def _tell_trouble(self, error: QdeckError) -> None:
         # Once per trouble, not once per try: it may last for hours.

@@ -36,9 +36,8 @@ class Chores:
         self.eyes = eyes
         self.client = client
         self.options = options
-        self._quick = AsyncClient(Endpoint(eyes.deck.endpoint.url, timeout=KNOCK_S), patience=0.0)
+        self._quick = AsyncClient(Endpoint(eyes.endpoint.url, timeout=KNOCK_S), patience=0.0)
         self._reporting = asyncio.Lock()
-        self._purging = asyncio.Lock()
         self._report: dict[str, Any] | None = None
         self._reported = 0.0
         self.sampler = Sampler(keep_ms=round(options.history_keep_s * 1000))
@@ -94,7 +93,8 @@ class Chores:
             return self._report
 
     async def _check(self) -> HealthReport:
-        return await acheck_health(self.eyes.deck, Limits.of(self.options.settings))
+        async with self.eyes.health.lock:
+            return await acheck_health(self.eyes.health.deck, Limits.of(self.options.settings))
 
     async def measured(self) -> tuple[Snapshot, dict[str, Any], list[slots.Slot]]:
         """What `/metrics` tells of: a picture of now, the last health report, and the runs of all agents."""
@@ -112,25 +112,25 @@ class Chores:
 
     async def purge(self, lease: Lease) -> Ending:
         """Removes what the purge rules name, or with `purge_dry_run` tells what it would remove."""
-        deck, settings = self.eyes.deck, self.options.settings
-        async with purging.planned(deck, settings, "auto-purge", lease.cancelled) as plan:
+        settings, sight = self.options.settings, self.eyes.purge
+        async with sight.lock, purging.planned(sight.deck, settings, "auto-purge", lease.cancelled) as plan:
             if settings.purge.purge_dry_run:
                 return slots.Ending(summary=purging.summary(plan, None))
             if not plan.count:
                 return slots.Ending(summary={"dry_run": False, "planned": 0})
-            result = await purging.apply(deck, plan, lease.cancelled)
+            result = await purging.apply(sight.deck, plan, lease.cancelled)
             outcome = "failed" if result.error else "stopped" if result.stopped else "done"
             return slots.Ending(
                 outcome=outcome, summary=purging.summary(plan, result), counters=purging.counters(plan, result)
             )
 
     async def purge_asked(self, *, dry_run: bool, limit: int) -> dict[str, Any]:
-        """A purge that a caller of the API asked for: one at a time."""
-        deck = self.eyes.deck
-        async with self._purging, purging.planned(deck, self.options.settings, "purge through the API") as plan:
+        """A purge that a caller of the API asked for."""
+        settings, sight = self.options.settings, self.eyes.purge
+        async with sight.lock, purging.planned(sight.deck, settings, "purge through the API") as plan:
             if dry_run:
                 return purging.plan_document(plan, limit)
-            result = await purging.apply(deck, plan) if plan.count else None
+            result = await purging.apply(sight.deck, plan) if plan.count else None
             if result is not None:
                 await self.client.run(slots.count("purge", purging.counters(plan, result)))
             return purging.batch_document(plan, result)

@@ -14,8 +14,8 @@ from qdeck._errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from qdeck._agent.eyes import Eyes
     from qdeck._connection import AsyncClient
-    from qdeck._deck.deck import Deck
     from qdeck._deck.model import JobRecord
     from qdeck._engine.ops import Program
 
@@ -24,9 +24,9 @@ class NoQueue(UsageError):
     """There is no queue of that name."""
 
 
-async def letters(deck: Deck, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
+async def letters(eyes: Eyes, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
     """The newest dead letters of a queue, or of all; `total` is how many there are, so that a cut is seen."""
-    seen = await deck.astatus(visible=())
+    seen = await eyes.counts()
     rows = [row for row in seen.queues if queue is None or row.name == queue]
     if queue is not None and not rows:
         near = difflib.get_close_matches(queue, [row.name for row in seen.queues], 1)
@@ -36,7 +36,7 @@ async def letters(deck: Deck, client: AsyncClient, queue: str | None, limit: int
     for name, newest_ms in await _newest(client, [row.name for row in rows if row.dead and row.problem is None]):
         if len(records) >= limit and _moment(records[limit - 1]) >= newest_ms:
             break  # all that is left is older than what is shown
-        found = [record async for record in deck.ajobs(name, state="dead", limit=limit)]
+        found = [record async for record in eyes.jobs.ajobs(name, state="dead", limit=limit)]
         records = sorted([*records, *found], key=_moment, reverse=True)[:limit]
     total = sum(row.dead or 0 for row in rows)
     entries = [entry(record) for record in records]

@@ -1,4 +1,7 @@
-"""Looks on behalf of chores and callers: those that ask within a moment share one look."""
+"""Looks on behalf of chores and callers, one at a time: a deck remembers what it saw, and two looks at once would mix.
+
+Health and purges have decks of their own, because they take longer than others want to wait.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,49 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck.deck import Deck
+
 if TYPE_CHECKING:
-    from qdeck._deck.deck import Deck
+    from qdeck._agent.options import AgentOptions
     from qdeck._deck.model import Snapshot
 
 FRESH_S: Final = 1.0
 
 
-class Eyes:
-    """One deck for everybody; a look that is under way or a moment old is everybody's."""
+class Sight:
+    """A deck and whose turn it is to use it."""
 
-    def __init__(self, deck: Deck) -> None:
-        self.deck = deck
-        self._lock = asyncio.Lock()
+    def __init__(self, url: str, options: AgentOptions) -> None:
+        self.deck = Deck(url, options.read_only, thresholds=options.thresholds, read_only_hint=options.read_only_hint)
+        self.lock = asyncio.Lock()
+
+
+class Eyes:
+    """The agent's decks; a picture that is a moment old is everybody's."""
+
+    def __init__(self, url: str, options: AgentOptions) -> None:
+        self._status = Sight(url, options)
+        self.health = Sight(url, options)
+        self.purge = Sight(url, options)
+        self.endpoint = self._status.deck.endpoint
+        self.jobs = self._status.deck  # lists of jobs keep no memory: anybody may read them at any time
         self._seen: Snapshot | None = None
         self._at = 0.0
 
     async def look(self) -> Snapshot:
         """A picture of all queues, at most a second old."""
-        async with self._lock:
+        async with self._status.lock:
             if self._seen is None or time.monotonic() - self._at > FRESH_S:
-                self._seen = await self.deck.astatus()
+                self._seen = await self._status.deck.astatus()
                 self._at = time.monotonic()
             return self._seen
 
     async def counts(self) -> Snapshot:
         """A picture of now, without the expensive numbers of every queue."""
-        return await self.deck.astatus(visible=())
+        async with self._status.lock:
+            return await self._status.deck.astatus(visible=())
+
+    async def close(self) -> None:
+        """Closes the connections of all decks."""
+        for sight in (self._status, self.health, self.purge):
+            await sight.deck.aclose()

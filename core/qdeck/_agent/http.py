@@ -98,8 +98,8 @@ class _Api:
         known = {"queue", "limit"}
         _check_names(request, known)
         limit = _whole(request, "limit", LETTERS, MOST_LETTERS)
-        deck, client = self._chores.eyes.deck, self._chores.client
-        return _json(await deadletters.letters(deck, client, request.query_params.get("queue"), limit))
+        chores = self._chores
+        return _json(await deadletters.letters(chores.eyes, chores.client, request.query_params.get("queue"), limit))
 
     async def purge(self, request: Request) -> Response:
         _check_names(request, {"dry_run", "limit"})
