@@ -1,0 +1,208 @@
+"""Removing temporary queues: those of a task that ended, those whose time is over, and those that nobody owns.
+
+A queue on which somebody waits is never removed, nor one that was used lately. The order makes it safe: the remover
+announces itself (from then on nobody can begin to wait), looks at the list and removes it in one step, and strikes it off.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from redis.exceptions import ResponseError
+
+from qdeck._engine import ops
+from qdeck._engine import programs as engine
+from qdeck._errors import InvalidName
+from qdeck._names import QueueName
+from qdeck.messages import _registry as registry
+from qdeck.messages._naming import TaskQueueName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._engine.ops import Program
+
+IDLE_S: Final = 86_400
+SLICE: Final = 500
+_MAY_BE: Final = re.compile(rb":(?:responses|callbacks):|:(?:enterprise|professional|advance|free):")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """One queue: what is in it, and what becomes of it (`removed`, `would_remove`, `gone`, `in_use`, `recent`, …)."""
+
+    name: str
+    outcome: str
+    messages: int = 0
+    bytes: int = 0
+    idle_s: int | None = None
+
+
+@dataclass(slots=True)
+class CleanReport:
+    """What a cleaning did, or would do. Names are kept of the first ones only: there may be a million."""
+
+    dry_run: bool = False
+    scanned: int = 0
+    removed: int = 0
+    messages: int = 0
+    bytes: int = 0
+    in_use: int = 0
+    kept: int = 0
+    samples: list[Removal] = field(default_factory=list)
+    most_samples: int = 100
+
+    def add(self, found: Removal) -> None:
+        """Counts one queue."""
+        if found.outcome in ("removed", "would_remove"):
+            self.removed += 1
+            self.messages += found.messages
+            self.bytes += found.bytes
+        elif found.outcome == "in_use":
+            self.in_use += 1
+        elif found.outcome != "gone":
+            self.kept += 1
+        if len(self.samples) < self.most_samples:
+            self.samples.append(found)
+
+
+def look(names: Sequence[str], idle_s: int = 0) -> Program[list[Removal]]:
+    """What `remove` would do, from plain reads."""
+    if not names:
+        return []
+    known = yield from registry.describe(names)
+    now = yield from registry.server_ms()
+    replies = yield ops.commands(
+        *(
+            command
+            for name in names
+            for command in ((b"LLEN", name), (b"OBJECT", b"IDLETIME", name), (b"MEMORY", b"USAGE", name))
+        ),
+        key=names[0].encode(),
+        reads=True,
+    )
+    found = []
+    for i, name in enumerate(names):
+        size, idle, weight = replies[3 * i : 3 * i + 3]
+        entry = known[i]
+        messages = size if isinstance(size, int) else 0
+        outcome = "would_remove"
+        if isinstance(size, ResponseError):
+            outcome = "foreign"
+        elif entry is not None and entry.waited_until_ms > now:
+            outcome = "in_use"
+        elif messages and idle_s and not (isinstance(idle, int) and idle >= idle_s):
+            outcome = "recent" if isinstance(idle, int) else "unknown"
+        seconds = idle if isinstance(idle, int) else None
+        found.append(Removal(name=name, outcome=outcome, messages=messages, bytes=_number(weight), idle_s=seconds))
+    return found
+
+
+def _number(reply: object) -> int:
+    return reply if isinstance(reply, int) else 0
+
+
+_WORDS: Final = {"busy": "recent", "late": "late", "foreign": "foreign", "unknown": "unknown"}
+
+
+def remove(names: Sequence[str], *, idle_s: int, event: str) -> Program[list[Removal]]:
+    """Removes queues where nobody waits and that were left alone for so long; tells what became of each."""
+    if not names:
+        return []
+    free = yield from registry.begin(names)
+    now = yield from registry.server_ms()
+    mine = [name for name, answer in zip(names, free, strict=True) if answer]
+    # A second less than was announced: the clock was read after that.
+    dropped = yield from registry.drop_many([name.encode() for name in mine], now + registry.ACT_MS - 1000, idle_s)
+    ended: list[tuple[str, int, int]] = []
+    left: list[str] = []
+    outcome: dict[str, Removal] = {}
+    for name, told in zip(mine, dropped, strict=True):
+        if isinstance(told, tuple):
+            ended.append((name, *told))
+            outcome[name] = Removal(name=name, outcome="removed", messages=told[0], bytes=told[1])
+        elif told == "gone":
+            ended.append((name, 0, 0))
+            outcome[name] = Removal(name=name, outcome="gone")
+        else:
+            left.append(name)
+            outcome[name] = Removal(name=name, outcome=_WORDS[told])
+    if ended:
+        yield from registry.finish(event, ended)
+    if left:
+        yield from registry.keep(left)
+    return [outcome.get(name) or Removal(name=name, outcome="in_use") for name in names]
+
+
+def clean_task(task_id: str, *, idle_s: int = 0, dry_run: bool = False) -> Program[list[Removal]]:
+    """Removes the temporary queues of a task, a slice at a time."""
+    found: list[Removal] = []
+    seen: set[str] = set()
+    while True:
+        names = [name for name in (yield from registry.of_task(task_id, SLICE + len(seen))) if name not in seen]
+        if not names:
+            return found
+        seen.update(names)
+        if dry_run:
+            found += yield from look(names, idle_s)
+        else:
+            # A queue that is registered and holds nothing counts as removed: its registration was all there was.
+            found += [_registered(one) for one in (yield from remove(names, idle_s=idle_s, event="cleaned"))]
+
+
+def _registered(one: Removal) -> Removal:
+    return Removal(name=one.name, outcome="removed") if one.outcome == "gone" else one
+
+
+def sweep_expired(most: int = SLICE) -> Program[list[Removal]]:
+    """Removes queues whose time is over, one slice of them."""
+    names = yield from registry.expired(most)
+    return (yield from remove(names, idle_s=0, event="expired"))
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One slice of the search for orphans."""
+
+    cursor: int
+    scanned: int
+    found: list[Removal]
+
+
+def find_orphans(cursor: int, *, idle_s: int = IDLE_S, count: int = SLICE) -> Program[Slice]:
+    """Looks at one slice of the keys for temporary queues that nobody registered and nobody touched for so long."""
+    [reply] = yield ops.commands((b"SCAN", cursor, b"COUNT", count, b"TYPE", b"list"), reads=True)
+    if isinstance(reply, ResponseError):
+        raise engine.explain(reply)
+    keys: list[bytes] = reply[1]
+    names = [name for key in keys if (name := temporary_name(key)) is not None]
+    found: list[Removal] = []
+    if names:
+        known = yield from registry.describe(names)
+        idle = {r.name: r for r in (yield from look(names, idle_s))}
+        for name, entry in zip(names, known, strict=True):
+            one = idle[name]
+            # `look` lets an empty list pass; here only what was seen to be idle is an orphan.
+            if entry is None and one.outcome == "would_remove" and (one.idle_s or 0) >= idle_s:
+                found.append(one)
+    return Slice(int(reply[0]), len(keys), found)
+
+
+def temporary_name(key: bytes) -> str | None:
+    """The name, when a key is called like a temporary queue of any generation."""
+    if not _MAY_BE.search(key) or b"{" in key or len(key) > 400:
+        return None
+    try:
+        text = key.decode("ascii")
+    except UnicodeDecodeError:
+        return None
+    try:
+        return text if QueueName.parse(text).is_temporary else None
+    except InvalidName:
+        pass
+    try:
+        return str(TaskQueueName.parse(text))
+    except InvalidName:
+        return None

@@ -1,0 +1,322 @@
+"""Envelopes of messages between services: read from JSON of every generation, and written so that nothing gets lost.
+
+Fields that are not known here are kept in `extra` and written back: a service that is older than its neighbours must
+not strip their messages. Only what a message cannot do without is required, because the generations differ in the rest.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from datetime import UTC, datetime
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from qdeck._errors import PayloadNotSerializable, UsageError
+
+_decoder = msgspec.json.Decoder()
+# What the envelope of June 2025 has and later ones have not: there `data` may be missing.
+_EARLY: Final = frozenset({"tenant_tier", "callback_queue", "queue_metadata", "execution_context"})
+_uuid_lock = threading.Lock()
+_last_us = 0
+
+
+def new_message_id() -> str:
+    """A UUID (version 7) that grows with time, so that messages of one millisecond keep their order in a queue."""
+    global _last_us  # noqa: PLW0603 - one clock for the process, under a lock
+    with _uuid_lock:
+        _last_us = us = max(_last_us + 1, time.time_ns() // 1000)
+    ms, rest = divmod(us, 1000)
+    # 48 bits of milliseconds, then the microseconds in the 12 bits that the standard leaves to the maker.
+    number = (ms << 80) | (7 << 76) | ((rest * 4) << 64) | (2 << 62) | secrets.randbits(62)
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def utc_now() -> str:
+    """Now, as envelopes write it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
+    """What both envelopes share: fields that are not known are carried along."""
+
+    extra: dict[str, Any] = {}
+
+    @classmethod
+    def parse(cls, raw: bytes | str) -> Self:
+        """Reads an envelope from JSON; what is wrong with it is told as a `UsageError`."""
+        try:
+            value = _decoder.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UsageError(f"{cls._what()} is not JSON: {error}", hint="send UTF-8 JSON, an object") from error
+        return cls.from_dict(value)
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Self:
+        """Reads an envelope from a dict; what is wrong with it is told as a `UsageError`."""
+        if not isinstance(value, dict):
+            raise UsageError(f"{cls._what()} is {_kind(value)}, not an object", hint='send {"action_type": …, …}')
+        known = {name for name in cls.__struct_fields__ if name != "extra"}
+        # A null is carried along as well, so that what is written back is what was read.
+        fields = {name: item for name, item in value.items() if name in known and item is not None}
+        extra = {name: item for name, item in value.items() if name not in fields}
+        cls._check_raw(value)
+        fields = {**dict.fromkeys(cls._made_here() - fields.keys()), **fields}
+        try:
+            return msgspec.convert({**fields, "extra": extra}, cls)
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"{cls._what()}: {_say(error)}", hint=f"its fields are {', '.join(sorted(known))}"
+            ) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """The envelope as it is written, with what was carried along."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "extra"}
+        own = {n: item for n, item in fields.items() if (item is not None and item != {}) or n in self._always()}
+        return {**self.extra, **own}
+
+    def to_json(self) -> bytes:
+        """The envelope as UTF-8 JSON."""
+        try:
+            return msgspec.json.encode(self.to_dict())
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise PayloadNotSerializable(
+                f"{self._what()} cannot be written as JSON: {error}",
+                hint="put numbers, text, lists and dicts into data",
+            ) from error
+
+    def replace(self, **changes: Any) -> Self:
+        """The same envelope with other values, checked like a new one."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return _made(type(self), {**fields, **changes})
+
+    @classmethod
+    def _what(cls) -> str:
+        return cls.__name__
+
+    @classmethod
+    def _always(cls) -> frozenset[str]:
+        return frozenset()
+
+    @classmethod
+    def _made_here(cls) -> frozenset[str]:
+        """What a new envelope gets and one that is read must not: it would tell of another moment."""
+        return frozenset({"timestamp", "trace_id"} & set(cls.__struct_fields__))
+
+    @classmethod
+    def _check_raw(cls, value: dict[Any, Any]) -> None:
+        return
+
+
+E = TypeVar("E", bound=_Envelope)
+
+
+def _made(kind: type[E], fields: dict[str, Any]) -> E:
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{kind.__name__}: {_say(error)}", hint="see the fields in qdeck.messages") from error
+
+
+def _say(error: msgspec.ValidationError) -> str:
+    """msgspec's own words, with the path in front: `$.data` becomes `field data`."""
+    text, _, path = str(error).partition(" - at `")
+    where = path.rstrip("`").removeprefix("$.").removeprefix("$")
+    return f"field {where}: {text}" if where else text
+
+
+def _kind(value: Any) -> str:
+    names = {list: "an array", str: "text", int: "a number", float: "a number", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _check_time(text: str | None, what: str) -> None:
+    if text is not None:
+        try:
+            datetime.fromisoformat(text)
+        except ValueError as error:
+            raise UsageError(f"{what} {text!r} is not an ISO 8601 time", hint="write 2026-01-31T08:00:00Z") from error
+
+
+class ErrorDetail(_Envelope, kw_only=True, frozen=True):
+    """Why an action failed."""
+
+    error_type: str
+    message: str
+    error_code: str | None = None
+    details: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, error: BaseException) -> ErrorDetail:
+        """The detail of an exception; its text is made fit for JSON."""
+        try:
+            text = str(error)
+        except Exception as other:  # noqa: BLE001 - code of the application
+            text = f"(its text cannot be had: {type(other).__name__})"
+        return cls(error_type=type(error).__name__, message=text.encode("utf-8", "backslashreplace").decode()[:4000])
+
+
+class DomainAction(_Envelope, kw_only=True, frozen=True):
+    """A message that asks a service to do something, or calls one back.
+
+    `action_type` is `service.entity.verb`; its first part names the service that takes it.
+    """
+
+    action_type: str
+    action_id: str = msgspec.field(default_factory=new_message_id)
+    timestamp: str | None = msgspec.field(default_factory=utc_now)
+    tenant_id: str | None = None
+    tenant_tier: str | None = None
+    session_id: str | None = None
+    task_id: str | None = None
+    agent_id: str | None = None
+    user_id: str | None = None
+    origin_service: str | None = None
+    correlation_id: str | None = None
+    trace_id: str | None = msgspec.field(default_factory=new_message_id)
+    callback_queue_name: str | None = None
+    callback_action_type: str | None = None
+    callback_queue: str | None = None
+    data: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        if not self.action_type.strip():
+            raise UsageError("action_type is empty", hint="write service.entity.verb")
+        if not self.action_id.strip():
+            raise UsageError("action_id is empty", hint="leave it out to get one")
+        _check_time(self.timestamp, "timestamp")
+
+    @classmethod
+    def _check_raw(cls, value: dict[Any, Any]) -> None:
+        if not isinstance(value.get("action_id"), str):
+            raise UsageError(
+                "DomainAction: field action_id: text is required",
+                hint="without it, a message sent twice would run twice",
+            )
+        if "data" not in value and not _EARLY & value.keys():
+            raise UsageError(
+                "DomainAction: Object missing required field `data`", hint='send "data": {} when there is none'
+            )
+
+    @classmethod
+    def _always(cls) -> frozenset[str]:
+        return frozenset({"action_id", "action_type", "data"})
+
+    @property
+    def service(self) -> str:
+        """The service that takes the action: the first part of its type."""
+        return self.action_type.partition(".")[0]
+
+    @property
+    def reply_to(self) -> str | None:
+        """The queue for the answer, wherever this generation puts it: in the envelope or in `data`."""
+        for found in (self.callback_queue_name, self.data.get("callback_queue_name"), self.callback_queue):
+            if isinstance(found, str) and found:
+                return found
+        return None
+
+    @property
+    def correlation(self) -> str | None:
+        """What ties the answer to the question: a correlation id, or the task's id where that serves as one."""
+        places = (self.correlation_id, self.data.get("correlation_id"), self.data.get("task_id"), self.task_id)
+        return next((found for found in places if isinstance(found, str) and found), None)
+
+    @property
+    def task(self) -> str | None:
+        """The task that the action belongs to, from the envelope or from `data`."""
+        found = self.task_id or self.data.get("task_id")
+        return found if isinstance(found, str) and found else None
+
+    @property
+    def tier(self) -> str | None:
+        """The tenant's tier, from its field or from the metadata."""
+        found = self.tenant_tier or self.metadata.get("tenant_tier")
+        return found if isinstance(found, str) and found else None
+
+
+class DomainActionResponse(_Envelope, kw_only=True, frozen=True):
+    """The answer to a request. A failed one has an error, a good one has none."""
+
+    success: bool
+    correlation_id: str
+    action_id: str = msgspec.field(default_factory=new_message_id)
+    trace_id: str | None = None
+    task_id: str | None = None
+    tenant_id: str | None = None
+    session_id: str | None = None
+    timestamp: str | None = msgspec.field(default_factory=utc_now)
+    data: dict[str, Any] | None = None
+    error: ErrorDetail | None = None
+
+    def __post_init__(self) -> None:
+        if self.success and self.error is not None:
+            raise UsageError("success is true, so error must be null", hint="leave the error out")
+        if not self.success and self.error is None:
+            raise UsageError("success is false, so error is required", hint="give an ErrorDetail")
+        _check_time(self.timestamp, "timestamp")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The response as it is written."""
+        found = super().to_dict()
+        return found if self.error is None else {**found, "error": self.error.to_dict()}
+
+    @classmethod
+    def from_dict(cls, value: Any) -> Self:
+        """Reads a response; unknown fields of its error survive as well."""
+        if isinstance(value, dict) and not isinstance(value.get("action_id"), str):
+            raise UsageError("DomainActionResponse: field action_id: text is required", hint="any unique id will do")
+        if isinstance(value, dict) and isinstance(value.get("error"), dict):
+            error = ErrorDetail.from_dict(value["error"])
+            fields = {name: getattr(error, name) for name in error.__struct_fields__}
+            value = {**value, "error": fields}
+        return super().from_dict(value)
+
+    @classmethod
+    def _always(cls) -> frozenset[str]:
+        return frozenset({"action_id", "success", "correlation_id", "data", "error"})
+
+
+def response_to(
+    action: DomainAction, *, data: dict[str, Any] | None = None, error: ErrorDetail | None = None
+) -> DomainActionResponse:
+    """The answer to an action, with all that ties it to the question."""
+    return DomainActionResponse(
+        success=error is None,
+        correlation_id=action.correlation or action.action_id,
+        trace_id=action.trace_id,
+        task_id=action.task,
+        tenant_id=action.tenant_id,
+        session_id=action.session_id,
+        data=data,
+        error=error,
+    )
+
+
+def callback_to(
+    action: DomainAction, origin: str, *, data: dict[str, Any] | None = None, error: ErrorDetail | None = None
+) -> DomainAction:
+    """The callback that an action asked for: an action again, with the correlation id in `data` and in the envelope."""
+    correlation = action.correlation or action.action_id
+    content: dict[str, Any] = {**(data or {}), "correlation_id": correlation, "success": error is None}
+    if action.task is not None:
+        content.setdefault("task_id", action.task)
+    if error is not None:
+        content["error"] = error.to_dict()
+    return DomainAction(
+        action_type=action.callback_action_type or f"{action.action_type}.completed",
+        tenant_id=action.tenant_id,
+        tenant_tier=action.tenant_tier,
+        session_id=action.session_id,
+        task_id=action.task,
+        agent_id=action.agent_id,
+        user_id=action.user_id,
+        origin_service=origin,
+        correlation_id=correlation,
+        trace_id=action.trace_id,
+        data=content,
+        metadata={"in_reply_to": action.action_id},
+    )

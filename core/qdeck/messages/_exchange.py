@@ -1,0 +1,161 @@
+"""The steps of the patterns as programs: sending an action, answering it, calling back, announcing."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from redis.exceptions import ResponseError
+
+from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine.ops import NewJob
+from qdeck._errors import InvalidName, PayloadTooLarge
+from qdeck._names import QueueName, QueueType
+from qdeck._options import read_task_name
+from qdeck.messages import _registry as registry
+from qdeck.messages._naming import TIERS, segment
+
+if TYPE_CHECKING:
+    from qdeck._engine.ops import Made, Program
+    from qdeck.messages._envelopes import DomainAction, DomainActionResponse
+
+WITHIN: Final = "reply_within_ms"
+"""In an action's metadata: how long after it was enqueued somebody waits for the answer, on the server's clock."""
+
+_BELL: Final = "{qdeck:messages}:bell:"
+_BELL_MS: Final = 60_000
+_JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
+
+
+def job_id(message_id: str) -> str:
+    """The job's id is the message's own, so that a message sent twice is one job."""
+    return message_id if _JOB_ID.fullmatch(message_id) else f"m{segment(message_id)}"
+
+
+@lru_cache(maxsize=2048)
+def _tail(task: str, priority: int, retries: int, expires_ms: int | None, tier: str | None, backoff: str | None) -> str:
+    return codec.Head(
+        enqueued_ms=0,
+        priority=priority,
+        retries=retries,
+        task=read_task_name(task),
+        expires_after_ms=expires_ms,
+        backoff=backoff,
+        tags=(f"tier:{tier}",) if tier else (),
+        keep_ms=0,
+    ).tail()
+
+
+def job_of(
+    action: DomainAction,
+    *,
+    retries: int,
+    expires_ms: int | None = None,
+    priority: int | None = None,
+    backoff: str | None = None,
+    id: str = "",
+) -> NewJob:
+    """The job that carries an action: its task is the action's type, its only argument the envelope."""
+    tier = action.tier if action.tier in TIERS else None
+    first = TIERS.get(tier or "", 100) if priority is None else priority
+    body = b"[[" + action.to_json() + b"],{}]"
+    if len(body) > codec.MAX_PAYLOAD:
+        raise PayloadTooLarge(
+            f"action {action.action_type!r} takes {len(body):,} bytes, the limit is {codec.MAX_PAYLOAD:,}",
+            hint="store the data elsewhere and send where it is",
+        )
+    tail = _tail(action.action_type, first, retries, expires_ms, tier, backoff)
+    return NewJob(id or job_id(action.action_id), first, tail, body)
+
+
+def send(queue: str, job: NewJob) -> Program[Made]:
+    """Puts an action on a service's queue."""
+    [made] = yield from programs.enqueue(queue, [job])
+    return made
+
+
+def reply(name: str, action: DomainAction, response: DomainActionResponse, deadline_ms: int | None) -> Program[str]:
+    """Answers a request, once; a late answer is not sent."""
+    return (
+        yield from registry.answer(
+            name,
+            job_id(action.action_id),
+            response.to_json(),
+            ttl_ms=round(registry.TTL_S * 1000),
+            deadline_ms=deadline_ms,
+        )
+    )
+
+
+def call_back(name: QueueName, asked: DomainAction, callback: DomainAction, *, retries: int) -> Program[str]:
+    """Calls back, once for each action: to a queue that workers listen on, or to the temporary one of a task."""
+    text = str(name)
+    once = f"{job_id(asked.action_id)}-cb"
+    [native] = yield ops.commands((b"HEXISTS", keys.QUEUES, text), key=keys.QUEUES.encode(), reads=True)
+    if isinstance(native, ResponseError):
+        raise programs.explain(native)
+    if native:
+        [made] = yield from programs.enqueue(text, [job_of(callback, retries=retries, id=once)])
+        return "sent" if made.created else "again"
+    [known] = yield from registry.describe([text])
+    ttl_ms = known.ttl_ms if known else round(registry.TTL_S * 1000)
+    told = yield from registry.answer(text, once, callback.to_json(), ttl_ms=ttl_ms, deadline_ms=None)
+    yield from registry.touch([text])
+    bell = bell_of(text)
+    yield ops.commands(
+        (b"RPUSH", bell, text), (b"LTRIM", bell, -100, -1), (b"PEXPIRE", bell, _BELL_MS), key=bell.encode()
+    )
+    return told
+
+
+def bell_of(callbacks: str) -> str:
+    """What followers of a service's callbacks block on; a ring tells which queue to look at."""
+    return _BELL + callbacks.partition(f":{QueueType.CALLBACKS}")[0]
+
+
+def forward(name: str, inbox: str, job: NewJob, message: bytes) -> Program[None]:
+    """Moves one message of a temporary queue to the workers' queue; done twice it has the effect of one."""
+    yield from programs.enqueue(inbox, [job])
+    yield ops.commands((b"LREM", name, 1, message), key=name.encode())
+
+
+def first_of(name: str) -> Program[bytes | None]:
+    """The first message of a list, which stays there."""
+    [found] = yield ops.commands((b"LINDEX", name, 0), key=name.encode(), reads=True)
+    if isinstance(found, ResponseError):
+        raise programs.explain(found)
+    message: bytes | None = found
+    return message
+
+
+def forget(name: str, event: str = "cleaned") -> Program[None]:
+    """Ends a temporary queue that its only reader has read, or gave up."""
+    yield ops.commands((b"UNLINK", name), key=name.encode())
+    yield from registry.finish(event, [(name, 0, 0)])
+
+
+def announce(stream: str, event: DomainAction) -> Program[str]:
+    """Adds an event to a stream for all who subscribed; an event sent again comes twice, under one action id."""
+    [made] = yield ops.commands((b"XADD", stream, b"*", b"data", event.to_json()), key=stream.encode())
+    if isinstance(made, ResponseError):
+        raise programs.explain(made)
+    return str(made, "ascii")
+
+
+def read_reply_name(action: DomainAction, environments: tuple[str, ...]) -> QueueName | None:
+    """Where an action wants its answer; None when it wants none."""
+    text = action.reply_to
+    if text is None:
+        return None
+    name = QueueName.parse(text, environments=environments)
+    if name.type not in (QueueType.RESPONSES, QueueType.CALLBACKS):
+        raise InvalidName(
+            f"{text!r} cannot take an answer: its type is {name.type}", hint="answers go to responses or callbacks"
+        )
+    return name
+
+
+def skip(name: str, message: bytes) -> Program[None]:
+    """Takes a message from a list that was read."""
+    yield ops.commands((b"LREM", name, 1, message), key=name.encode())

@@ -1,0 +1,273 @@
+"""What flows into a service besides its actions: callbacks on temporary queues, and events of other services.
+
+Both are handed over to a queue of the service's workers under an id that is fixed, and struck out last: handed over
+twice is handed over once. From there on retries, backoff and dead letters are those of every job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import socket
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from redis.exceptions import ResponseError
+
+from qdeck._engine import codec, ops, programs
+from qdeck._engine.ops import NewJob
+from qdeck._errors import QdeckError, UsageError
+from qdeck.messages import _cleaning as cleaning
+from qdeck.messages import _exchange as exchange
+from qdeck.messages import _registry as registry
+from qdeck.messages._envelopes import DomainAction
+from qdeck.messages._naming import segment
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+
+    from qdeck._engine.ops import Arg, Program
+    from qdeck.messages._messenger import Messenger
+
+_log = logging.getLogger(__name__)
+SWEEP_S: Final = 5.0  # what no bell told is found then
+EXPIRED_S: Final = 15.0
+RECLAIM_MS: Final = 15_000
+DELIVERIES: Final = 10
+COUNT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """All temporary callback queues `{inbox}:…`, and the queue where their messages wait for handlers."""
+
+    inbox: str
+    retries: int
+
+    def job(self, raw: bytes) -> NewJob:
+        """The job for a message; what cannot be read becomes a dead letter at once, never a stopper."""
+        try:
+            return exchange.job_of(DomainAction.parse(raw), retries=self.retries)
+        except UsageError:
+            digest = hashlib.sha256(raw).hexdigest()[:32]
+            return _raw_job(f"x{digest}", "callbacks.unreadable", raw, retries=0)
+
+    def forward(self, name: str) -> Program[int]:
+        """Hands over what is in one queue."""
+        count = 0
+        while (raw := (yield from exchange.first_of(name))) is not None:
+            yield from exchange.forward(name, self.inbox, self.job(raw), raw)
+            count += 1
+        return count
+
+    def sweep(self) -> Program[int]:
+        """Looks at all registered queues; those that a reader waits on are the reader's."""
+        count, after = 0, ""
+        while names := (yield from registry.callbacks_of(f"{self.inbox}:", cleaning.SLICE, after)):
+            sizes = yield ops.commands(*((b"LLEN", name) for name in names), key=names[0].encode(), reads=True)
+            full = [name for name, size in zip(names, sizes, strict=True) if isinstance(size, int) and size]
+            now = yield from registry.server_ms()
+            for name, known in zip(full, (yield from registry.describe(full)), strict=True):
+                if known is not None and known.waited_until_ms <= now:
+                    count += yield from self.forward(name)
+            after = names[-1]
+        return count
+
+    def ring(self, name: str) -> Program[int]:
+        """Looks at the queue that a bell told of."""
+        if not name.startswith(f"{self.inbox}:"):
+            return 0
+        [known] = yield from registry.describe([name])
+        now = yield from registry.server_ms()
+        if known is not None and known.waited_until_ms > now:
+            return 0
+        return (yield from self.forward(name))
+
+
+def _raw_job(job_id: str, task: str, raw: bytes, *, retries: int) -> NewJob:
+    try:
+        msgspec.json.decode(raw)
+        body = b"[[" + raw + b"],{}]"
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        body = codec.encode_json([[raw.decode("utf-8", "backslashreplace")], {}])
+    tail = codec.Head(enqueued_ms=0, priority=100, retries=retries, task=task, keep_ms=0).tail()
+    return NewJob(job_id, 100, tail, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One topic: its stream, the group of this service, and the queue where its events wait for handlers."""
+
+    stream: str
+    group: str
+    inbox: str
+    task: str
+    retries: int
+    start: str
+
+    def open(self) -> Program[None]:
+        """Makes the group, from which moment on no event is missed."""
+        made = (b"XGROUP", b"CREATE", self.stream, self.group, self.start, b"MKSTREAM")
+        [reply] = yield ops.commands(made, key=self.stream.encode())
+        if isinstance(reply, ResponseError) and "BUSYGROUP" not in str(reply):
+            raise programs.explain(reply, self.stream)
+
+    def destroy(self) -> Program[None]:
+        """Removes the group, and the stream when it was the last."""
+        yield ops.commands((b"XGROUP", b"DESTROY", self.stream, self.group), key=self.stream.encode())
+        [groups] = yield ops.commands((b"XINFO", b"GROUPS", self.stream), key=self.stream.encode(), reads=True)
+        if groups == []:
+            yield ops.commands((b"UNLINK", self.stream), key=self.stream.encode())
+
+    def read(self, consumer: str) -> tuple[Arg, ...]:
+        """The command that waits for new events; seconds to block are filled in."""
+        return (b"XREADGROUP", b"GROUP", self.group, consumer, b"COUNT", COUNT, b"BLOCK")
+
+    def take(self, entries: Sequence[Any], many: dict[bytes, int] | None = None) -> Program[int]:
+        """Hands events over, then acknowledges them."""
+        jobs, ids = [], []
+        for entry_id, flat in entries:
+            ids.append(entry_id)
+            if flat is None:
+                continue  # deleted meanwhile
+            fields = dict(zip(flat[::2], flat[1::2], strict=True))
+            raw = fields.get(b"data", b"null")
+            times = (many or {}).get(entry_id, 0)
+            if times > DELIVERIES:
+                raw = codec.encode_json({"undeliverable": times, "event": raw.decode("utf-8", "backslashreplace")})
+            job_id = f"{segment(self.group)}.{entry_id.decode()}"
+            jobs.append(_raw_job(job_id, self.task, raw, retries=self.retries))
+        if jobs:
+            yield from programs.enqueue(self.inbox, jobs)
+        if ids:
+            yield ops.commands((b"XACK", self.stream, self.group, *ids), key=self.stream.encode())
+        return len(ids)
+
+    def reclaim(self, consumer: str, idle_ms: int) -> Program[int]:
+        """Takes over what a consumer got and did not hand over for so long."""
+        count, cursor = 0, b"0-0"
+        while True:
+            claim = (b"XAUTOCLAIM", self.stream, self.group, consumer, idle_ms, cursor, b"COUNT", COUNT)
+            [reply] = yield ops.commands(claim, key=self.stream.encode())
+            if isinstance(reply, ResponseError):
+                raise programs.explain(reply, self.stream)
+            cursor, entries = reply[0], reply[1]
+            if entries:
+                pending = (b"XPENDING", self.stream, self.group, entries[0][0], entries[-1][0], COUNT * 10, consumer)
+                [rows] = yield ops.commands(pending, key=self.stream.encode(), reads=True)
+                many = {row[0]: row[3] for row in rows} if isinstance(rows, list) else {}
+                count += yield from self.take(entries, many)
+            if cursor == b"0-0":
+                return count
+
+    def trim(self) -> Program[int]:
+        """Drops the events that all groups have acknowledged."""
+        key = self.stream.encode()
+        [groups] = yield ops.commands((b"XINFO", b"GROUPS", self.stream), key=key, reads=True)
+        if isinstance(groups, ResponseError) or not groups:
+            return 0
+        rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in groups]
+        # First all groups in one answer, then what is pending: that only grows behind what was delivered then.
+        oldest: list[tuple[int, int]] = []
+        for row in rows:
+            if not row[b"pending"]:
+                ms, _, number = row[b"last-delivered-id"].partition(b"-")
+                oldest.append((int(ms), int(number) + 1))
+                continue
+            [summary] = yield ops.commands((b"XPENDING", self.stream, row[b"name"]), key=key, reads=True)
+            if isinstance(summary, ResponseError) or not summary[1]:
+                return 0  # acknowledged meanwhile; the next trim sees it
+            ms, _, number = summary[1].partition(b"-")
+            oldest.append((int(ms), int(number)))
+        first = "{}-{}".format(*min(oldest))
+        [gone] = yield ops.commands((b"XTRIM", self.stream, b"MINID", first), key=key)
+        return gone if isinstance(gone, int) else 0
+
+
+class Inlets:
+    """The tasks of one worker that hand over what flows in."""
+
+    def __init__(self, owner: Messenger, followers: list[Follower], subscriptions: list[Subscription]) -> None:
+        self._owner = owner
+        self._followers = list({one.inbox: one for one in followers}.values())
+        self._subscriptions = subscriptions
+        # The same after a restart: what this consumer had is found under its name.
+        self._consumer = socket.gethostname() or "host"
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Subscribes, then begins."""
+        client = self._owner.app.aclient()
+        for subscription in self._subscriptions:
+            await client.run(subscription.open())
+        loops: list[Coroutine[Any, Any, None]] = [self._expire()]
+        if self._followers:
+            loops.append(self._follow())
+        for subscription in self._subscriptions:
+            loops += [self._listen(subscription), self._tend(subscription)]
+        self._tasks = [asyncio.create_task(loop) for loop in loops]
+
+    async def close(self) -> None:
+        """Ends; what was not handed over yet is found again."""
+        for task in self._tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                _log.error("an inlet failed", exc_info=ended)
+
+    async def _follow(self) -> None:
+        lines, client = self._owner.alines(), self._owner.app.aclient()
+        bell = exchange.bell_of(self._followers[0].inbox)
+        swept = 0.0
+        while True:
+            async with _patient("callbacks"):
+                if time.monotonic() - swept > SWEEP_S:
+                    for follower in self._followers:
+                        await client.run(follower.sweep())
+                    swept = time.monotonic()
+                rung = await lines.pop(bell, time.monotonic() + SWEEP_S)
+                for follower in self._followers if rung is not None else ():
+                    await client.run(follower.ring((rung or b"").decode("utf-8", "replace")))
+
+    async def _listen(self, subscription: Subscription) -> None:
+        lines, client = self._owner.alines(), self._owner.app.aclient()
+        head = subscription.read(self._consumer)
+
+        def command(name: str, seconds: float) -> tuple[Arg, ...]:
+            return (*head, max(1, round(seconds * 1000)), b"STREAMS", name, b">")
+
+        while True:
+            async with _patient(subscription.stream):
+                found = await lines.ask(command, subscription.stream, time.monotonic() + 60)
+                for _, entries in found or ():
+                    await client.run(subscription.take(entries))
+
+    async def _tend(self, subscription: Subscription) -> None:
+        client = self._owner.app.aclient()
+        while True:
+            async with _patient(subscription.stream):
+                await client.run(subscription.reclaim(self._consumer, RECLAIM_MS))
+                await client.run(subscription.trim())
+            await asyncio.sleep(SWEEP_S)
+
+    async def _expire(self) -> None:
+        client = self._owner.app.aclient()
+        while True:
+            async with _patient("temporary queues"):
+                while len(await client.run(cleaning.sweep_expired())) >= cleaning.SLICE:
+                    pass
+            await asyncio.sleep(EXPIRED_S)
+
+
+@contextlib.asynccontextmanager
+async def _patient(what: str) -> Any:
+    """A server that is away must not end what hands over: it goes on when the server is back."""
+    try:
+        yield
+    except QdeckError as error:
+        _log.warning("%s: %s", what, error)
+        await asyncio.sleep(1.0)

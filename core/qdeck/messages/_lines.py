@@ -1,0 +1,147 @@
+"""Waiting for an answer: lists are looked at without taking from them, so that a broken connection loses nothing.
+
+`BLMOVE name name LEFT LEFT` turns a list of one entry around to itself: it blocks until there is one, returns it, and
+leaves it there. So a reader whose connection broke in the middle asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import redis
+from redis.exceptions import ResponseError
+
+from qdeck._engine import programs
+
+if TYPE_CHECKING:
+    import redis.asyncio.connection as aio
+    import redis.connection as blocking
+
+    from qdeck._connection import Endpoint
+    from qdeck._engine.ops import Arg
+
+PIECE_S: Final = 5.0  # a connection that went silent is noticed after so long
+MOST: Final = 512  # answers that one loop waits for at the same time
+_BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError, TimeoutError, asyncio.IncompleteReadError)
+
+
+def _peek(name: str, seconds: float) -> tuple[Arg, ...]:
+    return (b"BLMOVE", name, name, b"LEFT", b"LEFT", b"%.3f" % max(seconds, 0.001))
+
+
+def _pop(name: str, seconds: float) -> tuple[Arg, ...]:
+    return (b"BLPOP", name, b"%.3f" % max(seconds, 0.001))
+
+
+def _pause() -> float:
+    return random.uniform(0.02, 0.2)  # noqa: S311 - spreads reconnects, guards nothing
+
+
+class AsyncLines:
+    """Connections of one loop that block on lists."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._free: list[aio.AbstractConnection] = []
+        self._room = asyncio.Semaphore(MOST)
+        self._closed = False
+
+    async def peek(self, name: str, until: float) -> bytes | None:
+        """The first entry of a list as soon as there is one, which stays there; None when the time is over."""
+        found: bytes | None = await self.ask(_peek, name, until)
+        return found
+
+    async def pop(self, name: str, until: float) -> bytes | None:
+        """Takes the first entry of a list: for bells only, what is taken may get lost on the way."""
+        found = await self.ask(_pop, name, until)
+        return found[1] if found else None
+
+    async def ask(self, command: Any, name: str, until: float) -> Any:
+        """Sends a blocking command until it has an answer or the time is over."""
+        async with self._room:
+            while (left := until - time.monotonic()) > 0:
+                line = self._free.pop() if self._free else self._endpoint.async_connection()
+                piece = min(left, PIECE_S)
+                try:
+                    async with asyncio.timeout(piece + self._endpoint.timeout):
+                        await line.connect()
+                        await line.send_command(*command(name, piece), check_health=False)
+                        reply = await line.read_response(disable_decoding=True)
+                except ResponseError as error:
+                    await self._drop(line)
+                    raise programs.explain(error) from error
+                except _BROKEN:
+                    await self._drop(line)
+                    await asyncio.sleep(min(_pause(), max(0.0, until - time.monotonic())))
+                    continue
+                except BaseException:
+                    await self._drop(line)
+                    raise
+                if self._closed:
+                    await self._drop(line)
+                else:
+                    self._free.append(line)
+                if reply is not None:
+                    return reply
+        return None
+
+    async def close(self) -> None:
+        """Closes the connections that are not in use."""
+        self._closed = True
+        while self._free:
+            await self._drop(self._free.pop())
+
+    async def _drop(self, line: aio.AbstractConnection) -> None:
+        with contextlib.suppress(*_BROKEN):
+            await line.disconnect(nowait=True)
+
+
+class Lines:
+    """The same for blocking code: one connection for each thread."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._local = threading.local()
+
+    def peek(self, name: str, until: float) -> bytes | None:
+        """The first entry of a list as soon as there is one, which stays there; None when the time is over."""
+        while (left := until - time.monotonic()) > 0:
+            line = self._line()
+            piece = min(left, PIECE_S)
+            try:
+                line.connect()
+                line.send_command(*_peek(name, piece), check_health=False)
+                reply: Any = line.read_response(disable_decoding=True, timeout=piece + self._endpoint.timeout)
+            except ResponseError as error:
+                self.close()
+                raise programs.explain(error) from error
+            except _BROKEN:
+                self.close()
+                time.sleep(min(_pause(), max(0.0, until - time.monotonic())))
+                continue
+            except BaseException:
+                self.close()
+                raise
+            if reply is not None:
+                found: bytes = reply
+                return found
+        return None
+
+    def close(self) -> None:
+        """Closes this thread's connection."""
+        line = self._local.__dict__.pop("line", None)
+        if line is not None:
+            line.disconnect()
+
+    def _line(self) -> blocking.AbstractConnection:
+        held = self._local.__dict__
+        if "line" not in held or held["pid"] != os.getpid():
+            held["line"], held["pid"] = self._endpoint.blocking_connection(), os.getpid()
+        line: blocking.AbstractConnection = held["line"]
+        return line

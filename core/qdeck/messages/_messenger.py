@@ -1,0 +1,282 @@
+"""The patterns, for blocking code and for asyncio: request and response, fire and forget, callback, notification."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._errors import InvalidOption, QdeckError, ResultTimeout
+from qdeck._job import Job
+from qdeck._names import QueueName, QueueType
+from qdeck._options import read_duration
+from qdeck.messages import _exchange as exchange
+from qdeck.messages import _registry as registry
+from qdeck.messages._envelopes import DomainAction, DomainActionResponse, new_message_id
+from qdeck.messages._lines import AsyncLines, Lines
+from qdeck.messages._naming import Names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qdeck._app import App
+    from qdeck._engine.ops import NewJob, Program
+
+TIMEOUT_S: Final = 30.0
+RETRIES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request on its way."""
+
+    action: DomainAction
+    queue: str
+    job: NewJob
+    name: QueueName
+    tier: str
+    ttl_ms: int
+    wait_ms: int | None
+
+    def begin(self) -> Program[None]:
+        """Registers where the answer goes and that somebody waits there; only then sends the action."""
+        made = yield from registry.register(
+            self.name, task=self.action.task or "", tier=self.tier, ttl_ms=self.ttl_ms, wait_ms=self.wait_ms
+        )
+        if made < 0:
+            raise _is_removed(self.name)
+        yield from exchange.send(self.queue, self.job)
+
+
+def _is_removed(name: QueueName) -> QdeckError:
+    return QdeckError(f"queue {str(name)!r} is being removed", hint="its task has ended; use another correlation id")
+
+
+class Messenger:
+    """Sends a service's messages. Names without `a` are for blocking code, those with it for asyncio.
+
+    `app.queue` is the service's own actions queue; all other names follow from it. `services` maps the first part of
+    action types to services that listen under another name, as in `{"query": "query_service"}`.
+    """
+
+    def __init__(self, app: App, *, services: Mapping[str, str] | None = None, ttl: float = registry.TTL_S) -> None:
+        own = QueueName.parse(app.queue, environments=app.environments)
+        if own.type is not QueueType.ACTIONS:
+            raise InvalidOption(
+                f"{app.queue!r} is no actions queue", hint="give the App queue='prefix:env:service:actions'"
+            )
+        self.app = app
+        self.names = Names(own, dict(services or {}), app.environments)
+        self.ttl_ms = read_duration("ttl", ttl)
+        self._lines = Lines(app.endpoint)
+        self._alines: dict[asyncio.AbstractEventLoop, AsyncLines] = {}
+
+    def new_action(self, action_type: str, data: dict[str, Any] | None = None, **fields: Any) -> DomainAction:
+        """A new action from this service."""
+        return DomainAction(action_type=action_type, data=data or {}, origin_service=self.names.service, **fields)
+
+    # --- fire and forget
+
+    def send(self, action: DomainAction, **options: Any) -> Job:
+        """Sends an action and waits for no answer. It is retried when its handler fails, then a dead letter."""
+        queue, job = self._outgoing(action, **options)
+        made = self.app.client.run(exchange.send(queue, job))
+        return Job(self.app, queue, made.id, made.created)
+
+    async def asend(self, action: DomainAction, **options: Any) -> Job:
+        """The same in asyncio."""
+        queue, job = self._outgoing(action, **options)
+        made = await self.app.aclient().run(exchange.send(queue, job))
+        return Job(self.app, queue, made.id, made.created)
+
+    # --- request and response
+
+    def request(self, action: DomainAction, *, timeout: float = TIMEOUT_S, **options: Any) -> DomainActionResponse:
+        """Sends an action and waits for its answer; `ResultTimeout` when there is none in time."""
+        until = time.monotonic() + timeout
+        asked = self._ask(action, timeout, **options)
+        self.app.client.run(asked.begin())
+        while (raw := self._lines.peek(str(asked.name), until)) is not None:
+            if (found := _read_response(raw, asked)) is not None:
+                self.app.client.run(exchange.forget(str(asked.name)))
+                return found
+            self.app.client.run(exchange.skip(str(asked.name), raw))
+        self.app.client.run(exchange.forget(str(asked.name), "unanswered"))
+        raise _unanswered(asked, timeout)
+
+    async def arequest(
+        self, action: DomainAction, *, timeout: float = TIMEOUT_S, **options: Any
+    ) -> DomainActionResponse:
+        """The same in asyncio."""
+        until = time.monotonic() + timeout
+        asked = self._ask(action, timeout, **options)
+        client = self.app.aclient()
+        await client.run(asked.begin())
+        while (raw := await self.alines().peek(str(asked.name), until)) is not None:
+            if (found := _read_response(raw, asked)) is not None:
+                await client.run(exchange.forget(str(asked.name)))
+                return found
+            await client.run(exchange.skip(str(asked.name), raw))
+        await client.run(exchange.forget(str(asked.name), "unanswered"))
+        raise _unanswered(asked, timeout)
+
+    # --- callback
+
+    def request_callback(self, action: DomainAction, callback: QueueName | None = None, **options: Any) -> QueueName:
+        """Sends an action that is answered by a callback; returns the queue where that arrives.
+
+        By default a temporary one of the action's task, which `Service.callback` handlers of this service follow and
+        `wait_callback` can wait on. Give `callback` for a queue that stays.
+        """
+        asked = self._call(action, callback, **options)
+        self.app.client.run(asked.begin() if callback is None else exchange.send(asked.queue, asked.job))
+        return asked.name
+
+    async def arequest_callback(
+        self, action: DomainAction, callback: QueueName | None = None, **options: Any
+    ) -> QueueName:
+        """The same in asyncio."""
+        asked = self._call(action, callback, **options)
+        await self.app.aclient().run(asked.begin() if callback is None else exchange.send(asked.queue, asked.job))
+        return asked.name
+
+    def wait_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
+        """Waits for the next callback on a temporary queue and takes it; for who has no worker."""
+        until = time.monotonic() + timeout
+        self.app.client.run(self._wait(name, timeout))
+        raw = self._lines.peek(str(name), until)
+        self.app.client.run(_took(name, raw))
+        return _read_callback(raw, name, timeout)
+
+    async def await_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
+        """The same in asyncio."""
+        until = time.monotonic() + timeout
+        await self.app.aclient().run(self._wait(name, timeout))
+        raw = await self.alines().peek(str(name), until)
+        await self.app.aclient().run(_took(name, raw))
+        return _read_callback(raw, name, timeout)
+
+    # --- notification
+
+    def notify(self, topic: str, event: DomainAction) -> str:
+        """Announces an event to all services that subscribed to the topic; returns its place in the stream."""
+        return self.app.client.run(exchange.announce(str(self.names.notifications(topic)), event))
+
+    async def anotify(self, topic: str, event: DomainAction) -> str:
+        """The same in asyncio."""
+        return await self.app.aclient().run(exchange.announce(str(self.names.notifications(topic)), event))
+
+    # --- the rest
+
+    def alines(self) -> AsyncLines:
+        """The connections of the running loop that block."""
+        loop = asyncio.get_running_loop()
+        lines = self._alines.get(loop)
+        if lines is None:
+            for other in [known for known in self._alines if known.is_closed()]:
+                del self._alines[other]
+            lines = self._alines[loop] = AsyncLines(self.app.endpoint)
+        return lines
+
+    def close(self) -> None:
+        """Closes this thread's connections."""
+        self._lines.close()
+        self.app.close()
+
+    async def aclose(self) -> None:
+        """Closes the connections of the running loop."""
+        lines = self._alines.pop(asyncio.get_running_loop(), None)
+        if lines is not None:
+            await lines.close()
+        await self.app.aclose()
+
+    def _outgoing(
+        self,
+        action: DomainAction,
+        *,
+        service: str | None = None,
+        context: str = "",
+        retries: int = RETRIES,
+        retry_delay: float | None = None,
+        priority: int | None = None,
+        expires: float | None = None,
+    ) -> tuple[str, NewJob]:
+        queue = str(self.names.actions(service or action.service, context))
+        job = exchange.job_of(
+            action,
+            retries=retries,
+            priority=priority,
+            expires_ms=None if expires is None else read_duration("expires", expires),
+            backoff=None if retry_delay is None else f"E {read_duration('retry_delay', retry_delay)} 3600000",
+        )
+        return queue, job
+
+    def _ask(self, action: DomainAction, timeout: float, *, retries: int = 0, **options: Any) -> _Asked:
+        within = read_duration("timeout", timeout)
+        correlation = action.correlation_id or new_message_id()
+        name = self.names.responses(action.action_type, correlation)
+        sent = action.replace(
+            correlation_id=correlation,
+            callback_queue_name=str(name),
+            callback_action_type=None,
+            metadata={**action.metadata, exchange.WITHIN: within},
+        )
+        queue, job = self._outgoing(sent, retries=retries, expires=timeout, **options)
+        # It lives as long as somebody waits and a little longer, for a cleaner that comes late.
+        return _Asked(sent, queue, job, name, sent.tier or "", min(self.ttl_ms, within + 10_000), within)
+
+    def _call(
+        self,
+        action: DomainAction,
+        callback: QueueName | None,
+        *,
+        callback_action_type: str | None = None,
+        **options: Any,
+    ) -> _Asked:
+        correlation = action.correlation or new_message_id()
+        kind = callback_action_type or action.callback_action_type or f"{action.action_type}.completed"
+        name = callback or self.names.callbacks(options.get("service") or action.service, correlation)
+        sent = action.replace(
+            correlation_id=correlation,
+            callback_queue_name=str(name),
+            callback_action_type=kind,
+            # The document puts both into `data`, the services that were built into the envelope.
+            data={**action.data, "callback_queue_name": str(name), "correlation_id": correlation},
+        )
+        queue, job = self._outgoing(sent, **options)
+        return _Asked(sent, queue, job, name, sent.tier or "", self.ttl_ms, None)
+
+    def _wait(self, name: QueueName, timeout: float) -> Program[None]:
+        [known] = yield from registry.describe([str(name)])
+        task, tier = (known.task, known.tier) if known else ("", "")
+        made = yield from registry.register(
+            name, task=task, tier=tier, ttl_ms=self.ttl_ms, wait_ms=read_duration("timeout", timeout)
+        )
+        if made < 0:
+            raise _is_removed(name)
+
+
+def _took(name: QueueName, raw: bytes | None) -> Program[None]:
+    if raw is not None:
+        yield from exchange.skip(str(name), raw)
+    yield from registry.leave([str(name)])
+
+
+def _read_response(raw: bytes, asked: _Asked) -> DomainActionResponse | None:
+    """The answer; None when it answers something else."""
+    found = DomainActionResponse.parse(raw)
+    return found if found.correlation_id == asked.action.correlation_id else None
+
+
+def _read_callback(raw: bytes | None, name: QueueName, timeout: float) -> DomainAction:
+    if raw is None:
+        raise ResultTimeout(f"no callback came to {str(name)!r} within {timeout} s", hint="it may still come")
+    return DomainAction.parse(raw)
+
+
+def _unanswered(asked: _Asked, timeout: float) -> ResultTimeout:
+    return ResultTimeout(
+        f"action {asked.action.action_type!r} was not answered within {timeout} s",
+        hint=f"does a worker take {asked.queue}? An answer that comes now is dropped",
+    )

@@ -1,0 +1,109 @@
+"""Names of the queues that messages go through, all built by `QueueName`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from qdeck._errors import InvalidName
+from qdeck._names import QueueName, QueueType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TIERS: Final[dict[str, int]] = {"enterprise": 25, "professional": 50, "advance": 75, "free": 100}
+"""Tiers of tenants and the priority that their actions get: one queue for all, in this order."""
+
+_STRANGE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST: Final = 64
+
+
+def segment(text: str) -> str:
+    """Text as one segment of a name. What does not fit is replaced, and told apart by a digest of the whole."""
+    if text and len(text) <= _LONGEST and not _STRANGE.search(text):
+        return text
+    if not isinstance(text, str) or not text:
+        raise InvalidName(f"{text!r} cannot be part of a queue name", hint="give an id of at least one character")
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{_STRANGE.sub('_', text)[:40]}-{digest}"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """All names that a service uses, from the name of its own actions queue."""
+
+    own: QueueName
+    services: Mapping[str, str]
+    environments: tuple[str, ...] = ()
+
+    @property
+    def service(self) -> str:
+        """This service."""
+        return self.own.service
+
+    def actions(self, service: str, context: str | Sequence[str] = ()) -> QueueName:
+        """Where a service takes its actions. `services` maps short names (`query`) to those they listen under."""
+        return self._of(self.services.get(service, service), context).actions()
+
+    def responses(self, action_type: str, correlation_id: str) -> QueueName:
+        """Where this service waits for one answer: the owner is the one who listens."""
+        return self.own.responses(segment(action_type.replace(".", "_")), segment(correlation_id))
+
+    def callbacks(self, sender: str, event: str = "") -> QueueName:
+        """Where this service is called back by another, for an event or a task; without one, for all of them."""
+        if event:
+            return self.own.callbacks(segment(sender), segment(event))
+        return self._of(self.own.service, self.own.context, QueueType.CALLBACKS, segment(sender))
+
+    def notifications(self, topic: str, service: str | None = None) -> QueueName:
+        """Where a service announces what happened."""
+        owner = self.own if service is None else self._of(self.services.get(service, service), ())
+        return owner.notifications(segment(topic))
+
+    def inbox(self, emitter: str, topic: str) -> QueueName:
+        """Where what this service subscribed to waits for its handlers."""
+        detail = (segment(self.services.get(emitter, emitter)), segment(topic))
+        return self._of(self.own.service, self.own.context, QueueType.NOTIFICATIONS, *detail)
+
+    def parse(self, text: str) -> QueueName:
+        """Reads a name that came in a message."""
+        return QueueName.parse(text, environments=self.environments)
+
+    def _of(
+        self, service: str, context: str | Sequence[str], kind: QueueType = QueueType.ACTIONS, *detail: str
+    ) -> QueueName:
+        own = self.own
+        return QueueName(
+            service=service,
+            context=context,
+            type=kind,
+            detail=detail,
+            prefix=own.prefix,
+            env=own.env,
+            environments=() if own.env is None else (own.env,),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQueueName:
+    """A queue of the first generation, `{domain}:{action_type}:{tier}:{task_id}`: known so that it can be cleaned."""
+
+    domain: str
+    action_type: str
+    tier: str
+    task_id: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads a name; the task's id may hold colons."""
+        parts: list[Any] = text.split(":", 3) if isinstance(text, str) else []
+        if len(parts) < 4 or parts[2] not in TIERS or not all(parts):
+            raise InvalidName(
+                f"{text!r} is not {{domain}}:{{action_type}}:{{tier}}:{{task_id}}", hint=f"tiers are {', '.join(TIERS)}"
+            )
+        return cls(domain=parts[0], action_type=parts[1], tier=parts[2], task_id=parts[3])
+
+    def __str__(self) -> str:
+        return f"{self.domain}:{self.action_type}:{self.tier}:{self.task_id}"

@@ -1,0 +1,209 @@
+"""The registry of temporary queues, and the steps that answer and remove, as programs that either client runs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from qdeck._engine import ops, programs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from qdeck._engine.ops import Arg, Program
+    from qdeck._names import QueueName
+
+TTL_S: Final = 3600.0
+_TAG: Final = "{qdeck:messages}"
+# In the order of the script.
+_PARTS: Final = ("queues", "waiting", "about", "tasks", "callbacks", "removing", "metrics")
+KEYS: Final = tuple(f"{_TAG}:{part}".encode() for part in _PARTS)
+QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS = KEYS
+ACT_MS: Final = 5_000  # how long a remover may act after it announced itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Temporary:
+    """A temporary queue as the registry knows it."""
+
+    name: str
+    service: str
+    type: str
+    tier: str
+    task: str
+    made_ms: int
+    ttl_ms: int
+    expires_ms: int
+    waited_until_ms: int
+
+
+@cache
+def _script(name: str) -> tuple[bytes, bytes]:
+    source = resources.files("qdeck").joinpath("messages", "lua", f"{name}.lua").read_bytes()
+    # The server names scripts by SHA-1; it guards nothing.
+    return source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+
+
+def call(script: str, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
+    """Runs one script of ours; gives the server its source when it is not there yet."""
+    source, digest = _script(script)
+    [reply] = yield ops.commands((b"EVALSHA", digest, len(keys), *keys, *args), key=keys[0])
+    if isinstance(reply, NoScriptError):
+        [reply] = yield ops.commands((b"EVAL", source, len(keys), *keys, *args), key=keys[0])
+    if isinstance(reply, ResponseError):
+        raise programs.explain(reply)
+    return reply
+
+
+def register(name: QueueName, *, task: str, tier: str, ttl_ms: int, wait_ms: int | None = None) -> Program[int]:
+    """Registers a queue before it is made: 1 new, 0 renewed, -1 when it is being removed."""
+    wait: Arg = "" if wait_ms is None else wait_ms
+    args: list[Arg] = [0, "register", str(name), ttl_ms, wait, name.service, name.type.value, _word(tier), task]
+    made: int = yield from call("registry", KEYS, args)
+    return made
+
+
+def _word(text: str) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in text) or "-"
+
+
+def touch(names: Sequence[str]) -> Program[int]:
+    """Lets queues live as long again."""
+    found: int = yield from call("registry", KEYS, [0, "touch", *names])
+    return found
+
+
+def begin(names: Sequence[str]) -> Program[list[bool]]:
+    """Announces that queues are to be removed; False where somebody waits."""
+    free = yield from call("registry", KEYS, [0, "begin", ACT_MS, *names])
+    return [answer == 1 for answer in free]
+
+
+def finish(event: str, gone: Sequence[tuple[str, int, int]]) -> Program[int]:
+    """Strikes queues off, with how many messages and bytes went with them."""
+    args: list[Arg] = [0, "finish", event]
+    for row in gone:
+        args += row
+    struck: int = yield from call("registry", KEYS, args)
+    return struck
+
+
+def leave(names: Sequence[str]) -> Program[None]:
+    """Tells that nobody waits any more."""
+    yield from call("registry", KEYS, [0, "leave", *names])
+
+
+def keep(names: Sequence[str]) -> Program[None]:
+    """Takes back that queues are to be removed."""
+    yield from call("registry", KEYS, [0, "keep", *names])
+
+
+def expired(most: int) -> Program[list[str]]:
+    """Queues whose time is over and where nobody waits."""
+    return [raw.decode("utf-8", "replace") for raw in (yield from call("registry", KEYS, [0, "expired", most]))]
+
+
+def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_ms: int | None) -> Program[str]:
+    """Puts a message on a temporary queue, once for each sender: `sent`, `again` or `late`."""
+    keys = (queue.encode(), f"{{{queue}}}:once:{sender_id}".encode())
+    args: list[Arg] = [0, "" if deadline_ms is None else deadline_ms, ttl_ms, message]
+    told: bytes = yield from call("answer", keys, args)
+    return told.decode()
+
+
+def drop(queue: bytes, until_ms: int, idle_s: int) -> Program[tuple[int, int] | str]:
+    """Removes a list that was left alone: messages and bytes, or a word that says why not."""
+    reply = yield from call("drop", (queue,), [0, until_ms, idle_s])
+    return (int(reply[0]), int(reply[1])) if isinstance(reply, list) else str(reply, "ascii")
+
+
+def drop_many(queues: Sequence[bytes], until_ms: int, idle_s: int) -> Program[list[tuple[int, int] | str]]:
+    """The same for a slice of lists, in one round trip."""
+    if not queues:
+        return []
+    source, digest = _script("drop")
+    yield ops.commands((b"SCRIPT", b"LOAD", source), key=queues[0], reads=True)
+    replies = yield ops.commands(
+        *((b"EVALSHA", digest, 1, name, 0, until_ms, idle_s) for name in queues), key=queues[0]
+    )
+    found: list[tuple[int, int] | str] = []
+    for reply in replies:
+        if isinstance(reply, ResponseError):
+            raise programs.explain(reply)
+        found.append((int(reply[0]), int(reply[1])) if isinstance(reply, list) else str(reply, "ascii"))
+    return found
+
+
+def of_task(task: str, most: int = 1000) -> Program[list[str]]:
+    """Names of the queues that are registered to a task."""
+    first, last = f"[{task}\0", f"[{task}\0\xff"
+    [found] = yield ops.commands((b"ZRANGEBYLEX", TASKS, first, last, b"LIMIT", 0, most), key=TASKS, reads=True)
+    if isinstance(found, ResponseError):
+        raise programs.explain(found)
+    return [raw.decode("utf-8", "replace").partition("\0")[2] for raw in found]
+
+
+def callbacks_of(prefix: str, most: int = 1000, after: str = "") -> Program[list[str]]:
+    """Registered callback queues whose name starts so."""
+    first = f"({after}" if after else f"[{prefix}"
+    last = f"[{prefix}\xff"
+    [found] = yield ops.commands((b"ZRANGEBYLEX", CALLBACKS, first, last, b"LIMIT", 0, most), key=CALLBACKS, reads=True)
+    if isinstance(found, ResponseError):
+        raise programs.explain(found)
+    return [raw.decode("utf-8", "replace") for raw in found]
+
+
+def describe(names: Sequence[str]) -> Program[list[Temporary | None]]:
+    """What the registry knows about queues; None where it knows nothing."""
+    if not names:
+        return []
+    about, until, waiting = yield ops.commands(
+        (b"HMGET", ABOUT, *names), (b"ZMSCORE", QUEUES, *names), (b"ZMSCORE", WAITING, *names), key=ABOUT, reads=True
+    )
+    for reply in (about, until, waiting):
+        if isinstance(reply, ResponseError):
+            raise programs.explain(reply)
+    return [_read(*row) for row in zip(names, about, until, waiting, strict=True)]
+
+
+def _read(name: str, about: bytes | None, until: bytes | None, waiting: bytes | None) -> Temporary | None:
+    if about is None:
+        return None
+    made, ttl, service, kind, tier, task = about.decode("utf-8", "replace").split(" ", 5)
+    return Temporary(
+        name=name,
+        service=service,
+        type=kind,
+        tier="" if tier == "-" else tier,
+        task=task,
+        made_ms=int(made),
+        ttl_ms=int(ttl),
+        expires_ms=int(float(until or 0)),
+        waited_until_ms=int(float(waiting or 0)),
+    )
+
+
+def metrics() -> Program[list[tuple[str, str, str, str, int]]]:
+    """What happened to temporary queues: event, service, type, tier, count."""
+    [flat] = yield ops.commands((b"HGETALL", METRICS), key=METRICS, reads=True)
+    if isinstance(flat, ResponseError):
+        raise programs.explain(flat)
+    pairs: Iterable[tuple[bytes, bytes]] = zip(flat[::2], flat[1::2], strict=True)
+    rows = []
+    for field, count in pairs:
+        event, service, kind, tier = field.decode("utf-8", "replace").split(" ", 3)
+        rows.append((event, service, kind, "" if tier == "-" else tier, int(count)))
+    return sorted(rows)
+
+
+def server_ms() -> Program[int]:
+    """The server's clock."""
+    [stamp] = yield ops.commands((b"TIME",), reads=True)
+    if isinstance(stamp, ResponseError):
+        raise programs.explain(stamp)
+    return int(stamp[0]) * 1000 + int(stamp[1]) // 1000

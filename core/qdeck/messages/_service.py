@@ -1,0 +1,225 @@
+"""A service: handlers bound to action types, to callbacks and to notifications, and the worker that runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._context import current_job
+from qdeck._errors import InvalidName, JobCancelled, LeaseLost, PayloadNotSerializable, Reject, UsageError
+from qdeck._names import QueueName, QueueType
+from qdeck._worker.run import is_final
+from qdeck._worker.worker import Worker
+from qdeck.messages import _cleaning as cleaning
+from qdeck.messages import _exchange as exchange
+from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
+from qdeck.messages._inlets import Follower, Inlets, Subscription
+from qdeck.messages._messenger import RETRIES, Messenger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from qdeck._context import JobContext
+    from qdeck._engine.ops import Program
+    from qdeck.messages._cleaning import Removal
+
+_log = logging.getLogger(__name__)
+Handler = Any
+_SILENT: Final = (LeaseLost, JobCancelled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """One run of a handler: the action, its job, and where the answer goes."""
+
+    service: Service
+    action: DomainAction
+    job: JobContext
+    answers_to: QueueName | None
+    ends_task: bool
+
+    def after(self, value: Any) -> Program[None]:
+        """What follows a good end."""
+        if self.answers_to is not None:
+            yield from self._answer(value, None)
+        if self.ends_task:
+            yield from self._end_task()
+
+    def after_failure(self, error: Exception) -> Program[None]:
+        """What follows a failure: the answer, when no other run is to come."""
+        if isinstance(error, _SILENT) or not (is_final(error) or self.job.attempt > self.job.retries):
+            return
+        if self.answers_to is not None:
+            yield from self._answer(None, ErrorDetail.of(error))
+        if self.ends_task:
+            yield from self._end_task()
+
+    def _answer(self, value: Any, error: ErrorDetail | None) -> Program[None]:
+        name = self.answers_to
+        if name is None:
+            return
+        data = None if error is not None else _data(value)
+        if name.type is QueueType.CALLBACKS:
+            callback = callback_to(self.action, self.service.names.service, data=data, error=error)
+            yield from exchange.call_back(name, self.action, callback, retries=RETRIES)
+            return
+        response = (
+            value if isinstance(value, DomainActionResponse) else response_to(self.action, data=data, error=error)
+        )
+        within = self.action.metadata.get(exchange.WITHIN)
+        deadline = self.job.enqueued_ms + within if isinstance(within, int) else None
+        yield from exchange.reply(str(name), self.action, response, deadline)
+
+    def _end_task(self) -> Program[None]:
+        if self.action.task is not None:
+            yield from cleaning.clean_task(self.action.task)
+
+
+def _data(value: Any) -> dict[str, Any] | None:
+    if value is None or isinstance(value, dict):
+        return value
+    if isinstance(value, DomainActionResponse):
+        return value.data
+    return {"result": value}
+
+
+class Service(Messenger):
+    """A service that takes messages as well: declare handlers, then `run()`.
+
+    A handler is an async or a plain function of one `DomainAction`. What it returns (a dict, or a value that becomes
+    `{"result": value}`) is the answer, when one was asked for. When it raises, the action is tried again as its sender
+    said; after the last try the sender gets the error as the answer, and the action is a dead letter.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._followers: list[Follower] = []
+        self._subscriptions: list[Subscription] = []
+
+    def on_action(self, action_type: str, *, context: str = "", **options: Any) -> Callable[[Handler], Handler]:
+        """Takes actions of this type from the service's own queue, or from that of a context."""
+        queue = self.names.own if not context else self.names.actions(self.names.service, context)
+        return self._bind(action_type, str(queue), ends_task=False, **options)
+
+    def on_callback(
+        self, sender: str, action_type: str, *, event: str = "", ends_task: bool = False, **options: Any
+    ) -> Callable[[Handler], Handler]:
+        """Takes callbacks of this type from another service.
+
+        With an `event`, from the queue of that event, which stays. Without, from all temporary queues of tasks: they are
+        followed, and what comes waits in one queue with retries and dead letters. `ends_task`: it is the task's last
+        message, and the task's queues go when it was handled.
+        """
+        queue = str(self.names.callbacks(sender, event))
+        if not event:
+            self._followers.append(Follower(queue, options.get("retries", RETRIES)))
+        return self._bind(action_type, queue, ends_task=ends_task, **options)
+
+    def on_notification(
+        self, emitter: str, topic: str, *, group: str | None = None, start: str = "$", **options: Any
+    ) -> Callable[[Handler], Handler]:
+        """Subscribes to a topic of another service: every event from now on (`start="0"`: from the oldest kept)."""
+        inbox = str(self.names.inbox(emitter, topic))
+        task = f"notifications:{inbox.partition(':notifications:')[2]}"
+        stream = str(self.names.notifications(topic, emitter))
+        own = group or str(self.names.service)
+        self._subscriptions.append(Subscription(stream, own, inbox, task, options.get("retries", RETRIES), start))
+        return self._bind(task, inbox, ends_task=False, **options)
+
+    def run(self, **options: Any) -> str:
+        """Runs handlers until SIGTERM; options are those of the worker (`concurrency`, `lease`, `grace`, …)."""
+        return asyncio.run(self._main(options))
+
+    async def _main(self, options: Mapping[str, Any]) -> str:
+        try:
+            return await self.serve(signals=True, **options)
+        finally:
+            await self.aclose()
+
+    async def serve(self, *, signals: bool = False, **options: Any) -> str:
+        """Runs handlers on the calling loop."""
+        self.worker = Worker(self.app, **options)
+        inlets = Inlets(self, self._followers, self._subscriptions)
+        await inlets.open()
+        work = asyncio.create_task(self.worker.serve(signals=signals))
+        try:
+            return await work
+        finally:
+            await inlets.close()
+
+    def stop(self) -> None:
+        """Asks a running worker to end, from any thread."""
+        self.worker.stop()
+
+    async def aunsubscribe(self) -> None:
+        """Gives all subscriptions up: what was not handed over yet is not kept for this service any more."""
+        for subscription in self._subscriptions:
+            await self.app.aclient().run(subscription.destroy())
+
+    def end_task(self, task_id: str) -> list[Removal]:
+        """Removes the temporary queues of a task that is over."""
+        return self.app.client.run(cleaning.clean_task(task_id))
+
+    async def aend_task(self, task_id: str) -> list[Removal]:
+        """The same in asyncio."""
+        return await self.app.aclient().run(cleaning.clean_task(task_id))
+
+    def _bind(self, task: str, queue: str, *, ends_task: bool, **options: Any) -> Callable[[Handler], Handler]:
+        def declare(handler: Handler) -> Handler:
+            run = self._async_run if inspect.iscoroutinefunction(handler) else self._thread_run
+            self.app.task(name=task, queue=queue, **options)(run(handler, ends_task))
+            return handler
+
+        return declare
+
+    def _async_run(self, handler: Handler, ends_task: bool) -> Handler:
+        @functools.wraps(handler)
+        async def run(envelope: Any) -> None:
+            turn = self._turn(envelope, ends_task)
+            client = self.app.aclient()
+            try:
+                await client.run(_checked(turn, await handler(turn.action)))
+            except Exception as error:
+                await client.run(turn.after_failure(error))
+                raise
+
+        return run
+
+    def _thread_run(self, handler: Handler, ends_task: bool) -> Handler:
+        @functools.wraps(handler)
+        def run(envelope: Any) -> None:
+            turn = self._turn(envelope, ends_task)
+            client = self.app.client
+            try:
+                client.run(_checked(turn, handler(turn.action)))
+            except Exception as error:
+                client.run(turn.after_failure(error))
+                raise
+
+        return run
+
+    def _turn(self, envelope: Any, ends_task: bool) -> _Turn:
+        try:
+            if isinstance(envelope, dict) and "undeliverable" in envelope:
+                raise UsageError(f"taken {envelope['undeliverable']} times and never handed over")
+            action = DomainAction.from_dict(envelope)
+            asks = (
+                current_job().queue == str(self.names.own)
+                or QueueName.parse(current_job().queue, environments=self.names.environments).type is QueueType.ACTIONS
+            )
+            name = exchange.read_reply_name(action, self.names.environments) if asks else None
+        except UsageError as error:
+            # Another run would read the same.
+            raise Reject(f"{error}{'; ' if error.hint else ''}{error.hint}") from error
+        return _Turn(self, action, current_job(), name, ends_task)
+
+
+def _checked(turn: _Turn, value: Any) -> Program[None]:
+    try:
+        yield from turn.after(value)
+    except (InvalidName, PayloadNotSerializable) as error:
+        raise Reject(f"the answer cannot be sent: {error}") from error

@@ -1,0 +1,119 @@
+#!lua flags=allow-oom
+-- Works without memory to spare, because what it does most is give things up.
+-- The temporary queues (responses and callbacks) of all tasks: which there are, until when, whose they are, and who waits.
+-- A queue is registered before it is made, and its reader's deadline is written before it waits: Redis cannot tell who
+-- is blocked on a key. A queue that is being removed cannot be waited on, and one that is waited on cannot be removed.
+-- keys: queues (zset: name, ms until it lives) waiting (zset: name, ms until a reader waits) about (hash: name ->
+--   `made_ms ttl_ms service type tier task`) tasks (zset, all scores 0: `task NUL name`) callbacks (zset, all scores 0:
+--   name) removing (zset: name, ms until its remover may act) metrics (hash: `event service type tier` -> count)
+-- args: now (0 = the server's clock), verb, then
+--   register: name, ttl ms, ms that a reader waits or '', service, type, tier, task
+--                                                 reply: 1 made, 0 renewed, -1 is being removed
+--   touch: names                                  reply: how many are registered; those live as long again
+--   begin: ms to act, then names                  reply: per name 1, or 0 when somebody waits there
+--   finish: event, then per name: name, messages, bytes   reply: how many were registered
+--   leave: names, nobody waits there any more     reply: 0
+--   keep: names that are not removed after all    reply: 0
+--   expired: how many at most                     reply: names whose time is over and where nobody waits
+local QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS = unpack(KEYS)
+local NOW = tonumber(ARGV[1])
+if NOW == 0 then
+  local t = redis.call('TIME')
+  NOW = t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local verb = ARGV[2]
+
+local function text(ms) return string.format('%.0f', ms) end
+local function after(key, name)
+  local at = redis.call('ZSCORE', key, name)
+  return at and tonumber(at) > NOW
+end
+
+if verb == 'register' then
+  local name, ttl, wait, task = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[9]
+  if after(REMOVING, name) then return -1 end
+  local till = NOW + ttl
+  if wait ~= '' then
+    till = math.max(till, NOW + tonumber(wait))
+    redis.call('ZADD', WAITING, text(NOW + tonumber(wait)), name)
+  end
+  local made = redis.call('ZADD', QUEUES, text(till), name)
+  if made == 1 then
+    local group = ARGV[6] .. ' ' .. ARGV[7] .. ' ' .. ARGV[8]
+    redis.call('HSET', ABOUT, name, text(NOW) .. ' ' .. ARGV[4] .. ' ' .. group .. ' ' .. task)
+    if task ~= '' then redis.call('ZADD', TASKS, 0, task .. '\0' .. name) end
+    if ARGV[7] == 'callbacks' then redis.call('ZADD', CALLBACKS, 0, name) end
+    redis.call('HINCRBY', METRICS, 'made ' .. group, 1)
+  end
+  return made
+end
+
+if verb == 'touch' then
+  local found = 0
+  for i = 3, #ARGV do
+    local about = redis.call('HGET', ABOUT, ARGV[i])
+    if about then
+      local ttl = tonumber(string.match(about, '^%d+ (%d+)'))
+      redis.call('ZADD', QUEUES, 'XX', 'GT', text(NOW + ttl), ARGV[i])
+      found = found + 1
+    end
+  end
+  return found
+end
+
+if verb == 'begin' then
+  local free = {}
+  for i = 4, #ARGV do
+    if after(WAITING, ARGV[i]) then
+      free[i - 3] = 0
+    else
+      redis.call('ZADD', REMOVING, text(NOW + tonumber(ARGV[3])), ARGV[i])
+      free[i - 3] = 1
+    end
+  end
+  return free
+end
+
+if verb == 'finish' then
+  local gone = 0
+  for i = 4, #ARGV, 3 do
+    local name = ARGV[i]
+    local about = redis.call('HGET', ABOUT, name)
+    local group = 'unknown unknown -'
+    if about then
+      gone = gone + 1
+      local found, task = string.match(about, '^%d+ %d+ (%S+ %S+ %S+) (.*)$')
+      group = found
+      if task ~= '' then redis.call('ZREM', TASKS, task .. '\0' .. name) end
+      redis.call('HDEL', ABOUT, name)
+      redis.call('ZREM', QUEUES, name)
+      redis.call('ZREM', CALLBACKS, name)
+    end
+    redis.call('ZREM', WAITING, name)
+    redis.call('ZREM', REMOVING, name)
+    local size, bytes = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+    if about or size > 0 then redis.call('HINCRBY', METRICS, ARGV[3] .. ' ' .. group, 1) end
+    if size > 0 then
+      redis.call('HINCRBY', METRICS, 'discarded ' .. group, size)
+      redis.call('HINCRBY', METRICS, 'freed ' .. group, bytes)
+    end
+  end
+  return gone
+end
+
+if verb == 'leave' then
+  for i = 3, #ARGV do redis.call('ZREM', WAITING, ARGV[i]) end
+  return 0
+end
+
+if verb == 'keep' then
+  for i = 3, #ARGV do redis.call('ZREM', REMOVING, ARGV[i]) end
+  return 0
+end
+
+local over = {}
+-- The more of them wait, the later the rest comes: a reader's deadline ends too.
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', QUEUES, '-inf', text(NOW), 'LIMIT', 0, tonumber(ARGV[3]))) do
+  if not after(WAITING, name) then over[#over + 1] = name end
+end
+return over
