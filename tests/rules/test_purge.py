@@ -398,3 +398,20 @@ def test_rules_by_name() -> None:
     with pytest.raises(InvalidOption) as caught:
         read_rules(["done_to_old"])
     assert "'done_too_old'" in caught.value.hint
+
+
+def test_a_purge_that_was_stopped_goes_on_and_ends_with_its_plan(yard: Yard) -> None:
+    now = yard.now_ms
+    heads = {f"job{n:05d}": f"{now} 100 0 t" for n in range(1000)}
+    yard.raw.hset(yard.key("head"), mapping=heads)  # type: ignore[arg-type]  # invariance
+    yard.raw.zadd(yard.key("dead"), {job: now - 10**9 for job in heads})
+    plan = build_purge_plan(yard.deck)
+    turns = iter([False, False, True])
+    first = apply_plan(yard.deck, plan, cancelled=lambda: next(turns))
+    assert first.stopped
+    assert 0 < first.applied < 1000
+    again = apply_plan(yard.deck, plan)
+    assert (again.batch, again.applied, again.skipped) == (first.batch, 1000, ()), "what was done counts once"
+    assert yard.raw.zcard(yard.key("dead")) == 0
+    assert undo_batch(yard.deck, again.batch).restored == 1000
+    assert yard.raw.zcard(yard.key("dead")) == 1000
