@@ -404,7 +404,7 @@ def test_a_purge_that_was_stopped_goes_on_and_ends_with_its_plan(yard: Yard) -> 
     now = yard.now_ms
     heads = {f"job{n:05d}": f"{now} 100 0 t" for n in range(1000)}
     yard.raw.hset(yard.key("head"), mapping=heads)  # type: ignore[arg-type]  # invariance
-    yard.raw.zadd(yard.key("dead"), {job: now - 10**9 for job in heads})
+    yard.raw.zadd(yard.key("dead"), dict.fromkeys(heads, now - 10**9))
     plan = build_purge_plan(yard.deck)
     turns = iter([False, False, True])
     first = apply_plan(yard.deck, plan, cancelled=lambda: next(turns))
