@@ -285,11 +285,22 @@ def change(
     priority: int | None = None,
     now: int = 0,
 ) -> Op[list[str]]:
-    """Cancels, discards, runs or reprioritises jobs, given as pairs of id and the state they were seen in."""
-    args: list[Arg] = [now, verb, "" if priority is None else priority, event]
+    """Acts on single jobs, given as pairs of id and the state they were seen in (or an empty text). No undo is kept.
+
+    Answers for each job `ok`, `asked` (it runs, and will be told), or why it was left alone. A plan goes another way.
+    """
+    extra: Arg = "" if priority is None else priority
+    args: list[Arg] = [now, verb, "*", "", 0, 0, event, extra, 0]
     for pair in jobs:
         args += pair
-    return Op(load("change"), queue, args, lambda reply: [answer.decode() for answer in reply[1:]])
+
+    def read(reply: Any) -> list[str]:
+        words = ["ok"] * reply[1]
+        for at in range(5, len(reply), 2):
+            words[reply[at]] = reply[at + 1].decode()
+        return words
+
+    return Op(load("act"), queue, args, read)
 
 
 def trim(queue: str, now: int = 0) -> Op[int]:

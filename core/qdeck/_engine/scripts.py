@@ -12,7 +12,7 @@ from typing import Final
 from qdeck._engine.keys import key, undo_key
 
 NAMES: Final = (
-    "init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "change", "trim", "configure", "act", "undo",
+    "init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "trim", "configure", "act", "undo",
     "accept",
 )  # fmt: skip
 

@@ -9,6 +9,7 @@
 -- extra: reprioritise: priority · move: queue · edit: payload
 -- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a asked, c columns),
 --       `#number` → offset, `slices`, `bytes`
+-- With `*` nothing is kept, and a running job that will be told is among the skipped, as `asked`.
 -- reply: now, how many entries were looked at (the rest is for the next call), 1 if undo is kept, how many were asked,
 --        entries in the outbox, then index (from 0) and why of each that was skipped
 local verb, seen_state, offset, event, extra = ARGV[2], ARGV[3], ARGV[4], ARGV[7], ARGV[8]
@@ -313,7 +314,9 @@ if seen_state == '*' then
     elseif seen ~= '' and seen ~= state then
       why[i] = 'is ' .. state .. ' now'
     else
+      local before = asked
       process(state, { i = { i }, ids = { id }, scores = { score } })
+      if asked > before then why[i] = 'asked' end
     end
   end
   return finish(count, nil)
