@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "workers": ("look:workers", "Lists the workers, or asks one to be quiet or to stop."),
     "agent": ("agent:agent", "Auto-purge, health, history and metrics, until SIGTERM."),
     "schedule": ("schedule:schedule", "Lists, adds, changes, pauses and runs cron rules."),
+    "clean": ("clean:clean", "Removes the temporary queues of a task, or orphaned ones."),
     "queues": ("queues:queues", "Pauses and resumes queues."),
 }
 

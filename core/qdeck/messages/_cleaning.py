@@ -1,7 +1,8 @@
 """Removing temporary queues: those of a task that ended, those whose time is over, and those that nobody owns.
 
 A queue on which somebody waits is never removed, nor one that was used lately. The order makes it safe: the remover
-announces itself (from then on nobody can begin to wait), looks at the list and removes it in one step, and strikes it off.
+announces itself, and from then on nobody can begin to wait; it looks at the list and removes it in one step; then it
+strikes the queue off.
 """
 
 from __future__ import annotations
@@ -188,6 +189,15 @@ def find_orphans(cursor: int, *, idle_s: int = IDLE_S, count: int = SLICE) -> Pr
             if entry is None and one.outcome == "would_remove" and (one.idle_s or 0) >= idle_s:
                 found.append(one)
     return Slice(int(reply[0]), len(keys), found)
+
+
+def orphans(cursor: int, *, idle_s: int = IDLE_S, dry_run: bool = True) -> Program[Slice]:
+    """One slice of the search, whose orphans are removed if nobody touched them since they were found."""
+    seen = yield from find_orphans(cursor, idle_s=idle_s)
+    if dry_run or not seen.found:
+        return seen
+    gone = yield from remove([one.name for one in seen.found], idle_s=idle_s, event="orphaned")
+    return Slice(seen.cursor, seen.scanned, gone)
 
 
 def temporary_name(key: bytes) -> str | None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.exceptions import NoScriptError, ResponseError
 
 from qdeck._engine import ops, programs
+from qdeck._errors import InvalidName
+from qdeck._names import QueueName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from qdeck._engine.ops import Arg, Program
-    from qdeck._names import QueueName
 
 TTL_S: Final = 3600.0
 _TAG: Final = "{qdeck:messages}"
@@ -88,7 +89,7 @@ def finish(event: str, gone: Sequence[tuple[str, int, int]]) -> Program[int]:
     """Strikes queues off, with how many messages and bytes went with them."""
     args: list[Arg] = [0, "finish", event]
     for row in gone:
-        args += row
+        args += (*row, _group(row[0]))
     struck: int = yield from call("registry", KEYS, args)
     return struck
 
@@ -96,6 +97,16 @@ def finish(event: str, gone: Sequence[tuple[str, int, int]]) -> Program[int]:
 def leave(names: Sequence[str]) -> Program[None]:
     """Tells that nobody waits any more."""
     yield from call("registry", KEYS, [0, "leave", *names])
+
+
+def _group(name: str) -> str:
+    """Service, type and tier of a queue that is not registered, as far as its name tells."""
+    try:
+        found = QueueName.parse(name)
+    except InvalidName:
+        parts = name.split(":")
+        return f"{_word(parts[0])} {_word(parts[1])} {_word(parts[2])}" if len(parts) > 3 else "unknown unknown -"
+    return f"{found.service} {found.type.value} -"
 
 
 def keep(names: Sequence[str]) -> Program[None]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._context import current_job
 from qdeck._errors import InvalidName, JobCancelled, LeaseLost, PayloadNotSerializable, Reject, UsageError
-from qdeck._names import QueueName, QueueType
+from qdeck._names import QueueType
 from qdeck._worker.run import is_final
 from qdeck._worker.worker import Worker
 from qdeck.messages import _cleaning as cleaning
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
 
     from qdeck._context import JobContext
     from qdeck._engine.ops import Program
+    from qdeck._names import QueueName
     from qdeck.messages._cleaning import Removal
 
-_log = logging.getLogger(__name__)
 Handler = Any
 _SILENT: Final = (LeaseLost, JobCancelled)
 
@@ -110,9 +109,9 @@ class Service(Messenger):
     ) -> Callable[[Handler], Handler]:
         """Takes callbacks of this type from another service.
 
-        With an `event`, from the queue of that event, which stays. Without, from all temporary queues of tasks: they are
-        followed, and what comes waits in one queue with retries and dead letters. `ends_task`: it is the task's last
-        message, and the task's queues go when it was handled.
+        With an `event`, from the queue of that event, which stays. Without, from all temporary queues of tasks: they
+        are followed, and what comes waits in one queue with retries and dead letters. `ends_task`: it is the task's
+        last message, and the task's queues go when it was handled.
         """
         queue = str(self.names.callbacks(sender, event))
         if not event:
@@ -207,10 +206,8 @@ class Service(Messenger):
             if isinstance(envelope, dict) and "undeliverable" in envelope:
                 raise UsageError(f"taken {envelope['undeliverable']} times and never handed over")
             action = DomainAction.from_dict(envelope)
-            asks = (
-                current_job().queue == str(self.names.own)
-                or QueueName.parse(current_job().queue, environments=self.names.environments).type is QueueType.ACTIONS
-            )
+            # Callbacks and events carry the names of their own journey: only an action asks for an answer.
+            asks = self.names.parse(current_job().queue).type is QueueType.ACTIONS
             name = exchange.read_reply_name(action, self.names.environments) if asks else None
         except UsageError as error:
             # Another run would read the same.

@@ -11,7 +11,8 @@
 --                                                 reply: 1 made, 0 renewed, -1 is being removed
 --   touch: names                                  reply: how many are registered; those live as long again
 --   begin: ms to act, then names                  reply: per name 1, or 0 when somebody waits there
---   finish: event, then per name: name, messages, bytes   reply: how many were registered
+--   finish: event, then per name: name, messages, bytes, `service type tier` for one that is not registered
+--                                                 reply: how many were registered
 --   leave: names, nobody waits there any more     reply: 0
 --   keep: names that are not removed after all    reply: 0
 --   expired: how many at most                     reply: names whose time is over and where nobody waits
@@ -76,10 +77,10 @@ end
 
 if verb == 'finish' then
   local gone = 0
-  for i = 4, #ARGV, 3 do
+  for i = 4, #ARGV, 4 do
     local name = ARGV[i]
     local about = redis.call('HGET', ABOUT, name)
-    local group = 'unknown unknown -'
+    local group = ARGV[i + 3]
     if about then
       gone = gone + 1
       local found, task = string.match(about, '^%d+ %d+ (%S+ %S+ %S+) (.*)$')

@@ -1,0 +1,115 @@
+"""`qdeck clean`: removes the temporary queues of a task, or those that nobody owns."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.output import line, note, safe, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qdeck.messages import CleanReport, Removal, SyncDomainQueueManager
+
+
+@command("clean", short_help="Removes the temporary queues of a task, or orphaned ones.")
+@click.argument("task_id", required=False)
+@click.option("--orphans", is_flag=True, help="Those that nobody registered and nobody used, found by scanning.")
+@click.option("--idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Left alone for so long: 60, or a day.")
+@click.option("--dry-run", is_flag=True, help="Only tells what would be removed; the default with --orphans.")
+@click.option("--yes", is_flag=True, help="Removes orphans.")
+@click.pass_context
+def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | None, dry_run: bool, yes: bool) -> None:
+    """Removes the temporary queues of TASK_ID that are idle, and tells which were in use.
+
+    A queue where somebody waits is never removed, nor one with messages that came within --idle seconds. With
+    --orphans: lists that are named like temporary queues and have no task; without --yes they are only counted.
+    Exit code 1: some were left.
+    """
+    if (task_id is None) != orphans:
+        raise click.UsageError("give either TASK_ID or --orphans")
+    if dry_run and yes:
+        raise click.UsageError("--dry-run and --yes exclude each other")
+    plan = dry_run or (orphans and not yes)
+    manager = _manager(writes=not plan)
+    try:
+        if task_id is not None:
+            report = manager.report_task_queues(task_id, idle=60 if idle is None else idle, dry_run=plan)
+        else:
+            report = manager.clean_orphaned_queues(
+                idle=86_400 if idle is None else idle, dry_run=plan, progress=_progress()
+            )
+    finally:
+        manager.app.close()
+    if settings().as_json:
+        write_json({"task": task_id, **_shape(report)})
+    else:
+        _print(report, task_id)
+    ctx.exit(1 if report.in_use or report.kept else 0)
+
+
+def _manager(*, writes: bool) -> SyncDomainQueueManager:
+    from qdeck._app import App
+    from qdeck._errors import NotAllowed
+    from qdeck.messages import SyncDomainQueueManager
+    from qdeck_console.cli.base import read_only_hint
+
+    given = settings()
+    target = given.target()
+    hint = read_only_hint(target, given.confirm)
+    if writes and hint is not None:
+        raise NotAllowed("this would write, and the deck is read-only", hint=hint)
+    # The app only brings the connection: what is cleaned is named by its task.
+    return SyncDomainQueueManager(App(target.url, queue="qdeck:actions"))
+
+
+def _progress() -> Callable[[CleanReport], None] | None:
+    if not sys.stderr.isatty():
+        return None
+
+    def show(report: CleanReport) -> None:
+        click.echo(f"\r{report.scanned:,} keys looked at, {report.removed:,} orphans", err=True, nl=False)
+
+    return show
+
+
+def _shape(report: CleanReport) -> dict[str, Any]:
+    return {
+        "dry_run": report.dry_run,
+        "removed": report.removed,
+        "messages": report.messages,
+        "bytes": report.bytes,
+        "in_use": report.in_use,
+        "kept": report.kept,
+        "scanned": report.scanned,
+        "queues": [_row(one) for one in report.samples],
+    }
+
+
+def _row(one: Removal) -> dict[str, Any]:
+    return {
+        "queue": one.name,
+        "outcome": one.outcome,
+        "messages": one.messages,
+        "bytes": one.bytes,
+        "idle_seconds": one.idle_s,
+    }
+
+
+def _print(report: CleanReport, task_id: str | None) -> None:
+    if sys.stderr.isatty() and task_id is None:
+        click.echo("", err=True)
+    for one in report.samples:
+        what = f"{one.messages} messages, {one.bytes:,} bytes" if one.messages else "empty"
+        line(f"{one.outcome.replace('_', ' '):12} {safe(one.name)}  {what}")
+    if task_id is not None and not report.samples:
+        note(f"qdeck: task {task_id} has no temporary queues")
+        return
+    verb = "would be removed" if report.dry_run else "removed"
+    line(f"{report.removed:,} {verb}, {report.in_use:,} in use, {report.kept:,} kept; {report.bytes:,} bytes")
+    if report.dry_run and task_id is None and report.removed:
+        note("  --yes removes them")
