@@ -140,7 +140,7 @@ async def test_a_queue_without_workers_recovers(
 async def test_history_grows_while_an_agent_runs(run_agent: Callable[..., Any], client: SyncClient, url: str) -> None:
     make_jobs(client, 2)
     async with run_agent(http=None, history_every=0.3) as agent, Deck(url) as deck:
-        await agent.until(lambda: client.run(history.read_history(QUEUE)))
+        await agent.until(lambda: client.run(history.read_history([QUEUE]))[QUEUE])
         [sample, *_] = await deck.ahistory(QUEUE)
         assert (sample.ready, sample.enqueued) == (2, 2)
     with Deck(url) as fresh:

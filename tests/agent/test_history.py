@@ -37,6 +37,10 @@ def start(steps_ago: int) -> int:
     return now - now % STEP - steps_ago * STEP
 
 
+def past(client: SyncClient, seconds: int = 86_400) -> list[Sample]:
+    return client.run(history.read_history([QUEUE], seconds=seconds))[QUEUE]
+
+
 numbers = st.integers(min_value=0, max_value=2**53)
 
 
@@ -80,7 +84,7 @@ def test_a_time_without_agents_is_a_gap(client: SyncClient) -> None:
     first = start(30)
     client.run(Sampler().take([row(ready=1, enqueued=1)], first))
     client.run(Sampler().take([row(ready=2, enqueued=9)], first + 20 * STEP))
-    found = client.run(history.read_history(QUEUE, seconds=600))
+    found = past(client, 600)
     assert [sample.at_ms for sample in found if sample.at_ms >= first] == [first, first + 20 * STEP]
 
 
@@ -88,7 +92,7 @@ def test_nothing_happened_while_no_agent_ran_and_the_totals_are_the_same(client:
     first = start(30)
     client.run(Sampler().take([row(ready=1, enqueued=1)], first))
     client.run(Sampler().take([row(ready=1, enqueued=1)], first + 20 * STEP))
-    found = client.run(history.read_history(QUEUE, seconds=600))
+    found = past(client, 600)
     assert len([sample for sample in found if sample.at_ms >= first]) == 21
 
 
@@ -97,7 +101,7 @@ def test_two_agents_in_turns_tell_what_one_would(client: SyncClient, raw: redis.
     told = [0, 0, 0, 5, 5, 5, 5, 6, 6, 7, 7, 7, 7, 7, 0, 0, 0, 1, 2, 3, 3]
     for n, ready in enumerate(told):
         client.run(both[n % 2].take([row(ready=ready, enqueued=ready)], first + n * STEP))
-    found = [sample for sample in client.run(history.read_history(QUEUE, seconds=900)) if sample.at_ms >= first]
+    found = [sample for sample in past(client, 900) if sample.at_ms >= first]
     assert [sample.ready for sample in found] == told
 
 
@@ -105,7 +109,7 @@ def test_a_sample_written_twice_is_one(client: SyncClient) -> None:
     at = start(3)
     for _ in range(3):
         client.run(Sampler().take([row(ready=4, enqueued=4)], at))
-    found = client.run(history.read_history(QUEUE, seconds=300))
+    found = past(client, 300)
     assert [sample.ready for sample in found if sample.at_ms == at] == [4]
 
 
@@ -114,7 +118,7 @@ def test_an_hour_is_fine_and_the_day_before_it_by_the_minute(client: SyncClient)
     begin = start(6 * 60 * 3)
     for n in range(6 * 60 * 3 + 1):
         client.run(sampler.take([row(ready=n, enqueued=n)], begin + n * STEP))
-    found = client.run(history.read_history(QUEUE))
+    found = past(client)
     now = int(time.time() * 1000)
     old = [sample.at_ms for sample in found if sample.at_ms < now - FINE.keep_ms - 60_000]
     new = [sample.at_ms for sample in found if sample.at_ms > now - FINE.keep_ms]
@@ -172,6 +176,18 @@ def test_a_queue_that_is_gone_is_forgotten(client: SyncClient, raw: redis.Redis)
 def test_history_of_no_queue(url: str) -> None:
     with Deck(url) as deck, pytest.raises(UsageError, match="there is no queue"):
         deck.history("no:such:actions")
+
+
+def test_the_histories_of_many_queues_come_together(client: SyncClient, url: str) -> None:
+    names = [f"q{n}:s:actions" for n in range(150)]
+    sampler, first = Sampler(), start(3)
+    for step in range(3):
+        rows = [row(name, ready=n + step, enqueued=n + step) for n, name in enumerate(names)]
+        client.run(sampler.take(rows, first + step * STEP))
+    with Deck(url) as deck:
+        found = deck.histories([*names, "never:seen:actions"], seconds=300)
+    assert [[sample.ready for sample in found[name]][-3:] for name in names] == [[n, n + 1, n + 2] for n in range(150)]
+    assert found["never:seen:actions"] == []
 
 
 async def test_history_in_asyncio(client: SyncClient, url: str) -> None:

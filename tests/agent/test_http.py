@@ -124,6 +124,7 @@ async def test_dead_letters_newest_first_over_all_queues(run_agent: Callable[...
         (f"{DLQ}?limit=0", "GET", 400, "1 to 1,000"),
         (f"{DLQ}?limit=1e3", "GET", 400, "1 to 1,000"),
         (f"{DLQ}?limit={'9' * 500}", "GET", 400, "1 to 1,000"),
+        (f"{DLQ}?limit=000000000001{'9' * 50}", "GET", 400, "1 to 1,000"),
         (f"{DLQ}?lmit=3", "GET", 400, "limit, queue"),
         (DLQ, "POST", 405, "POST is not for"),
         (PURGE, "GET", 405, "GET is not for"),
@@ -173,6 +174,8 @@ async def test_a_purge_that_is_allowed_is_done_and_counted(
         found = (await agent.ask(PURGE, "POST")).json
         again = (await agent.ask(PURGE, "POST")).json
         metrics = (await agent.ask("/metrics")).text
+        [logged, *_] = [told for told in agent.events if told["event"] == "purged"]
+    assert (logged["applied"], logged["batch"]) == (5, found["batch"])
     assert (found["applied"], found["skipped"]) == (5, [])
     assert found["batch"]
     assert found["undo_until"]
@@ -272,3 +275,12 @@ async def test_metrics_beyond_this_machine_need_the_token(run_agent: Callable[..
         assert (await agent.ask("/metrics")).code == 200
         assert (await agent.ask("/healthz", token=None)).code == 200
         assert any("TLS" in told.get("why", "") for told in agent.events)
+
+
+@pytest.mark.parametrize("host", ["[", "", "a" * 3000, "evil.example", "\u00e9"])
+@pytest.mark.parametrize("path", ["/nope", "/healthz", DLQ])
+async def test_the_host_header_may_be_anything(run_agent: Callable[..., Any], host: str, path: str) -> None:
+    async with run_agent() as agent:
+        answer = await agent.ask(path, headers={"Host": host})
+        assert answer.code in (200, 404)
+        assert not [told for told in agent.events if told["event"] == "failed"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -161,3 +164,28 @@ def test_who_may_only_read_may_not_claim(reader_url: tuple[str, Server]) -> None
     with pytest.raises(NotAllowed):
         take(client, "a", 0)
     client.close()
+
+
+def test_many_that_ask_at_once_get_each_run_once(url: str, raw: redis.Redis) -> None:
+    """Eight agents with an interval of 20 ms: every token is one agent's, and no slot is done twice."""
+    got: list[tuple[int, int]] = []
+
+    def work(name: str) -> None:
+        client = SyncClient(Endpoint(url))
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            claim = client.run(slots.claim("tend", name, every_ms=20, lease_ms=5000))
+            if claim.token:
+                got.append((claim.token, claim.started_ms))
+                assert client.run(slots.finish("tend", claim.token, slots.Ending()))
+        client.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(work, f"a{n}") for n in range(8)]:
+            done.result()
+    tokens = sorted(token for token, _ in got)
+    assert tokens == list(range(1, len(tokens) + 1))
+    assert raw.hget("qdeck:agent:tend", "runs") == str(len(tokens)).encode()
+    started = sorted(at for _, at in got)
+    assert all(b - a >= 20 for a, b in pairwise(started))
+    assert len(tokens) > 30

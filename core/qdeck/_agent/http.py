@@ -65,7 +65,7 @@ class _Api:
                 raise
             except Exception as error:  # noqa: BLE001 - one request must not end the agent
                 fault = type(error).__name__
-                self._event({"event": "failed", "request": request.url.path[:200], "why": f"{fault}: {error}"})
+                self._event({"event": "failed", "request": _path(request), "why": f"{fault}: {error}"})
                 return _error(500, f"the agent failed: {fault}", "see the agent's log")
 
         return handle
@@ -111,7 +111,11 @@ class _Api:
             raise _Refusal(403, "this agent only shows what a purge would do", hint)
         if not dry and self._options.read_only:
             raise _Refusal(403, "the agent's context is read-only", "dry_run=true shows what a purge would do")
-        return _json(await self._chores.purge_asked(dry_run=dry, limit=limit))
+        told = await self._chores.purge_asked(dry_run=dry, limit=limit)
+        if not dry:
+            known = {name: told[name] for name in ("batch", "applied", "counts", "undo_until")}
+            self._event({"event": "purged", "through": "the API", **known, "skipped": len(told["skipped"])})
+        return _json(told)
 
     def _is_dry(self, request: Request) -> bool:
         word = request.query_params.get("dry_run", "false").lower()
@@ -142,6 +146,11 @@ class _Refusal(HTTPException):
         self.hint = hint
 
 
+def _path(request: Request) -> str:
+    # Not from the URL, which is made with the Host header: that may be anything.
+    return str(request.scope["path"])[:200]
+
+
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
@@ -156,7 +165,7 @@ def _whole(request: Request, name: str, usual: int, most: int) -> int:
     text = request.query_params.get(name)
     if text is None:
         return usual
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:12]) <= most):
+    if not (text.isascii() and text.isdecimal() and len(text) <= 12 and 1 <= int(text) <= most):
         raise _Refusal(400, f"{name}={text[:100]!r} is out of range", f"give a whole number from 1 to {most:,}")
     return int(text)
 
@@ -180,9 +189,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     message = str(getattr(error, "detail", "")) or "error"
     if code == 405:
-        message = f"{request.method} is not for {request.url.path[:200]}"
+        message = f"{request.method} is not for {_path(request)}"
     if code == 404 and not hint:
-        message, hint = f"there is nothing at {request.url.path[:200]}", "see /api/v1/queue/health, /metrics, /healthz"
+        message, hint = f"there is nothing at {_path(request)}", "see /api/v1/queue/health, /metrics, /healthz"
     return _error(code, message, hint, headers)
 
 

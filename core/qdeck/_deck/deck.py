@@ -270,7 +270,15 @@ class Deck:
 
     def _history(self, queue: str, seconds: float) -> Program[list[Sample]]:
         yield from changes.need_queue(self._memory, queue)
-        return (yield from history.read_history(queue, seconds=seconds))
+        return (yield from history.read_history([queue], seconds=seconds))[queue]
+
+    def histories(self, queues: Sequence[str], *, seconds: float = 3600) -> dict[str, list[Sample]]:
+        """What an agent saw of several queues, in a few round trips: for a screen of charts that was just opened."""
+        return self._look(history.read_history(queues, seconds=seconds))
+
+    async def ahistories(self, queues: Sequence[str], *, seconds: float = 3600) -> dict[str, list[Sample]]:
+        """What an agent saw of several queues, in asyncio."""
+        return await self._alook(history.read_history(queues, seconds=seconds))
 
     def pause(self, queue: str) -> Settings:
         """Pauses a queue: its workers start nothing more from it until it is resumed."""

@@ -33,6 +33,7 @@ class Tier(NamedTuple):
 
 FINE: Final = Tier("s", 10_000, 1_800_000, 3_600_000)
 COARSE: Final = Tier("m", 60_000, 21_600_000, 86_400_000)
+MOST_CHUNKS: Final = 200  # of a few KB each, in one round trip
 LONGEST_MS: Final = 31 * 86_400_000
 _FIELDS: Final = 6
 
@@ -103,8 +104,8 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
     return value, at + 1  # beyond the end: torn
 
 
-def read_history(queue: str, *, seconds: float = COARSE.keep_ms / 1000) -> Program[list[Sample]]:
-    """The samples of a queue, oldest first: every 10 s of the last hour, every minute of the day before it.
+def read_history(queues: Sequence[str], *, seconds: float = COARSE.keep_ms / 1000) -> Program[dict[str, list[Sample]]]:
+    """The samples of queues, oldest first: every 10 s of the last hour, every minute of the day before it.
 
     Moments at which no agent ran are missing. A queue that no agent has seen has none.
     """
@@ -113,26 +114,39 @@ def read_history(queue: str, *, seconds: float = COARSE.keep_ms / 1000) -> Progr
     border = max(since, now - FINE.keep_ms)
     [last] = yield reads.read((b"HGET", LATEST, ""))
     last_ms = int(reads.good(last) or 0)
-    fine = yield from _tier(queue, FINE, border, now, last_ms)
+    found = yield from _tier(queues, FINE, border, now, last_ms)
     if since >= border:
-        return fine
-    first = fine[0].at_ms if fine else now
-    coarse = yield from _tier(queue, COARSE, since, now, last_ms)
-    return [*(sample for sample in coarse if sample.at_ms < first), *fine]
+        return found
+    coarse = yield from _tier(queues, COARSE, since, now, last_ms)
+    for queue, samples in found.items():
+        first = samples[0].at_ms if samples else now
+        found[queue] = [*(sample for sample in coarse[queue] if sample.at_ms < first), *samples]
+    return found
 
 
-def _tier(queue: str, tier: Tier, since: int, now: int, last_ms: int) -> Program[list[Sample]]:
+def _tier(queues: Sequence[str], tier: Tier, since: int, now: int, last_ms: int) -> Program[dict[str, list[Sample]]]:
     # One chunk more: what holds at `since` may have been written before it.
     numbers = range(since // tier.chunk_ms - 1, now // tier.chunk_ms + 1)
-    replies = yield reads.read(*((b"GET", chunk_key(queue, tier, number)) for number in numbers))
-    found: dict[int, Sample] = {}
-    for number, raw in zip(numbers, replies, strict=True):
-        found |= {sample.at_ms: sample for sample in unpack(reads.good(raw, queue) or b"", tier, number)}
-    ordered = [found[at] for at in sorted(found)]
+    found: dict[str, list[Sample]] = {}
+    step = max(1, MOST_CHUNKS // len(numbers))
+    for at in range(0, len(queues), step):
+        part = queues[at : at + step]
+        calls = [(b"GET", chunk_key(queue, tier, number)) for queue in part for number in numbers]
+        replies = iter((yield from reads.ask(calls)))
+        for queue in part:
+            raws = [reads.good(next(replies), queue) or b"" for _ in numbers]
+            taken = [sample for number, raw in zip(numbers, raws, strict=True) for sample in unpack(raw, tier, number)]
+            found[queue] = [sample for sample in _whole(taken, tier, last_ms) if since <= sample.at_ms <= now]
+    return found
+
+
+def _whole(taken: Sequence[Sample], tier: Tier, last_ms: int) -> Iterable[Sample]:
+    by_moment = {sample.at_ms: sample for sample in taken}
+    ordered = [by_moment[at] for at in sorted(by_moment)]
     if ordered and last_ms > ordered[-1].at_ms:
         # Nothing was written since: nothing happened until the agents' last look.
         ordered.append(replace(ordered[-1], at_ms=last_ms - last_ms % tier.step_ms))
-    return [sample for sample in _filled(ordered, tier) if since <= sample.at_ms <= now]
+    return _filled(ordered, tier)
 
 
 def _filled(samples: Sequence[Sample], tier: Tier) -> Iterable[Sample]:
