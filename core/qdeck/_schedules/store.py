@@ -179,8 +179,13 @@ def run(name: str) -> Program[str]:
     )
     [made] = yield from programs.enqueue(definition.queue, [job])
     if made.created:
-        yield from _step("ran", name, made.id)
+        yield from note_run(name, made.id)
     return made.id
+
+
+def note_run(name: str, job_id: str) -> Program[None]:
+    """Notes a job that was made out of turn as the last of its schedule."""
+    yield from _step("ran", name, job_id)
 
 
 def tick(definition: Definition, look_ms: int, turns: Sequence[int], upto: int) -> Program[Ticked]:
@@ -284,6 +289,6 @@ def _row(name: str, book: Book) -> ScheduleRow:
     )
     if not past.enabled:
         return row
-    upcoming, due = rule.next(now), rule.next(past.mark)
+    upcoming, due = rule.next(max(now, past.mark)), rule.next(past.mark)
     late = now - due if due is not None and due < now - LATE_S else None
     return replace(row, next_ms=None if upcoming is None else upcoming * 1000, late_s=late)

@@ -1,0 +1,91 @@
+"""Which functions a worker of the IFDB facade may call, and what it calls them with."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
+from qdeck._app import App, Task
+from qdeck._context import Failure
+from qdeck._errors import InvalidOption
+from qdeck._options import Options
+from qdeck.compat._records import TaskRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import ModuleType
+
+
+def check_function(func: Callable[..., Any]) -> str:
+    """The name by which a worker finds a function: that of its module and its own."""
+    module, name = getattr(func, "__module__", None), getattr(func, "__name__", None)
+    if not callable(func) or not module or not name or getattr(func, "__qualname__", name) != name:
+        raise InvalidOption(
+            f"{func!r} cannot be a task", hint="give a function that stands in a module, not a method or a lambda"
+        )
+    return f"{module}.{name}"
+
+
+class Functions(dict[str, Task[Any, Any]]):
+    """The functions of some modules, by `module.name`. No name leads anywhere else."""
+
+    def __init__(self, app: App, modules: Iterable[ModuleType]) -> None:
+        super().__init__()
+        self._app = app
+        self._modules = {module.__name__: module for module in modules}
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The task of a function, when it stands in one of the modules."""
+        if name not in self:
+            found = self._find(name)
+            if found is None:
+                return default
+            self[name] = Task(self._app, _adapted(found), name, Options(queue=self._app.queue))
+        return self[name]
+
+    def _find(self, name: str) -> Callable[..., Any] | None:
+        where, _, own = name.rpartition(".")
+        module = self._modules.get(where)
+        found = None if module is None else vars(module).get(own)
+        # What the module only imported is not its own: `from os import system` offers nobody a shell.
+        if callable(found) and not isinstance(found, type) and getattr(found, "__module__", None) == where:
+            return found  # type: ignore[no-any-return]  # a module holds anything
+        return None
+
+
+def _adapted(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Calls a failure handler as IFDB did: with the task and what it was to call."""
+    if inspect.iscoroutinefunction(func):
+
+        @functools.wraps(func)
+        async def acall(*args: Any, **kwargs: Any) -> Any:
+            return await func(*_arguments(args), **kwargs)
+
+        return acall
+
+    @functools.wraps(func)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        _tidy_connections()
+        try:
+            return func(*_arguments(args), **kwargs)
+        finally:
+            _tidy_connections()
+
+    return call
+
+
+def _arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    # A Failure never comes out of a payload: only the worker makes one.
+    if len(args) == 1 and isinstance(args[0], Failure):
+        record = TaskRecord.of(args[0])
+        return record, record.call
+    return args
+
+
+def _tidy_connections() -> None:
+    """Django closes database connections at the end of a request; here the end of a task is that."""
+    db = sys.modules.get("django.db")
+    if db is not None:
+        db.close_old_connections()

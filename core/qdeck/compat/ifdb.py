@@ -1,0 +1,302 @@
+"""The names of IFDB's task queue, on qdeck: callers go on as they are.
+
+`Enqueue`, `EnqueueOrGet`, `Worker`, and `task_queue` with `enqueue`, `enqueue_or_get`, `worker`. What a worker may run
+are functions of the modules that it was given, never a module that only a payload names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import os
+import re
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import ResponseError
+
+from qdeck._app import App
+from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine.ids import new_id
+from qdeck._errors import InvalidOption, UsageError
+from qdeck._options import Options, read_due, read_job_name, read_options, read_priority, read_task_name
+from qdeck._schedules import calls, store
+from qdeck._schedules.model import Definition
+from qdeck.compat._functions import Functions, check_function
+from qdeck.compat._records import Enqueued, TaskRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+    from types import ModuleType
+
+    from qdeck._engine.ops import Made, NewJob, Program
+
+__all__ = ["Enqueue", "EnqueueOrGet", "Enqueued", "TaskQueue", "TaskRecord", "Worker", "task_queue"]
+
+_log = logging.getLogger(__name__)
+QUEUE: Final = "ifdb:actions"
+URL: Final = "redis://localhost:6379/0"
+PRIORITY: Final = 100
+RETRIES: Final = 3
+RETRY_MINUTES: Final = 2000
+KEEP_DONE: Final = timedelta(days=14)  # as long as TaskQueueCleanup kept what had succeeded
+KEEP_DONE_MOST: Final = 10_000
+KEEP_FAILED: Final = timedelta(days=3650)  # failed tasks were never removed by themselves
+
+
+class TaskQueue:
+    """One queue of tasks. Making one does not connect; where the server is is looked up when it is first needed."""
+
+    def __init__(
+        self, url: str | None = None, *, queue: str = QUEUE, modules: Iterable[str | ModuleType] | None = None
+    ) -> None:
+        """`modules` are those whose functions a worker may run; `url` is by default that of Django or REDIS_URL."""
+        self._url = url
+        self._queue = queue
+        self._modules = None if modules is None else tuple(modules)
+        self._app: App | None = None
+
+    @property
+    def app(self) -> App:
+        """The app underneath, for whatever this facade has no name for."""
+        if self._app is None:
+            self._app = App(self._url or _server_url(), queue=self._queue)
+        return self._app
+
+    def enqueue(
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        name: str | None = None,
+        onfail: Callable[..., Any] | None = None,
+        priority: int = PRIORITY,
+        retries: int = RETRIES,
+        retry_minutes: float = RETRY_MINUTES,
+        dependency: object = None,
+        scheduled_time: datetime | None = None,
+        cron: str | None = None,
+        **kwargs: Any,
+    ) -> Enqueued:
+        """Lets a worker call `func(*args, **kwargs)`; if it fails, `retries` times more, `retry_minutes` apart."""
+        job = self._job(func, args, kwargs, name, onfail, priority, retries, retry_minutes)
+        job = job._replace(due_ms=_due(scheduled_time), after=_refs(dependency))
+        if cron is not None:
+            return self._repeat(job, name, cron)
+        made = self.app.client.run(_enqueue(self.app.queue, job, name))
+        return Enqueued(self.app, made.id, name or _task_of(job), made.created)
+
+    def enqueue_or_get(self, func: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> Enqueued:
+        """The task of that name that has not ended, or a new one. One that is found becomes as urgent as this call."""
+        if name is None or options.get("cron") is not None:
+            return self.enqueue(func, *args, name=name, **options)
+        given = {key: options.pop(key) for key in ("onfail", "priority", "retries", "retry_minutes") if key in options}
+        when = {key: options.pop(key, None) for key in ("dependency", "scheduled_time")}
+        options.pop("cron", None)
+        job = self._job(func, args, options, name, **given)
+        job = job._replace(due_ms=_due(when["scheduled_time"]), after=_refs(when["dependency"]), unique=name)
+        made = self.app.client.run(_enqueue_or_get(self.app.queue, job))
+        return Enqueued(self.app, made.id, name, made.created)
+
+    def worker(
+        self,
+        modules: Iterable[str | ModuleType] | None = None,
+        *,
+        concurrency: int = 1,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        """Runs tasks until SIGTERM, by default one at a time. SIGUSR1 lets it look for work, SIGHUP starts it anew.
+
+        `modules` are those that tasks and failure handlers may come from; without it those of the queue, of the setting
+        or of the environment's QDECK_TASK_MODULES.
+        """
+        from qdeck.compat._running import run_worker
+
+        app = self._worker_app(modules)
+        app.client.run(_keep_long(app.queue))
+        run_worker(app, concurrency=concurrency, on_event=on_event or _log_event)
+
+    def _worker_app(self, modules: Iterable[str | ModuleType] | None) -> App:
+        app = App(str(self.app.endpoint.url), queue=self._queue)
+        app.tasks = Functions(app, _modules(modules if modules is not None else self._modules))
+        return app
+
+    def _job(
+        self,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str | None,
+        onfail: Callable[..., Any] | None = None,
+        priority: int = PRIORITY,
+        retries: int = RETRIES,
+        retry_minutes: float = RETRY_MINUTES,
+    ) -> NewJob:
+        task = read_task_name(check_function(func))
+        fixed = {"backoff": "fixed", "retry_delay": _minutes(retry_minutes), "max_delay": _minutes(retry_minutes)}
+        options = read_options(fixed | {"retries": retries}, Options(queue=self.app.queue))
+        head = codec.Head(
+            enqueued_ms=0,
+            priority=read_priority("priority", priority),
+            retries=options.retries,
+            task=task,
+            name=None if name is None else read_job_name(name),
+            unique=name is not None,
+            backoff=options.backoff_text(),
+            on_failure=None if onfail is None else read_task_name(check_function(onfail)),
+        )
+        body = codec.encode_call(task, args, kwargs, self.app.max_payload)
+        return ops.NewJob(new_id(), head.priority, head.tail(), body)
+
+    def _repeat(self, job: NewJob, name: str | None, cron: str) -> Enqueued:
+        """Registers a recurring task, and lets it run for the first time when it is new."""
+        if job.after:
+            raise InvalidOption(
+                "both cron and dependency are given",
+                hint="what recurs cannot wait for one task; let that task enqueue it when it is done",
+            )
+        plain = job._replace(tail=_without_name_held(job.tail))
+        label = name or _task_of(job)
+        schedule = _schedule_name(label)
+        definition = Definition.of(schedule, self.app.queue, plain._replace(due_ms=None), cron=cron)
+        run = self.app.client.run
+        if run(store.register(definition)) != "made":
+            turn = definition.rule().next(run(store.clock()) // 1000) or 0
+            return Enqueued(self.app, definition.turn_id(turn), label, created=False)
+        if job.due_ms is not None:
+            run(store.settle(schedule, job.due_ms // 1000, 0, []))
+        [made] = run(programs.enqueue(self.app.queue, [plain._replace(id=f"cron:{schedule}:{job.id}")]))
+        run(store.note_run(schedule, made.id))
+        return Enqueued(self.app, made.id, label, made.created)
+
+
+def _enqueue(queue: str, job: NewJob, name: str | None) -> Program[Made]:
+    """Makes the job; it is the one that `EnqueueOrGet` finds by its name, unless an earlier one is."""
+    if name is not None:
+        [made] = yield from programs.enqueue(queue, [job._replace(unique=name)])
+        if made.id == job.id:
+            return made
+    [made] = yield from programs.enqueue(queue, [job._replace(tail=_without_name_held(job.tail), unique="")])
+    return made
+
+
+def _enqueue_or_get(queue: str, job: NewJob) -> Program[Made]:
+    [made] = yield from programs.enqueue(queue, [job])
+    if made.id != job.id:
+        script = calls.queue_script("qdeck", "compat/lua", "urge")
+        yield from calls.on_queue(script, queue, [0, made.id, job.priority])
+    return made
+
+
+def _without_name_held(tail: str) -> str:
+    return "\n".join(line for line in tail.split("\n") if line != "u")
+
+
+def _task_of(job: NewJob) -> str:
+    return job.tail.split("\n", 1)[0].split(" ", 2)[2]
+
+
+def _keep_long(queue: str) -> Program[None]:
+    """What has ended is kept as long as IFDB kept it, unless somebody has chosen otherwise."""
+    wanted = {
+        "done_ttl": str(round(KEEP_DONE.total_seconds() * 1000)),
+        "done_max": str(KEEP_DONE_MOST),
+        "dead_ttl": str(round(KEEP_FAILED.total_seconds() * 1000)),
+    }
+    yield from programs.make_queue(queue)
+    key = keys.key(queue, "meta")
+    [there] = yield ops.commands((b"HMGET", key, *wanted), key=key, reads=True)
+    if isinstance(there, ResponseError):
+        raise programs.explain(there, queue)
+    missing = {name: value for (name, value), old in zip(wanted.items(), there, strict=True) if old is None}
+    if missing:
+        yield from programs.call(ops.configure(queue, missing))
+
+
+def _due(when: datetime | None) -> int | None:
+    if when is None:
+        return None
+    # One without a zone is of this machine, whose zone Django sets to its own.
+    return read_due(when.astimezone() if getattr(when, "tzinfo", 0) is None else when)
+
+
+def _refs(dependency: object) -> tuple[str, ...]:
+    if dependency is None:
+        return ()
+    return (str(getattr(dependency, "id", dependency)),)
+
+
+def _minutes(value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 5_000_000:
+        raise InvalidOption(f"retry_minutes is {value!r}", hint="give how many minutes lie between two runs")
+    return value * 60
+
+
+def _schedule_name(name: str) -> str:
+    """A schedule's name for the name of a task, which may be any text."""
+    plain = re.sub(r"[^A-Za-z0-9._:-]", "-", name).lstrip("._:-")
+    if plain == name and len(name) <= 96:
+        return name
+    return f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}".lstrip("-")
+
+
+def _setting(name: str) -> Any:
+    """A setting of Django's, where Django is in use."""
+    if "django" not in sys.modules and not os.environ.get("DJANGO_SETTINGS_MODULE"):
+        return None
+    try:
+        settings = importlib.import_module("django.conf").settings
+    except ImportError:
+        return None
+    if not settings.configured and not os.environ.get("DJANGO_SETTINGS_MODULE"):
+        return None
+    return getattr(settings, name, None)
+
+
+def _server_url() -> str:
+    return str(_setting("REDIS_URL") or os.environ.get("REDIS_URL") or URL)
+
+
+def _modules(given: Iterable[str | ModuleType] | None) -> list[ModuleType]:
+    if given is None:
+        given = _setting("QDECK_TASK_MODULES") or os.environ.get("QDECK_TASK_MODULES", "")
+    if isinstance(given, str):
+        given = [word.strip() for word in given.split(",") if word.strip()]
+    found = []
+    for module in given or ():
+        try:
+            found.append(importlib.import_module(module) if isinstance(module, str) else module)
+        except ModuleNotFoundError as error:
+            raise UsageError(f"there is no module {module!r}", hint=f"{error}; look at sys.path") from error
+    if not found:
+        raise UsageError(
+            "the worker was given no modules to run tasks from",
+            hint='Worker(modules=["games.tasks.uploads"]), or the setting (or variable) QDECK_TASK_MODULES',
+        )
+    return found
+
+
+def _log_event(event: dict[str, Any]) -> None:
+    word = event.get("event")
+    level = logging.WARNING if word in ("failed", "timeout", "lost", "waiting", "unreadable") else logging.INFO
+    _log.log(level, "%s", " ".join(f"{key}={value}" for key, value in event.items() if key != "worker"))
+
+
+task_queue: Final = TaskQueue()
+
+
+def Enqueue(func: Callable[..., Any], *args: Any, **options: Any) -> Enqueued:  # noqa: N802 - the name that callers have
+    """Lets a worker call `func(*args)`; options and arguments are those of `TaskQueue.enqueue`."""
+    return task_queue.enqueue(func, *args, **options)
+
+
+def EnqueueOrGet(func: Callable[..., Any], *args: Any, **options: Any) -> Enqueued:  # noqa: N802 - the same
+    """The task of that name that has not ended, or a new one."""
+    return task_queue.enqueue_or_get(func, *args, **options)
+
+
+def Worker(*args: Any, **options: Any) -> None:  # noqa: N802 - the same
+    """Runs tasks until SIGTERM; the options are those of `TaskQueue.worker`."""
+    task_queue.worker(*args, **options)

@@ -1,0 +1,45 @@
+"""Tasks of a site such as IFDB, in a module of their own, as its workers import them."""
+
+from __future__ import annotations
+
+from os import system  # noqa: F401 - a name that no payload may reach
+from typing import Any
+
+CALLS: list[tuple[Any, ...]] = []
+
+
+def CloneFile(url_id: int, **options: Any) -> None:  # noqa: N802 - the name that callers have
+    """Remember the call."""
+    CALLS.append(("CloneFile", url_id, options))
+
+
+def RecodeGame(game_url_id: int) -> None:  # noqa: N802 - the same
+    """Remember the call."""
+    CALLS.append(("RecodeGame", game_url_id))
+
+
+def ImportGames(append_urls: bool = False) -> None:  # noqa: N802 - the same
+    """Remember the call."""
+    CALLS.append(("ImportGames", append_urls))
+
+
+def FetchFeeds() -> None:  # noqa: N802 - the same
+    """Remember the call."""
+    CALLS.append(("FetchFeeds",))
+
+
+def Breaks(url_id: int) -> None:  # noqa: N802 - the same
+    """Always fail."""
+    CALLS.append(("Breaks", url_id))
+    print("about to break")  # noqa: T201 - a test looks for it in the log
+    raise ValueError(f"cannot clone {url_id}")
+
+
+def MarkBroken(task: Any, context: dict[str, Any]) -> None:  # noqa: N802 - the same
+    """What IFDB's own does: it reads the arguments of the call that failed."""
+    CALLS.append(("MarkBroken", context["argv"][0], context, task.name, task.id, task.fail))
+
+
+async def Later(what: str) -> None:  # noqa: N802 - the same
+    """An async task, which IFDB did not have."""
+    CALLS.append(("Later", what))
