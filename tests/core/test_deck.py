@@ -12,11 +12,12 @@ from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck import jobs as joblists
 from qdeck._deck import native, payload
 from qdeck._deck.deck import Deck
-from qdeck._deck.model import Plan, PlanEntry, State, Status, Verb
+from qdeck._deck.model import State, Status
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.codec import BAND
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidFilter, InvalidOption, NotAllowed, ServerUnreachable, UnknownJob, UsageError
+from qdeck._operations import api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,7 +76,7 @@ def test_counts_of_every_state(deck: Deck, client: SyncClient) -> None:
     first, second, third = claim(client, 3)
     end(client, "failed", first, {"class": "pkg.Boom", "message": "no"})
     end(client, "done", second)
-    deck.change(deck.plan("cancel", QUEUE, ids=[ids[3]]))
+    api.apply_plan(deck, api.build_plan(deck, "cancel", QUEUE, ids=[ids[3]]))
     [row] = deck.status().queues
     assert (row.ready, row.delayed, row.blocked, row.running) == (2, 1, 1, 1)
     assert (row.dead, row.done, row.cancelled, row.stuck) == (1, 1, 1, 0)
@@ -212,7 +213,7 @@ def test_paging_goes_on_where_the_last_entry_was(
     ids = many(client, 200, due_ms=int(time.time() * 1000) + 10**7)
     order = ids[::-1] if newest else ids
     first = deck.page(QUEUE, state="delayed", newest=newest, most=50)
-    deck.change(deck.plan("discard", QUEUE, ids=[*order[:10], order[49], order[60]]))
+    api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE, ids=[*order[:10], order[49], order[60]]))
     rest, cursor = [], first.cursor
     while cursor is not None:
         page = deck.page(QUEUE, state="delayed", newest=newest, cursor=cursor, most=50)
@@ -285,10 +286,10 @@ def test_unknown_things_name_what_was_meant(deck: Deck) -> None:
 
 def test_a_plan_is_applied_to_what_it_saw_only(deck: Deck, client: SyncClient) -> None:
     ids = many(client, 450)
-    plan = deck.plan("cancel", QUEUE, where="payload.0<420")
-    assert len(plan.entries) == 420
+    plan = api.build_plan(deck, "cancel", QUEUE, where="payload.0<420")
+    assert plan.count == 420
     claim(client, room=3)
-    batch = deck.change(plan)
+    batch = api.apply_plan(deck, plan)
     assert batch.applied == 417
     assert [(skip.id, skip.why) for skip in batch.skipped] == [(job_id, "is running now") for job_id in ids[:3]]
     assert deck.status().queues[0].cancelled == 417
@@ -297,23 +298,25 @@ def test_a_plan_is_applied_to_what_it_saw_only(deck: Deck, client: SyncClient) -
 def test_verbs_act_in_their_states(deck: Deck, client: SyncClient) -> None:
     [waiting] = many(client, 1)
     later = deck.enqueue(QUEUE, "t", delay=600).id
-    assert deck.change(deck.plan("run", QUEUE)).applied == 1
+    assert api.apply_plan(deck, api.build_plan(deck, "run", QUEUE)).applied == 1
     assert deck.job(QUEUE, later).state == "ready"
-    assert deck.plan("run", QUEUE, ids=[waiting, "nix"]).skipped[0].why == "is ready"
-    assert deck.change(deck.plan("reprioritise", QUEUE, ids=[later], priority="CRITICAL")).applied == 1
+    assert api.build_plan(deck, "run", QUEUE, ids=[waiting, "nix"]).tail.skipped[0].why == "is ready"
+    assert (
+        api.apply_plan(deck, api.build_plan(deck, "reprioritise", QUEUE, ids=[later], priority="CRITICAL")).applied == 1
+    )
     assert [record.id for record in deck.jobs(QUEUE)] == [later, waiting]
     [running] = claim(client)
-    batch = deck.change(deck.plan("cancel", QUEUE, ids=[running.id]))
+    batch = api.apply_plan(deck, api.build_plan(deck, "cancel", QUEUE, ids=[running.id]))
     assert (batch.applied, batch.asked) == (1, 1)
     assert deck.job(QUEUE, running.id).cancel_asked
-    assert deck.change(deck.plan("discard", QUEUE)).applied == 1
+    assert api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE)).applied == 1
     assert deck.find(waiting) == []
 
 
 def test_a_plan_counts_who_waits_for_its_jobs(deck: Deck) -> None:
     parent = deck.enqueue(QUEUE, "t")
     deck.enqueue(QUEUE, "t", after=[parent.id])
-    assert deck.plan("cancel", QUEUE, ids=[parent.id]).with_dependents == 1
+    assert api.build_plan(deck, "cancel", QUEUE, ids=[parent.id]).tail.blast.dependants == 1
 
 
 def test_limits_are_checked_and_shown(deck: Deck) -> None:
@@ -329,10 +332,8 @@ def test_limits_are_checked_and_shown(deck: Deck) -> None:
 
 def test_read_only_refuses_before_anything_is_sent() -> None:
     deck = Deck("redis://127.0.0.1:1", read_only=True)  # nobody is there: to send would be another error
-    plan = deck_plan()
     for act in (
         lambda: deck.enqueue(QUEUE, "t"),
-        lambda: deck.change(plan),
         lambda: deck.pause(QUEUE),
         lambda: deck.resume(QUEUE),
         lambda: deck.limit(QUEUE, running=1),
@@ -340,10 +341,6 @@ def test_read_only_refuses_before_anything_is_sent() -> None:
     ):
         with pytest.raises(NotAllowed):
             act()
-
-
-def deck_plan() -> Plan:
-    return Plan(id="p", verb=Verb.CANCEL, queue=QUEUE, created_ms=0, entries=(PlanEntry(id="x", state="ready"),))
 
 
 async def test_asyncio_has_the_same(url: str) -> None:
@@ -357,7 +354,7 @@ async def test_asyncio_has_the_same(url: str) -> None:
         assert (await deck.aworkers()) == []
         assert (await deck.apause(QUEUE)).changed
         assert (await deck.aresume(QUEUE)).changed
-        assert (await deck.achange(await deck.aplan("cancel", QUEUE))).applied == 1
+        assert (await api.aapply_plan(deck, await api.abuild_plan(deck, "cancel", QUEUE))).applied == 1
         with pytest.raises(NotAllowed):
             await Deck(url, read_only=True).apause(QUEUE)
 
@@ -382,7 +379,7 @@ def look_at_everything(deck: Deck, job_id: str) -> None:
     deck.job(QUEUE, job_id)
     assert deck.find(job_id)
     deck.workers()
-    assert deck.plan("cancel", QUEUE).entries
+    assert api.build_plan(deck, "cancel", QUEUE).count
 
 
 def test_read_rights_are_enough_to_look(make_server: Callable[..., Server]) -> None:

@@ -8,11 +8,9 @@ from qdeck_console.cli.output import iso, seconds
 
 if TYPE_CHECKING:
     from qdeck._deck.model import (
-        Batch,
         Found,
         JobDetail,
         JobRecord,
-        Plan,
         QueueRow,
         Snapshot,
         WorkerRow,
@@ -181,36 +179,4 @@ def worker(row: WorkerRow) -> dict[str, Any]:
         "started_at": iso(row.started_ms),
         "seen_at": iso(row.seen_ms),
         "heartbeat_s": seconds(row.heartbeat_s),
-    }
-
-
-def plan(what: Plan) -> dict[str, Any]:
-    """What a change would do."""
-    return {
-        "plan": what.id,
-        "verb": what.verb.value,
-        "layout": what.layout,
-        "queue": what.queue,
-        "created_at": iso(what.created_ms),
-        "where": what.where,
-        "priority": what.priority,
-        "count": len(what.entries),
-        "states": what.counts(),
-        "with_dependents": what.with_dependents,
-        "skipped": [{"id": skip.id, "why": skip.why} for skip in what.skipped],
-        "entries": [
-            {"layout": what.layout, "queue": what.queue, "id": entry.id, "state": entry.state} for entry in what.entries
-        ],
-    }
-
-
-def batch(what: Batch) -> dict[str, Any]:
-    """What a change did."""
-    return {
-        "batch": what.batch,
-        "verb": what.verb.value,
-        "queue": what.queue,
-        "applied": what.applied,
-        "asked": what.asked,
-        "skipped": [{"id": skip.id, "why": skip.why} for skip in what.skipped],
     }

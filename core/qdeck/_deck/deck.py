@@ -11,10 +11,10 @@ from redis.exceptions import InvalidResponse, ResponseError
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._deck import changes, history, job, jobs, native, produce, workers
-from qdeck._deck.model import State, Verb
-from qdeck._deck.progress import Tally, Walk
+from qdeck._deck.model import State
+from qdeck._deck.progress import Walk
 from qdeck._engine import programs
-from qdeck._errors import InvalidOption, NotAllowed, QdeckError, ServerUnreachable
+from qdeck._errors import InvalidOption, NotAllowed, ServerUnreachable
 from qdeck._filter import parse
 from qdeck._names import QueueName
 from qdeck._settings.thresholds import Thresholds
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from qdeck._deck.history import Sample
-    from qdeck._deck.model import Batch, Found, JobDetail, JobRecord, Page, Plan, Settings, Snapshot, WorkerRow
+    from qdeck._deck.model import Found, JobDetail, JobRecord, Page, Settings, Snapshot, WorkerRow
     from qdeck._engine.ops import Made, Program
     from qdeck._filter import Filter
 
@@ -194,72 +194,6 @@ class Deck:
     def _find(self, job_id: str) -> Program[list[Found]]:
         return (yield from job.find((yield from native.names(self._memory)), job_id))
 
-    def plan(
-        self,
-        verb: str | Verb,
-        queue: str,
-        *,
-        ids: Sequence[str] = (),
-        where: str = "",
-        state: str | Sequence[str] | None = None,
-        priority: int | str | None = None,
-    ) -> Plan:
-        """What `cancel`, `discard`, `run` or `reprioritise` would do to these jobs, or to all that match.
-
-        It writes nothing; pass it to `change` to do exactly that.
-        """
-        return self.look(self._plan(verb, queue, ids, where, state, priority))
-
-    async def aplan(
-        self,
-        verb: str | Verb,
-        queue: str,
-        *,
-        ids: Sequence[str] = (),
-        where: str = "",
-        state: str | Sequence[str] | None = None,
-        priority: int | str | None = None,
-    ) -> Plan:
-        """What a change would do, in asyncio."""
-        return await self.alook(self._plan(verb, queue, ids, where, state, priority))
-
-    def _plan(
-        self,
-        verb: str | Verb,
-        queue: str,
-        ids: Sequence[str],
-        where: str,
-        state: str | Sequence[str] | None,
-        priority: int | str | None,
-    ) -> Program[Plan]:
-        what, wanted, states = _verb(verb), parse(where), need_states(state)
-        yield from changes.need_queue(self._memory, queue)
-        return (yield from changes.plan(queue, what, job_ids=ids, wanted=wanted, states=states, priority=priority))
-
-    def change(self, plan: Plan) -> Batch:
-        """Does what a plan says, to each of its entries that still is as the plan saw it."""
-        self._check_writable()
-        tally = Tally(plan)
-        for entries in tally.slices():
-            try:
-                tally.take(entries, self.write(changes.apply_slice(plan, entries, changes.actor())))
-            except QdeckError as error:
-                tally.stop(error)
-                break
-        return tally.batch()
-
-    async def achange(self, plan: Plan) -> Batch:
-        """Does what a plan says, in asyncio."""
-        self._check_writable()
-        tally = Tally(plan)
-        for entries in tally.slices():
-            try:
-                tally.take(entries, await self.awrite(changes.apply_slice(plan, entries, changes.actor())))
-            except QdeckError as error:
-                tally.stop(error)
-                break
-        return tally.batch()
-
     def history(self, queue: str, *, seconds: float = 86_400) -> list[Sample]:
         """What an agent saw of a queue, oldest first: every 10 s of the last hour, every minute of the time before."""
         return self.look(self._history(queue, seconds))
@@ -411,13 +345,6 @@ def need_states(given: str | Sequence[str] | None) -> tuple[State, ...]:
         return tuple(State(word) for word in words)
     except ValueError as error:
         raise InvalidOption(f"{error}", hint=f"states are: {', '.join(State)}") from error
-
-
-def _verb(given: str | Verb) -> Verb:
-    try:
-        return Verb(given)
-    except ValueError as error:
-        raise InvalidOption(f"{error}", hint=f"verbs are: {', '.join(Verb)}") from error
 
 
 @contextlib.contextmanager

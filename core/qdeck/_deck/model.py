@@ -44,31 +44,6 @@ class Status(StrEnum):
         return list(Status).index(self)
 
 
-class Verb(StrEnum):
-    """What an operator can do to jobs of a queue."""
-
-    CANCEL = "cancel"
-    DISCARD = "discard"
-    RUN = "run"
-    REPRIORITISE = "reprioritise"
-
-    @property
-    def states(self) -> tuple[State, ...]:
-        """The states in which a job can be acted on this way."""
-        return _STATES_OF[self]
-
-
-_WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
-_STATES_OF: Final[Mapping[Verb, tuple[State, ...]]] = MappingProxyType(
-    {
-        Verb.CANCEL: (*_WAITING, State.RUNNING),
-        Verb.DISCARD: (*_WAITING, State.DEAD, State.CANCELLED, State.DONE),
-        Verb.RUN: (State.DELAYED,),
-        Verb.REPRIORITISE: _WAITING,
-    }
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """Why a deck is not healthy, in words with the number that matters; `queue` is where, when it is one queue."""
@@ -287,61 +262,6 @@ class WorkerRow:
     started_ms: int | None = None
     seen_ms: int | None = None
     heartbeat_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanEntry:
-    """One job that a change would act on, in the state in which it was seen."""
-
-    id: str
-    state: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skip:
-    """A job that a change did not act on, and why."""
-
-    id: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The exact outcome of a dry run: applying it acts on these entries only, each if it still is as it was seen."""
-
-    id: str
-    verb: Verb
-    queue: str
-    layout: str = NATIVE
-    created_ms: int
-    entries: tuple[PlanEntry, ...]
-    skipped: tuple[Skip, ...] = ()
-    where: str = ""
-    priority: int | None = None
-    with_dependents: int = 0
-
-    def counts(self) -> dict[str, int]:
-        """How many entries there are of each state."""
-        found: dict[str, int] = {}
-        for entry in self.entries:
-            found[entry.state] = found.get(entry.state, 0) + 1
-        return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """What one change did; `asked` of the applied ones are running and will be told by their worker.
-
-    `error` tells why it ended before its plan did: what was applied until then is applied.
-    """
-
-    batch: str
-    verb: Verb
-    queue: str
-    applied: int
-    skipped: tuple[Skip, ...]
-    asked: int = 0
-    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
