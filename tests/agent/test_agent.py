@@ -17,7 +17,9 @@ from qdeck._deck import history
 from qdeck._deck.deck import Deck
 from qdeck._engine import keys
 from qdeck._errors import NotAllowed, ServerUnreachable
+from qdeck._names import QueueName
 from qdeck._settings import Purge, Settings
+from qdeck.messages import _registry as registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -310,3 +312,22 @@ async def test_looks_at_the_same_time_do_not_mix(run_agent: Callable[..., Any], 
             answers = await asyncio.gather(*(agent.ask(path) for path in paths * 3))
             assert {answer.code for answer in answers} == {200}
     assert not [event for event in agent.events if event["event"] in ("failed", "waiting")]
+
+
+async def test_temporary_queues_whose_time_is_over_are_removed(
+    run_agent: Callable[..., Any], client: SyncClient, raw: redis.Redis
+) -> None:
+    kinds = {"over": (1, None), "waited": (1, 60_000), "living": (3_600_000, None)}
+    names = {kind: QueueName.parse(f"shop:callbacks:{kind}") for kind in kinds}
+    for kind, (ttl_ms, wait_ms) in kinds.items():
+        client.run(registry.register(names[kind], task="t1", tier="free", ttl_ms=ttl_ms, wait_ms=wait_ms))
+        raw.rpush(str(names[kind]), "a message")
+    raw.rpush("shop:callbacks:nobodys", "a message")
+    await asyncio.sleep(0.01)
+    async with run_agent(http=None, clean_every=0.2) as agent:
+        await agent.until(lambda: agent.of("clean"))
+        await asyncio.sleep(0.5)
+    assert agent.of("clean")[0]["removed"] == 1
+    left = {key.decode() for key in raw.scan_iter("shop:*")}
+    assert left == {str(names["waited"]), str(names["living"]), "shop:callbacks:nobodys"}
+    assert raw.hget("qdeck:agent:clean", "n:removed") == b"1"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NAMES: Final = ("tend", "history", "clean", "health", "purge")
 KNOCK_S: Final = 2.0  # whoever asks whether all is well does not want to wait
 FRESH_S: Final = 2.0  # how long a health report is good for whoever asks
+MOST_SWEEPS: Final = 1000  # slices of temporary queues in one run
 TRIM_EVERY: Final = 6  # runs of `tend`: what is kept too long may wait a minute
 
 
@@ -66,9 +67,26 @@ class Chores:
         return slots.Ending()
 
     async def clean(self, lease: Lease) -> Ending:
-        """Takes names off the registry whose queue was never made, or is gone."""
+        """Removes temporary queues whose time is over, and names of queues that were never made or are gone.
+
+        Of those that nobody registered it removes none: whose they are, an operator has to judge (`qdeck clean`).
+        """
+        from qdeck.messages import _cleaning as cleaning
+
+        report = cleaning.CleanReport()
+        for _ in range(MOST_SWEEPS):
+            if lease.cancelled():
+                break
+            found = await self.client.run(cleaning.sweep_expired())
+            before = report.removed
+            for one in found:
+                report.add(one)
+            if len(found) < cleaning.SLICE or report.removed == before:
+                break
         gone = await self.client.run(housekeeping.prune_queues(lease.claim.now_ms))
-        return slots.Ending(summary={"queues": gone} if gone else {}, counters={"queues": len(gone)})
+        told: dict[str, Any] = {"removed": report.removed, "messages": report.messages, "in_use": report.in_use}
+        told = {name: count for name, count in told.items() if count} | ({"names": gone} if gone else {})
+        return slots.Ending(summary=told, counters={"removed": report.removed, "names": len(gone)})
 
     async def health(self, lease: Lease) -> Ending:
         """Judges the deck and writes the verdict where others read it, in the step that ends the run."""
