@@ -104,7 +104,8 @@ def _print(report: CleanReport, task_id: str | None) -> None:
     if sys.stderr.isatty() and task_id is None:
         click.echo("", err=True)
     for one in report.samples:
-        what = f"{one.messages} messages, {one.bytes:,} bytes" if one.messages else "empty"
+        count = "" if one.messages is None else f"{one.messages} messages, "
+        what = f"{count}{one.bytes:,} bytes" if one.bytes else "empty"
         line(f"{one.outcome.replace('_', ' '):12} {safe(one.name)}  {what}")
     if task_id is not None and not report.samples:
         note(f"qdeck: task {task_id} has no temporary queues")

@@ -32,11 +32,14 @@ _MAY_BE: Final = re.compile(rb":(?:responses|callbacks):|:(?:enterprise|professi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """One queue: what is in it, and what becomes of it (`removed`, `would_remove`, `gone`, `in_use`, `recent`, …)."""
+    """One queue: what is in it, and what becomes of it (`removed`, `would_remove`, `gone`, `in_use`, `recent`, …).
+
+    How many messages it held is known only when it was removed: to count them would count as a use.
+    """
 
     name: str
     outcome: str
-    messages: int = 0
+    messages: int | None = None
     bytes: int = 0
     idle_s: int | None = None
 
@@ -59,7 +62,7 @@ class CleanReport:
         """Counts one queue."""
         if found.outcome in ("removed", "would_remove"):
             self.removed += 1
-            self.messages += found.messages
+            self.messages += found.messages or 0
             self.bytes += found.bytes
         elif found.outcome == "in_use":
             self.in_use += 1
@@ -79,25 +82,25 @@ def look(names: Sequence[str], idle_s: int = 0) -> Program[list[Removal]]:
         *(
             command
             for name in names
-            for command in ((b"LLEN", name), (b"OBJECT", b"IDLETIME", name), (b"MEMORY", b"USAGE", name))
+            # None of these counts as a use of the key.
+            for command in ((b"TYPE", name), (b"OBJECT", b"IDLETIME", name), (b"MEMORY", b"USAGE", name))
         ),
         key=names[0].encode(),
         reads=True,
     )
     found = []
     for i, name in enumerate(names):
-        size, idle, weight = replies[3 * i : 3 * i + 3]
+        kind, idle, weight = replies[3 * i : 3 * i + 3]
         entry = known[i]
-        messages = size if isinstance(size, int) else 0
+        seconds = idle if isinstance(idle, int) else None
         outcome = "would_remove"
-        if isinstance(size, ResponseError):
+        if kind not in (b"list", b"none"):
             outcome = "foreign"
         elif entry is not None and entry.waited_until_ms > now:
             outcome = "in_use"
-        elif messages and idle_s and not (isinstance(idle, int) and idle >= idle_s):
-            outcome = "recent" if isinstance(idle, int) else "unknown"
-        seconds = idle if isinstance(idle, int) else None
-        found.append(Removal(name=name, outcome=outcome, messages=messages, bytes=_number(weight), idle_s=seconds))
+        elif kind == b"list" and idle_s and (seconds is None or seconds < idle_s):
+            outcome = "unknown" if seconds is None else "recent"
+        found.append(Removal(name=name, outcome=outcome, bytes=_number(weight), idle_s=seconds))
     return found
 
 
@@ -126,7 +129,7 @@ def remove(names: Sequence[str], *, idle_s: int, event: str) -> Program[list[Rem
             outcome[name] = Removal(name=name, outcome="removed", messages=told[0], bytes=told[1])
         elif told == "gone":
             ended.append((name, 0, 0))
-            outcome[name] = Removal(name=name, outcome="gone")
+            outcome[name] = Removal(name=name, outcome="gone", messages=0)
         else:
             left.append(name)
             outcome[name] = Removal(name=name, outcome=_WORDS[told])
@@ -154,7 +157,7 @@ def clean_task(task_id: str, *, idle_s: int = 0, dry_run: bool = False) -> Progr
 
 
 def _registered(one: Removal) -> Removal:
-    return Removal(name=one.name, outcome="removed") if one.outcome == "gone" else one
+    return Removal(name=one.name, outcome="removed", messages=0) if one.outcome == "gone" else one
 
 
 def sweep_expired(most: int = SLICE) -> Program[list[Removal]]:
@@ -185,7 +188,7 @@ def find_orphans(cursor: int, *, idle_s: int = IDLE_S, count: int = SLICE) -> Pr
         idle = {r.name: r for r in (yield from look(names, idle_s))}
         for name, entry in zip(names, known, strict=True):
             one = idle[name]
-            # `look` lets an empty list pass; here only what was seen to be idle is an orphan.
+            # `look` lets pass what is gone already; here only what was seen to be idle is an orphan.
             if entry is None and one.outcome == "would_remove" and (one.idle_s or 0) >= idle_s:
                 found.append(one)
     return Slice(int(reply[0]), len(keys), found)

@@ -60,9 +60,9 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
         if not isinstance(value, dict):
             raise UsageError(f"{cls._what()} is {_kind(value)}, not an object", hint='send {"action_type": …, …}')
         known = {name for name in cls.__struct_fields__ if name != "extra"}
-        # A null is carried along as well, so that what is written back is what was read.
+        # Nulls and empty objects are carried along as well, so that what is written back is what was read.
         fields = {name: item for name, item in value.items() if name in known and item is not None}
-        extra = {name: item for name, item in value.items() if name not in fields}
+        extra = {name: item for name, item in value.items() if name not in fields or item == {}}
         cls._check_raw(value)
         fields = {**dict.fromkeys(cls._made_here() - fields.keys()), **fields}
         try:

@@ -1,0 +1,51 @@
+"""Services on the shared server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import qdeck
+from qdeck.messages import Service
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+
+@pytest.fixture
+def make_service(url: str) -> Callable[..., Service]:
+    """A service by name: `make_service("embedding")`."""
+
+    def make(name: str, **more: Any) -> Service:
+        return Service(qdeck.App(url, queue=f"nooble4:dev:{name}:actions"), **more)
+
+    return make
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[..., Any]]:
+    """Runs services beside the test, until it ends: `await serve(embedding, ingestion)`."""
+    running: list[tuple[Service, asyncio.Task[str]]] = []
+
+    async def start(*services: Service, **options: Any) -> None:
+        for service in services:
+            ready = asyncio.Event()
+
+            def told(event: dict[str, Any], ready: asyncio.Event = ready) -> None:
+                if event["event"] == "started":
+                    ready.set()
+
+            task = asyncio.create_task(service.serve(on_event=told, **{"grace": 1.0, **options}))
+            running.append((service, task))
+            await asyncio.wait_for(ready.wait(), 20)
+
+    yield start
+    for service, _ in running:
+        service.stop()
+    for service, task in running:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait_for(task, 30)
+        await service.aclose()
