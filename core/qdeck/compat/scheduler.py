@@ -1,0 +1,248 @@
+"""The QueueManager of the task scheduler, in Python names, on qdeck: jobs are managed by their ids."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import threading
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from redis.exceptions import ResponseError
+
+from qdeck._connection import Endpoint, SyncClient
+from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine.ids import check_id
+from qdeck._errors import InvalidOption
+from qdeck._names import QueueName
+from qdeck._options import Priority, read_due, read_duration, read_priority
+from qdeck._schedules import calls
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from qdeck._engine.ops import Arg, Program
+
+__all__ = ["JobPriority", "QueueManager", "Stats"]
+
+QUEUE: Final = "scheduler:actions"
+TASK: Final = "scheduler.job"  # a qdeck worker that serves the queue is given the id under this name
+UNASSIGNED: Final = "unassigned"
+LEASE_S: Final = 3600.0
+JobPriority = Priority
+
+
+class Stats(TypedDict):
+    """How many jobs there are: waiting, delayed, leased, and in the dead letters."""
+
+    priority: int
+    delayed: int
+    processing: int
+    dlq: int
+
+
+class QueueManager:
+    """Manages jobs by their ids. Threads may share it; a job that another took over is not touched.
+
+    A manager remembers the leases that it took. What it does to a job that it leased is done only while the lease is
+    its own: a worker that was thought dead cannot end the job of the one that has it now.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        queue: str | QueueName = QUEUE,
+        lease: float | timedelta = LEASE_S,
+        patience: float = 30.0,
+    ) -> None:
+        """`lease` is how long a job stays leased without a sign of life, in seconds."""
+        self.queue = str(QueueName.parse(str(queue)))
+        self._lease_ms = read_duration("lease", lease)
+        if self._lease_ms < 100:
+            raise InvalidOption(f"lease is {lease!r}", hint="give 0.1 seconds or more")
+        found = url or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL") or "redis://localhost:6379"
+        self._client = SyncClient(Endpoint(found), patience=patience)
+        self._tokens: dict[str, str] = {}
+        self._local = threading.local()
+
+    def __repr__(self) -> str:
+        return f"<QueueManager {self._client.endpoint} {self.queue}>"
+
+    def close(self) -> None:
+        """Closes this thread's connection."""
+        self._client.close()
+
+    def enqueue(self, job_id: str, priority: int | str = Priority.NORMAL) -> bool:
+        """Lets a job wait for its turn; one that waits already gets this priority. False while it is processed."""
+        return self._put(job_id, priority, None)
+
+    def enqueue_delayed(
+        self, job_id: str, scheduled_at: datetime | float, priority: int | str = Priority.NORMAL
+    ) -> bool:
+        """Lets a job wait until then; one that waits already waits until then instead. False while it is processed."""
+        return self._put(job_id, priority, _moment(scheduled_at))
+
+    def dequeue(self) -> str | None:
+        """Leases the most urgent job, of equals the one that waits longest, for an hour as `unassigned`.
+
+        None when nothing is due. A job whose worker says nothing more for so long is given to another.
+        """
+        turn = self._turn(room=1)
+        if turn.deadline_ms and turn.deadline_ms <= turn.now_ms:
+            self._client.run(programs.call(ops.reap(self.queue)))
+        if not turn.jobs:
+            return None
+        job = turn.jobs[0]
+        self._tokens[job.id] = job.token
+        self._own(job.id, UNASSIGNED, "")
+        return job.id
+
+    def promote_delayed_jobs(self) -> int:
+        """Puts what is due in line and returns how much that was; takes leases that ran out back.
+
+        Any number of programs may do so at any time; `dequeue` does it too.
+        """
+        total = 0
+        while True:
+            count = int(self._manage("promote", ""))
+            total += count
+            if count < 500:
+                break
+        self._client.run(programs.call(ops.reap(self.queue)))
+        self._client.run(programs.deliver(self.queue))
+        return total
+
+    def mark_processing(self, job_id: str, worker_id: str, lease: float | timedelta | None = None) -> bool:
+        """Names who processes a leased job, and renews the lease; with `lease` it is this long from now on.
+
+        False when the job is another's by now, or not leased at all: do not process it.
+        """
+        check_id(job_id)
+        worker = re.sub(r"[^A-Za-z0-9._:-]", "-", worker_id)[:100] or UNASSIGNED
+        length: Arg = "" if lease is None else max(100, read_duration("lease", lease))
+        return self._own(job_id, worker, length)
+
+    def heartbeat(self, job_id: str) -> bool:
+        """Renews the lease of a job; False when it is another's by now."""
+        token = self._token(job_id)
+        if token is None:
+            return False
+        beat = self._client.run(programs.call(ops.beat(self.queue, [(job_id, token)])))
+        if beat.lost:
+            self._tokens.pop(job_id, None)
+        return not beat.lost
+
+    def mark_completed(self, job_id: str) -> bool:
+        """Ends a job well; False when it is another's by now, or was not leased."""
+        token = self._token(job_id)
+        self._tokens.pop(job_id, None)
+        return token is not None and not self._turn(room=0, acks=[(job_id, token)]).stale
+
+    def move_to_dlq(self, job_id: str, reason: str) -> bool:
+        """Moves a job to the dead letters, with the reason; False when it is another's by now."""
+        event = codec.encode_json(
+            {"class": "MovedToDLQ", "message": str(reason)[:4000], "traceback": "", "worker": self._consumer}
+        )
+        token = self._tokens.pop(job_id, "")
+        _, tail, body = _record(check_id(job_id), Priority.NORMAL)
+        return self._manage("bury", job_id, event, tail, body, _call(), token) == "dead"
+
+    def requeue(self, job_id: str, priority: int | str = Priority.NORMAL, delay_ms: float = 0) -> bool:
+        """Lets a job that was leased wait again, for so many milliseconds; False when it is another's by now."""
+        number, tail, body = _record(check_id(job_id), priority)
+        due: Arg = "" if delay_ms <= 0 else self._now_ms() + round(delay_ms)
+        token = self._tokens.pop(job_id, "")
+        word = self._manage("requeue", job_id, number, due, tail, body, _call(), token)
+        return word not in ("lost", "running")
+
+    def get_stats(self) -> Stats:
+        """How many jobs wait, are delayed, are processed, and are dead."""
+        return self._client.run(_stats(self.queue))
+
+    def _put(self, job_id: str, priority: int | str, due_ms: int | None) -> bool:
+        number, tail, body = _record(check_id(job_id), priority)
+        due: Arg = "" if due_ms is None else due_ms
+        return self._manage("put", job_id, number, due, tail, body, _call()) != "running"
+
+    def _own(self, job_id: str, worker: str, lease_ms: Arg) -> bool:
+        token = f"{worker}:{secrets.randbelow(10**12)} "
+        if self._manage("own", job_id, token, lease_ms, self._tokens.get(job_id, "")) == "lost":
+            self._tokens.pop(job_id, None)
+            return False
+        self._tokens[job_id] = token
+        return True
+
+    def _manage(self, verb: str, job_id: str, *args: Arg) -> str:
+        script = calls.queue_script("qdeck", "compat/lua", "manage")
+        _, word = self._client.run(calls.on_queue(script, self.queue, [0, verb, job_id, *args]))
+        return word.decode() if isinstance(word, bytes) else str(word)
+
+    def _turn(self, *, room: int, acks: list[tuple[str, str]] | None = None) -> ops.Turn:
+        self._local.number = getattr(self._local, "number", 0) + 1
+        op = ops.turn(
+            self.queue, self._consumer, self._local.number, room=room, lease_ms=self._lease_ms, acks=acks or []
+        )
+        return self._client.run(programs.call(op))
+
+    @property
+    def _consumer(self) -> str:
+        # One for each thread of each process: the turns of one name are numbered, and an earlier one is not done.
+        made: str | None = getattr(self._local, "name", None)
+        if made is None or self._local.pid != os.getpid():
+            self._local.name = made = f"{UNASSIGNED}.{secrets.token_hex(5)}"
+            self._local.pid, self._local.number = os.getpid(), 0
+        return made
+
+    def _token(self, job_id: str) -> str | None:
+        """The start of the job's lease: our own if we took it, else whosever it is."""
+        known = self._tokens.get(check_id(job_id))
+        return known if known is not None else self._client.run(_lease_of(self.queue, job_id))
+
+    def _now_ms(self) -> int:
+        return self._client.run(_clock())
+
+
+def _record(job_id: str, priority: int | str) -> tuple[int, str, bytes]:
+    number = read_priority("priority", priority)
+    head = codec.Head(enqueued_ms=0, priority=number, retries=0, task=TASK)
+    return number, head.tail(), codec.encode_call(TASK, (job_id,), {})
+
+
+def _call() -> str:
+    return secrets.token_hex(6)
+
+
+def _moment(when: datetime | float) -> int:
+    if isinstance(when, datetime) and when.tzinfo is None:
+        when = when.astimezone()
+    return read_due(when)
+
+
+def _clock() -> Program[int]:
+    [stamp] = yield ops.commands((b"TIME",), reads=True)
+    if isinstance(stamp, ResponseError):
+        return time.time_ns() // 1_000_000
+    return int(stamp[0]) * 1000 + int(stamp[1]) // 1000
+
+
+def _lease_of(queue: str, job_id: str) -> Program[str | None]:
+    key = keys.key(queue, "lease")
+    [lease] = yield ops.commands((b"HGET", key, job_id), key=key, reads=True)
+    if isinstance(lease, ResponseError):
+        raise programs.explain(lease, queue)
+    return None if lease is None else lease.decode().split(" ", 1)[0] + " "
+
+
+def _stats(queue: str) -> Program[Stats]:
+    parts = ("ready", "delayed", "running", "dead")
+    replies: list[Any] = yield ops.commands(
+        *((b"ZCARD", keys.key(queue, part)) for part in parts), key=keys.key(queue, "meta"), reads=True
+    )
+    for reply in replies:
+        if isinstance(reply, ResponseError):
+            raise programs.explain(reply, queue)
+    ready, delayed, running, dead = map(int, replies)
+    return Stats(priority=ready, delayed=delayed, processing=running, dlq=dead)
