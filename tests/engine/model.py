@@ -7,102 +7,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.model_jobs import Answer, Job, Refused, Spec
 from engine.picture import LIVE, STATES, Picture
 from qdeck._engine import keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 BAND: Final = 10**13
 RESEND_MS: Final = 60_000
-
-
-@dataclass(slots=True, kw_only=True)
-class Spec:
-    """A job as a producer asks for it."""
-
-    id: str
-    priority: int = 100
-    retries: int = 0
-    delay_ms: int | None = None
-    due_ms: int | None = None
-    unique: str = ""
-    after: tuple[str, ...] = ()
-    expires_ms: int | None = None
-    expires_after_ms: int | None = None
-    lease_ms: int | None = None
-    handler: str | None = None  # `task` or `task queue`
-    anyway: bool = False
-    body: bytes = b"[[],{}]"
-    task: str = "send"
-    origin: str | None = None
-
-
-@dataclass(slots=True)
-class Job:
-    """A job of the model, in one state."""
-
-    spec: Spec
-    enqueued: int
-    priority: int
-    state: str = "new"
-    at: float = 0  # the score in its state
-    needs: list[str] = field(default_factory=list)
-    tries: tuple[int, int, int] | None = None
-    events: list[str] = field(default_factory=list)
-    lease: str = ""  # `worker:number claimed ms score`
-    flags: str = ""
-    log: bytes = b""
-    result: bytes = b""
-    kept: bool = True  # else the id alone is known
-
-    @property
-    def lease_text(self) -> str:
-        return f"{self.lease} {self.flags}" if self.flags else self.lease
-
-    @property
-    def owner(self) -> str:
-        return self.lease.partition(" ")[0].rpartition(":")[0]
-
-    @property
-    def expires_at(self) -> int | None:
-        if self.spec.expires_after_ms is not None:
-            return self.enqueued + self.spec.expires_after_ms
-        return self.spec.expires_ms
-
-    @property
-    def head(self) -> bytes:
-        spec = self.spec
-        lines = [f"{self.enqueued} {self.priority} {spec.retries} {spec.task}"]
-        lines += [f"n{spec.unique}", "u"] if spec.unique else []
-        lines += [f"x{spec.expires_ms}"] if spec.expires_ms is not None else []
-        lines += [f"l{spec.lease_ms}"] if spec.lease_ms is not None else []
-        lines += [f"x+{spec.expires_after_ms}"] if spec.expires_after_ms is not None else []
-        lines += [f"f{spec.handler}"] if spec.handler is not None else []
-        lines += [f"o{spec.origin}"] if spec.origin is not None else []
-        lines += ["drun"] if spec.anyway else []
-        return "\n".join(lines).encode()
-
-
-@dataclass(slots=True)
-class Answer:
-    """What a turn tells a worker."""
-
-    stale: list[str]
-    jobs: list[str]
-    wait_ms: int = 0
-
-
-class Refused(Exception):
-    """A job waits for one that is not there."""
-
-
-def _netstring(raw: bytes) -> bytes:
-    return b"%d:%s," % (len(raw), raw)
 
 
 class Model:
@@ -203,23 +119,13 @@ class Model:
         job = self.jobs[job_id]
         if job.spec.handler is None:
             return
-        task, _, queue = job.spec.handler.partition(" ")
-        tries = b"%d %d %d" % job.tries if job.tries else b""
-        parts = (job_id.encode(), job.head, tries, "\n".join(job.events).encode(), job.spec.body)
-        made = Spec(
-            id=f"{job_id}-f{self.now}",
-            priority=job.priority,
-            retries=3,
-            task=task,
-            origin=job_id,
-            body=b"".join(map(_netstring, parts)),
-        )
+        queue, made = job.handler(self.now)
         if not queue:
             self.jobs[made.id] = Job(made, self.now, made.priority)
             self.place(self.jobs[made.id], self.now)
             self.totals["enqueued"] += 1
             return
-        tail = f"{made.priority} 3 {task}\no{job_id}"
+        tail = f"{made.priority} 3 {made.task}\no{job_id}"
         self.outbox.append({"k": "job", "q": queue, "i": made.id, "p": str(made.priority), "t": tail, "b": made.body})
 
     def ended(self, job_id: str, outcome: str) -> None:
@@ -598,34 +504,3 @@ class Model:
         if self.of_state("ready"):
             self.ring()
         return answer
-
-
-def deliver(models: dict[str, Model], queue: str, now: int) -> Iterator[None]:
-    """Delivers an outbox; stops after every exchange with a server, as the real one may be cut off there."""
-    here = models[queue]
-    entries = here.outbox[:100]
-    yield
-    for entry in entries:
-        word = {name: value for name, value in entry.items() if isinstance(value, str)}
-        if word["k"] == "resolve":
-            models[word["q"]].resolve(now, word["i"], word["r"], word["o"])
-            yield
-        elif word["k"] == "job":
-            _, retries, task = word["t"].partition("\n")[0].split(" ")
-            body = entry["b"]
-            assert isinstance(body, bytes)
-            origin = word["t"].partition("\no")[2]
-            spec = Spec(
-                id=word["i"], priority=int(word["p"]), retries=int(retries), task=task, origin=origin, body=body
-            )
-            models[word["q"]].enqueue(now, [spec])
-            yield
-        elif word["k"] == "watch":
-            parent, _, other = word["r"].partition("@")
-            outcome = models[other].watch(now, parent, f"{word['i']}@{queue}")
-            yield
-            if outcome != "live":
-                here.resolve(now, word["i"], word["r"], outcome)
-                yield
-        here.outbox = [other_entry for other_entry in here.outbox if other_entry is not entry]
-        yield

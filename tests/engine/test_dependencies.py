@@ -149,6 +149,18 @@ def test_a_child_that_is_gone_is_not_woken(rig: Rig) -> None:
     assert rig.sizes() == {"done": 1, "cancelled": 1, "dead": 1}
 
 
+def test_an_old_parent_has_no_say_over_a_new_job_of_the_same_id(rig: Rig) -> None:
+    rig.add("old", priority=0)
+    rig.add("new")
+    rig.add("child", after=["old"])
+    rig.change("discard", "child")
+    rig.add("child", after=["new"])
+    rig.bury(rig.claim_one())
+    assert rig.state("child") == "blocked"
+    rig.work("new")
+    assert rig.state("child") == "ready"
+
+
 def test_a_child_with_a_delay_waits_for_both(rig: Rig) -> None:
     rig.add("a")
     rig.add("b", after=["a"], delay_ms=100)

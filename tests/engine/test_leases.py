@@ -437,12 +437,21 @@ def test_a_crashed_job_that_was_to_be_cancelled_is_cancelled(rig: Rig, warned_fi
     if warned_first:
         rig.change("cancel", "a")
     assert rig.beat(job).cancels == ["a"]
-    rig.crash()
+    assert sum(swept.back for swept in rig.crash()) == 1
     assert (rig.state("a"), rig.state("child")) == ("cancelled", "dead")
     assert rig.events("a")[-1].data == {"reason": "asked while it ran"}
     assert rig.tries("a") == codec.Tries()
     assert (rig.total("cancelled"), rig.total("crashed")) == (1, 0)
     assert rig.picture().hashes["uniq"] == {}
+
+
+def test_a_running_job_is_not_discarded_under_its_worker(rig: Rig) -> None:
+    rig.add("a")
+    job = rig.claim_one()
+    assert rig.change("discard", "a") == ["is running"]
+    assert rig.beat(job).lost == []
+    assert rig.ack(job).stale == []
+    assert rig.change("discard", "a") == ["ok"]
 
 
 def test_cancel_without_a_lease_is_told(rig: Rig) -> None:

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from engine.harness import OTHER, QUEUE, START_MS
-from engine.model import Model, Refused, Spec, deliver
+from engine.model import Model
+from engine.model_jobs import Refused, Spec
 from engine.picture import Picture, check_rules, take_picture
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import codec, keys, ops, programs, scripts
 from qdeck._errors import UnknownDependency
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import redis
 
@@ -96,6 +97,37 @@ def without_zeros(picture: Picture) -> Picture:
         name: text for name, text in picture.meta.items() if text != "0" or not (name in numbers or name[:2] == "n:")
     }
     return picture
+
+
+def deliver(models: dict[str, Model], queue: str, now: int) -> Iterator[None]:
+    """Delivers an outbox; stops after every exchange with a server, as the real one may be cut off there."""
+    here = models[queue]
+    entries = here.outbox[:100]
+    yield
+    for entry in entries:
+        word = {name: value for name, value in entry.items() if isinstance(value, str)}
+        if word["k"] == "resolve":
+            models[word["q"]].resolve(now, word["i"], word["r"], word["o"])
+            yield
+        elif word["k"] == "job":
+            _, retries, task = word["t"].partition("\n")[0].split(" ")
+            body = entry["b"]
+            assert isinstance(body, bytes)
+            origin = word["t"].partition("\no")[2]
+            spec = Spec(
+                id=word["i"], priority=int(word["p"]), retries=int(retries), task=task, origin=origin, body=body
+            )
+            models[word["q"]].enqueue(now, [spec])
+            yield
+        elif word["k"] == "watch":
+            parent, _, other = word["r"].partition("@")
+            outcome = models[other].watch(now, parent, f"{word['i']}@{queue}")
+            yield
+            if outcome != "live":
+                here.resolve(now, word["i"], word["r"], outcome)
+                yield
+        here.outbox = [other_entry for other_entry in here.outbox if other_entry is not entry]
+        yield
 
 
 class Machine(RuleBasedStateMachine):

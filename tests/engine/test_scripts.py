@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # The steps of a queue's life. What an operator's batches add has tests of its own.
 LIFE: Final = ("enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "act", "trim", "configure")
-NEEDS_ROOM: Final = ("init", "enqueue", "enqueue_linked", "settle", "configure")
+NEEDS_ROOM: Final = ("init", "enqueue", "enqueue_linked", "configure")
 # A variable or an entry of a table of keys: scripts hold no name of a key as text, so it can only be a declared one.
 _INDIRECT: Final = re.compile(r"[a-z]\w*|\w+\[[\w.]+\]")
 

@@ -168,13 +168,14 @@ def test_what_is_to_be_kept_longer_is_not_trimmed_by_the_turn_that_says_so(rig: 
 def test_last_turns_of_workers_long_gone_are_swept(rig: Rig) -> None:
     for n in range(600):
         rig.raw.hset(keys.key(rig.queue, "claims"), f"old{n}", f"1\n\n\n{rig.now - 2 * DAY_MS}")
-    rig.add()
-    rig.claim_one()
+    for n in range(600):
+        rig.raw.hset(keys.key(rig.queue, "claims"), f"new{n}", f"1\n\n\n{rig.now}")
     rig.tick(DAY_MS)
     for _ in range(60):
         rig.trim()
-    assert list(rig.picture().hashes["claims"]) == ["w1"]
+    assert {name[:3] for name in rig.picture().hashes["claims"]} == {"new"}
+    assert len(rig.picture().hashes["claims"]) == 600
     rig.tick()
-    for _ in range(3):
+    for _ in range(60):
         rig.trim()
     assert rig.picture().hashes["claims"] == {}

@@ -1,0 +1,100 @@
+"""The jobs of the model: what a producer asks for, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class Spec:
+    """A job as a producer asks for it."""
+
+    id: str
+    priority: int = 100
+    retries: int = 0
+    delay_ms: int | None = None
+    due_ms: int | None = None
+    unique: str = ""
+    after: tuple[str, ...] = ()
+    expires_ms: int | None = None
+    expires_after_ms: int | None = None
+    lease_ms: int | None = None
+    handler: str | None = None  # `task` or `task queue`
+    anyway: bool = False
+    body: bytes = b"[[],{}]"
+    task: str = "send"
+    origin: str | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """A job of the model, in one state."""
+
+    spec: Spec
+    enqueued: int
+    priority: int
+    state: str = "new"
+    at: float = 0  # the score in its state
+    needs: list[str] = field(default_factory=list)
+    tries: tuple[int, int, int] | None = None
+    events: list[str] = field(default_factory=list)
+    lease: str = ""  # `worker:number claimed ms score`
+    flags: str = ""
+    log: bytes = b""
+    result: bytes = b""
+    kept: bool = True  # else the id alone is known
+
+    @property
+    def lease_text(self) -> str:
+        return f"{self.lease} {self.flags}" if self.flags else self.lease
+
+    @property
+    def owner(self) -> str:
+        return self.lease.partition(" ")[0].rpartition(":")[0]
+
+    @property
+    def expires_at(self) -> int | None:
+        if self.spec.expires_after_ms is not None:
+            return self.enqueued + self.spec.expires_after_ms
+        return self.spec.expires_ms
+
+    @property
+    def head(self) -> bytes:
+        spec = self.spec
+        lines = [f"{self.enqueued} {self.priority} {spec.retries} {spec.task}"]
+        lines += [f"n{spec.unique}", "u"] if spec.unique else []
+        lines += [f"x{spec.expires_ms}"] if spec.expires_ms is not None else []
+        lines += [f"l{spec.lease_ms}"] if spec.lease_ms is not None else []
+        lines += [f"x+{spec.expires_after_ms}"] if spec.expires_after_ms is not None else []
+        lines += [f"f{spec.handler}"] if spec.handler is not None else []
+        lines += [f"o{spec.origin}"] if spec.origin is not None else []
+        lines += ["drun"] if spec.anyway else []
+        return "\n".join(lines).encode()
+
+    def handler(self, now: int) -> tuple[str, Spec]:
+        """The job that is made when this one is buried, and the queue it is for (none: the same)."""
+        task, _, queue = (self.spec.handler or "").partition(" ")
+        tries = b"%d %d %d" % self.tries if self.tries else b""
+        parts = (self.spec.id.encode(), self.head, tries, "\n".join(self.events).encode(), self.spec.body)
+        made = Spec(
+            id=f"{self.spec.id}-f{now}",
+            priority=self.priority,
+            retries=3,
+            task=task,
+            origin=self.spec.id,
+            body=b"".join(b"%d:%s," % (len(part), part) for part in parts),
+        )
+        return queue, made
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a turn tells a worker."""
+
+    stale: list[str]
+    jobs: list[str]
+    wait_ms: int = 0
+
+
+class Refused(Exception):
+    """A job waits for one that is not there."""
