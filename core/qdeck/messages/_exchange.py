@@ -89,9 +89,10 @@ def reply(name: str, action: DomainAction, response: DomainActionResponse, deadl
 
 
 def call_back(name: QueueName, asked: DomainAction, callback: DomainAction, *, retries: int) -> Program[str]:
-    """Calls back, once for each action: to a queue that workers listen on, or to the temporary one of a task."""
+    """Calls back, once for each action and outcome: to a queue that workers listen on, or to the temporary one of a task."""
     text = str(name)
-    once = f"{job_id(asked.action_id)}-cb"
+    # A dead action that is retried may still end well: then that is told too, each outcome once.
+    once = f"{job_id(asked.action_id)}-{'done' if callback.data.get('success', True) else 'failed'}"
     [native] = yield ops.commands((b"HEXISTS", keys.QUEUES, text), key=keys.QUEUES.encode(), reads=True)
     if isinstance(native, ResponseError):
         raise programs.explain(native)
