@@ -274,3 +274,45 @@ async def test_it_survives_an_emptied_script_cache(app: qdeck.App, raw: redis.Re
     assert len(ids(raw)) == 1
     assert app.client.run(programs.exists(QUEUE, ids(raw))) == [True]
     assert calls.plain_script("qdeck", "_schedules/lua", "schedule")[1]
+
+
+async def test_a_clock_that_was_far_ahead_for_a_while_does_not_end_a_schedule(app: qdeck.App, raw: redis.Redis) -> None:
+    app.schedule("feeds", "feed", cron="* * * * *")
+    future = int(time.time()) + 10 * 365 * 86_400
+    raw.hset(store.STATE, "feeds", b"1 %d %d 0 0 1 - -" % (time.time() * 1000 - 3_600_000, future))
+    raw.hset(CRON, "feeds", str(future))
+    assert abs(row(app).next_ms / 1000 - time.time()) <= 60
+    definition, now = app.schedules["feeds"], app.client.run(store.clock())
+    turn = now // 1000 + 1
+    assert app.client.run(store.tick(definition, now, [turn], turn)).made
+    assert app.client.run(store.settle("feeds", turn, 0, ["x"]))
+    assert row(app).last_turn_ms == turn * 1000
+
+
+async def test_a_ticker_notices_that_the_clock_went_back(app: qdeck.App, raw: redis.Redis) -> None:
+    app.schedule("feeds", "feed", cron="* * * * * *")
+    client = AsyncClient(app.endpoint)
+    ticker = Ticker(client)
+    await ticker.turn()
+    ticker._look_ms += 3_600_000
+    ticker._known["feeds"].due = ticker._known["feeds"].mark = int(time.time()) + 3_600
+    await ticker.turn()
+    due = ticker._known["feeds"].due
+    assert due is not None
+    assert due <= time.time() + 2
+    await client.close()
+
+
+async def test_without_rights_it_asks_seldom(make_server: Callable[..., Server]) -> None:
+    server = make_server()
+    with server.client() as raw:
+        raw.execute_command("ACL", "SETUSER", "poor", "on", ">pw", "~{*", "+@all")
+        app = qdeck.App(server.url.replace("redis://", "redis://poor:pw@"), queue=QUEUE)
+        events: list[dict[str, Any]] = []
+        client = AsyncClient(app.endpoint)
+        task = asyncio.create_task(Ticker(client, on_event=events.append).run())
+        await asyncio.sleep(1.5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await client.close()
+    assert [event["event"] for event in events] == ["waiting"]

@@ -171,6 +171,11 @@ def enable(name: str, enabled: bool) -> Program[bool]:
     return word == "ok"
 
 
+def start_at(name: str, ms: int) -> Program[None]:
+    """Lets a schedule have no turns before a moment."""
+    yield from _step("start", name, ms)
+
+
 def run(name: str) -> Program[str]:
     """Makes a job now, out of turn, and returns its id. The turns stay as they are."""
     definition = yield from get(name)
@@ -289,6 +294,6 @@ def _row(name: str, book: Book) -> ScheduleRow:
     )
     if not past.enabled:
         return row
-    upcoming, due = rule.next(max(now, past.mark)), rule.next(past.mark)
+    upcoming, due = rule.next(max(now, past.mark(now))), rule.next(past.mark(now))
     late = now - due if due is not None and due < now - LATE_S else None
     return replace(row, next_ms=None if upcoming is None else upcoming * 1000, late_s=late)

@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._errors import OutcomeUnknown, QdeckError, ServerUnreachable
+from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
 from qdeck._schedules import store
-from qdeck._schedules.model import MOST_MISSED, Definition, Past, read_definition
+from qdeck._schedules.model import AHEAD_S, MOST_MISSED, Definition, Past, read_definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -66,6 +66,7 @@ class Ticker:
         self._watched: dict[str, tuple[str, str]] = {}
         self._watched_at = 0.0
         self._troubled = ""
+        self._look_ms = 0
         self._offset = 0.0
         self._synced = False
 
@@ -77,7 +78,8 @@ class Ticker:
                 self._troubled = ""
             except QdeckError as error:
                 self._tell_trouble(str(error))
-                wait_s = RETRY_S * random.uniform(0.5, 1.5)  # noqa: S311 - spreads tickers, guards nothing
+                lost = isinstance(error, ServerUnreachable | OutcomeUnknown | ServerRefused)
+                wait_s = (RETRY_S if lost else POLL_S) * random.uniform(0.5, 1.5)  # noqa: S311 - spreads tickers, guards nothing
             except Exception:  # noqa: BLE001 - logged with its traceback
                 # Nobody else would tick in a program that has one ticker: the next turn may go better.
                 _log.exception("a ticker failed")
@@ -90,8 +92,10 @@ class Ticker:
             await self._register()
         due = self._due_names(self._now)
         look_ms, revision, past = await self._client.run(store.peek(due))
-        if not self._opened or revision != self._revision:
+        if not self._opened or revision != self._revision or look_ms < self._look_ms - 1000 * AHEAD_S:
+            # The last one: the server's clock went back, and what was settled meanwhile is not to be believed.
             look_ms, past = await self._open()
+        self._look_ms = look_ms
         self._set_clock(look_ms)
         now = look_ms // 1000
         for name in self._due_names(now):
@@ -149,15 +153,17 @@ class Ticker:
             except ValueError as error:
                 self._tell_broken(name, str(error))
                 continue
-            self._known[name] = _Known(definition, rule, past.mark, rule.next(past.mark))
+            mark = past.mark(book.now_ms // 1000)
+            self._known[name] = _Known(definition, rule, mark, rule.next(mark))
         self._revision, self._opened = book.revision, True
         return book.now_ms, book.past
 
     async def _serve(self, known: _Known, past: Past | None, look_ms: int) -> None:
         """Makes the turns of one schedule that are due, unless another ticker has."""
         name, now = known.definition.name, look_ms // 1000
-        if past is not None and past.mark > known.mark:
-            known.mark, known.due = past.mark, known.rule.next(past.mark)
+        mark = 0 if past is None else past.mark(now)
+        if mark > known.mark:
+            known.mark, known.due = mark, known.rule.next(mark)
             if known.due is None or known.due > now:
                 return
         turns, missed, upto = self._choose(known, now)

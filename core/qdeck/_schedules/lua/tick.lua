@@ -14,6 +14,8 @@ local STALE = 30000
 local look, name, upto = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 if look > 0 and look < NOW - STALE then return { NOW, -1 } end
 local mark = tonumber(redis.call('HGET', CRON, name) or 0)
+-- So far ahead no mark is ever set: this clock, or that of a server before it, was wrong for a while.
+if mark > NOW / 1000 + 120 then mark = math.floor(NOW / 1000) end
 if upto == 'now' then
   local now = math.floor(NOW / 1000)
   if mark > now then redis.call('HSET', CRON, name, string.format('%.0f', now)) end
