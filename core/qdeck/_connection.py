@@ -30,6 +30,7 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from qdeck._engine import programs
 from qdeck._errors import InvalidOption, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
 
 if TYPE_CHECKING:
@@ -128,10 +129,7 @@ class _Effort:
                 hint="check user and password in the URL (QDECK_URL), or the server's ACL",
             ) from error
         if isinstance(error, _WRONG_PLACE):
-            raise InvalidOption(
-                f"{self._endpoint} cannot be used: {_reason(error)}",
-                hint="check host, port and database number of the URL; is it a Redis or Valkey server?",
-            ) from error
+            raise _explain(self._endpoint, error) from error
         if time.monotonic() >= self._until:
             if self.sent and not reads:
                 raise OutcomeUnknown(
@@ -144,6 +142,21 @@ class _Effort:
             ) from error
         pause, self._pause = self._pause, min(self._pause * 2, 0.5)
         return pause
+
+
+def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
+    """What goes wrong with a handshake is no reply for a program to read, but raised by the driver."""
+    if isinstance(error, ResponseError):
+        if "DB index" in str(error):
+            hint = "the number at the end of the URL is too large: see `databases` in the server's configuration"
+            return InvalidOption(f"{endpoint} names a database that the server does not have", hint=hint)
+        return programs.explain(error)
+    if isinstance(error, InvalidResponse):
+        hint = "is this the address of a Redis or Valkey server, and does it want rediss:// (TLS)?"
+        return ServerUnreachable(f"{endpoint} does not answer as a Redis server does: {_reason(error)}", hint=hint)
+    return InvalidOption(
+        f"{endpoint} has a host name that cannot be looked up: {_reason(error)}", hint="check the URL for typing errors"
+    )
 
 
 def _reason(error: BaseException) -> str:

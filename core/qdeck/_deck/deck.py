@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
-
-from redis.exceptions import InvalidResponse, ResponseError
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._deck import changes, history, job, jobs, native, produce, workers
 from qdeck._deck.model import State
 from qdeck._deck.progress import Walk
-from qdeck._engine import programs
-from qdeck._errors import InvalidOption, NotAllowed, ServerUnreachable
+from qdeck._errors import InvalidOption, NotAllowed
 from qdeck._filter import parse
 from qdeck._names import QueueName
 from qdeck._settings.thresholds import Thresholds
@@ -298,25 +294,21 @@ class Deck:
 
     def look(self, program: Program[T]) -> T:
         """Runs a program that only reads; one that would write is stopped before anything is sent."""
-        with _explained(self.endpoint):
-            return self._looking.run(_guarded(program, writes=False))
+        return self._looking.run(_guarded(program, writes=False))
 
     def write(self, program: Program[T]) -> T:
         """Runs a program that writes, unless the deck is open read-only."""
         self._check_writable()
-        with _explained(self.endpoint):
-            return self._writing.run(_guarded(program, writes=True))
+        return self._writing.run(_guarded(program, writes=True))
 
     async def alook(self, program: Program[T]) -> T:
         """Runs a program that only reads, in asyncio."""
-        with _explained(self.endpoint):
-            return await self._loop_clients()[0].run(_guarded(program, writes=False))
+        return await self._loop_clients()[0].run(_guarded(program, writes=False))
 
     async def awrite(self, program: Program[T]) -> T:
         """Runs a program that writes, in asyncio."""
         self._check_writable()
-        with _explained(self.endpoint):
-            return await self._loop_clients()[1].run(_guarded(program, writes=True))
+        return await self._loop_clients()[1].run(_guarded(program, writes=True))
 
     _look, _alook = look, alook
 
@@ -345,23 +337,6 @@ def need_states(given: str | Sequence[str] | None) -> tuple[State, ...]:
         return tuple(State(word) for word in words)
     except ValueError as error:
         raise InvalidOption(f"{error}", hint=f"states are: {', '.join(State)}") from error
-
-
-@contextlib.contextmanager
-def _explained(endpoint: Endpoint) -> Iterator[None]:
-    """What goes wrong while a connection is made is no reply of ours to read, but raised by the driver."""
-    try:
-        yield
-    except ResponseError as error:
-        if "DB index" in str(error):
-            hint = "the number at the end of the URL is too large: see `databases` in the server's configuration"
-            raise InvalidOption(f"{endpoint} names a database that the server does not have", hint=hint) from error
-        raise programs.explain(error) from error
-    except InvalidResponse as error:
-        hint = "is this the address of a Redis or Valkey server, and does it want rediss:// (TLS)?"
-        raise ServerUnreachable(f"{endpoint} does not answer as a Redis server does: {error}", hint=hint) from error
-    except UnicodeError as error:
-        raise InvalidOption(f"{endpoint} has a host name that cannot be looked up: {error}") from error
 
 
 def _guarded(program: Program[T], *, writes: bool) -> Program[T]:
