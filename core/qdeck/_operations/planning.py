@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
 
 MOST_SKIPS: Final = 1000  # that are told one by one
-_HSTRLEN: Final = ("body", "error", "log", "result")
+_SIZED: Final = ("body", "error", "log", "result")
+_SAMPLE: Final = 32  # values of a page whose length tells whether reading them all is cheap
+_SMALL: Final = 1024
 # Those that wait for others come before these, so that they are acted on and do not die with them first; and the way
 # goes with the stream, so that a job that moves on is met again rather than missed.
 _ORDER: Final = (
@@ -329,12 +331,25 @@ def _look_around(queue: str, state: str, rows: Sequence[Row], verb: Verb, sums: 
     if verb not in (Verb.DISCARD, Verb.PURGE, Verb.MOVE):
         return [0] * len(ids)
     sizes = [len(head or b"") for head in heads]
-    for part in _HSTRLEN:
-        name = keys.key(queue, part)
-        lengths = yield from reads.ask([(b"HSTRLEN", name, raw) for raw in ids])
-        for at, length in enumerate(lengths):
-            sizes[at] += 0 if reads.is_error(length) else length
+    for part in _SIZED:
+        lengths = yield from _lengths(queue, part, rows)
+        sizes = [size + length for size, length in zip(sizes, lengths, strict=True)]
     return sizes
+
+
+def _lengths(queue: str, part: str, rows: Sequence[Row]) -> Program[list[int]]:
+    """How long one kind of value is: small ones are read, because to ask for lengths takes a command for each."""
+    name = keys.key(queue, part)
+    [there, *sample] = yield reads.read(
+        (b"HLEN", name), *[(b"HSTRLEN", name, row.raw_id) for row in rows[:: len(rows) // _SAMPLE + 1]]
+    )
+    if reads.is_error(there) or not there:
+        return [0] * len(rows)
+    if sum(length for length in sample if not reads.is_error(length)) <= _SMALL * len(sample):
+        [values] = yield reads.read((b"HMGET", name, *[row.raw_id for row in rows]))
+        return [len(value or b"") for value in reads.good(values, queue)]
+    found = yield from reads.ask([(b"HSTRLEN", name, row.raw_id) for row in rows])
+    return [0 if reads.is_error(length) else length for length in found]
 
 
 def _count_twins(queue: str, rows: Sequence[Row], sums: Sums) -> Program[None]:

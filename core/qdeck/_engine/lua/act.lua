@@ -36,6 +36,45 @@ end
 local why, asked = {}, 0 -- by index of the entry
 local touches_others = redis.call('HLEN', AFTER) > 0
 
+-- What was read of the whole slice already: key → values by index of the entry.
+local read_before = {}
+local function values_of(key, j)
+  local all = read_before[key]
+  if not all then return column(key, j.ids) end
+  if #all == #j.ids then return all end
+  local out = {}
+  for n, i in ipairs(j.i) do out[n] = all[i] end
+  return out
+end
+
+-- How many of the jobs this call looks at: it stops where it has read as many bytes as it may. Values are read a few
+-- at a time, and more as they prove to be small.
+local function within(ids)
+  local parts = { ERROR }
+  if verb == 'discard' or verb == 'move' then parts = { ERROR, BODY, RESULT, LOG } end
+  local left, n = most_bytes, #ids
+  for _, key in ipairs(parts) do
+    if redis.call('HLEN', key) > 0 then
+      local all, step = {}, 2
+      while #all < n and (left > 0 or #all == 0) do
+        local part = redis.call('HMGET', key, unpack(ids, #all + 1, math.min(#all + step, n)))
+        for _, value in ipairs(part) do
+          all[#all + 1] = value
+          if value then left = left - #value end
+        end
+        step = math.max(1, math.min(step * 5, math.floor(left / ((most_bytes - left) / #all + 1))))
+      end
+      n = #all
+      read_before[key] = all
+    end
+  end
+  for _, all in pairs(read_before) do
+    for i = #all, n + 1, -1 do all[i] = nil end
+  end
+  for i = #ids, n + 1, -1 do ids[i] = nil end
+  return n
+end
+
 -- Keeps the jobs of `j` for which `test` gives no reason against.
 local function only(j, test)
   local kept = { i = {}, ids = {}, scores = {}, heads = {}, leases = j.leases and {} or nil }
@@ -102,7 +141,7 @@ local function retry(j)
   end)
   if #j.ids == 0 then return j end
   local tries = column(TRIES, j.ids)
-  local line = annotate(j.ids, 'retried', event)
+  local line = annotate(j.ids, 'retried', event, values_of(ERROR, j))
   redis.call('ZREM', DEAD, unpack(j.ids))
   line_up(j)
   if tries then redis.call('HDEL', TRIES, unpack(j.ids)) end
@@ -111,8 +150,8 @@ end
 
 local function discard(j, state)
   if state == 'running' then return only(j, function() return 'is running' end) end
-  local c = { heads = j.heads, body = column(BODY, j.ids), tries = column(TRIES, j.ids), error = column(ERROR, j.ids),
-    result = column(RESULT, j.ids), log = column(LOG, j.ids), waits = waits_of(j, state) }
+  local c = { heads = j.heads, body = values_of(BODY, j), tries = column(TRIES, j.ids),
+    error = values_of(ERROR, j), result = values_of(RESULT, j), log = values_of(LOG, j), waits = waits_of(j, state) }
   if LISTS[state] then redis.call('ZREM', LISTS[state], unpack(j.ids)) end
   tell(j, 'discarded')
   forget(j.ids)
@@ -136,7 +175,7 @@ local function cancel(j, state)
   if state == 'running' then return ask(j) end
   if not LIVE[state] then return only(j, function() return 'is ' .. state end) end
   redis.call('ZREM', LISTS[state], unpack(j.ids))
-  local c = { waits = waits_of(j, state), line = annotate(j.ids, 'cancelled', event) }
+  local c = { waits = waits_of(j, state), line = annotate(j.ids, 'cancelled', event, values_of(ERROR, j)) }
   redis.call('ZADD', CANCELLED, unpack(each_score(j.ids, NOW)))
   redis.call('HINCRBY', META, 'n:cancelled', #j.ids)
   tell(j, 'cancelled')
@@ -174,7 +213,7 @@ local function requeue(j)
   end)
   if #j.ids == 0 then return j end
   take(j)
-  annotate(j.ids, 'requeued', event)
+  annotate(j.ids, 'requeued', event, values_of(ERROR, j))
   local z = {}
   for n, id in ipairs(j.ids) do z[2 * n - 1], z[2 * n] = string.match(j.leases[n], '^%S+ %S+ %S+ (%S+)'), id end
   redis.call('ZADD', READY, unpack(z))
@@ -184,7 +223,7 @@ end
 local function to_grave(j, state)
   local c = { waits = waits_of(j, state), leases = j.leases }
   if state == 'running' then take(j) else redis.call('ZREM', LISTS[state], unpack(j.ids)) end
-  c.line = annotate(j.ids, 'buried', event)
+  c.line = annotate(j.ids, 'buried', event, values_of(ERROR, j))
   for n, id in ipairs(j.ids) do bury(id, j.heads[n]) end
   return j, c
 end
@@ -194,7 +233,7 @@ local function move(j, state)
     return touches_others and redis.call('HEXISTS', AFTER, '>' .. id) == 1 and 'others wait for it' or nil
   end)
   if #j.ids == 0 then return j end
-  local bodies, tries, errors = column(BODY, j.ids) or {}, column(TRIES, j.ids) or {}, column(ERROR, j.ids) or {}
+  local bodies, tries, errors = values_of(BODY, j) or {}, column(TRIES, j.ids) or {}, values_of(ERROR, j) or {}
   for n, id in ipairs(j.ids) do
     redis.call('XADD', OUTBOX, '*', 'k', 'accept', 'q', extra, 'i', id, 's', state, 'c', j.scores[n], 'h', j.heads[n],
       'b', bodies[n] or '', 'a', tries[n] or '', 'e', errors[n] or '')
@@ -251,28 +290,6 @@ local function process(state, j)
   if allowed and not allowed[state] then return only(j, function() return 'is ' .. state end) end
   if #j.ids == 0 then return j end
   return verbs[verb][1](j, state)
-end
-
--- How many of the jobs this call can look at without reading more bytes than it may.
-local function within(ids)
-  local parts = { ERROR }
-  if verb == 'discard' or verb == 'move' then parts = { ERROR, BODY, RESULT, LOG } end
-  local left = most_bytes
-  for _, key in ipairs(parts) do
-    if redis.call('HLEN', key) > 0 then
-      local n = 1
-      while n <= #ids do
-        left = left - redis.call('HSTRLEN', key, ids[n])
-        if left < 0 and n > 1 then break end
-        n = n + 1
-      end
-      if n <= #ids then
-        for m = #ids, n, -1 do ids[m] = nil end
-        left = 0
-      end
-    end
-  end
-  return #ids
 end
 
 local function keep(n, skipped, columns)

@@ -289,10 +289,11 @@ local function put(key, ids, values)
 end
 
 --- annotate
--- Adds one line to the events of many jobs, as `note` does for one. Returns the line.
-local function annotate(ids, kind, json)
-  local line = STAMP .. ' ' .. kind .. ' ' .. json
-  local old, z = redis.call('HMGET', ERROR, unpack(ids)), {}
+-- Adds one line to the events of many jobs, as `note` does for one; `old` is their events if they were read already.
+-- Returns the line.
+local function annotate(ids, kind, json, old)
+  local line, z = STAMP .. ' ' .. kind .. ' ' .. json, {}
+  old = old or redis.call('HMGET', ERROR, unpack(ids))
   for i, id in ipairs(ids) do
     local text = old[i] and old[i] .. '\n' .. line or line
     if #text > 65536 then
