@@ -30,7 +30,7 @@ def work(site: ifdb.TaskQueue) -> Iterator[Callable[..., Beside]]:
     made: list[Beside] = []
 
     def run(concurrency: int = 1) -> Beside:
-        app = site._worker_app([site_tasks])
+        app = site.worker_app([site_tasks])
         made.append(Beside(app, {app.queue: 1}, concurrency=concurrency))
         return made[-1]
 

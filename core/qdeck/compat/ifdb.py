@@ -114,11 +114,12 @@ class TaskQueue:
         """
         from qdeck.compat._running import run_worker
 
-        app = self._worker_app(modules)
+        app = self.worker_app(modules)
         app.client.run(_keep_long(app.queue))
         run_worker(app, concurrency=concurrency, on_event=on_event or _log_event)
 
-    def _worker_app(self, modules: Iterable[str | ModuleType] | None) -> App:
+    def worker_app(self, modules: Iterable[str | ModuleType] | None = None) -> App:
+        """An app whose tasks are the functions of these modules, for `qdeck worker site.jobs:app -c 1`."""
         app = App(str(self.app.endpoint.url), queue=self._queue)
         app.tasks = Functions(app, _modules(modules if modules is not None else self._modules))
         return app
