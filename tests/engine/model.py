@@ -210,7 +210,7 @@ class Model:
             else:
                 self.kids.setdefault(ref, []).append(spec.id)
 
-    def turn(  # one step on the server, so one here
+    def turn(
         self,
         now: int,
         worker: str,
@@ -335,12 +335,8 @@ class Model:
 
     def rate_used(self, count: int) -> Fraction:
         """The moment up to which the rate is used."""
-        whole, _, rest = (self.tat or "0 0").partition(" ")
-        return (
-            max(int(whole) + Fraction(int(rest), count), Fraction(self.now))
-            if int(whole) >= self.now
-            else Fraction(self.now)
-        )
+        whole, rest = map(int, (self.tat or "0 0").split())
+        return whole + Fraction(rest, count) if whole >= self.now else Fraction(self.now)
 
     def claim(self, room: int, worker: str, number: int, lease_ms: int) -> tuple[list[str], int]:
         most, wait, each = self.allowed(room)
@@ -496,9 +492,7 @@ class Model:
 
     def watch(self, now: int, parent: str, kid: str) -> str:
         self.now = now
-        answer = "unknown"
-        if parent in self.jobs:
-            answer = self.outcome(parent) or "live"
+        answer = (self.outcome(parent) or "live") if parent in self.jobs else "unknown"
         if answer == "live":
             self.kids.setdefault(parent, []).append(kid)
         if self.of_state("ready"):
