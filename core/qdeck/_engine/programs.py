@@ -107,6 +107,8 @@ def _deliver_entry(queue: str, fields: dict[str, bytes], now: int) -> Program[No
         outcome = yield from call(ops.watch(other, parent, f"{job_id}@{queue}", now))
         if outcome != "live":
             yield from call(ops.resolve(queue, job_id, text["r"], outcome, now))
+    else:
+        raise LayoutMismatch(f"the outbox of {queue!r} has an entry of kind {kind!r}", hint="upgrade this qdeck")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from qdeck._engine import acts, codec, keys, programs
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import activity, planning, registry
 from qdeck._operations.driving import Pause, Step
-from qdeck._operations.model import Activity, BatchResult, PlanEntry, Skip
+from qdeck._operations.model import Activity, BatchResult, PlanEntry, Skip, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MOST_SKIPS: Final = 10_000  # that are told one by one
 _COUNT_EVERY: Final = 100  # slices between two looks at how much undo takes
 _DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for the end
+# What these do to a job is little; the others take about twice as long, and a call is not to block the server for long.
+_LIGHT: Final = (Verb.RETRY, Verb.RUN, Verb.REPRIORITISE, Verb.REQUEUE)
 Progress = Callable[["Tally"], None]
 
 
@@ -138,6 +140,8 @@ class Application:
         part = self._slices.next(min(most, acts.SLICE))
         if not part:
             return None
+        if part[0].effect not in _LIGHT:
+            part = part[: acts.SLICE // 2]
         queue, first = part[0].queue, part[0]
         op = acts.act(
             queue,

@@ -50,6 +50,7 @@ end
 -- How many of the jobs this call looks at: it stops where it has read as many bytes as it may. Values are read a few
 -- at a time, and more as they prove to be small.
 local function within(ids)
+  if verb == 'run' or verb == 'reprioritise' then return #ids end -- reads none
   local parts = { ERROR }
   if verb == 'discard' or verb == 'move' then parts = { ERROR, BODY, RESULT, LOG } end
   local left, n = most_bytes, #ids
