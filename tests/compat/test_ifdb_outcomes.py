@@ -1,4 +1,4 @@
-"""The table of the migration page: one script of enqueue, fail, retry, dependency, cron and clean-up; what comes of it."""
+"""The table of the migration page: one script of enqueue, fail, retry, dependency, cron and clean-up."""
 
 from __future__ import annotations
 

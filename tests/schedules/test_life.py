@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import random
 import signal
 import time
 from collections import Counter
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qdeck._connection import AsyncClient, Endpoint
 from qdeck._schedules import store
+from qdeck._schedules.ticker import Ticker
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
     import qdeck
     from support.processes import PythonProcess
+    from support.proxy import FaultProxy
 
 QUEUE = "test:actions"
 
@@ -85,7 +90,36 @@ def test_a_ticker_frozen_past_its_turns_and_thawed_makes_no_double(
     assert len(made) >= seconds - 5
     assert set(made.values()) == {1}
     # Nothing was left out either: the turns are one second apart.
-    turns = sorted(datetime.strptime(job.rpartition(":")[2], "%Y%m%dT%H%M%S%z").timestamp() for job in made)
-    assert {b - a for a, b in itertools.pairwise(turns)} <= {1}
+    turns = sorted(turn_of(job) for job in made)
+    assert {b - a for a, b in itertools.pairwise(turns)} == {1}
     [row] = app.client.run(store.read())
     assert row.missed == 0
+
+
+async def test_turns_go_on_through_a_connection_that_breaks_all_the_time(
+    app: qdeck.App, raw: redis.Redis, url: str, make_proxy: Callable[[str], FaultProxy]
+) -> None:
+    """The rule is data that any ticker reads again: nothing is left out, nothing is made twice."""
+    app.schedule("feeds", "feed", cron="* * * * * *", missed="all")
+    proxy = make_proxy(url)
+    clients = [AsyncClient(Endpoint(proxy.url)) for _ in range(2)]
+    tickers = [asyncio.create_task(Ticker(client).run()) for client in clients]
+    for _ in range(60):
+        await asyncio.sleep(random.uniform(0.02, 0.1))
+        proxy.reset_all()
+        if random.random() < 0.3:
+            proxy.drop_next_reply(containing=b"EVALSHA")
+    await asyncio.sleep(1.5)
+    for ticker in tickers:
+        ticker.cancel()
+    await asyncio.gather(*tickers, return_exceptions=True)
+    for client in clients:
+        await client.close()
+    jobs: Any = raw.zrange(f"{{{QUEUE}}}:ready", 0, -1)
+    turns = sorted(turn_of(job.decode()) for job in jobs)
+    assert len(turns) >= 3
+    assert {b - a for a, b in itertools.pairwise(turns)} == {1}
+
+
+def turn_of(job: str) -> float:
+    return datetime.strptime(job.rpartition(":")[2], "%Y%m%dT%H%M%S%z").timestamp()
