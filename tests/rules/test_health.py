@@ -9,6 +9,7 @@ import pytest
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import State, Status
 from qdeck._engine.codec import BAND
+from qdeck._operations import api
 from qdeck._rules import ages, doctor
 from qdeck._rules import health as health_rules
 from qdeck._rules.health import acheck_health, check_health
@@ -39,7 +40,7 @@ def test_queue_sizes_are_monitored_per_queue(yard: Yard, make_yard: Callable[[st
 
 def test_queue_ages_are_calculated(yard: Yard) -> None:
     """'Queue ages are calculated (oldest, average)'"""
-    yard.deck.change(yard.deck.plan("discard", QUEUE))
+    api.apply_plan(yard.deck, api.build_plan(yard.deck, "discard", QUEUE))
     for age in (100, 200, 600):
         yard.ready(age, priority=age)
         yard.ended("dead", age)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.codec import BAND
+from qdeck._operations import api
 
 if TYPE_CHECKING:
     import redis
@@ -65,7 +66,7 @@ class Yard:
         """A job that is done, dead or cancelled for so long."""
         job = self.deck.enqueue(self.queue, "t", [1], priority=0).id
         if state == "cancelled":
-            self.deck.change(self.deck.plan("cancel", self.queue, ids=[job]))
+            api.apply_plan(self.deck, api.build_plan(self.deck, "cancel", self.queue, ids=[job]))
         else:
             [claimed] = self._turn("w1", room=1).jobs
             event = json.dumps({"class": "Boom", "message": "x"}).encode()
