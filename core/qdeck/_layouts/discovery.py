@@ -1,0 +1,185 @@
+"""Which layouts are on a server: fixed names first, then a scan in slices that goes on from look to look.
+
+The scan keeps counts and a bounded number of names, never all of them, so a server with millions of keys costs little
+memory here. What it found is remembered on the operator's side; a name that has gone since is found out by reading it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import platformdirs
+
+from qdeck._deck import reads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from qdeck._engine.ops import Program
+    from qdeck._layouts.base import Layout
+
+STEP: Final = 10_000  # keys that the server looks at in one call: a few ms
+FIRST_STEPS: Final = 300  # of a look, until every key was seen once
+NEXT_STEPS: Final = 2
+KEEP_NAMES: Final = 1000  # of one group
+
+
+class Group(msgspec.Struct):
+    """Keys that belong together: how many there are, and the names of the first of them."""
+
+    count: int = 0
+    names: list[bytes] = []
+
+    def add(self, name: bytes) -> None:
+        """Takes in a key; a scan may show the same one twice."""
+        if len(self.names) < KEEP_NAMES:
+            if name in self.names[-20:]:
+                return
+            self.names.append(name)
+        self.count += 1
+
+
+class Pass(msgspec.Struct):
+    """One way through the keyspace: what the pass before it found, and how far this one came."""
+
+    cursor: str = "0"
+    found: dict[str, Group] = {}
+    next: dict[str, Group] = {}
+    passes: int = 0
+
+    def groups(self) -> dict[str, Group]:
+        """What is known: of the pass before, and what is new in this one."""
+        return {
+            **self.next,
+            **self.found,
+            **{k: g for k, g in self.next.items() if g.count > self.found.get(k, _NONE).count},
+        }
+
+
+_NONE: Final = Group()
+
+
+class Remembered(msgspec.Struct):
+    """What an operator's machine remembers of one server, by layout and pattern."""
+
+    passes: dict[str, Pass] = {}
+
+
+@dataclass(slots=True)
+class Sight:
+    """What is known of a layout's keys at this look."""
+
+    types: Mapping[bytes, str] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    complete: bool = True
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is anything of this layout."""
+        return any(kind != "none" for kind in self.types.values()) or bool(self.groups)
+
+
+def look(layouts: Sequence[Layout], remembered: Remembered) -> Program[list[str]]:
+    """Gives each layout its sight; returns what to tell."""
+    notices: list[str] = []
+    fixed = [(layout, key) for layout in layouts for key in layout.fixed_keys()]
+    replies = yield from reads.ask([(b"TYPE", key) for _, key in fixed])
+    types: dict[str, dict[bytes, str]] = {layout.name: {} for layout in layouts}
+    for (layout, key), reply in zip(fixed, replies, strict=True):
+        types[layout.name][key] = "none" if reads.is_error(reply) else _text(reply)
+        if reads.is_error(reply):
+            notices.append(f"{_shown(key)} may not be looked at: {reply}")
+    yield from _sweep(layouts, remembered, notices)
+    for layout in layouts:
+        passes = [remembered.passes[_name(layout, i)] for i in range(len(layout.patterns()))]
+        groups = {name: group for one in passes for name, group in one.groups().items()}
+        complete = all(one.passes for one in passes)
+        layout.sight = Sight(types[layout.name], groups, complete)
+        for key, kind in layout.fixed_keys().items():
+            found = types[layout.name][key]
+            if kind is not None and found not in ("none", kind.value):
+                notices.append(f"{_shown(key)} holds a {found}, {layout.name} needs a {kind}: it is left out")
+        if not complete:
+            notices.append(f"the server has many keys: not all were looked through yet for {layout.name}")
+    return notices
+
+
+def _sweep(layouts: Sequence[Layout], remembered: Remembered, notices: list[str]) -> Program[None]:
+    walks: list[tuple[Layout, Pass, bytes, str | None]] = []
+    for layout in layouts:
+        for i, (glob, kind) in enumerate(layout.patterns()):
+            one = remembered.passes.setdefault(_name(layout, i), Pass(found={}, next={}))
+            walks.append((layout, one, glob, kind))
+    for number in range(FIRST_STEPS):
+        # Until every key was seen once the scan goes on; after that it takes a few steps a look.
+        due = [walk for walk in walks if walk[1].passes == 0 or number < NEXT_STEPS]
+        if number and not any(walk[1].passes == 0 or walk[1].cursor != "0" for walk in due):
+            return
+        due = [walk for walk in due if number == 0 or walk[1].cursor != "0"]
+        if not due:
+            return
+        replies = yield reads.read(*(_scan(one, glob, kind) for _, one, glob, kind in due))
+        for (layout, one, _, _), reply in zip(due, replies, strict=True):
+            if reads.is_error(reply):
+                notices.append(f"keys may not be looked for (SCAN): {reply}")
+                return
+            _take(layout, one, reply)
+
+
+def _scan(one: Pass, glob: bytes, kind: str | None) -> reads.Call:
+    call: reads.Call = (b"SCAN", one.cursor, b"MATCH", glob, b"COUNT", STEP)
+    return call if kind is None else (*call, b"TYPE", kind)
+
+
+def _take(layout: Layout, one: Pass, reply: Any) -> None:
+    cursor, names = reply
+    for name in names:
+        group = layout.gather(name)
+        if group is not None:
+            one.next.setdefault(group, Group(names=[])).add(name)
+    one.cursor = _text(cursor)
+    if one.cursor == "0":
+        one.found, one.next, one.passes = one.next, {}, one.passes + 1
+
+
+def _name(layout: Layout, number: int) -> str:
+    return f"{layout.name} {layout.patterns()[number][0].decode()}"
+
+
+def _text(reply: Any) -> str:
+    return reply.decode() if isinstance(reply, bytes) else str(reply)
+
+
+def _shown(key: bytes) -> str:
+    return repr(key.decode("utf-8", "replace"))
+
+
+def memory_path(address: str) -> Path:
+    """The file that remembers what was found on a server."""
+    digest = hashlib.sha256(address.encode()).hexdigest()[:16]
+    return platformdirs.user_state_path("qdeck") / "sights" / f"{digest}.json"
+
+
+def recall(address: str) -> Remembered:
+    """What is remembered of a server; a file that cannot be read is nothing."""
+    try:
+        return msgspec.json.decode(memory_path(address).read_bytes(), type=Remembered)
+    except (OSError, msgspec.MsgspecError):
+        return Remembered(passes={})
+
+
+def remember(address: str, remembered: Remembered) -> None:
+    """Keeps what was found; where nothing may be written, the next look looks again."""
+    path = memory_path(address)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(msgspec.json.encode(remembered))
+        draft.replace(path)
+    except OSError:
+        return

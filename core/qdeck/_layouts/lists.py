@@ -1,0 +1,213 @@
+"""The `lists` layout: any list that programs push to and pop from, found by the pattern of its name.
+
+Who reads a list cannot be known, nor from which end; a list that is read while it is shown may show an entry twice or
+not at all. What an act changes is compared to the byte all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+
+from qdeck._deck import payload, reads
+from qdeck._deck.model import QueueRow, State
+from qdeck._engine import codec
+from qdeck._errors import InvalidOption
+from qdeck._layouts import lists_steps
+from qdeck._layouts.base import (
+    Act,
+    Capability,
+    Entry,
+    Kind,
+    Layout,
+    Look,
+    Raw,
+    Source,
+    age_s,
+    raw_of,
+    text_of,
+)
+from qdeck._layouts.lists_names import TASK_QUEUES, Names, glob_of
+from qdeck._layouts.steps import short
+from qdeck._layouts.times import read_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck._layouts.discovery import Group
+    from qdeck._layouts.steps import Step
+
+MOST_ENDS: Final = 200  # lists of a look whose first and last entry are read for the oldest
+MOST_OF_ONE: Final = 1000  # entries of one list among very many
+_IDS: Final = ("action_id", "id", "job_id", "task_id", "correlation_id")
+_TIMES: Final = ("timestamp", "enqueued_at", "created_at")
+_TASKS: Final = ("action_type", "task", "name", "type")
+
+
+class Lists(Layout):
+    """Lists by patterns; `patterns` are the user's own, in the form that `lists_names` has."""
+
+    name: ClassVar[str] = "lists"
+    about: ClassVar[str] = "lists named {domain}:{action_type}:{tier}:{task_id}, service:type, or by your patterns"
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.names = Names(patterns)
+
+    def fixed_keys(self) -> Mapping[bytes, Kind | None]:
+        """None: lists have any name."""
+        return {}
+
+    def patterns(self) -> Sequence[tuple[bytes, str | None]]:
+        """All lists, and the registries of tasks."""
+        return ((b"*", "list"), (TASK_QUEUES + b"*", "set"))
+
+    def gather(self, name: bytes) -> str | None:
+        """By queue; dead letters apart."""
+        if name.startswith(TASK_QUEUES):
+            return "tasks"
+        found = self.names.queue_of(name)
+        return None if found is None else f"{'dead' if found[1] else 'ready'} {found[0]}"
+
+    def capabilities(self) -> Mapping[Act, Capability]:
+        """What can be done to an entry of a list, whoever reads it."""
+        return {
+            Act.RETRY: Capability(can=True, states=(State.DEAD,), why="at the right end of its list"),
+            Act.DISCARD: Capability(can=True, states=(State.READY, State.DEAD)),
+            Act.BURY: Capability(can=True, states=(State.READY,)),
+            Act.REQUEUE: Capability(can=False, why="an entry that was taken off a list is in no list: nothing runs"),
+            Act.RUN: Capability(can=False, why="a list has no entries that wait for a time"),
+            Act.CANCEL: Capability(can=False, why="an entry of a list has no outcome: discard it"),
+        }
+
+    def rows(self, now: int) -> Program[Look]:
+        """A row for each queue; of very many lists, how many there are stands for how much is in them."""
+        groups = self.sight.groups if self.sight is not None else {}
+        ends_left, notices = MOST_ENDS, []
+        found: dict[str, QueueRow] = {}
+        for label in sorted(groups, reverse=True):
+            word, _, queue = label.partition(" ")
+            group = groups[label]
+            if word not in ("ready", "dead"):
+                continue
+            size, oldest = yield from _measure(group, now, ends_left if word == "ready" else 0)
+            ends_left -= len(group.names)
+            if group.count > len(group.names):
+                notices.append(f"{queue}: {group.count:,} lists, each counted as one entry")
+            if size:
+                row = found.get(queue, QueueRow(layout=self.name, name=queue, ready=0, dead=0, oldest_exact=False))
+                changed: dict[str, Any] = {word: size}
+                found[queue] = replace(row, **changed, oldest_s=oldest if word == "ready" else row.oldest_s)
+        return Look(rows=tuple(found[name] for name in sorted(found)), notices=tuple(notices))
+
+    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+        """The list itself; of a queue of many lists, those that are known, or a scan for all of them."""
+        yield from ()  # no reading: a program all the same
+        found: list[Source] = []
+        groups = self.sight.groups if self.sight is not None else {}
+        for state, word, suffix in ((State.READY, "ready", ""), (State.DEAD, "dead", self.names.suffix)):
+            if state not in states:
+                continue
+            group = groups.get(f"{word} {queue}")
+            if not queue.endswith("*"):
+                keys = group.names if group is not None else [raw_of(queue + suffix)]
+                found += [Source(key=key, kind=Kind.LIST, state=state, native_state=word) for key in keys]
+            elif group is not None and group.count <= len(group.names) and self.sight and self.sight.complete:
+                found += [Source(key=key, kind=Kind.LIST, state=state, native_state=word) for key in group.names]
+            else:
+                key = glob_of(queue, suffix)
+                found.append(Source(key=key, kind=Kind.NAMES, state=state, native_state=word))
+        return found
+
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """Entries of a list; of the names that a scan found, the entries of their lists."""
+        if raws and raws[0].source.kind is Kind.NAMES:
+            raws = yield from _of_names(self.names, queue, raws)
+        if not raws:
+            return []
+        keys = list(dict.fromkeys(raw.source.key for raw in raws))
+        sizes = yield from reads.ask([(b"LLEN", key) for key in keys])
+        half = {key: 0 if reads.is_error(size) else size / 2 for key, size in zip(keys, sizes, strict=True)}
+        return [_entry(queue, raw, now, near_head=(raw.at or 0) < half[raw.source.key]) for raw in raws]
+
+    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+        """Moves or removes exactly this entry."""
+        yield from ()  # no reading: a program all the same
+        if why := self.why_not(act, State(entry.state)):
+            raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the layout")
+        return lists_steps.build(act, entry, self.names.suffix)
+
+
+def _measure(group: Group, now: int, ends: int) -> Program[tuple[int, float | None]]:
+    """How many entries there are, and the age of the oldest among those at the ends of the lists."""
+    sizes = yield from reads.ask([(b"LLEN", name) for name in group.names])
+    lengths = [0 if reads.is_error(size) else int(size) for size in sizes]
+    size = max(sum(lengths), group.count if group.count > len(group.names) else 0)
+    near = [name for name, length in zip(group.names, lengths, strict=True) if length][: max(0, ends)]
+    entries = yield from reads.ask([(b"LINDEX", name, at) for name in near for at in (0, -1)])
+    moments = [at for raw in entries if isinstance(raw, bytes) and (at := _since(_json(raw))) is not None]
+    return size, age_s(now, min(moments, default=None))
+
+
+def _of_names(names: Names, queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:
+    """The entries of the lists whose names a scan found."""
+    state = raws[0].source.state
+    mine = [raw.member for raw in raws if names.queue_of(raw.member) == (queue, state is State.DEAD)]
+    replies = yield from reads.ask([(b"LRANGE", key, 0, MOST_OF_ONE - 1) for key in mine])
+    found: list[Raw] = []
+    for key, reply in zip(mine, replies, strict=True):
+        if reads.is_error(reply):
+            continue  # a key of another type under such a name
+        source = replace(raws[0].source, key=key, kind=Kind.LIST)
+        found += [Raw(source=source, member=member, at=at) for at, member in enumerate(reply)]
+    return found
+
+
+def _entry(queue: str, raw: Raw, now: int, *, near_head: bool) -> Entry:
+    facts = _json(raw.member)
+    since = _since(facts)
+    mark, dead = short(raw.member), raw.source.state is State.DEAD
+    error = facts.get("error")
+    kind, message = None, None
+    if isinstance(error, dict):
+        kind, message = _word(error, ("error_type", "class", "type")), _word(error, ("message",))
+    elif isinstance(error, str):
+        message = error
+    tags = tuple(f"{name}:{facts[name]}" for name in ("task_id", "correlation_id") if isinstance(facts.get(name), str))
+    return Entry(
+        id=_word(facts, _IDS) or mark, key=f"lists/{text_of(raw.source.key)}/{mark}", layout="lists", queue=queue,
+        state=raw.source.state, native_state=raw.source.native_state,
+        # A list has no score: this keeps from which end the entry was nearer, for undo.
+        seen=replace(raw.seen(), score=b"head" if near_head else b"tail"),
+        name=text_of(raw.source.key) if queue.endswith("*") else None, task=_word(facts, _TASKS), tags=tags,
+        enqueued_ms=since, since_ms=since, age_s=age_s(now, since), body=raw.member, worker=None,
+        error=kind or ("Error" if dead else None), message=None if message is None else payload.mask_text(message),
+        failed_ms=read_ms(_word(facts, ("failed_at",))) if dead else None, queue_from=queue if dead else None,
+        attempts=_count(facts),
+    )  # fmt: skip
+
+
+def _json(raw: bytes) -> dict[str, Any]:
+    if raw.lstrip()[:1] != b"{":
+        return {}
+    try:
+        value = codec.decode_json(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _word(facts: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    return next((value for name in names if isinstance(value := facts.get(name), str) and value), None)
+
+
+def _since(facts: Mapping[str, Any]) -> int | None:
+    return read_ms(_word(facts, _TIMES))
+
+
+def _count(facts: Mapping[str, Any]) -> int | None:
+    found = next((facts[name] for name in ("attempts", "retry_count") if name in facts), None)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None

@@ -1,0 +1,93 @@
+"""Which lists are queues, and of which queue a list is: by patterns of names.
+
+A pattern is a name in which `{word}` is one segment that stays in the queue's name, `{word=a|b}` one of those words,
+and `*` at the end is the rest, by which the lists of a queue differ: `execution:agent_run:free:*` is one queue of any
+number of lists. Segments are joined by colons.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qdeck._errors import InvalidName, InvalidOption
+from qdeck._layouts.base import text_of
+from qdeck._names import QueueName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TIERS: Final = "free|advance|professional|enterprise"
+BUILT_IN: Final = (f"{{domain}}:{{action_type}}:{{tier={TIERS}}}:*", f"{{domain}}:{{context}}:{{tier={TIERS}}}")
+SUFFIX: Final = ":dead_letter"
+TASK_QUEUES: Final = b"task_queues:"
+_WORD: Final = re.compile(r"\{(\w+)(?:=([^{}]+))?\}")
+_GLOB: Final = re.compile(r"[\\*?\[\]]")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern of names, ready to match."""
+
+    text: str
+    regex: re.Pattern[str]
+    groups: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Reads a pattern, or raises InvalidOption."""
+        body, star, rest = text.partition("*")
+        if rest or not body or (star and not body.endswith(":")):
+            hint = "such as {service}:jobs, or {service}:jobs:* for lists that differ by their end only"
+            raise InvalidOption(f"{text!r} is no pattern of lists", hint=hint)
+        out, at = [], 0
+        for found in _WORD.finditer(body):
+            words = "|".join(map(re.escape, found[2].split("|"))) if found[2] else "[^:]+"
+            out += [re.escape(body[at : found.start()]), f"(?:{words})"]
+            at = found.end()
+        out.append(re.escape(body[at:]))
+        if "{" in body[at:] or "}" in body[at:]:
+            raise InvalidOption(f"{text!r} is no pattern of lists", hint="close each brace: {service}")
+        regex = re.compile(f"({''.join(out)})" + (".+" if star else ""), re.DOTALL)
+        return cls(text, regex, bool(star))
+
+    def queue_of(self, name: str) -> str | None:
+        """The queue of a list of this name."""
+        found = self.regex.fullmatch(name)
+        if found is None:
+            return None
+        return f"{found[1]}*" if self.groups else name
+
+
+class Names:
+    """The patterns of one deck: the user's first, then those built in, then the names of qdeck itself."""
+
+    def __init__(self, patterns: Sequence[str] = (), suffix: str = SUFFIX) -> None:
+        self.patterns = tuple(Pattern.parse(text) for text in (*patterns, *BUILT_IN))
+        self.suffix = suffix
+
+    def queue_of(self, raw: bytes) -> tuple[str, bool] | None:
+        """The queue of a list, and whether it holds its dead letters; None when it is no queue of ours."""
+        if raw.startswith((b"{", b"qdeck:")) or len(raw) > 500:
+            return None  # of the native layout
+        name = text_of(raw)
+        dead = name.endswith(self.suffix) and len(name) > len(self.suffix)
+        stem = name.removesuffix(self.suffix) if dead else name
+        for pattern in self.patterns:
+            if (queue := pattern.queue_of(stem)) is not None:
+                return queue, dead
+        try:
+            known = QueueName.parse(name)
+        except InvalidName:
+            return None
+        if known.is_temporary and ":" in known.detail:
+            return f"{name.rpartition(':')[0]}:*", False
+        return (stem if dead else name), known.is_dead_letter
+
+
+def glob_of(queue: str, suffix: str = "") -> bytes:
+    """The glob of a queue's lists."""
+    stem = queue.removesuffix("*")
+    text = _GLOB.sub(lambda found: f"\\{found[0]}", stem) + ("*" if queue.endswith("*") else "") + suffix
+    return text.encode("utf-8", "surrogateescape")

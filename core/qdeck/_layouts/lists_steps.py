@@ -1,0 +1,88 @@
+"""What is done to an entry of a list, and to the lists of a task that ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import reads
+from qdeck._errors import InvalidOption
+from qdeck._layouts.base import Act, Entry, raw_of, text_of
+from qdeck._layouts.lists_names import TASK_QUEUES
+from qdeck._layouts.steps import Check, Step, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._engine.ops import Program
+
+MOST_CLEANED: Final = 500  # entries of one list that a cleanup takes and can give back
+_GONE: Final = "it is not in its list any more"
+
+
+def build(act: Act, entry: Entry, suffix: str) -> Step:
+    """The step that does this to one entry: it takes the entry that is equal to the byte, nearest to where it was."""
+    seen = entry.seen
+    head = seen.score == b"head"
+    push, take = ("LPUSH", b"1") if head else ("RPUSH", b"-1")
+    checks = (Check("entry", seen.key, seen.member, b"1", _GONE),)
+    remove, restore = Write("LREM", seen.key, (take, seen.member)), Write(push, seen.key, (seen.member,))
+    if act is Act.DISCARD:
+        return Step(
+            id=entry.id, checks=checks, writes=(remove,), back_writes=(restore,),
+            effect=f"removed from {text_of(seen.key)}",
+        )  # fmt: skip
+    if act is Act.RETRY:
+        if not seen.key.endswith(raw_of(suffix)):
+            raise InvalidOption(
+                f"{text_of(seen.key)!r} does not tell where it came from", hint="discard it, or move it"
+            )
+        target = seen.key[: -len(raw_of(suffix))]
+    else:
+        target = seen.key + raw_of(suffix)
+    return Step(
+        id=entry.id,
+        checks=(*checks, Check("list", target, b"", b"1", "another kind of data has the name of its list")),
+        writes=(remove, Write("RPUSH", target, (seen.member,))),
+        back_checks=(Check("entry", target, seen.member, b"1", "it was taken from its list since"),),
+        back_writes=(Write("LREM", target, (b"-1", seen.member)), restore),
+        effect=f"to the right end of {text_of(target)}",
+        warning="from which end its readers take cannot be known",
+    )
+
+
+def clean_task(task_id: str) -> Program[tuple[list[Step], list[str]]]:
+    """Removes what a task that ended left behind: each registered list with its entries in the registry, one step each.
+
+    What is too long to be given back, or is no list, is told and left.
+    """
+    registry = TASK_QUEUES + raw_of(task_id)
+    steps: list[Step] = []
+    left: list[str] = []
+    cursor: object = b"0"
+    while True:
+        [reply] = yield reads.read((b"SSCAN", registry, cursor if isinstance(cursor, bytes) else b"0", b"COUNT", 500))
+        cursor, names = reads.good(reply)
+        sizes = yield from reads.ask([(b"LLEN", name) for name in names])
+        for name, size in zip(names, sizes, strict=True):
+            if reads.is_error(size) or size > MOST_CLEANED:
+                why = "is no list" if reads.is_error(size) else f"has {size:,} entries, over {MOST_CLEANED:,}"
+                left.append(f"{text_of(name)} {why}")
+                continue
+            [entries] = yield reads.read((b"LRANGE", name, 0, MOST_CLEANED))
+            steps.append(_clean(registry, name, reads.good(entries)))
+        if cursor == b"0":
+            return steps, left
+
+
+def _clean(registry: bytes, name: bytes, entries: Sequence[bytes]) -> Step:
+    whole = b"".join(b"%d:%b" % (len(entry), entry) for entry in entries)
+    count = "1 entry" if len(entries) == 1 else f"{len(entries):,} entries"
+    return Step(
+        id=text_of(name),
+        checks=(Check("whole", name, b"", whole, "its list has changed"),
+                Check("member", registry, name, b"1", "it is not registered any more")),
+        writes=(Write("UNLINK", name), Write("SREM", registry, (name,))),
+        back_checks=(Check("whole", name, b"", b"", "its list is in use again"),),
+        back_writes=(*([Write("RPUSH", name, tuple(entries))] if entries else []), Write("SADD", registry, (name,))),
+        effect=f"removed with {count}",
+    )  # fmt: skip

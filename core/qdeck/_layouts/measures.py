@@ -1,0 +1,44 @@
+"""The numbers of a layout for a verdict on health, from its rows and entries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck.model import State
+from qdeck._layouts import listing
+from qdeck._layouts.base import Ages, LayoutHealth, StateHealth
+
+if TYPE_CHECKING:
+    from qdeck._deck.model import JobRecord, QueueRow
+    from qdeck._engine.ops import Program
+    from qdeck._layouts.base import Layout
+
+MOST: Final = 2000  # entries of one queue whose ages are read
+_MEASURED: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD)
+
+
+def measure(layout: Layout, now: int, ages: Ages) -> Program[LayoutHealth]:
+    """Sizes of all states of all queues; ages where the entries tell them, of the first entries of long lists."""
+    look = yield from layout.rows(now)
+    found: list[StateHealth] = []
+    for row in look.rows:
+        by_state: dict[str, list[JobRecord]] = defaultdict(list)
+        for entry in (yield from listing.every(layout, row.name, _MEASURED, most=MOST)):
+            by_state[entry.state].append(entry)
+        found += [_state(row, state, by_state[state]) for state in State if getattr(row, state.value) is not None]
+    return LayoutHealth(states=tuple(found), notices=look.notices)
+
+
+def _state(row: QueueRow, state: State, entries: list[JobRecord]) -> StateHealth:
+    size = getattr(row, state.value)
+    known = [entry.age_s for entry in entries if entry.age_s is not None]
+    return StateHealth(
+        queue=row.name,
+        state=state,
+        size=size,
+        oldest_s=max(known) if known else None,
+        average_s=sum(known) / len(known) if known else None,
+        stuck=sum(getattr(entry, "stuck", None) is not None for entry in entries),
+        exact=len(entries) >= (size or 0),
+    )

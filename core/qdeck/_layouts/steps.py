@@ -1,0 +1,179 @@
+"""Steps on foreign data: what is checked, what is written, and what takes it back, as one value and one script call.
+
+A step names every byte that it relies on. If one of them is different now, nothing happens and the step says which.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from qdeck._deck import reads
+from qdeck._engine import ops, programs
+from qdeck._errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._engine.ops import Arg, Program
+
+KEEP_MS: Final = 24 * 3600 * 1000
+CHUNK: Final = 50  # steps in one round trip: the server looks after its others between any two of them
+_ALREADY: Final = -1
+
+
+class Check(msgspec.Struct, frozen=True, array_like=True):
+    """Something that must still hold. `expected` None is: it must not be there. `why` is told when it does not hold.
+
+    Kinds: `score` of a member, `field` of a hash, `member` of a set, `entry` of a list, `type` of a key, `ttl` (b"-1"
+    for none).
+    """
+
+    kind: str
+    key: bytes
+    member: bytes
+    expected: bytes | None
+    why: str
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True):
+    """One command on one key."""
+
+    command: str
+    key: bytes
+    args: tuple[bytes, ...] = ()
+
+
+class Inverse(msgspec.Struct, frozen=True, array_like=True):
+    """What takes a step back."""
+
+    id: str
+    checks: tuple[Check, ...]
+    writes: tuple[Write, ...]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One atomic, conditional change. `effect` says in words what it does, `warning` what the system may do to it."""
+
+    id: str
+    checks: tuple[Check, ...]
+    writes: tuple[Write, ...]
+    back_checks: tuple[Check, ...] = ()
+    back_writes: tuple[Write, ...] = ()
+    effect: str
+    warning: str = ""
+
+    @property
+    def inverse(self) -> Inverse:
+        """What takes it back."""
+        return Inverse(self.id.encode("utf-8", "backslashreplace").decode(), self.back_checks, self.back_writes)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a step: `why` tells why it was left alone."""
+
+    id: str
+    done: bool
+    why: str = ""
+
+
+def undo_key(layout: str, batch: str) -> bytes:
+    """The hash that keeps what undoes a batch of a foreign layout."""
+    if not batch or not batch.isascii():
+        raise InvalidOption(f"{batch!r} is no id of a batch", hint="pass one that an operation gave")
+    return f"qdeck:undo:{layout}:{batch}".encode()
+
+
+def run(
+    layout: str, batch: str, steps: Sequence[Step], *, offset: int = 0, keep_ms: int = KEEP_MS
+) -> Program[list[Outcome]]:
+    """Does steps, each atomic by itself; `offset`, the place of the first in its batch, makes one sent twice one."""
+    undo = undo_key(layout, batch)
+    found: list[Outcome] = []
+    for at in range(0, len(steps), CHUNK):
+        part = steps[at : at + CHUNK]
+        calls = [
+            _call(undo, "do", offset + at + i, keep_ms, step.inverse, step.checks, step.writes)
+            for i, step in enumerate(part)
+        ]
+        answers = yield from _send(undo, calls)
+        found += [_outcome(step.id, step.checks, answer) for step, answer in zip(part, answers, strict=True)]
+    return found
+
+
+def undo(layout: str, batch: str) -> Program[list[Outcome]]:
+    """Takes a batch back, the last step first; what has changed since is left alone, with the reason."""
+    key = undo_key(layout, batch)
+    kept = yield from reads.scan_hash(key)
+    numbers = sorted((int(place) for place in kept if place.isdigit()), reverse=True)
+    found: list[Outcome] = []
+    for at in range(0, len(numbers), CHUNK):
+        part = numbers[at : at + CHUNK]
+        inverses = [msgspec.msgpack.decode(kept[b"%d" % number], type=Inverse) for number in part]
+        calls = [
+            _call(key, "undo", number, 0, None, inverse.checks, inverse.writes)
+            for number, inverse in zip(part, inverses, strict=True)
+        ]
+        answers = yield from _send(key, calls)
+        found += [_outcome(inv.id, inv.checks, answer) for inv, answer in zip(inverses, answers, strict=True)]
+    return found
+
+
+def _outcome(step_id: str, checks: Sequence[Check], answer: int) -> Outcome:
+    if answer in (0, _ALREADY):
+        return Outcome(id=step_id, done=True)
+    return Outcome(id=step_id, done=False, why=checks[answer - 1].why)
+
+
+def _call(
+    undo: bytes, mode: str, place: int, keep_ms: int, back: Inverse | None, checks: Sequence[Check],
+    writes: Sequence[Write],
+) -> tuple[Arg, ...]:  # fmt: skip
+    keys = list(dict.fromkeys([*(check.key for check in checks), *(write.key for write in writes)]))
+    at = {key: number for number, key in enumerate(keys, 1)}
+    kept = b"" if back is None else msgspec.msgpack.encode(back)
+    out: list[Arg] = [b"EVALSHA", _script()[1], len(keys) + 1, *keys, undo, mode, place, keep_ms, kept, len(checks)]
+    for check in checks:
+        expected = b"-" if check.expected is None else b"=" + check.expected
+        out += (check.kind, at[check.key], check.member, expected)
+    for write in writes:
+        out += (len(write.args) + 2, write.command, at[write.key], *write.args)
+    return tuple(out)
+
+
+def _send(key: bytes, calls: Sequence[tuple[Arg, ...]]) -> Program[list[int]]:
+    """Sends calls of the script, and loads it first where the server does not have it."""
+    replies = yield ops.commands(*calls, key=key)
+    missing = [at for at, reply in enumerate(replies) if reads.is_error(reply) and "NOSCRIPT" in _word(reply)]
+    if missing:
+        [loaded] = yield ops.commands((b"SCRIPT", b"LOAD", _script()[0]), key=key)
+        reads.good(loaded)
+        again = yield ops.commands(*(calls[at] for at in missing), key=key)
+        for at, reply in zip(missing, again, strict=True):
+            replies[at] = reply
+    for reply in replies:
+        if reads.is_error(reply):
+            raise programs.explain(reply)
+    return list(replies)
+
+
+def _word(error: Exception) -> str:
+    return "NOSCRIPT" if type(error).__name__ == "NoScriptError" else str(error)
+
+
+@cache
+def _script() -> tuple[bytes, bytes]:
+    source = resources.files("qdeck").joinpath("_layouts", "lua", "step.lua").read_bytes()
+    # The server names scripts by SHA-1; it guards nothing.
+    return source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+
+
+def short(raw: bytes) -> str:
+    """A short name for bytes that are an entry without an id."""
+    digest = hashlib.sha256(raw).digest()
+    return base64.b32encode(digest[:10]).decode().lower()

@@ -1,0 +1,207 @@
+"""What every layout must hold to: a test module plugs its layout in by subclassing and saying how to fill a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import State
+from qdeck._errors import UsageError
+from qdeck._filter import parse
+from qdeck._layouts import discovery, make, steps
+from qdeck._layouts.base import Act, Entry, Seen
+from qdeck._layouts.listing import every
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+    from qdeck._layouts.base import Layout
+
+
+def picture(raw: redis.Redis) -> dict[bytes, tuple[object, bool]]:
+    """All that a server holds and whether it ends by itself. Not as DUMP: a table that is rehashed changes its order."""
+    return {key: (value, raw.ttl(key) == -1) for key, value in values(raw).items()}
+
+
+def values(raw: redis.Redis) -> dict[bytes, object]:
+    """The same as values, whatever their encoding and the order of sets."""
+    found: dict[bytes, object] = {}
+    for key in raw.scan_iter():
+        if key.startswith(b"qdeck:undo:"):
+            continue
+        kind = raw.type(key)
+        if kind == b"hash":
+            found[key] = raw.hgetall(key)
+        elif kind == b"zset":
+            found[key] = raw.zrange(key, 0, -1, withscores=True)
+        elif kind == b"set":
+            found[key] = raw.smembers(key)
+        elif kind == b"list":
+            found[key] = sorted(raw.lrange(key, 0, -1))
+        else:
+            found[key] = raw.get(key)
+    return found
+
+
+class Conformance:
+    """Give `layout` and `populate`; every test below is then about that layout."""
+
+    layout: ClassVar[str]
+
+    def populate(self, raw: redis.Redis) -> None:
+        """Fills the server with entries of every state, broken ones too."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def deck(self, url: str, raw: redis.Redis) -> Iterator[Deck]:
+        self.populate(raw)
+        with Deck(url) as deck:
+            yield deck
+
+    def look(self, deck: Deck) -> Layout:
+        made = make(self.layout)
+        deck.look(discovery.look([made], discovery.Remembered(passes={})))
+        return made
+
+    def entries(self, deck: Deck, layout: Layout) -> list[Entry]:
+        now = int(_now(deck))
+        rows = deck.look(layout.rows(now)).rows
+        assert rows
+        return [e for row in rows for e in deck.look(every(layout, row.name, tuple(State), most=10_000))]
+
+    def test_looking_finds_it_and_writes_nothing(self, deck: Deck, raw: redis.Redis) -> None:
+        before = picture(raw)
+        layout = self.look(deck)
+        assert layout.sight is not None
+        assert layout.sight.is_there
+        now = _now(deck)
+        self.entries(deck, layout)
+        deck.look(layout.stuck(now))
+        assert picture(raw) == before
+
+    def test_an_empty_server_has_nothing_of_it(self, url: str) -> None:
+        with Deck(url) as deck:
+            layout = self.look(deck)
+            assert layout.sight is not None
+            assert not layout.sight.is_there
+
+    def test_rows_count_what_lists_show(self, deck: Deck) -> None:
+        layout = self.look(deck)
+        for row in deck.look(layout.rows(_now(deck))).rows:
+            for state in State:
+                count = getattr(row, state.value)
+                if count is not None:
+                    shown = deck.look(every(layout, row.name, (state,), most=10_000))
+                    assert len(shown) == count, (row.name, state, [e.key for e in shown])
+
+    def test_keys_are_identities_and_records_are_whole(self, deck: Deck) -> None:
+        layout = self.look(deck)
+        found = self.entries(deck, layout)
+        assert len({entry.key for entry in found}) == len(found)
+        for entry in found:
+            assert entry.layout == self.layout
+            assert entry.state in list(State)
+            assert entry.native_state
+            assert entry.age_s is None or entry.age_s >= 0
+            assert Seen.parse(str(entry.seen)) == entry.seen
+            entry.payload()
+            entry.text()
+            detail = deck.look(layout.job(entry.queue, entry.key))
+            assert (detail.key, detail.state) == (entry.key, entry.state)
+
+    def test_small_pages_show_the_same(self, deck: Deck) -> None:
+        layout = self.look(deck)
+        for row in deck.look(layout.rows(_now(deck))).rows:
+            # What is equal to the byte is told apart on one page only.
+            whole = {e.key.partition("#")[0] for e in deck.look(every(layout, row.name, tuple(State), most=10_000))}
+            cursor, shown = None, set()
+            for _ in range(1000):
+                page = deck.look(layout.page(row.name, tuple(State), cursor=cursor, most=1))
+                shown |= {entry.key.partition("#")[0] for entry in page.jobs}
+                cursor = page.cursor
+                if cursor is None:
+                    break
+            assert cursor is None
+            assert shown == whole
+
+    def test_a_filter_keeps_what_matches(self, deck: Deck) -> None:
+        layout = self.look(deck)
+        for entry in self.entries(deck, layout):
+            if '"' in entry.id or "\\" in entry.id or "*" in entry.id or not entry.id.isprintable():
+                continue
+            wanted = parse(f'id:"{entry.id}" state:{entry.state}')
+            page = deck.look(layout.page(entry.queue, tuple(State), wanted=wanted))
+            assert entry.key in {found.key for found in page.jobs}
+
+    def test_secrets_are_masked(self, deck: Deck) -> None:
+        layout = self.look(deck)
+        for entry in self.entries(deck, layout):
+            assert "tok123" not in entry.text()
+            assert "tok123" not in str(entry.payload())
+
+    def test_every_act_is_told_and_each_is_taken_back(self, deck: Deck, raw: redis.Redis) -> None:
+        layout = self.look(deck)
+        before, tried = values(raw), 0
+        for number, entry in enumerate(self.entries(deck, layout)):
+            for act, capability in layout.capabilities().items():
+                assert capability.can or capability.why
+                try:
+                    step = deck.look(layout.step(act, entry, _now(deck), priority=_priority(self.layout, act)))
+                except UsageError:
+                    continue
+                tried += 1
+                batch = f"b{number}-{act}"
+                [done] = deck.write(steps.run(self.layout, batch, [step]))
+                assert done.done, (act, entry.key, done.why)
+                changed = values(raw)
+                [again] = deck.write(steps.run(self.layout, batch, [step]))
+                assert again.done  # sent twice is done once
+                assert values(raw) == changed
+                [back] = deck.write(steps.undo(self.layout, batch))
+                assert back.done, (act, entry.key, back.why)
+                assert deck.write(steps.undo(self.layout, batch)) == []
+                assert values(raw) == before, (act, entry.key)
+        assert tried
+
+    def test_an_entry_that_changed_is_left_alone(self, deck: Deck, raw: redis.Redis) -> None:
+        layout = self.look(deck)
+        found = self.entries(deck, layout)
+        twins = {entry.key.partition("#")[0] for entry in found if "#" in entry.key}
+        for number, entry in enumerate(found):
+            if entry.key.partition("#")[0] in twins:
+                continue  # its twin would go
+            try:
+                step = deck.look(layout.step(Act.DISCARD, entry, _now(deck)))
+            except UsageError:
+                continue
+            deck.write(steps.run(self.layout, f"first{number}", [step]))
+            before = values(raw)
+            [left] = deck.write(steps.run(self.layout, f"second{number}", [step]))
+            assert not left.done
+            assert left.why
+            assert values(raw) == before
+            deck.write(steps.undo(self.layout, f"first{number}"))
+
+    def test_keys_of_another_type_do_not_stop_the_rest(self, deck: Deck, raw: redis.Redis) -> None:
+        for key, kind in make(self.layout).fixed_keys().items():
+            if kind is not None and not raw.exists(key):
+                raw.set(key, "something else")
+        layout = self.look(deck)
+        assert self.entries(deck, layout)
+        deck.look(layout.stuck(_now(deck)))
+
+
+def _priority(layout: str, act: Act) -> object:
+    if act is Act.REPRIORITISE and layout == "ifdb":
+        return 7
+    return "HIGH" if layout == "scheduler" else None
+
+
+def _now(deck: Deck) -> int:
+    from qdeck._deck import reads
+
+    return deck.look(reads.clock())
