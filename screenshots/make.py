@@ -32,8 +32,8 @@ PICTURES: Final = {
     "queues-dark": (160, 48, "qdeck-ink", ()),
     "queues-light": (160, 48, "qdeck-paper", ()),
     "queues-80x24": (80, 24, "qdeck-ink", ()),
-    "stuck-dark": (160, 48, "qdeck-ink", ("2",)),
-    "dead-dark": (160, 48, "qdeck-ink", ("3", "j", "j")),
+    "stuck-dark": (160, 48, "qdeck-ink", ("3",)),
+    "dead-dark": (160, 48, "qdeck-ink", ("4", "j", "j")),
 }
 KEPT: Final = ("queues-dark",)  # the others are for looking at the console while working on it
 _BLOCKS: Final = {char: (0, 1 - eighth / 8, 1, eighth / 8) for eighth, char in enumerate("▁▂▃▄▅▆▇█", 1)}

@@ -1,4 +1,4 @@
-"""Every action of the console, once: bindings, footer and help are made from this table.
+"""Every action of the console, once: bindings, footer, help, palette and the README's table of keys come from here.
 
 An action that cannot act now is not hidden: its key says why.
 """
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A thing to do: where it works, its keys, the verb for the footer and a sentence for the help."""
+    """A thing to do: where it works, its keys, the verb for the footer and a sentence for the help.
+
+    `call` is for widgets that do it themselves; the others go to the screen, which is asked first whether it may.
+    """
 
     id: str
     scopes: tuple[str, ...]
     keys: tuple[str, ...]
     verb: str
     help: str
+    group: str = "look"
     call: str = ""
     footer: bool = True
 
@@ -41,63 +45,167 @@ _NAMES: Final = {
     "escape": "esc",
     "slash": "/",
     "question_mark": "?",
+    "colon": ":",
+    "asterisk": "*",
+    "plus": "+",
+    "minus": "-",
     "up": "↑",
     "down": "↓",
+    "left": "←",
+    "right": "→",
     "pageup": "page up",
     "pagedown": "page down",
-    "upper_g": "G",
+    "shift+tab": "shift tab",
 }
 
 QUEUES: Final = "queues"
+JOBS: Final = "jobs"
 STUCK: Final = "stuck"
 DEAD: Final = "dead"
+PURGE: Final = "purge"
+WORKERS: Final = "workers"
+HEALTH: Final = "health"
+ACTIVITY: Final = "activity"
 DETAIL: Final = "detail"
 JOB: Final = "job"
-TABS: Final = (QUEUES, STUCK, DEAD)
+# The number of each screen; six is for schedules.
+TABS: Final = {QUEUES: 1, JOBS: 2, STUCK: 3, DEAD: 4, PURGE: 5, WORKERS: 7, HEALTH: 8, ACTIVITY: 9}
+GROUPS: Final = ("move", "look", "choose", "act on jobs", "act on queues", "act on workers", "purge", "everywhere")
 _LIST: Final = ("list",)
+_MARKED: Final = (JOBS, STUCK, DEAD)  # lists whose entries can be marked
+_PAGES: Final = (*TABS, DETAIL, JOB)
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action(
-        id="down", scopes=_LIST, keys=("j", "down"), verb="down", help="one entry down", call="move(1)", footer=False
-    ),
-    Action(id="up", scopes=_LIST, keys=("k", "up"), verb="up", help="one entry up", call="move(-1)", footer=False),
-    Action(
-        id="pagedown", scopes=_LIST, keys=("pagedown",), verb="page", help="a page down", call="page(1)", footer=False
-    ),
-    Action(id="pageup", scopes=_LIST, keys=("pageup",), verb="page", help="a page up", call="page(-1)", footer=False),
-    Action(
-        id="first",
-        scopes=_LIST,
-        keys=("g", "home"),
-        verb="first",
-        help="the first entry",
-        call="end(True)",
-        footer=False,
+        id="down", scopes=_LIST, keys=("j", "down"), verb="down", help="one entry down",
+        group="move", call="move(1)", footer=False,
     ),
     Action(
-        id="last", scopes=_LIST, keys=("G", "end"), verb="last", help="the last entry", call="end(False)", footer=False
+        id="up", scopes=_LIST, keys=("k", "up"), verb="up", help="one entry up",
+        group="move", call="move(-1)", footer=False,
     ),
-    Action(id="open", scopes=_LIST, keys=("enter",), verb="open", help="open what is under the cursor", call="open"),
-    Action(id="filter", scopes=TABS, keys=("slash",), verb="filter", help="show only entries whose name has this text"),
+    Action(
+        id="pagedown", scopes=_LIST, keys=("pagedown",), verb="page", help="a page down",
+        group="move", call="page(1)", footer=False,
+    ),
+    Action(
+        id="pageup", scopes=_LIST, keys=("pageup",), verb="page", help="a page up",
+        group="move", call="page(-1)", footer=False,
+    ),
+    Action(
+        id="first", scopes=_LIST, keys=("g", "home"), verb="first", help="the first entry",
+        group="move", call="end(True)", footer=False,
+    ),
+    Action(
+        id="last", scopes=_LIST, keys=("G", "end"), verb="last", help="the last entry",
+        group="move", call="end(False)", footer=False,
+    ),
+    Action(
+        id="open", scopes=_LIST, keys=("enter",), verb="open", help="open what is under the cursor",
+        group="move", call="open",
+    ),
+    Action(
+        id="next", scopes=(JOBS, DEAD), keys=("tab", "right"), verb="next", help="the next state, or the other pane",
+        group="move",
+    ),
+    Action(
+        id="previous", scopes=(JOBS, DEAD), keys=("shift+tab", "left"), verb="previous", help="the one before",
+        group="move", footer=False,
+    ),
+    Action(id="mark", scopes=_MARKED, keys=("space",), verb="mark", help="mark the entry", group="choose"),
+    Action(
+        id="range", scopes=_MARKED, keys=("v",), verb="range", help="mark from here to where the cursor goes",
+        group="choose", footer=False,
+    ),
+    Action(
+        id="all", scopes=_MARKED, keys=("asterisk",), verb="all", help="mark all that match, not only what is shown",
+        group="choose",
+    ),
+    Action(
+        id="retry", scopes=(JOBS, DEAD, JOB), keys=("r",), verb="retry", help="let dead letters run again",
+        group="act on jobs",
+    ),
+    Action(
+        id="requeue", scopes=(STUCK,), keys=("r",), verb="requeue", help="back in line; its worker's result is refused",
+        group="act on jobs",
+    ),
+    Action(
+        id="bury", scopes=(STUCK, JOB), keys=("b",), verb="bury", help="to the dead letters", group="act on jobs",
+    ),
+    Action(
+        id="cancel", scopes=(JOBS, STUCK, JOB), keys=("c",), verb="cancel",
+        help="cancel; one that runs is asked to stop", group="act on jobs",
+    ),
+    Action(
+        id="run", scopes=(JOBS, JOB), keys=("n",), verb="run now", help="start a delayed job now", group="act on jobs",
+    ),
+    Action(
+        id="sooner", scopes=(JOBS, JOB), keys=("plus",), verb="sooner", help="a more urgent priority",
+        group="act on jobs", footer=False,
+    ),
+    Action(
+        id="later", scopes=(JOBS, JOB), keys=("minus",), verb="later", help="a less urgent priority",
+        group="act on jobs", footer=False,
+    ),
+    Action(
+        id="edit", scopes=(JOBS, DEAD, JOB), keys=("e",), verb="edit", help="edit the payload, and retry",
+        group="act on jobs",
+    ),
+    Action(
+        id="discard", scopes=(JOBS, DEAD, JOB), keys=("x",), verb="discard",
+        help="remove with all that is kept about it", group="act on jobs",
+    ),
+    Action(id="filter", scopes=tuple(TABS), keys=("slash",), verb="filter", help="show only what matches"),
     Action(
         id="sort", scopes=(QUEUES,), keys=("s",), verb="sort", help="sort by another column; worst first by default"
     ),
     Action(
-        id="pause",
-        scopes=(QUEUES, DETAIL),
-        keys=("p",),
-        verb="pause",
-        help="pause the queue, or resume it: no job is claimed",
+        id="pause", scopes=(QUEUES, JOBS, DETAIL), keys=("p",), verb="pause",
+        help="pause the queue, or resume it: no job is claimed", group="act on queues",
     ),
     Action(
-        id="freeze", scopes=(*TABS, DETAIL, JOB), keys=("f",), verb="freeze", help="freeze the picture, or let it go on"
+        id="quiet", scopes=(WORKERS,), keys=("p",), verb="quiet", help="finish what it has, take nothing new",
+        group="act on workers",
     ),
     Action(
-        id="back", scopes=(*TABS, DETAIL, JOB), keys=("escape",), verb="back", help="one step back: filter, then screen"
+        id="stop", scopes=(WORKERS,), keys=("x",), verb="stop", help="finish what it has and end",
+        group="act on workers",
     ),
-    Action(id="help", scopes=("app",), keys=("question_mark",), verb="help", help="all keys", footer=False),
-    Action(id="quit", scopes=("app",), keys=("q",), verb="quit", help="quit from a list; from elsewhere go back first"),
-)
+    Action(id="toggle", scopes=(PURGE,), keys=("space",), verb="on, off", help="a rule on or off", group="purge"),
+    Action(
+        id="threshold", scopes=(PURGE,), keys=("e",), verb="threshold", help="another threshold for this run",
+        group="purge",
+    ),
+    Action(
+        id="dryrun", scopes=(PURGE,), keys=("d",), verb="dry run", help="what the rules would take; nothing is written",
+        group="purge",
+    ),
+    Action(
+        id="apply", scopes=(PURGE,), keys=("a",), verb="apply", help="do exactly what the dry run found", group="purge",
+    ),
+    Action(
+        id="undo", scopes=(*TABS, JOB), keys=("u",), verb="undo", help="undo the last batch, after naming it",
+        group="act on jobs",
+    ),
+    Action(id="freeze", scopes=_PAGES, keys=("f",), verb="freeze", help="freeze the picture, or let it go on"),
+    Action(
+        id="back", scopes=_PAGES, keys=("escape",), verb="back", help="one step back: work, marks, filter, screen",
+        group="move",
+    ),
+    Action(
+        id="palette", scopes=("app",), keys=("colon", "ctrl+p"), verb="command", help="commands by name",
+        group="everywhere", footer=False,
+    ),
+    Action(
+        id="help", scopes=("app",), keys=("question_mark",), verb="help", help="all keys", group="everywhere",
+        footer=False,
+    ),
+    Action(
+        id="quit", scopes=("app",), keys=("q",), verb="quit", help="quit from a list; from elsewhere go back first",
+        group="everywhere",
+    ),
+)  # fmt: skip
+BY_ID: Final = {action.id: action for action in ACTIONS}
 
 
 def of_scope(scope: str) -> list[Action]:
@@ -122,3 +230,22 @@ def bindings(scope: str) -> list[BindingType]:
 def footer_actions(scopes: Iterable[str]) -> list[Action]:
     """What the footer offers in these scopes."""
     return [action for scope in scopes for action in of_scope(scope) if action.footer]
+
+
+def key_table() -> str:
+    """All keys as a table in Markdown, for the README."""
+    rows = ["| key | does | where |", "|---|---|---|"]
+    tabs = " ".join(f"`{number}` {name}" for name, number in TABS.items())
+    for group in GROUPS:
+        for action in ACTIONS:
+            if action.group == group:
+                keys = " ".join(f"`{_NAMES.get(key, key)}`" for key in action.keys)
+                rows.append(f"| {keys} | {action.help} | {_where(action)} |")
+    return "\n".join([*rows, f"| {tabs} | the screens | everywhere |"])
+
+
+def _where(action: Action) -> str:
+    if "app" in action.scopes or set(action.scopes) >= set(TABS):
+        return "everywhere"
+    words = {"list": "lists", DETAIL: "a queue", JOB: "a job"}
+    return ", ".join(words.get(scope, scope) for scope in action.scopes)

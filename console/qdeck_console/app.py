@@ -14,7 +14,9 @@ from textual.message import Message
 from qdeck._deck.deck import Deck
 from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, bindings
 from qdeck_console.feed import Feed, Picture
-from qdeck_console.format import Piece, clock
+from qdeck_console.format import Line, Piece, clock
+from qdeck_console.presenters import frame
+from qdeck_console.screens.acting import Operator
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
@@ -49,7 +51,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
     DEFAULT_MODE = QUEUES
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("app"),
-        *(Binding(str(number), f"tab('{name}')", name, show=False) for number, name in enumerate(TABS, 1)),
+        *(Binding(str(number), f"tab('{name}')", name, show=False) for name, number in TABS.items()),
         Binding("ctrl+c,ctrl+q", "leave", "quit", show=False, priority=True),
     ]
 
@@ -68,6 +70,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.frozen_ms: int | None = None
         self.last_key_at = float("-inf")
         self.painter = Painter(INK)
+        self.operator = Operator(self)
         self._note: tuple[float, list[Piece]] = (0.0, [])
         self.animation_level = "none"
         self.theme = theme or fitting_theme(self.console.color_system)
@@ -126,6 +129,14 @@ class ConsoleApp(App[int], inherit_bindings=False):
             if isinstance(screen, FrameScreen):
                 screen.show(self.shown, fresh=fresh)
 
+    def refresh_frame(self) -> None:
+        """Draws what ages by itself again."""
+        self._age()
+
+    def bar_line(self) -> tuple[Line, str]:
+        """The first line as it is now, and its ground: a dialog shows it again at full strength."""
+        return frame.bar(self.context, self.shown, self.frozen_ms, self.size.width)
+
     def _age(self) -> None:
         if isinstance(self.screen, FrameScreen):
             self.screen.draw_frame()
@@ -141,7 +152,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def say(self, text: str, role: str, glyph: str) -> None:
         """A short message in the footer: the last outcome."""
-        text = safe_text(text, limit=60)
+        text = safe_text(text, limit=max(30, self.size.width * 2 // 3))
         when = f", {clock(time.time_ns() // 1_000_000)}" if glyph == "✓" else ""
         self._note = (time.monotonic(), [(f"{glyph} {text}".strip(), role), (when, "muted")])
         self._age()
@@ -149,12 +160,17 @@ class ConsoleApp(App[int], inherit_bindings=False):
     def note(self) -> list[Piece]:
         """The message for the footer while it is news, else what holds all the time."""
         said_at, pieces = self._note
+        if self.operator.work is not None and time.monotonic() - self.operator.work.started > 0.3:
+            return [(self.operator.work.words(), "accent")]
         if time.monotonic() - said_at < NOTE_S:
             return pieces
         return [("∅ read-only", "muted")] if self.context.read_only else []
 
     def action_tab(self, name: str) -> None:
         """Switches to another screen."""
+        if name not in self.MODES:
+            self.say(f"there is no screen for {name} yet", "muted", "∅")
+            return
         while len(self.screen_stack) > 1:
             self.back()
         _ = self.switch_mode(name)

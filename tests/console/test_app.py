@@ -292,7 +292,7 @@ async def test_help_lists_every_key_with_the_reason_when_it_cannot_act(url: str)
 async def test_stuck_jobs_say_why(url: str, size: tuple[int, int]) -> None:
     fill(url)
     async with console(url, size) as pilot:
-        await pilot.press("2")
+        await pilot.press("3")
         shown = await until(pilot, "owner gone  1")
         assert "wrk-gone" in shown
         await pilot.press("enter")
@@ -306,7 +306,7 @@ async def test_stuck_jobs_say_why(url: str, size: tuple[int, int]) -> None:
 async def test_dead_letters_by_error_with_their_traceback(url: str, size: tuple[int, int]) -> None:
     fill(url)
     async with console(url, size) as pilot:
-        await pilot.press("3")
+        await pilot.press("4")
         shown = await until(pilot, "ConnectionError  12")
         assert "refused 11" in shown
         assert "12 dead letters" in shown
@@ -314,14 +314,14 @@ async def test_dead_letters_by_error_with_their_traceback(url: str, size: tuple[
         await until(pilot, "boom")
         await pilot.press("escape")
         await until(pilot, "ConnectionError  12")
-        await pilot.press("slash", *"refused 3", "enter")
+        await pilot.press("slash", *"message:*3", "enter")
         await until(pilot, "ConnectionError  1 ")
 
 
 async def test_a_new_dead_letter_appears_and_the_cursor_stays(url: str) -> None:
     fill(url)
     async with console(url) as pilot:
-        await pilot.press("3")
+        await pilot.press("4")
         await until(pilot, "ConnectionError  12")
         await pilot.press("j", "j")
         view = pilot.app.screen.query_one(LineList)
@@ -346,7 +346,7 @@ async def test_a_lost_server_keeps_the_last_picture_and_comes_back(make_server: 
         await until(pilot, " old")
         await pilot.press("j", "p")
         await until(pilot, "∅ server lost")
-        await pilot.press("3", "1")
+        await pilot.press("4", "1")
         server.relaunch()
         await until(pilot, lambda: not app_of(pilot).latest.is_lost, 15)
         await until(pilot, lambda: "server lost" not in lines(app_of(pilot))[1])
@@ -387,10 +387,10 @@ async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) ->
             "1",
             "enter",
             "escape",
-            "2",
+            "3",
             "enter",
             "escape",
-            "3",
+            "4",
             "j",
             "enter",
             "escape",
@@ -401,7 +401,7 @@ async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) ->
             for _ in range(3):
                 await pilot.pause(0.05)
                 assert all(is_clean(line) for line in lines(app)), keys
-        await pilot.press("3")
+        await pilot.press("4")
         await until(pilot, "owned")
         await pilot.press("G", "enter")
         await until(pilot, "traceback")

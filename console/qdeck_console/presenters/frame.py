@@ -15,6 +15,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from qdeck import InvalidFilter
     from qdeck_console.actions import Action
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
@@ -169,24 +170,43 @@ class Tab:
 
     id: str
     name: str
+    number: int
     count: int = 0
     role: str = "warn"
 
 
 def tabs(all_tabs: Sequence[Tab], active: str, cells: int) -> Line:
-    """The screens with their keys."""
+    """The screens with their keys; where there is little room, with short names, then only that of the active one."""
+    lines = [_tabs(all_tabs, active, cells, names) for names in (_LONG, _SHORT, _DIGITS)]
+    return next((line for line in lines if fmt.length(line) <= cells), lines[-1])
+
+
+_LONG, _SHORT, _DIGITS = 0, 1, 2
+_SHORT_NAMES: Final = {"workers": "Work", "activity": "Log"}
+
+
+def _tabs(all_tabs: Sequence[Tab], active: str, cells: int, names: int) -> Line:
     line: list[Piece] = [(" ", "text")]
-    for number, tab in enumerate(all_tabs, 1):
+    for tab in all_tabs:
         here = tab.id == active
-        line += [
-            (f"{number} ", "accent bold" if here else "faint"),
-            (tab.name, "strong bold under" if here else "muted"),
-        ]
+        name = tab.name if names == _LONG else _SHORT_NAMES.get(tab.id, tab.name)
+        line.append((str(tab.number), "accent bold" if here else "faint"))
+        if here or names != _DIGITS:
+            line += [(" ", "text"), (name, "strong bold under" if here else "muted")]
         if tab.count:
             text = f"{tab.count:,}" if cells >= 100 else fmt.short_count(tab.count)
             line += [(" ", "text"), (text, f"{tab.role} bold")]
-        line.append(("   " if cells >= 100 else "  ", "text"))
-    return tuple(line)
+        line.append(("   " if cells >= 100 and names == _LONG else " " if names == _SHORT else "  ", "text"))
+    return tuple(line[:-1])
+
+
+def filter_error(error: InvalidFilter, text: str, cells: int) -> Line:
+    """A sign under the place of a mistake in a filter, and what is wrong."""
+    at = 1 + width(safe_text(text[: error.position]))
+    words = safe_text(str(error) + (f": {error.hint}" if error.hint else ""), limit=300)
+    if at + 2 + min(width(words), 40) > cells:
+        return (("^ ", "bad bold"), (cut_end(words, cells - 2), "bad"))
+    return ((" " * at, "text"), ("^ ", "bad bold"), (cut_end(words, cells - at - 2), "bad"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import UnknownJob
 from qdeck._deck.model import JobDetail, JobRecord, Snapshot
+from qdeck._filter import parse
+from qdeck._operations.model import Verb
 from qdeck_console.actions import DEAD, bindings
+from qdeck_console.operating import Wish
 from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.dead import DeadGroup, DeadSeen
 from qdeck_console.presenters.job_detail import job_lines
@@ -28,6 +31,13 @@ class DeadScreen(JobListScreen):
     TAB = DEAD
     SCOPE = DEAD
     BINDINGS: ClassVar[list[BindingType]] = bindings(DEAD)
+
+    def everything(self) -> tuple[Wish, int | None] | None:
+        """All dead letters that match, of every queue."""
+        if not self.view.all_marked:
+            return None
+        wish = Wish(verb=Verb.RETRY, where=self.filter_text, states=("dead",))
+        return wish, None if self.filter_text else self.seen.total
 
     def wants(self) -> Reader | None:
         """The newest entries of the queues with most dead letters, and all about the one under the cursor."""
@@ -65,7 +75,8 @@ class DeadScreen(JobListScreen):
     def items(self) -> list[Item]:
         """The entries under the heads of their groups."""
         items: list[Item] = []
-        jobs = [job for job in self.seen.jobs if self.matches(job.queue, job.error, job.message, job.task, job.id)]
+        test = parse(self.filter_text).compile()
+        jobs = [job for job in self.seen.jobs if test(job)]
         for group, members in present.groups(jobs):
             items.append(Item("", 1 + int(self.is_tall and bool(items)), group))
             items += [Item(job.key, 1, job) for job in members]
@@ -86,7 +97,7 @@ class DeadScreen(JobListScreen):
     def empty_lines(self) -> Sequence[Line]:
         """What is said when nothing is dead."""
         if self.filter_text:
-            return ((("    no dead letter has this text; esc clears the filter", "muted"),),)
+            return ((("    no dead letter matches; esc clears the filter", "muted"),),)
         return (
             (("    no dead letters", "strong bold"),),
             (("    every queue was asked; a job comes here when its last try has failed", "muted"),),

@@ -10,7 +10,9 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Input
 
-from qdeck_console.actions import DEAD, QUEUES, STUCK, Action, footer_actions
+from qdeck import InvalidFilter
+from qdeck._filter import parse
+from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_actions
 from qdeck_console.feed import Picture, Reader
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
@@ -37,6 +39,7 @@ class FrameScreen(Screen[None]):
 
     TAB: ClassVar[str] = QUEUES
     SCOPE: ClassVar[str] = QUEUES
+    LANGUAGE: ClassVar[bool] = False  # whether `/` takes the filter language rather than a part of a name
     BINDINGS: ClassVar[list[BindingType]] = []
     AUTO_FOCUS = "LineList"
     ESCAPE_TO_MINIMIZE = False
@@ -45,6 +48,7 @@ class FrameScreen(Screen[None]):
         super().__init__()
         self.picture = Picture()
         self.filter_text = ""
+        self.wrong: InvalidFilter | None = None
 
     @property
     def console(self) -> ConsoleApp:
@@ -68,7 +72,9 @@ class FrameScreen(Screen[None]):
         yield Lines(id="tabs")
         with Horizontal(id="body"):
             yield from self.body()
-        yield Input(id="filter", placeholder="text in the name; esc clears, enter keeps", compact=True)
+        hint = "error:Timeout* age>2h attempts>=3" if self.LANGUAGE else "text in the name; esc clears, enter keeps"
+        yield Input(id="filter", placeholder=hint, compact=True)
+        yield Lines(id="wrong", ground="raised")
         yield Lines(id="footer", ground="panel")
         yield Lines(id="tiny")
 
@@ -95,8 +101,10 @@ class FrameScreen(Screen[None]):
 
     def why_not(self, action: str) -> str:
         """Why an action cannot act now; empty when it can."""
-        if action == "back" and not self.filter_text:
+        if action == "back" and not self.filter_text and self.console.operator.work is None:
             return "nothing to go back from"
+        if action == "undo":
+            return self.console.operator.why_not_undo()
         return ""
 
     def verb(self, action: Action) -> str:
@@ -133,11 +141,8 @@ class FrameScreen(Screen[None]):
     def all_tabs(self) -> list[Tab]:
         """The screens, with counts where they are news."""
         totals = self.picture.snapshot.totals if self.picture.snapshot else None
-        return [
-            Tab(QUEUES, "Queues"),
-            Tab(STUCK, "Stuck", totals.stuck if totals else 0, "warn"),
-            Tab(DEAD, "Dead", totals.dead if totals else 0, "bad"),
-        ]
+        news = {STUCK: (totals.stuck, "warn"), DEAD: (totals.dead, "bad")} if totals else {}
+        return [Tab(id, id.capitalize(), number, *news.get(id, (0, "warn"))) for id, number in TABS.items()]
 
     def is_offered(self, action: Action) -> bool:
         """Whether the footer has this action at all: going back only where there is something to go back from."""
@@ -176,6 +181,10 @@ class FrameScreen(Screen[None]):
         """Freezes the picture, or lets it go on."""
         self.console.toggle_freeze()
 
+    def do_undo(self) -> None:
+        """Undoes this console's last batch, after naming it."""
+        self.console.operator.undo()
+
     def do_filter(self) -> None:
         """Opens the filter."""
         box = self.query_one("#filter", Input)
@@ -183,8 +192,9 @@ class FrameScreen(Screen[None]):
         box.focus()
 
     def do_back(self) -> None:
-        """Clears the filter."""
-        self.set_filter("")
+        """Ends what goes on, else clears the filter."""
+        if not self.console.operator.cancel():
+            self.set_filter("")
 
     def set_filter(self, text: str) -> None:
         """Shows only entries that have the text."""
@@ -194,24 +204,47 @@ class FrameScreen(Screen[None]):
             box.value = text
         if not text:
             box.remove_class("-open")
-            self.query_one(LineList).focus()
+            self.wrong = None
+            self._draw_wrong("")
+            self.query_one("#list", LineList).focus()
         self._refilter()
 
     def _refilter(self) -> None:
         self.redraw()
-        self.query_one(LineList).settle()
+        self.query_one("#list", LineList).settle()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Filters while it is typed."""
-        self.filter_text = event.value
-        self._refilter()
+        if event.input.id == "filter":
+            self._take_filter(event.value)
+
+    def _take_filter(self, text: str) -> None:
+        """Takes a filter; one that does not parse is pointed at and changes nothing: it must not match everything."""
+        self.wrong = None
+        if self.LANGUAGE:
+            try:
+                parse(text)
+            except InvalidFilter as error:
+                self.wrong = error
+        self._draw_wrong(text)
+        if self.wrong is None:
+            self.filter_text = text
+            self._refilter()
+
+    def _draw_wrong(self, text: str) -> None:
+        wrong, panel = self.wrong, self.query_one("#wrong", Lines)
+        panel.set_class(wrong is not None, "-open")
+        if wrong is not None:
+            panel.show(lambda w, _h: (frame.filter_error(wrong, text, w),), self.console.painter)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keeps the filter and gives the keys back to the list."""
-        self.filter_text = event.value
-        event.input.set_class(bool(event.value), "-open")
-        self.query_one(LineList).focus()
-        self._refilter()
+        if event.input.id != "filter":
+            return
+        self._take_filter(event.value)
+        if self.wrong is None:
+            event.input.set_class(bool(event.value), "-open")
+            self.query_one("#list", LineList).focus()
 
     def on_key(self) -> None:
         """Rows do not move under someone who presses keys."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck import UnknownJob
-from qdeck._deck.model import JobDetail, Snapshot
+from qdeck._deck.model import JobDetail, JobRecord, Snapshot
 from qdeck_console.actions import JOB, Action, bindings
 from qdeck_console.presenters.job_detail import job_lines
 from qdeck_console.presenters.parts import common_owner
-from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import Item, LineList, Listing
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 WIDEST = 120
 
 
-class JobScreen(FrameScreen):
+class JobScreen(JobActs):
     """All about one job, live."""
 
     SCOPE = JOB
@@ -38,6 +38,7 @@ class JobScreen(FrameScreen):
         self._tab = tab
         self.queue, self.job_id = queue, job_id
         self._job: JobDetail | None = None
+        self._gone = False
 
     @property
     def tab(self) -> str:
@@ -64,16 +65,21 @@ class JobScreen(FrameScreen):
 
         return read
 
+    def targets(self) -> tuple[JobRecord, ...]:
+        """This job, as it was seen."""
+        return () if self._job is None or self._gone else (self._job,)
+
     def draw(self, *, fresh: bool) -> None:
         """Draws the job; one that is gone says so and stays readable."""
         picture = self.picture
         mine = picture.extra_of == self.reads
         if mine and isinstance(picture.extra, JobDetail):
-            self._job = picture.extra
+            self._job, self._gone = picture.extra, False
         cells = max(20, min(WIDEST, self.size.width - 8))
         hide = common_owner([row.name for row in picture.snapshot.queues]) if picture.snapshot else 0
         lines: list[Line] = []
         if mine and isinstance(picture.extra, UnknownJob):
+            self._gone = True
             lines += [((safe_text(str(picture.extra), limit=300), "warn"),), ()]
         if self._job is not None:
             lines += job_lines(self._job, cells, hide=hide, full=True)

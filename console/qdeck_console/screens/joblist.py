@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
+from qdeck._deck.model import JobRecord
 from qdeck_console.presenters.parts import MARGIN, common_owner
-from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from qdeck._deck.model import JobDetail
-    from qdeck_console.format import Line
+    from qdeck_console.actions import Action
+    from qdeck_console.format import Line, Piece
 
 
-class JobListScreen(FrameScreen):
-    """A live, read-only list of jobs."""
+class JobListScreen(JobActs):
+    """A live list of jobs whose entries can be marked and acted on."""
+
+    LANGUAGE: ClassVar[bool] = True
 
     def body(self) -> Sequence[Widget]:
         """The list with its heads and total, and one job beside it."""
@@ -80,7 +84,7 @@ class JobListScreen(FrameScreen):
         def total(cells: int, height: int) -> Sequence[Line]:
             more = f", {self.view.below:,} more ↓" if self.view.below else ""
             rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
-            line: Line = (("    ", "text"), (words + more, "muted"))
+            line: Line = (("    ", "text"), (words + more, "muted"), *self.marks_words())
             return (rule, line) if height > 1 else (line,)
 
         self.query_one("#total", Lines).show(total, self.painter)
@@ -94,8 +98,83 @@ class JobListScreen(FrameScreen):
         wanted = self.filter_text.casefold().strip()
         return not wanted or any(wanted in (text or "").casefold() for text in texts)
 
+    def job_of(self, row: object) -> JobRecord | None:
+        """The job that a row shows."""
+        return row if isinstance(row, JobRecord) else None
+
+    def targets(self) -> tuple[JobRecord, ...]:
+        """The marked jobs, else the one under the cursor."""
+        rows = list(self.view.marks.values()) or [self.view.row]
+        return tuple(job for row in rows if (job := self.job_of(row)) is not None)
+
+    def acted(self) -> None:
+        """Marks were for what was done."""
+        if self.is_mounted:
+            self.view.clear_marks()
+
+    def marks_words(self) -> list[Piece]:
+        """How many are marked, for the total."""
+        view = self.view
+        everything = self.everything()
+        if everything is not None:
+            count = "" if everything[1] is None else f" {everything[1]:,}"
+            return [("  ◆ ", "accent bold"), (f"all{count} that match", "accent")]
+        if not view.marks:
+            return []
+        words = f"{len(view.marks):,} marked" + (", v ends the range" if view.in_range else "")
+        return [("  ◆ ", "accent bold"), (words, "accent")]
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now."""
+        if action in {"mark", "range"}:
+            return "" if self.view.row is not None else "no job under the cursor"
+        if action == "all":
+            return "" if self.view.row is not None else "there is none"
+        if action == "back" and (self.view.marks or self.view.all_marked):
+            return ""
+        return super().why_not(action)
+
+    def verb(self, action: Action) -> str:
+        """The verb of an action, as it would act now."""
+        if action.id == "back" and (self.view.marks or self.view.all_marked):
+            return "clear marks"
+        return super().verb(action)
+
+    def do_mark(self) -> None:
+        """Marks the entry under the cursor."""
+        self.view.toggle_mark()
+        self.draw(fresh=False)
+
+    def do_range(self) -> None:
+        """Begins or ends a range of marks."""
+        self.view.toggle_range()
+        self.draw(fresh=False)
+
+    def do_all(self) -> None:
+        """Marks all that match, not only what is shown."""
+        was = self.view.all_marked
+        self.view.clear_marks()
+        self.view.all_marked = not was
+        self.draw(fresh=False)
+
+    def do_back(self) -> None:
+        """Ends what goes on, else clears the marks, else the filter."""
+        if self.console.operator.cancel():
+            return
+        if self.view.marks or self.view.all_marked:
+            self.view.clear_marks()
+            self.draw(fresh=False)
+        else:
+            super().do_back()
+
+    def on_line_list_wanted(self) -> None:
+        """Reads what came into sight."""
+        self.console.feed.poke()
+
     def on_line_list_moved(self) -> None:
         """The side pane follows the cursor; what it lacks is read at once."""
+        if self.view.in_range:
+            self.query_one("#total", Lines).refresh_lines()
         self._draw_side()
         self.draw_frame()
         if self.wants() and self.detail() is None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import UnknownJob
+from qdeck._filter import parse
+from qdeck._operations.model import Verb
 from qdeck_console.actions import STUCK, bindings
+from qdeck_console.operating import Wish
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.job_detail import job_lines
 from qdeck_console.presenters.stuck import Stuck, StuckSeen, Why
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from qdeck._deck.model import JobDetail, Snapshot
+    from qdeck._deck.model import JobDetail, JobRecord, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
@@ -30,6 +33,17 @@ class StuckScreen(JobListScreen):
     TAB = STUCK
     SCOPE = STUCK
     BINDINGS: ClassVar[list[BindingType]] = bindings(STUCK)
+
+    def job_of(self, row: object) -> JobRecord | None:
+        """The job that a row shows."""
+        return row.job if isinstance(row, Stuck) else None
+
+    def everything(self) -> tuple[Wish, int | None] | None:
+        """All stuck jobs that match, of every queue."""
+        if not self.view.all_marked:
+            return None
+        wish = Wish(verb=Verb.REQUEUE, where=self.filter_text, states=("running",), stuck=True)
+        return wish, None if self.filter_text else self.seen.total
 
     def wants(self) -> Reader | None:
         """The running jobs whose lease is over or nearest to its end, of queues with stuck ones, and their owners."""
@@ -68,7 +82,8 @@ class StuckScreen(JobListScreen):
     def items(self) -> list[Item]:
         """The entries under the heads of their groups."""
         items: list[Item] = []
-        shown = [s for s in self.seen.jobs if self.matches(s.job.queue, s.job.id, s.job.task, s.job.worker)]
+        test = parse(self.filter_text).compile()
+        shown = [stuck for stuck in self.seen.jobs if test(stuck.job)]
         for why in Why:
             members = [stuck for stuck in shown if stuck.why is why]
             if members:
@@ -94,7 +109,7 @@ class StuckScreen(JobListScreen):
     def empty_lines(self) -> Sequence[Line]:
         """What is said when nothing is stuck."""
         if self.filter_text:
-            return ((("    no stuck job has this text; esc clears the filter", "muted"),),)
+            return ((("    no stuck job matches; esc clears the filter", "muted"),),)
         return (
             (("    nothing is stuck", "strong bold"),),
             (("    no running job is past its lease or its time limit", "muted"),),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, overload
 
 from rich.segment import Segment
 from textual.geometry import Size
@@ -19,7 +20,7 @@ from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from textual import events
     from textual.binding import BindingType
@@ -56,6 +57,11 @@ class Lines(Widget):
         self.ground = ground or self.ground
         self.refresh()
 
+    def refresh_lines(self) -> None:
+        """Asks for its lines again."""
+        self._made = None
+        self.refresh()
+
     def render_line(self, y: int) -> Strip:
         """One line, for Textual."""
         size = self.size
@@ -76,6 +82,31 @@ class Item:
     key: str
     height: int
     row: object
+
+
+class Window(Sequence[Item]):
+    """A list of any length of which only a part is known: entries of one line each, from `first` on."""
+
+    def __init__(self, total: int, first: int, known: Sequence[Item]) -> None:
+        self.total, self.first, self.known = max(total, first + len(known)), first, known
+
+    def __len__(self) -> int:
+        return self.total
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(self.total))]
+        if not 0 <= index < self.total:
+            raise IndexError(index)
+        at = index - self.first
+        return self.known[at] if 0 <= at < len(self.known) else _UNKNOWN
+
+
+_UNKNOWN = Item("", 1, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +141,20 @@ class LineList(ScrollView, can_focus=True):
             super().__init__()
             self.key = key
 
+    class Wanted(Message):
+        """Entries came into sight that are not known yet."""
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.painter = Painter(INK)
         self.listing = Listing()
         self.cursor = ""
+        self.marks: dict[str, object] = {}  # what is marked, as it was seen last
+        self.all_marked = False
+        self._range: tuple[int, dict[str, object]] | None = None
+        self._pending: int | None = None  # where the cursor goes once it is known who is there
         self._index = 0
-        self._tops: list[int] = [0]
+        self._tops: Sequence[int] = [0]
         self._where: dict[str, int] = {}
         self._drawn: dict[int, list[Strip]] = {}
 
@@ -124,22 +162,38 @@ class LineList(ScrollView, can_focus=True):
         """Shows another state of the list; cursor and scroll stay on the same entry."""
         before = self._screen_line_of_cursor()
         self.listing, self.painter = listing, painter
+        tops = self._measure(listing.items)
+        self._drawn.clear()
+        self.virtual_size = Size(self.size.width, tops[-1])
+        for key in self.marks.keys() & self._where.keys():
+            self.marks[key] = listing.items[self._where[key]].row
+        if self._pending is not None and self._is_known(self._pending):
+            self._set_cursor(self._pending)
+        elif not self.cursor:
+            self._set_cursor(self._nearest(0, 1))
+        elif self.cursor in self._where:
+            self._index = self._where[self.cursor]
+            if before is not None:
+                self.scroll_to(y=max(0, tops[self._index] - before), animate=False, immediate=True)
+        self.refresh()
+
+    def _measure(self, items: Sequence[Item]) -> Sequence[int]:
+        """Where each entry begins, and who is where."""
+        if isinstance(items, Window):
+            self._tops = range(len(items) + 1)
+            self._where = {item.key: items.first + at for at, item in enumerate(items.known) if item.key}
+            return self._tops
         tops, top, where = [0], 0, {}
-        for index, item in enumerate(listing.items):
+        for index, item in enumerate(items):
             top += item.height
             tops.append(top)
             if item.key:
                 where[item.key] = index
         self._tops, self._where = tops, where
-        self._drawn.clear()
-        self.virtual_size = Size(self.size.width, top)
-        if not self.cursor:
-            self._set_cursor(self._nearest(0, 1))
-        elif self.cursor in where:
-            self._index = where[self.cursor]
-            if before is not None:
-                self.scroll_to(y=max(0, tops[self._index] - before), animate=False, immediate=True)
-        self.refresh()
+        return tops
+
+    def _is_known(self, index: int) -> bool:
+        return 0 <= index < len(self.listing.items) and self.listing.items[index].key != ""
 
     def settle(self) -> None:
         """Puts the cursor on the first entry when its own is not in the list: whoever filters expects that."""
@@ -156,7 +210,23 @@ class LineList(ScrollView, can_focus=True):
     def below(self) -> int:
         """How many entries are below the visible part."""
         last = bisect_right(self._tops, round(self.scroll_offset.y) + self.size.height) - 1
-        return sum(1 for item in self.listing.items[last:] if item.key) if self.size.height else 0
+        if not self.size.height:
+            return 0
+        items = self.listing.items
+        return len(items) - last if isinstance(items, Window) else sum(1 for item in items[last:] if item.key)
+
+    def visible_lines(self) -> tuple[int, int]:
+        """The first line that is on screen, and how many are."""
+        return round(self.scroll_offset.y), self.size.height
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Asks for what came into sight."""
+        super().watch_scroll_y(old_value, new_value)
+        items = self.listing.items
+        if isinstance(items, Window):
+            first, count = round(new_value), self.size.height
+            if first < items.first or min(first + count, items.total) > items.first + len(items.known):
+                self.post_message(self.Wanted())
 
     def visible_keys(self) -> list[str]:
         """The entries of which at least a line is on screen."""
@@ -174,6 +244,8 @@ class LineList(ScrollView, can_focus=True):
 
     def _nearest(self, index: int, step: int) -> int | None:
         items = self.listing.items
+        if isinstance(items, Window):
+            return index if 0 <= index < len(items) else None
         while 0 <= index < len(items):
             if items[index].key:
                 return index
@@ -185,8 +257,11 @@ class LineList(ScrollView, can_focus=True):
             return
         self._index = index
         key = self.listing.items[index].key
+        self._pending = None if key else index
         changed = key != self.cursor
         self.cursor = key
+        if self._range is not None:
+            self._mark_range(index)
         self._drawn.clear()
         self.refresh()
         if changed:
@@ -194,7 +269,7 @@ class LineList(ScrollView, can_focus=True):
         self._reveal()
 
     def _reveal(self) -> None:
-        height, index = self.size.height, self._where.get(self.cursor)
+        height, index = self.size.height, self._where.get(self.cursor, self._pending)
         if not height or index is None:
             return
         top, bottom = self._tops[index], self._tops[index + 1]
@@ -222,6 +297,11 @@ class LineList(ScrollView, can_focus=True):
         at_cursor = bool(item.key) and item.key == self.cursor
         lines = list(self.listing.draw(item, cells, at_cursor))
         lines += [()] * (item.height - len(lines))
+        if item.row is None and isinstance(self.listing.items, Window):
+            lines = [(("    …", "ghost"),)]
+            at_cursor = index == self._pending
+        elif item.key and lines and (self.all_marked or item.key in self.marks):
+            lines[0] = _marked(lines[0])
         if not at_cursor:
             return [strip_of(line, cells, self.painter) for line in lines]
         ground = "cursor" if self.has_focus and not self.painter.stale else "raised"
@@ -301,15 +381,58 @@ class LineList(ScrollView, can_focus=True):
             return
         self._set_cursor(self._nearest(0, 1) if first else self._nearest(len(self.listing.items) - 1, -1))
 
+    def toggle_mark(self) -> None:
+        """Marks the entry under the cursor or takes its mark away, and goes on to the next."""
+        if self.all_marked or self.cursor not in self._where:
+            return
+        if self.marks.pop(self.cursor, None) is None:
+            self.marks[self.cursor] = self.row
+        self.action_move(1)
+        self._drawn.clear()
+        self.refresh()
+
+    def toggle_range(self) -> None:
+        """Marks from here to where the cursor goes, until it is pressed again."""
+        if self._range is not None:
+            self._range = None
+        elif self.cursor in self._where:
+            self._range = (self._where[self.cursor], dict(self.marks))
+            self._mark_range(self._where[self.cursor])
+        self._drawn.clear()
+        self.refresh()
+
+    def _mark_range(self, index: int) -> None:
+        if self._range is None:
+            return
+        start, before = self._range
+        low, high = min(start, index), max(start, index)
+        between = (item for item in self.listing.items[low : high + 1] if item.key)
+        self.marks = before | {item.key: item.row for item in between}
+
+    def clear_marks(self) -> None:
+        """Takes all marks away."""
+        self.marks, self.all_marked, self._range = {}, False, None
+        self._drawn.clear()
+        self.refresh()
+
+    @property
+    def in_range(self) -> bool:
+        """Whether marks follow the cursor."""
+        return self._range is not None
+
     def action_open(self) -> None:
         """Opens what is under the cursor."""
         if self.cursor in self._where:
             self.post_message(self.Opened(self.cursor))
 
 
-def _without_margin(line: Sequence[Piece]) -> list[Piece]:
-    """A row without its first two cells: the margin and the place of the cursor's bar."""
-    left = 2
+def _marked(line: Sequence[Piece]) -> Line:
+    """A row with the sign of a mark in the place of its state's."""
+    return (("  ", "text"), ("◆", "accent bold"), *_without_margin(line, 3))
+
+
+def _without_margin(line: Sequence[Piece], left: int = 2) -> list[Piece]:
+    """A row without its first cells: the margin and the place of the cursor's bar."""
     out: list[Piece] = []
     for text, role in line:
         if left and len(text) <= left:

@@ -1,0 +1,113 @@
+"""The plan of an operation in numbers, for the dialog that asks before it is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qdeck._operations.model import Verb
+from qdeck_console import format as fmt
+from qdeck_console.operating import DONE
+from qdeck_console.presenters.parts import name_parts
+from qdeck_console.text import cut_end, safe_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._operations.model import Skip
+    from qdeck._operations.planfile import Plan
+    from qdeck_console.format import Line, Piece
+
+_WORDS: dict[Verb, str] = {
+    Verb.RETRY: "Retry",
+    Verb.DISCARD: "Discard",
+    Verb.CANCEL: "Cancel",
+    Verb.RUN: "Run now",
+    Verb.REPRIORITISE: "Reprioritise",
+    Verb.REQUEUE: "Requeue",
+    Verb.BURY: "Bury",
+    Verb.MOVE: "Move",
+    Verb.EDIT: "Edit",
+    Verb.PURGE: "Purge",
+}
+_GOES_AWAY = (Verb.DISCARD, Verb.PURGE)
+
+
+def title(plan: Plan) -> str:
+    """The sentence at the top: what, how many, where."""
+    queues = len(plan.tail.by_queue)
+    return f"{_WORDS[plan.verb]} {plan.count:,} job{'s' * (plan.count != 1)}" + (
+        f" of {queues:,} queues" if queues > 1 else ""
+    )
+
+
+def button(plan: Plan) -> str:
+    """What the button that does it says."""
+    word = "Apply" if plan.verb is Verb.PURGE else _WORDS[plan.verb]
+    return f"{word} {plan.count:,}"
+
+
+def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: int) -> list[Line]:
+    """Label, number, words: what is done, where, what else it reaches, and what undo can take back."""
+    tail, blast, verb = plan.tail, plan.tail.blast, plan.verb
+    rows: list[tuple[str, str, str, str]] = []
+    told = [f"{count:,} {_short(queue, hide)}" for queue, count in sorted(tail.by_queue.items(), key=lambda q: -q[1])]
+    more = f", {len(told) - 3:,} more queues" if len(told) > 3 else ""
+    rows.append(("entries", f"{plan.count:,}", "strong bold", ", ".join(told[:3]) + more))
+    if plan.head.where:
+        rows.append(("match", "", "text", plan.head.where))
+    if verb in _GOES_AWAY:
+        size = "".join(text for text, _ in fmt.size(tail.bytes))
+        rows.append(("removed", fmt.count(plan.count), "bad bold", f"{size}, with what is kept about them"))
+    if verb is Verb.CANCEL and blast.running:
+        rows.append(("running", fmt.count(blast.running), "warn bold", "asked to stop; that is not undone"))
+    else:
+        rows.append(("running", fmt.count(blast.running), "text", _running(verb, blast.running)))
+    if blast.dependants or verb in (*_GOES_AWAY, Verb.CANCEL, Verb.BURY):
+        words = "jobs wait for them, and do not run any more" if verb is not Verb.RETRY else "jobs wait for them"
+        rows.append(
+            (
+                "waited for",
+                fmt.count(blast.dependants),
+                "warn bold",
+                words if blast.dependants else "no job waits for them",
+            )
+        )
+    if blast.handlers:
+        rows.append(("handlers", fmt.count(blast.handlers), "warn bold", "failure handlers will be made"))
+    if blast.twins:
+        rows.append(("names", fmt.count(blast.twins), "warn bold", "have a unique name that another job holds now"))
+    if left_out or tail.skipped:
+        skipped = [*left_out, *tail.skipped]
+        rows.append(("skipped", f"{len(skipped):,}", "strong bold", skipped[0].why))
+    rows.append(("undo", *_undo(plan)))
+    return [_row(*row, cells) for row in rows]
+
+
+def _undo(plan: Plan) -> tuple[str, str, str]:
+    if plan.verb is Verb.CANCEL and plan.tail.blast.running:
+        left = plan.count - plan.tail.blast.running
+        return fmt.count(left), "warn bold", "the others, within 24 h"
+    return "all", "ok bold", "within 24 h; one that ran meanwhile stays as it is"
+
+
+def _running(verb: Verb, running: int) -> str:
+    if not running:
+        return "none is touched"
+    return (
+        "taken back, fenced: what their workers say of them is refused" if verb is not Verb.PURGE else "without owner"
+    )
+
+
+def _short(queue: str, hide: int) -> str:
+    return " ▸ ".join(name_parts(queue, hide=hide))
+
+
+def _row(label: str, number: str, role: str, words: str, cells: int) -> Line:
+    head: list[Piece] = fmt.fit([(label, "muted")], 12)
+    value = fmt.fit([(number, "ghost" if number == fmt.ZERO else role)], 9, right=True)
+    return (*head, *value, ("   ", "text"), (cut_end(safe_text(words, limit=300), cells - 24), "text"))
+
+
+def done_word(plan: Plan) -> str:
+    """What will have been done to them."""
+    return DONE[plan.verb]

@@ -1,0 +1,188 @@
+"""Doing things to jobs from any screen: plan, ask in proportion, apply, tell, and remember the batch for undo."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from qdeck import QdeckError
+from qdeck._operations import api
+from qdeck_console.operating import Wish, jobs_words, make_plan, needs_asking, outcome
+from qdeck_console.presenters.confirm import button, plan_lines, title
+from qdeck_console.presenters.frame import seen_environment
+from qdeck_console.presenters.parts import common_owner
+from qdeck_console.screens.confirm import ConfirmScreen, word_is_production
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from qdeck._operations.applying import Tally
+    from qdeck._operations.model import BatchResult, Skip
+    from qdeck._operations.planfile import Plan
+    from qdeck_console.app import ConsoleApp
+
+AGAIN_S = 6.0  # within which a second `u` undoes what the first one named
+
+
+@dataclass(slots=True)
+class Work:
+    """Something long that goes on: what, how far, and whether it was told to end."""
+
+    verb: str
+    started: float = field(default_factory=time.monotonic)
+    done: int = 0
+    total: int | None = None
+    cancelled: bool = False
+
+    def words(self) -> str:
+        """Progress with rate and time left."""
+        if self.total is None:
+            return f"{self.verb}: {self.done:,} looked at, esc cancels"
+        passed = max(0.001, time.monotonic() - self.started)
+        rate = self.done / passed
+        left = f", {(self.total - self.done) / rate:.0f} s left" if rate and self.done else ""
+        return f"{self.verb}: {self.done:,} of {self.total:,}, {rate:,.0f}/s{left}, esc cancels"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A batch of this console, by a name that its operator knows."""
+
+    batch: str
+    name: str
+
+
+class Operator:
+    """Does what screens ask for, one thing at a time."""
+
+    def __init__(self, console: ConsoleApp) -> None:
+        self._console = console
+        self.work: Work | None = None
+        self.batches: list[Done] = []
+        self._named_at = float("-inf")
+
+    def why_not_write(self) -> str:
+        """Why nothing can be changed now; empty when it can."""
+        console = self._console
+        if console.deck.read_only:
+            return "read-only: nothing can be changed"
+        if console.latest.is_lost:
+            return "server lost"
+        return f"{self.work.verb} goes on" if self.work is not None else ""
+
+    def start(self, wish: Wish, *, after: Callable[[], None] | None = None) -> None:
+        """Plans, asks if it must, and applies."""
+        self.run(self._act(wish, after), wish.verb.value)
+
+    def run(self, doing: Awaitable[None], verb: str) -> None:
+        """Runs something that changes the deck, and tells when it fails."""
+        if self.work is not None:
+            return
+        self.work = Work(verb)
+
+        async def guarded() -> None:
+            try:
+                await doing
+            except (QdeckError, OSError) as error:
+                hint = getattr(error, "hint", "")
+                self._console.say(f"{error}" + (f": {hint}" if hint else ""), "bad", "✗")
+            except Exception as error:  # noqa: BLE001 - the console must outlive what it cannot do, and tell
+                self._console.say(f"{type(error).__name__}: {error}", "bad", "✗")
+            finally:
+                self.work = None
+                self._console.feed.poke()
+                self._console.refresh_frame()
+
+        self._console.run_worker(guarded(), group="act", exit_on_error=False)
+
+    async def _act(self, wish: Wish, after: Callable[[], None] | None) -> None:
+        work = self.work
+        assert work is not None  # noqa: S101 - run() made it
+
+        def looked(scanned: int, _found: int) -> None:
+            work.done = scanned
+
+        plan, left_out = await make_plan(self._console.deck, wish, progress=looked, cancelled=lambda: work.cancelled)
+        if not plan.count:
+            why = left_out[0].why if left_out else plan.tail.skipped[0].why if plan.tail.skipped else "none matches"
+            self._console.say(f"nothing to {wish.verb.value}: {why}", "warn", "▲")
+            return
+        bulk = wish.is_bulk or plan.count > 1
+        if needs_asking(plan) and not await self.ask(plan, left_out, bulk=bulk):
+            self._console.say("nothing was done", "muted", "")
+            return
+        result = await self.apply(plan)
+        self._console.say(*outcome(result, left_out))
+        if after is not None:
+            after()
+
+    async def ask(self, plan: Plan, left_out: list[Skip], *, bulk: bool = True) -> bool:
+        """Shows the plan in numbers and waits for the answer; in production its name has to be typed for many."""
+        console = self._console
+        snapshot = console.shown.snapshot
+        environment = seen_environment(snapshot, console.context.environment)
+        name = console.context.title if bulk and word_is_production(environment) else ""
+        hide = common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+        lines = plan_lines(plan, left_out, 69, hide=hide)
+        dialog = ConfirmScreen(console, title(plan), lines, button(plan), name=name)
+        answer = await console.push_screen_wait(dialog)
+        return bool(answer)
+
+    async def apply(self, plan: Plan) -> BatchResult:
+        """Applies a plan with progress; what was done until it is cancelled is a batch like any other."""
+        work = self.work or Work(plan.verb.value)
+        self.work = work
+        work.started, work.done, work.total = time.monotonic(), 0, plan.count
+
+        def told(tally: Tally) -> None:
+            work.done = tally.done
+
+        result = await api.aapply_plan(self._console.deck, plan, progress=told, cancelled=lambda: work.cancelled)
+        if result.undoable:
+            self.remember(result.batch, f"{plan.verb.value} of {jobs_words(result.applied)}")
+        await asyncio.sleep(0)
+        return result
+
+    def remember(self, batch: str, name: str) -> None:
+        """Notes a batch that this console did, for `u`."""
+        self.batches.append(Done(batch, name))
+
+    def cancel(self) -> bool:
+        """Tells what goes on to end; false when nothing does."""
+        if self.work is None or self.work.cancelled:
+            return False
+        self.work.cancelled = True
+        return True
+
+    def why_not_undo(self) -> str:
+        """Why nothing can be undone now."""
+        return self.why_not_write() or ("" if self.batches else "this console did nothing yet")
+
+    def undo(self) -> None:
+        """Names the last batch; asked again within a few seconds, takes it back."""
+        last = self.batches[-1]
+        if time.monotonic() - self._named_at > AGAIN_S:
+            self._named_at = time.monotonic()
+            self._console.say(f"u again undoes: {last.name}", "strong", "◁")
+            return
+        self._named_at = float("-inf")
+        self.undo_batch(last.batch, last.name)
+
+    def undo_batch(self, batch: str, name: str) -> None:
+        """Takes a batch back."""
+
+        async def act() -> None:
+            result = await api.aundo_batch(self._console.deck, batch)
+            self.batches = [done for done in self.batches if done.batch != batch]
+            words = f"undone: {name}" if not result.skipped else f"{result.restored:,} went back, of {name}"
+            if result.error is not None:
+                self._console.say(f"{words}; then {result.error}", "bad", "✗")
+            elif result.skipped:
+                count = len(result.skipped)
+                self._console.say(f"{words}; {count:,} stay: {result.skipped[0].why}", "warn", "▲")
+            else:
+                self._console.say(words, "ok", "✓")
+
+        self.run(act(), "undo")

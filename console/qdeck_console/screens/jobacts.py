@@ -1,0 +1,190 @@
+"""Acting on jobs from any screen that has some under its hands: one, those that are marked, or all that match."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from textual.app import SuspendNotSupported
+
+from qdeck import QdeckError
+from qdeck._filter import PRIORITIES
+from qdeck._operations import api, editing
+from qdeck._operations.model import PlanEntry, Skip, Verb
+from qdeck_console.operating import Wish, difference, outcome
+from qdeck_console.screens.frame import FrameScreen
+
+if TYPE_CHECKING:
+    from qdeck._deck.model import JobRecord
+    from qdeck_console.actions import Action
+    from qdeck_console.app import ConsoleApp
+
+VERBS: Final = {
+    "retry": Verb.RETRY,
+    "requeue": Verb.REQUEUE,
+    "bury": Verb.BURY,
+    "cancel": Verb.CANCEL,
+    "run": Verb.RUN,
+    "discard": Verb.DISCARD,
+    "sooner": Verb.REPRIORITISE,
+    "later": Verb.REPRIORITISE,
+}
+_STEPS: Final = sorted(PRIORITIES.values())
+
+
+class JobActs(FrameScreen):
+    """A screen whose jobs can be acted on."""
+
+    def targets(self) -> tuple[JobRecord, ...]:
+        """The jobs that are pointed at, as they were seen."""
+        raise NotImplementedError
+
+    def everything(self) -> tuple[Wish, int | None] | None:
+        """All that match, when that was asked for: what to plan (its verb does not matter), and how many they are."""
+        return None
+
+    def acted(self) -> None:
+        """Something was done to the targets."""
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now."""
+        if action in VERBS or action == "edit":
+            return self._why_not_act(action)
+        return super().why_not(action)
+
+    def _why_not_act(self, action: str) -> str:
+        why = self.console.operator.why_not_write()
+        if why:
+            return why
+        everything = self.everything()
+        if everything is not None:
+            states = everything[0].states
+            fits = not states or set(states) & set(_states(action))
+            return "one job at a time" if action == "edit" else "" if fits else f"they are {states[0]}"
+        jobs = self.targets()
+        if not jobs:
+            return "no job under the cursor"
+        if action == "edit" and len(jobs) > 1:
+            return "one job at a time"
+        fitting = [job for job in jobs if job.state in _states(action)]
+        return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
+
+    def verb(self, action: Action) -> str:
+        """The verb of an action, with how many it would act on."""
+        if action.id not in VERBS:
+            return super().verb(action)
+        everything = self.everything()
+        if everything is not None:
+            return f"{action.verb} all" + (f" {everything[1]:,}" if everything[1] is not None else "")
+        count = len(self.targets())
+        return f"{action.verb} {count:,} marked" if count > 1 else action.verb
+
+    def act(self, action: str) -> None:
+        """Does a verb to the targets."""
+        verb, everything = VERBS[action], self.everything()
+        jobs = self.targets()
+        priority = _next_priority(jobs[0].priority if jobs else None, action) if verb is Verb.REPRIORITISE else None
+        if everything is None:
+            wish = Wish(verb=verb, jobs=jobs, priority=priority)
+        else:
+            asked = everything[0]
+            wish = Wish(
+                verb=verb, queues=asked.queues, where=asked.where, states=asked.states, stuck=asked.stuck,
+                priority=priority,
+            )  # fmt: skip
+        self.console.operator.start(wish, after=self.acted)
+
+    def do_retry(self) -> None:
+        """Lets dead letters run again."""
+        self.act("retry")
+
+    def do_requeue(self) -> None:
+        """Puts stuck jobs back in line."""
+        self.act("requeue")
+
+    def do_bury(self) -> None:
+        """Puts jobs to the dead letters."""
+        self.act("bury")
+
+    def do_cancel(self) -> None:
+        """Cancels jobs."""
+        self.act("cancel")
+
+    def do_run(self) -> None:
+        """Starts delayed jobs now."""
+        self.act("run")
+
+    def do_discard(self) -> None:
+        """Removes jobs."""
+        self.act("discard")
+
+    def do_sooner(self) -> None:
+        """Gives a more urgent priority."""
+        self.act("sooner")
+
+    def do_later(self) -> None:
+        """Gives a less urgent priority."""
+        self.act("later")
+
+    def do_edit(self) -> None:
+        """Opens the payload in an editor; a dead letter then runs again."""
+        [job] = self.targets()
+        self.console.operator.run(_edit(self.console, job), "edit")
+
+
+def _states(action: str) -> tuple[str, ...]:
+    return Verb.EDIT.states if action == "edit" else VERBS[action].states
+
+
+def _next_priority(now: int | None, action: str) -> int:
+    """The next of the named priorities, in the one direction or the other."""
+    current = PRIORITIES["NORMAL"] if now is None else now
+    if action == "sooner":
+        return max((step for step in _STEPS if step < current), default=_STEPS[0])
+    return min((step for step in _STEPS if step > current), default=max(current, _STEPS[-1]))
+
+
+async def _edit(console: ConsoleApp, job: JobRecord) -> None:
+    draft = await console.deck.alook(editing.read_draft(job.queue, job.id))
+    entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, seen=draft.seen, effect="edit")
+    why = difference(job, entry, 0)
+    if why:
+        console.say(f"not edited: {why}", "warn", "▲")
+        return
+    before = draft.text()
+    try:
+        after = _in_editor(console, before)
+    except (OSError, SuspendNotSupported) as error:
+        console.say(f"no editor: {error or 'this terminal cannot be left'}", "bad", "✗")
+        return
+    if after is None or after.strip() == before.strip():
+        console.say("nothing was changed", "muted", "")
+        return
+    try:
+        result = await api.aedit_job(console.deck, draft, after)
+    except QdeckError as error:
+        left_out = Skip(id=job.id, why=str(error), queue=job.queue)
+        console.say(f"not edited: {left_out.why}", "bad", "✗")
+        return
+    if result.applied:
+        console.operator.remember(result.batch, f"edit of {job.id}")
+    console.say(*outcome(result))
+
+
+def _in_editor(console: ConsoleApp, text: str) -> str | None:
+    """The text as it left the user's editor; None when the editor says that it failed."""
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    handle, name = tempfile.mkstemp(prefix="qdeck-", suffix=".json")  # for this user alone
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        with console.suspend():
+            code = subprocess.call([*command, name])
+        return path.read_text(encoding="utf-8") if code == 0 else None
+    finally:
+        path.unlink(missing_ok=True)

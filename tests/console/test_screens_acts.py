@@ -1,0 +1,201 @@
+"""Acting on jobs from the console: what was seen is what is acted on, in proportion, told, and undone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from qdeck._connection import SyncClient
+from qdeck._deck.deck import Deck
+from qdeck._engine import codec, ops, programs
+from qdeck._operations import api
+from qdeck_console.app import ConsoleApp
+from qdeck_console.screens.joblist import JobListScreen
+from qdeck_console.terminal import context_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from textual.pilot import Pilot
+
+HOOKS, MAIL = "demo:dev:hooks:actions", "demo:dev:mail:actions"
+
+
+def text(app: ConsoleApp) -> str:
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
+
+
+async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 5.0) -> str:
+    """Waits until the screen shows a text, or something is so; returns the screen."""
+    app = pilot.app
+    assert isinstance(app, ConsoleApp)
+    last_moment = time.monotonic() + seconds
+    while True:
+        await pilot.pause(0.03)
+        shown = text(app)
+        if (wanted in shown) if isinstance(wanted, str) else wanted():
+            return shown
+        assert time.monotonic() < last_moment, f"never saw {wanted!r}:\n{shown}"
+
+
+@contextlib.asynccontextmanager
+async def console(url: str, keys: str, *, read_only: bool = False) -> AsyncIterator[Pilot[int]]:
+    deck = Deck(url, read_only=read_only)
+    app = ConsoleApp(deck, context_of(deck, "demo"))
+    async with app.run_test(size=(160, 48), notifications=True) as pilot:
+        await until(pilot, lambda: app.shown.snapshot is not None)
+        await pilot.press(*keys)
+        yield pilot
+
+
+def run(url: str, op: ops.Op[ops.T]) -> ops.T:
+    client = SyncClient(Deck(url).endpoint)
+    try:
+        return client.run(programs.call(op))
+    finally:
+        client.close()
+
+
+def bury(url: str, count: int, queue: str = HOOKS) -> None:
+    """Makes dead letters that died by themselves."""
+    with Deck(url) as deck:
+        for number in range(count):
+            deck.enqueue(queue, "deliver", [number], retries=0)
+    for number in range(count):
+        at = time.time_ns() // 1000
+        [job] = run(url, ops.turn(queue, "wrk-1", at, room=1, lease_ms=60_000)).jobs
+        event = codec.encode_json({"class": "ConnectionError", "message": f"refused {number}"})
+        ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=event)
+        run(url, ops.turn(queue, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
+
+
+def counts(url: str, queue: str = HOOKS) -> tuple[int | None, int | None]:
+    """Dead and ready jobs."""
+    with Deck(url) as deck:
+        row = next(row for row in deck.status().queues if row.name == queue)
+    return row.dead, row.ready
+
+
+async def test_one_dead_letter_is_retried_told_and_undone(url: str) -> None:
+    bury(url, 3)
+    async with console(url, "4") as pilot:
+        await until(pilot, "3 dead letters")
+        await pilot.press("j", "r")
+        await until(pilot, "1 retried · u undoes it")
+        assert counts(url) == (2, 1)
+        await pilot.press("u")
+        await until(pilot, "u again undoes: retry of 1 job")
+        assert counts(url) == (2, 1)
+        await pilot.press("u")
+        await until(pilot, "undone: retry of 1 job")
+        assert counts(url) == (3, 0)
+
+
+async def test_marked_ones_are_asked_for_and_enter_alone_does_nothing(url: str) -> None:
+    bury(url, 4)
+    async with console(url, "4") as pilot:
+        await until(pilot, "4 dead letters")
+        await pilot.press("space", "space")
+        await until(pilot, "◆ 2 marked")
+        await until(pilot, "r retry 2 marked")
+        await pilot.press("x")
+        shown = await until(pilot, "Discard 2 jobs")
+        assert "within 24 h" in shown
+        await pilot.press("enter")
+        await until(pilot, "nothing was done")
+        assert counts(url) == (4, 0)
+        await pilot.press("x")
+        await until(pilot, "Discard 2 jobs")
+        await pilot.press("tab", "enter")
+        await until(pilot, "2 discarded")
+        assert counts(url) == (2, 0)
+
+
+async def test_a_range_of_marks_follows_the_cursor_and_escape_clears_it(url: str) -> None:
+    bury(url, 5)
+    async with console(url, "4") as pilot:
+        await until(pilot, "5 dead letters")
+        await pilot.press("j", "v", "j", "j")
+        await until(pilot, "◆ 3 marked")
+        await pilot.press("k")
+        await until(pilot, "◆ 2 marked")
+        await pilot.press("v", "j", "escape")
+        await until(pilot, lambda: "marked" not in text(pilot.app))  # type: ignore[arg-type] # it is the console
+        await pilot.press("escape")
+        assert isinstance(pilot.app.screen, JobListScreen)
+
+
+async def test_all_that_match_is_more_than_what_is_shown(url: str) -> None:
+    await asyncio.to_thread(bury, url, 230)
+    async with console(url, "4") as pilot:
+        await until(pilot, "the newest 200 of 230")
+        await pilot.press("asterisk")
+        await until(pilot, "r retry all 230")
+        await pilot.press("r")
+        await until(pilot, "Retry 230 jobs")
+        await pilot.press("tab", "enter")
+        await until(pilot, "230 retried")
+        assert counts(url) == (0, 230)
+
+
+async def test_a_job_that_changed_since_it_was_seen_is_refused(url: str) -> None:
+    bury(url, 1)
+    async with console(url, "4") as pilot:
+        await until(pilot, "1 dead letter")
+        await pilot.press("f")  # the picture stays while the job moves on
+        await until(pilot, "FROZEN")
+        with Deck(url) as deck:
+            api.apply_plan(deck, api.build_plan(deck, "retry", HOOKS))
+            at = time.time_ns() // 1000
+            [job] = run(url, ops.turn(HOOKS, "wrk-1", at, room=1, lease_ms=60_000)).jobs
+            ending = ops.Ending(
+                kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json({"class": "Other"})
+            )
+            run(url, ops.turn(HOOKS, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
+        await pilot.press("x")
+        await until(pilot, "nothing to discard: changed since it was seen")
+        assert counts(url) == (1, 0), "it died of something else since: nobody has looked at that"
+
+
+async def test_stuck_jobs_are_requeued_and_buried(url: str) -> None:
+    with Deck(url) as deck:
+        for number in range(2):
+            deck.enqueue(MAIL, "send", [number])
+    run(url, ops.turn(MAIL, "wrk-gone", 1, room=2, lease_ms=1))
+    async with console(url, "3") as pilot:
+        await until(pilot, "owner gone  2")
+        await pilot.press("r")
+        await until(pilot, "1 requeued")
+        assert counts(url, MAIL) == (0, 1)
+        await until(pilot, "owner gone  1")
+        await pilot.press("j", "b")
+        await until(pilot, "1 buried")
+        assert counts(url, MAIL) == (1, 1)
+
+
+async def test_read_only_greys_every_key_that_writes_with_the_reason(url: str) -> None:
+    bury(url, 2)
+    async with console(url, "4", read_only=True) as pilot:
+        await until(pilot, "2 dead letters")
+        for key in ("r", "x", "e", "u"):
+            await pilot.press("j", key)
+            await until(pilot, "nothing can be changed")
+        await pilot.press("question_mark")
+        await until(pilot, "∅ read-only")
+    assert counts(url) == (2, 0)
+
+
+async def test_a_wrong_filter_points_at_the_place_and_matches_nothing_more(url: str) -> None:
+    bury(url, 2)
+    async with console(url, "4") as pilot:
+        await until(pilot, "2 dead letters")
+        await pilot.press("slash", *"message:*1")
+        await until(pilot, "ConnectionError  1")
+        await pilot.press(*" eror:x")
+        await until(pilot, "^ ")
+        assert "ConnectionError  2" not in text(pilot.app)  # type: ignore[arg-type] # it is the console
+        await pilot.press("escape")
+        await until(pilot, "ConnectionError  2")
