@@ -9,6 +9,7 @@ import pytest
 
 from engine.harness import LEASE_MS
 from qdeck._engine import codec, keys, ops, programs
+from qdeck._errors import LayoutMismatch
 
 if TYPE_CHECKING:
     from engine.harness import Rig
@@ -461,3 +462,20 @@ def test_cancel_without_a_lease_is_told(rig: Rig) -> None:
     assert rig.change("cancel", "a") == ["no lease"]
     rig.tick(LEASE_MS + 1)
     rig.reap()
+
+
+@pytest.mark.parametrize("part", ["error", "tries", "dead"])
+def test_a_key_that_became_foreign_loses_no_job(loose_rig: Rig, part: str) -> None:
+    """Row 30: Lua has no rollback, so a job is written where it goes before it is taken from where it was."""
+    rig = loose_rig
+    rig.add("a", retries=0)
+    job = rig.claim_one()
+    rig.raw.delete(keys.key(rig.queue, part))
+    rig.raw.set(keys.key(rig.queue, part), "of another program")
+    with pytest.raises(LayoutMismatch):
+        rig.bury(job)
+    assert rig.raw.zscore(keys.key(rig.queue, "running"), "a") is not None
+    rig.raw.delete(keys.key(rig.queue, part))
+    rig.bury(job)
+    assert rig.raw.zscore(keys.key(rig.queue, "dead"), "a") is not None
+    assert rig.raw.zscore(keys.key(rig.queue, "running"), "a") is None

@@ -70,6 +70,19 @@ def test_a_queue_that_refuses_does_not_hold_up_the_others(rig: Rig) -> None:
     assert rig.sizes(OTHER) == {"ready": 1}
 
 
+def test_a_whole_slice_that_is_refused_does_not_hold_up_what_is_behind_it(rig: Rig) -> None:
+    rig.queues.add(THIRD)
+    rig.raw.set(keys.key(OTHER, "ready"), "of another program")
+    rig.enqueue(*(rig.job(on_failure=f"mend {OTHER}") for _ in range(programs.OUTBOX_SLICE)))
+    for job in rig.claim(programs.OUTBOX_SLICE):
+        rig.bury(job)
+    rig.add("last", on_failure=f"mend {THIRD}")
+    rig.bury(rig.claim_one())
+    with pytest.raises(LayoutMismatch):
+        rig.run(programs.deliver(rig.queue, rig.now))
+    assert rig.sizes(THIRD) == {"ready": 1}
+
+
 def test_a_dependency_on_the_own_queue_by_its_long_name(rig: Rig) -> None:
     rig.add("parent")
     rig.add("child", after=[f"parent@{rig.queue}"])

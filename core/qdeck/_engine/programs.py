@@ -70,18 +70,25 @@ def deliver(queue: str, now: int = 0) -> Program[int]:
     What another queue refuses stays there and is raised at the end, so that it does not hold up the entries behind it.
     """
     outbox = keys.key(queue, "outbox")
-    [entries] = yield commands((b"XRANGE", outbox, b"-", b"+", b"COUNT", OUTBOX_SLICE), key=outbox, reads=True)
-    if isinstance(entries, ResponseError):
-        raise explain(entries, queue)
+    start = b"-"
     refused: QdeckError | None = None
-    for entry_id, flat in entries:
-        fields = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
-        try:
-            yield from _deliver_entry(queue, fields, now)
-        except QdeckError as error:
-            refused = refused or error
-            continue
-        yield commands((b"XDEL", outbox, entry_id), key=outbox)
+    while True:
+        [entries] = yield commands((b"XRANGE", outbox, start, b"+", b"COUNT", OUTBOX_SLICE), key=outbox, reads=True)
+        if isinstance(entries, ResponseError):
+            raise explain(entries, queue)
+        delivered = 0
+        for entry_id, flat in entries:
+            fields = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
+            try:
+                yield from _deliver_entry(queue, fields, now)
+            except QdeckError as error:
+                refused = refused or error
+                continue
+            delivered += 1
+            yield commands((b"XDEL", outbox, entry_id), key=outbox)
+        if delivered or len(entries) < OUTBOX_SLICE:
+            break
+        start = b"(" + entries[-1][0]  # all of this slice is refused: what is behind it must not wait
     if refused is not None:
         raise refused
     return len(entries)

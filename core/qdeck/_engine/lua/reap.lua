@@ -86,8 +86,6 @@ for i, id in ipairs(ids) do
     warn(id, lease)
   else
     local head = redis.call('HGET', HEAD, id)
-    redis.call('ZREM', RUNNING, id)
-    redis.call('HDEL', LEASE, id)
     if not head then
       ghost(id)
     elseif string.find(flags, 'c', 1, true) then
@@ -100,6 +98,9 @@ for i, id in ipairs(ids) do
     else
       take_back(id, lease, head)
     end
+    -- Last, so that a key of a foreign type leaves the job in two states and never in none.
+    redis.call('ZREM', RUNNING, id)
+    redis.call('HDEL', LEASE, id)
   end
 end
 if redis.call('ZCARD', READY) > 0 then ring() end

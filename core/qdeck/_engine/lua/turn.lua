@@ -78,23 +78,23 @@ if acks > 0 then
   end
 end
 
--- 2. the others, one by one
+-- 2. the others, one by one. A job is taken off `running` last: should a key hold a foreign type, it is in two states
+-- then, which the next sweep mends, and never in none.
 local function take(id)
   redis.call('ZREM', RUNNING, id)
   redis.call('HDEL', LEASE, id)
 end
 
 local function cancel(id, head, event)
-  take(id)
   note(id, 'cancelled', event)
   redis.call('ZADD', CANCELLED, NOW, id)
   redis.call('HINCRBY', META, 'n:cancelled', 1)
   free(id, head)
   ended(id, 'cancelled')
+  take(id)
 end
 
 local function fail(kind, id, head, delay, event)
-  take(id)
   note(id, kind, event)
   redis.call('HINCRBY', META, 'n:failed', 1)
   local attempts, crashes, outages = tries_of(id)
@@ -105,15 +105,16 @@ local function fail(kind, id, head, delay, event)
   else
     bury(id, head)
   end
+  take(id)
 end
 
 local function crash(id, head, event)
-  take(id)
   note(id, 'crashed', event)
   redis.call('HINCRBY', META, 'n:crashed', 1)
   local attempts, crashes, outages = tries_of(id)
   set_tries(id, attempts, crashes + 1, outages)
   if crashes + 1 >= crash_limit then bury(id, head) else place(id, head, NOW) end
+  take(id)
 end
 
 local function finish_with(id, log, result, keep)
@@ -140,8 +141,8 @@ local function close(kind, id, held, mine, delay, event, log, result, keep)
   elseif kind == 'crashed' then
     crash(id, head, event)
   elseif kind == 'give' then
-    take(id)
     redis.call('ZADD', READY, string.match(held, '^%S+ %S+ %S+ (%S+)'), id)
+    take(id)
   else
     fail(kind, id, head, tonumber(delay), event)
   end
@@ -162,9 +163,9 @@ if #finished > 0 then
   for i, id in ipairs(finished) do
     z[2 * i - 1], z[2 * i] = NOW, id
   end
+  redis.call('ZADD', DONE, unpack(z))
   redis.call('ZREM', RUNNING, unpack(finished))
   redis.call('HDEL', LEASE, unpack(finished))
-  redis.call('ZADD', DONE, unpack(z))
   redis.call('HINCRBY', META, 'n:done', n)
   if redis.call('HLEN', UNIQ) > 0 then
     local heads = redis.call('HMGET', HEAD, unpack(finished))
