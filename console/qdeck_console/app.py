@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from qdeck._deck.deck import Deck
-from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, bindings
+from qdeck_console.actions import ACTIVITY, DEAD, QUEUES, STUCK, TABS, WORKERS, bindings
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.presenters import frame
@@ -22,6 +22,7 @@ from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.stuck import StuckScreen
+from qdeck_console.screens.tables import ActivityScreen, WorkersScreen
 from qdeck_console.terminal import check_terminal, context_of, fitting_theme, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
@@ -47,6 +48,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         QUEUES: QueuesScreen,
         STUCK: StuckScreen,
         DEAD: DeadScreen,
+        WORKERS: WorkersScreen,
+        ACTIVITY: ActivityScreen,
     }
     DEFAULT_MODE = QUEUES
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from qdeck_console.terminal import context_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    import redis
     from textual.pilot import Pilot
 
 HOOKS, MAIL = "demo:dev:hooks:actions", "demo:dev:mail:actions"
@@ -199,3 +201,31 @@ async def test_a_wrong_filter_points_at_the_place_and_matches_nothing_more(url: 
         assert "ConnectionError  2" not in text(pilot.app)  # type: ignore[arg-type] # it is the console
         await pilot.press("escape")
         await until(pilot, "ConnectionError  2")
+
+
+async def test_the_log_tells_what_was_done_and_undoes_it(url: str) -> None:
+    bury(url, 2)
+    with Deck(url) as deck:
+        api.apply_plan(deck, api.build_plan(deck, "retry", HOOKS, reason="INC-1"))
+    async with console(url, "9") as pilot:
+        await until(pilot, "1 operation within a day")
+        await pilot.press("u")
+        await until(pilot, "u again undoes: retry by")
+        await pilot.press("u")
+        await until(pilot, "undone: retry by")
+        assert counts(url) == (2, 0)
+        await until(pilot, "2 operations")
+
+
+async def test_workers_are_listed_and_asked_to_be_quiet(url: str, raw: redis.Redis) -> None:
+    seen = int(time.time() * 1000)
+    said = {"id": "wrk-1", "host": "eu\x1b[2J-3", "pid": 77, "seen_ms": seen, "state": "running", "running": 3}
+    raw.hset("qdeck:workers", "wrk-1", json.dumps(said))
+    async with console(url, "7") as pilot:
+        shown = await until(pilot, "1 worker")
+        assert "77" in shown
+        assert "\x1b" not in shown
+        await pilot.press("p")
+        await until(pilot, "asked to take nothing new")
+        await until(pilot, "asked qu")
+        assert raw.hget("qdeck:control", "wrk-1") == b"quiet"

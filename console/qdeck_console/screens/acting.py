@@ -61,7 +61,7 @@ class Operator:
         self._console = console
         self.work: Work | None = None
         self.batches: list[Done] = []
-        self._named_at = float("-inf")
+        self._named, self._named_at = "", float("-inf")
 
     def why_not_write(self) -> str:
         """Why nothing can be changed now; empty when it can."""
@@ -162,13 +162,16 @@ class Operator:
 
     def undo(self) -> None:
         """Names the last batch; asked again within a few seconds, takes it back."""
-        last = self.batches[-1]
-        if time.monotonic() - self._named_at > AGAIN_S:
-            self._named_at = time.monotonic()
-            self._console.say(f"u again undoes: {last.name}", "strong", "◁")
+        self.name_and_undo(self.batches[-1].batch, self.batches[-1].name)
+
+    def name_and_undo(self, batch: str, name: str) -> None:
+        """Names a batch; asked for the same one again within a few seconds, takes it back."""
+        if batch != self._named or time.monotonic() - self._named_at > AGAIN_S:
+            self._named, self._named_at = batch, time.monotonic()
+            self._console.say(f"u again undoes: {name}", "strong", "◁")
             return
-        self._named_at = float("-inf")
-        self.undo_batch(last.batch, last.name)
+        self._named = ""
+        self.undo_batch(batch, name)
 
     def undo_batch(self, batch: str, name: str) -> None:
         """Takes a batch back."""
