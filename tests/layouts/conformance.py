@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def picture(raw: redis.Redis) -> dict[bytes, tuple[object, bool]]:
-    """All that a server holds and whether it ends by itself. Not as DUMP: a table that is rehashed changes its order."""
+    """All that a server holds and whether it ends by itself; not as DUMP, which changes with a rehash."""
     return {key: (value, raw.ttl(key) == -1) for key, value in values(raw).items()}
 
 

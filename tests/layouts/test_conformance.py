@@ -22,7 +22,8 @@ def load_dump(raw: redis.Redis, name: str) -> None:
         if kept["type"] == "hash":
             raw.hset(key, mapping=value)
         elif kept["type"] == "zset":
-            raw.zadd(key, {str(member): score for member, score in value})
+            for member, score in value:
+                raw.zadd(key, {member: score})
         elif kept["type"] == "set":
             raw.sadd(key, *value)
         else:
@@ -36,7 +37,8 @@ class TestScheduler(Conformance):
 
     def populate(self, raw: redis.Redis) -> None:
         now = time.time_ns() // 1_000_000
-        raw.zadd("scheduler:queue:priority", {"new": now + 2_000_000, "old:sign": now - 2_000_000, b"\xff\x00": now})
+        raw.zadd("scheduler:queue:priority", {"new": now + 2_000_000, "old:sign": now - 2_000_000})
+        raw.zadd("scheduler:queue:priority", {b"\xff\x00": now})
         raw.zadd("scheduler:queue:delayed", {"due:HIGH": now - 1000, "a:b:LOW": now + 1000, "broken": 5, "x:WHAT": 6})
         raw.hset("scheduler:processing", "held", json.dumps({"workerId": "w1", "startedAt": now - 5000}))
         raw.hset("scheduler:processing", "odd", "{")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._deck import changes, history, job, jobs, native, produce, workers
-from qdeck._deck.model import State
+from qdeck._deck.model import NATIVE, State
 from qdeck._deck.progress import Walk
 from qdeck._errors import InvalidOption, NotAllowed
 from qdeck._filter import parse
+from qdeck._layouts.others import Others
 from qdeck._names import QueueName
 from qdeck._settings.thresholds import Thresholds
 
@@ -46,12 +47,14 @@ class Deck:
         *,
         thresholds: Thresholds | None = None,
         read_only_hint: str = "open it for writing to change anything",
+        layouts: Sequence[str] = (NATIVE,),
     ) -> None:
         self.endpoint = Endpoint(_with_connect_timeout(url))
         self.read_only = read_only
         self.thresholds = thresholds or Thresholds()
         self._read_only_hint = read_only_hint
         self._memory = native.Memory(thresholds=self.thresholds)
+        self._others = Others(layouts, str(self.endpoint), self.thresholds)
         self._looking = SyncClient(self.endpoint, patience=LOOKING_PATIENCE)
         self._writing = SyncClient(self.endpoint, patience=WRITING_PATIENCE)
         self._aclients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncClient]]
@@ -91,11 +94,14 @@ class Deck:
 
     def status(self, visible: Collection[str] | None = None) -> Snapshot:
         """One picture of all queues. `visible` names the queues whose expensive numbers are wanted now; else all."""
-        return self.look(native.look(self._memory, self.address, visible))
+        return self.look(self._status(visible))
 
     async def astatus(self, visible: Collection[str] | None = None) -> Snapshot:
         """One picture of all queues, in asyncio."""
-        return await self.alook(native.look(self._memory, self.address, visible))
+        return await self.alook(self._status(visible))
+
+    def _status(self, visible: Collection[str] | None) -> Program[Snapshot]:
+        return (yield from self._others.extend((yield from native.look(self._memory, self.address, visible))))
 
     def page(
         self,
@@ -113,7 +119,7 @@ class Deck:
         At most `most` entries (500) are looked at, and those that match `where` come back: an empty page is not the
         end, a cursor of None is. Without `bodies` the payloads are not read.
         """
-        program = jobs.page(
+        program = self._page(
             queue, need_states(state), wanted=parse(where), cursor=cursor, newest=newest, bodies=bodies, most=most
         )
         return self.look(program)
@@ -122,7 +128,26 @@ class Deck:
         self, queue: str, *, state: str | Sequence[str] | None = None, where: str = "", **options: Any
     ) -> Page:
         """The next slice of a list of jobs, in asyncio; the options are those of `page`."""
-        return await self.alook(jobs.page(queue, need_states(state), wanted=parse(where), **options))
+        return await self.alook(self._page(queue, need_states(state), wanted=parse(where), **options))
+
+    def _page(
+        self,
+        queue: str,
+        states: Sequence[State],
+        *,
+        wanted: Filter,
+        cursor: str | None = None,
+        most: int = jobs.SLICE,
+        **options: Any,
+    ) -> Program[Page]:
+        home = yield from self._others.home(queue)
+        if home is None:
+            return (yield from jobs.page(queue, states, wanted=wanted, cursor=cursor, most=most, **options))
+        return (yield from home.page(queue, states, wanted=wanted, cursor=cursor, most=most))
+
+    def _need(self, queue: str) -> Program[None]:
+        if (yield from self._others.home(queue)) is None:
+            yield from changes.need_queue(self._memory, queue)
 
     def jobs(
         self,
@@ -138,15 +163,15 @@ class Deck:
         `ready` is in the order in which it will run, jobs that ended start with the newest.
         """
         states, wanted = need_states(state), parse(where)  # what is wrong is told before the first is asked for
-        self.look(changes.need_queue(self._memory, queue))
+        self.look(self._need(queue))
         return self._walk(queue, states, wanted, limit, newest)
 
     def _walk(
-        self, queue: str, states: Sequence[str], wanted: Filter, limit: int | None, newest: bool | None
+        self, queue: str, states: Sequence[State], wanted: Filter, limit: int | None, newest: bool | None
     ) -> Iterator[JobRecord]:
         walk = Walk(limit)
         while walk.goes_on:
-            program = jobs.page(queue, states, wanted=wanted, cursor=walk.cursor, newest=newest)
+            program = self._page(queue, states, wanted=wanted, cursor=walk.cursor, newest=newest)
             yield from walk.take(self.look(program))
 
     async def ajobs(
@@ -160,10 +185,10 @@ class Deck:
     ) -> AsyncIterator[JobRecord]:
         """The jobs of a queue as they are read, in asyncio."""
         states, wanted = need_states(state), parse(where)
-        await self.alook(changes.need_queue(self._memory, queue))
+        await self.alook(self._need(queue))
         walk = Walk(limit)
         while walk.goes_on:
-            program = jobs.page(queue, states, wanted=wanted, cursor=walk.cursor, newest=newest)
+            program = self._page(queue, states, wanted=wanted, cursor=walk.cursor, newest=newest)
             for record in walk.take(await self.alook(program)):
                 yield record
 
@@ -176,6 +201,8 @@ class Deck:
         return await self.alook(self._job(queue, job_id))
 
     def _job(self, queue: str, job_id: str) -> Program[JobDetail]:
+        if (home := (yield from self._others.home(queue))) is not None:
+            return (yield from home.job(queue, job_id))
         yield from changes.need_queue(self._memory, queue)
         return (yield from job.read_job(queue, job_id))
 
@@ -188,7 +215,8 @@ class Deck:
         return await self.alook(self._find(job_id))
 
     def _find(self, job_id: str) -> Program[list[Found]]:
-        return (yield from job.find((yield from native.names(self._memory)), job_id))
+        found = yield from job.find((yield from native.names(self._memory)), job_id)
+        return found + (yield from self._others.find(job_id))
 
     def history(self, queue: str, *, seconds: float = 86_400) -> list[Sample]:
         """What an agent saw of a queue, oldest first: every 10 s of the last hour, every minute of the time before."""

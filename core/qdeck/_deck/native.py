@@ -114,7 +114,7 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
         status=status,
         reasons=reasons,
         layouts=("native",),
-        totals=_sums(rows),
+        totals=sums(rows),
         queues=tuple(rows),
         notices=tuple(notices),
         local_clock=server_ms is None,
@@ -330,7 +330,8 @@ def _rates(memory: Memory, rows: Sequence[QueueRow], now: int) -> dict[str, tupl
     return rates
 
 
-def _sums(rows: Sequence[QueueRow]) -> Totals:
+def sums(rows: Sequence[QueueRow]) -> Totals:
+    """The sums over all queues that could be read."""
     return Totals(
         ready=sum(row.ready or 0 for row in rows),
         delayed=sum(row.delayed or 0 for row in rows),

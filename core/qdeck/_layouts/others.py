@@ -1,0 +1,90 @@
+"""The other layouts of one deck: what a look at its queues adds to the native ones, and whose a queue is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qdeck._deck import native, reads, verdict
+from qdeck._deck.model import NATIVE
+from qdeck._errors import QdeckError
+from qdeck._layouts import discovery, make_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.model import Found, QueueRow, Snapshot
+    from qdeck._engine.ops import Program
+    from qdeck._layouts.base import Layout
+    from qdeck._settings.thresholds import Thresholds
+
+
+class Others:
+    """Foreign layouts by name; without any of them everything here does nothing."""
+
+    def __init__(self, names: Sequence[str], address: str, thresholds: Thresholds) -> None:
+        self.layouts = make_all(names)
+        self.shows_native = NATIVE in names
+        self._address, self._thresholds = address, thresholds
+        self._remembered: discovery.Remembered | None = None
+        self._homes: dict[str, Layout] = {}
+        for layout in self.layouts:
+            layout.thresholds = thresholds
+
+    def rows(self, now: int) -> Program[tuple[list[QueueRow], list[str]]]:
+        """The queues of those layouts that are there; one that cannot be read is told and does not stop the rest."""
+        remembered = self._remembered
+        if remembered is None:
+            remembered = self._remembered = discovery.recall(self._address)
+        passes = sum(one.passes for one in remembered.passes.values())
+        notices = yield from discovery.look(self.layouts, remembered)
+        if sum(one.passes for one in remembered.passes.values()) != passes:
+            discovery.remember(self._address, remembered)
+        rows: list[QueueRow] = []
+        self._homes = {}
+        for layout in self.layouts:
+            if layout.sight is None or not layout.sight.is_there:
+                continue
+            try:
+                look = yield from layout.rows(now)
+            except QdeckError as error:
+                notices.append(f"{layout.name} cannot be read: {error}")
+                continue
+            rows += look.rows
+            notices += look.notices
+            for row in look.rows:
+                self._homes.setdefault(row.name, layout)
+        return rows, notices
+
+    def extend(self, seen: Snapshot) -> Program[Snapshot]:
+        """A picture of the native queues with those of the other layouts."""
+        if not self.layouts:
+            return seen
+        found, notices = yield from self.rows(seen.at_ms)
+        rows = (*(seen.queues if self.shows_native else ()), *found)
+        status, reasons = verdict.judge(seen.server, rows, self._thresholds)
+        there = dict.fromkeys(row.layout for row in found)
+        return replace(
+            seen, status=status, reasons=reasons, queues=rows, totals=native.sums(rows),
+            layouts=(*(seen.layouts if self.shows_native else ()), *there), notices=(*seen.notices, *notices),
+        )  # fmt: skip
+
+    def find(self, job_id: str) -> Program[list[Found]]:
+        """Where an id is in the foreign queues."""
+        if self.layouts:
+            yield from self.rows((yield from reads.clock()))
+        found: list[Found] = []
+        for layout in self.layouts:
+            if layout.sight is not None and layout.sight.is_there:
+                found += yield from layout.find(job_id)
+        return found
+
+    def home(self, queue: str) -> Program[Layout | None]:
+        """The foreign layout that has a queue of this name; None when it is native, or nobody's."""
+        if not self.layouts:
+            return None
+        if self.shows_native and (yield from native.exists(queue)):
+            return None
+        if queue not in self._homes:
+            yield from self.rows((yield from reads.clock()))
+        return self._homes.get(queue)
