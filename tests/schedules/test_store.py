@@ -126,10 +126,13 @@ def test_what_is_not_there_is_told(app: qdeck.App) -> None:
         ("ok", {"_id": "mine"}),
         ("ok", {"tz": "Europe/Nowhere"}),
         ("ok", {"cron": "* *"}),
+        ("ok", {"cron": ["* * * * *"]}),
+        ("ok", {"tz": ["UTC"]}),
+        (["ok"], {}),
         ("ok", {"big": "x" * 70_000}),
     ],
 )
-def test_what_cannot_be_is_refused(app: qdeck.App, raw: redis.Redis, name: str, options: dict[str, Any]) -> None:
+def test_what_cannot_be_is_refused(app: qdeck.App, raw: redis.Redis, name: Any, options: dict[str, Any]) -> None:
     with pytest.raises(qdeck.UsageError) as refused:
         app.schedule(name, "feed", **{"cron": "* * * * *", **options})
     assert refused.value.hint

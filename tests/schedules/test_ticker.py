@@ -316,3 +316,18 @@ async def test_without_rights_it_asks_seldom(make_server: Callable[..., Server])
         await asyncio.gather(task, return_exceptions=True)
         await client.close()
     assert [event["event"] for event in events] == ["waiting"]
+
+
+async def test_many_schedules_are_shared_by_many_tickers(app: qdeck.App, raw: redis.Redis) -> None:
+    for i in range(100):
+        app.schedule(f"s{i}", "feed", cron="* * * * *")
+    for i in range(100):
+        rewind(raw, f"s{i}", 61)
+    clients = [AsyncClient(app.endpoint) for _ in range(4)]
+    raw.config_resetstat()
+    await asyncio.gather(*(Ticker(client).turn() for client in clients))
+    calls: Any = raw.info("commandstats")
+    for client in clients:
+        await client.close()
+    assert len(ids(raw)) == 100
+    assert calls["cmdstat_evalsha"]["calls"] < 600  # each makes a part: alone they would all make 800

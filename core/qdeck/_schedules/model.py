@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
 from qdeck._errors import InvalidOption, PayloadTooLarge
-from qdeck._schedules.rule import Rule
+from qdeck._schedules.rule import Rule, rule_of
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import NewJob
@@ -73,7 +73,7 @@ class Definition:
 
     def rule(self) -> Rule:
         """When its turns are."""
-        return Rule(self.cron, self.tz)
+        return rule_of(self.cron, self.tz)
 
     def turn_id(self, turn: int) -> str:
         """The id of the job of one turn: whoever makes it, it is one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -114,6 +115,12 @@ class Rule:
                 seen.append(0 if offset is None else int(offset.total_seconds()))
             found = self._offsets[day] = min(seen), max(seen)
         return found
+
+
+@lru_cache(maxsize=2048)
+def rule_of(cron: str, tz: str) -> Rule:
+    """The rule of an expression and a zone, made once: readers ask for all of them again and again."""
+    return Rule(cron, tz)
 
 
 def _moment(when: datetime) -> int:

@@ -24,6 +24,7 @@ POLL_S: Final = 15.0  # how late a change of the schedules may be noticed
 PUNCTUAL_S: Final = 60  # a turn that is not later than this was not missed
 RETRY_S: Final = 1.0
 WATCHED: Final = 50
+_AT_ONCE: Final = 20  # schedules between two looks at what other tickers have done meanwhile
 _SPREAD_S: Final = 0.02
 
 
@@ -97,9 +98,14 @@ class Ticker:
             look_ms, past = await self._open()
         self._look_ms = look_ms
         self._set_clock(look_ms)
-        now = look_ms // 1000
-        for name in self._due_names(now):
-            await self._serve(self._known[name], past.get(name), look_ms)
+        due = self._due_names(look_ms // 1000)
+        random.shuffle(due)  # of many tickers each begins with others
+        for at in range(0, len(due), _AT_ONCE):
+            part = due[at : at + _AT_ONCE]
+            if at:
+                look_ms, _, past = await self._client.run(store.peek(part))
+            for name in part:
+                await self._serve(self._known[name], past.get(name), look_ms)
         if self._watched and time.monotonic() - self._watched_at >= min(self._poll, POLL_S):
             self._watched_at = time.monotonic()
             await self._note_outcomes()
