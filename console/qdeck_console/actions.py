@@ -1,4 +1,4 @@
-"""Every action of the console, once: bindings, footer, help, palette and the README's table of keys come from here.
+"""Every action of the console, once: bindings, footer, help and the README's table of keys come from here.
 
 An action that cannot act now is not hidden: its key says why.
 """
@@ -105,11 +105,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="move", call="open",
     ),
     Action(
-        id="next", scopes=(JOBS, DEAD), keys=("tab", "right"), verb="next", help="the next state, or the other pane",
+        id="next", scopes=(JOBS,), keys=("tab", "right"), verb="next", help="the next state, or the other pane",
         group="move",
     ),
     Action(
-        id="previous", scopes=(JOBS, DEAD), keys=("shift+tab", "left"), verb="previous", help="the one before",
+        id="previous", scopes=(JOBS,), keys=("shift+tab", "left"), verb="previous", help="the one before",
         group="move", footer=False,
     ),
     Action(id="mark", scopes=_MARKED, keys=("space",), verb="mark", help="mark the entry", group="choose"),
@@ -193,10 +193,6 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="move",
     ),
     Action(
-        id="palette", scopes=("app",), keys=("colon", "ctrl+p"), verb="command", help="commands by name",
-        group="everywhere", footer=False,
-    ),
-    Action(
         id="help", scopes=("app",), keys=("question_mark",), verb="help", help="all keys", group="everywhere",
         footer=False,
     ),
@@ -235,17 +231,22 @@ def footer_actions(scopes: Iterable[str]) -> list[Action]:
 def key_table() -> str:
     """All keys as a table in Markdown, for the README."""
     rows = ["| key | does | where |", "|---|---|---|"]
-    tabs = " ".join(f"`{number}` {name}" for name, number in TABS.items())
+    tabs = " ".join(f"`{number}` {name}" for name, number in TABS.items() if name in screens())
     for group in GROUPS:
         for action in ACTIONS:
-            if action.group == group:
+            if action.group == group and set(action.scopes) & set(screens()):
                 keys = " ".join(f"`{_NAMES.get(key, key)}`" for key in action.keys)
                 rows.append(f"| {keys} | {action.help} | {_where(action)} |")
     return "\n".join([*rows, f"| {tabs} | the screens | everywhere |"])
+
+
+def screens() -> tuple[str, ...]:
+    """The scopes that have a screen now; the table of keys leaves the others out."""
+    return (QUEUES, STUCK, DEAD, WORKERS, ACTIVITY, DETAIL, JOB, "list", "app")
 
 
 def _where(action: Action) -> str:
     if "app" in action.scopes or set(action.scopes) >= set(TABS):
         return "everywhere"
     words = {"list": "lists", DETAIL: "a queue", JOB: "a job"}
-    return ", ".join(words.get(scope, scope) for scope in action.scopes)
+    return ", ".join(words.get(scope, scope) for scope in action.scopes if scope in screens())

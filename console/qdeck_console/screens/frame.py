@@ -142,7 +142,11 @@ class FrameScreen(Screen[None]):
         """The screens, with counts where they are news."""
         totals = self.picture.snapshot.totals if self.picture.snapshot else None
         news = {STUCK: (totals.stuck, "warn"), DEAD: (totals.dead, "bad")} if totals else {}
-        return [Tab(id, id.capitalize(), number, *news.get(id, (0, "warn"))) for id, number in TABS.items()]
+        return [
+            Tab(id, id.capitalize(), number, *news.get(id, (0, "warn")))
+            for id, number in TABS.items()
+            if id in self.console.MODES
+        ]
 
     def is_offered(self, action: Action) -> bool:
         """Whether the footer has this action at all: going back only where there is something to go back from."""

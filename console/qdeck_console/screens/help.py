@@ -61,6 +61,6 @@ class HelpScreen(ModalScreen[None]):
                 words = f"{action.help}  ∅ {why}" if why else action.help
                 lines.append((*keys, (cut_end(words, 52), "faint" if why else "text")))
             lines += [()] * blanks
-        tabs = "  ".join(f"{number} {tab.name}" for number, tab in enumerate(below.all_tabs(), 1))
+        tabs = "  ".join(f"{tab.number} {tab.name}" for tab in below.all_tabs())
         lines.append((("screens         ", "muted"), (tabs, "text")))
         return lines
