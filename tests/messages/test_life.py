@@ -232,7 +232,7 @@ def test_the_command_cleans_a_task_and_tells_what_was_in_use(
 ) -> None:
     idle, used = make(client, "t:1", "a"), make(client, "t:1", "b")
     client.app.client.run(
-        registry.register(qdeck.QueueName.parse(used), task="t:1", tier="", ttl_ms=60_000, wait_ms=60_000)
+        registry.register(used, "callbacks", "ingestion_service", task="t:1", tier="", ttl_ms=60_000, wait_ms=60_000)
     )
     assert cli(["clean", "t:1", "--dry-run", "--url", url]) == 1
     assert "would remove" in capsys.readouterr().out

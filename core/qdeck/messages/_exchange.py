@@ -11,10 +11,10 @@ from redis.exceptions import ResponseError
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.ops import NewJob
 from qdeck._errors import InvalidName, PayloadTooLarge
-from qdeck._names import QueueName, QueueType
+from qdeck._names import QueueType
 from qdeck._options import read_task_name
 from qdeck.messages import _registry as registry
-from qdeck.messages._naming import TIERS, segment
+from qdeck.messages._naming import TIERS, segment, type_of
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Made, Program
@@ -88,9 +88,8 @@ def reply(name: str, action: DomainAction, response: DomainActionResponse, deadl
     )
 
 
-def call_back(name: QueueName, asked: DomainAction, callback: DomainAction, *, retries: int) -> Program[str]:
-    """Calls back, once for each action and outcome: to a queue that workers listen on, or to the temporary one of a task."""
-    text = str(name)
+def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries: int) -> Program[str]:
+    """Calls back, once for each action and outcome: to a queue of workers, or to the temporary one of a task."""
     # A dead action that is retried may still end well: then that is told too, each outcome once.
     once = f"{job_id(asked.action_id)}-{'done' if callback.data.get('success', True) else 'failed'}"
     [native] = yield ops.commands((b"HEXISTS", keys.QUEUES, text), key=keys.QUEUES.encode(), reads=True)
@@ -132,8 +131,7 @@ def first_of(name: str) -> Program[bytes | None]:
 
 def forget(name: str, event: str = "cleaned") -> Program[None]:
     """Ends a temporary queue that its only reader has read, or gave up."""
-    yield ops.commands((b"UNLINK", name), key=name.encode())
-    yield from registry.finish(event, [(name, 0, 0)])
+    yield from registry.unlink_and_finish(event, name)
 
 
 def announce(stream: str, event: DomainAction) -> Program[str]:
@@ -144,17 +142,17 @@ def announce(stream: str, event: DomainAction) -> Program[str]:
     return str(made, "ascii")
 
 
-def read_reply_name(action: DomainAction, environments: tuple[str, ...]) -> QueueName | None:
-    """Where an action wants its answer; None when it wants none."""
+def read_reply_name(action: DomainAction, environments: tuple[str, ...]) -> tuple[str, QueueType] | None:
+    """Where an action wants its answer, and the type of that queue; None when it wants none."""
     text = action.reply_to
     if text is None:
         return None
-    name = QueueName.parse(text, environments=environments)
-    if name.type not in (QueueType.RESPONSES, QueueType.CALLBACKS):
+    kind = type_of(text, environments)
+    if kind not in (QueueType.RESPONSES, QueueType.CALLBACKS):
         raise InvalidName(
-            f"{text!r} cannot take an answer: its type is {name.type}", hint="answers go to responses or callbacks"
+            f"{text!r} cannot take an answer: its type is {kind}", hint="answers go to responses or callbacks"
         )
-    return name
+    return text, kind
 
 
 def skip(name: str, message: bytes) -> Program[None]:

@@ -18,6 +18,7 @@ import redis
 from redis.exceptions import ResponseError
 
 from qdeck._engine import programs
+from qdeck._engine.ops import pack
 
 if TYPE_CHECKING:
     import redis.asyncio.connection as aio
@@ -56,6 +57,30 @@ class AsyncLines:
         """The first entry of a list as soon as there is one, which stays there; None when the time is over."""
         found: bytes | None = await self.ask(_peek, name, until)
         return found
+
+    async def send_and_peek(self, steps: bytes, name: str, until: float) -> tuple[Any, bytes | None] | None:
+        """Two steps and the first look, in one round trip: the first answer and what was seen.
+
+        None when anything was wrong: then the steps may have happened or not, and are to be sent again.
+        """
+        async with self._room:
+            line = self._free.pop() if self._free else self._endpoint.async_connection()
+            piece = min(max(0.0, until - time.monotonic()), PIECE_S)
+            try:
+                async with asyncio.timeout(piece + self._endpoint.timeout):
+                    await line.connect()
+                    await line.send_packed_command([steps, pack(*_peek(name, piece))], check_health=False)
+                    first = await line.read_response(disable_decoding=True)
+                    await line.read_response(disable_decoding=True)
+                    found = await line.read_response(disable_decoding=True)
+            except (ResponseError, *_BROKEN):
+                await self._drop(line)
+                return None
+            except BaseException:
+                await self._drop(line)
+                raise
+            self._free.append(line)
+            return first, found
 
     async def pop(self, name: str, until: float) -> bytes | None:
         """Takes the first entry of a list: for bells only, what is taken may get lost on the way."""
@@ -132,6 +157,24 @@ class Lines:
                 found: bytes = reply
                 return found
         return None
+
+    def send_and_peek(self, steps: bytes, name: str, until: float) -> tuple[Any, bytes | None] | None:
+        """Two steps and the first look, in one round trip: the first answer and what was seen."""
+        line = self._line()
+        piece = min(max(0.0, until - time.monotonic()), PIECE_S)
+        try:
+            line.connect()
+            line.send_packed_command([steps, pack(*_peek(name, piece))], check_health=False)
+            first = line.read_response(disable_decoding=True)
+            line.read_response(disable_decoding=True)
+            found: Any = line.read_response(disable_decoding=True, timeout=piece + self._endpoint.timeout)
+        except (ResponseError, *_BROKEN):
+            self.close()
+            return None
+        except BaseException:
+            self.close()
+            raise
+        return first, found
 
     def close(self) -> None:
         """Closes this thread's connection."""

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._engine import ops
 from qdeck._errors import InvalidOption, QdeckError, ResultTimeout
 from qdeck._job import Job
 from qdeck._names import QueueName, QueueType
@@ -34,23 +35,35 @@ class _Asked:
     action: DomainAction
     queue: str
     job: NewJob
-    name: QueueName
-    tier: str
+    name: str
+    kind: QueueType
+    service: str
     ttl_ms: int
     wait_ms: int | None
 
     def begin(self) -> Program[None]:
         """Registers where the answer goes and that somebody waits there; only then sends the action."""
-        made = yield from registry.register(
-            self.name, task=self.action.task or "", tier=self.tier, ttl_ms=self.ttl_ms, wait_ms=self.wait_ms
-        )
-        if made < 0:
-            raise _is_removed(self.name)
+        made = yield from registry.register(self.name, self.kind.value, self.service, **self._life())
+        self.check(made)
         yield from exchange.send(self.queue, self.job)
 
+    def packed(self) -> bytes:
+        """The same two steps for one round trip: the server takes them in this order."""
+        first = registry.packed_register(self.name, self.kind.value, self.service, **self._life())
+        return first + ops.enqueue(self.queue, [self.job]).packed()
 
-def _is_removed(name: QueueName) -> QdeckError:
-    return QdeckError(f"queue {str(name)!r} is being removed", hint="its task has ended; use another correlation id")
+    def check(self, made: Any) -> None:
+        """Refuses to wait on a queue that is being removed."""
+        if isinstance(made, int) and made < 0:
+            raise _is_removed(self.name)
+
+    def _life(self) -> dict[str, Any]:
+        tier = self.action.tier or ""
+        return {"task": self.action.task or "", "tier": tier, "ttl_ms": self.ttl_ms, "wait_ms": self.wait_ms}
+
+
+def _is_removed(name: str) -> QdeckError:
+    return QdeckError(f"queue {name!r} is being removed", hint="its task has ended; use another correlation id")
 
 
 class Messenger:
@@ -96,13 +109,20 @@ class Messenger:
         """Sends an action and waits for its answer; `ResultTimeout` when there is none in time."""
         until = time.monotonic() + timeout
         asked = self._ask(action, timeout, **options)
-        self.app.client.run(asked.begin())
-        while (raw := self._lines.peek(str(asked.name), until)) is not None:
+        early = self._lines.send_and_peek(asked.packed(), asked.name, until)
+        if early is None:
+            # Not all of it worked at once: step by step, which does each once.
+            self.app.client.run(asked.begin())
+        else:
+            asked.check(early[0])
+        raw = early[1] if early else None
+        while raw is not None or (raw := self._lines.peek(asked.name, until)) is not None:
             if (found := _read_response(raw, asked)) is not None:
-                self.app.client.run(exchange.forget(str(asked.name)))
+                self.app.client.run(exchange.forget(asked.name))
                 return found
-            self.app.client.run(exchange.skip(str(asked.name), raw))
-        self.app.client.run(exchange.forget(str(asked.name), "unanswered"))
+            self.app.client.run(exchange.skip(asked.name, raw))
+            raw = None
+        self.app.client.run(exchange.forget(asked.name, "unanswered"))
         raise _unanswered(asked, timeout)
 
     async def arequest(
@@ -112,13 +132,20 @@ class Messenger:
         until = time.monotonic() + timeout
         asked = self._ask(action, timeout, **options)
         client = self.app.aclient()
-        await client.run(asked.begin())
-        while (raw := await self.alines().peek(str(asked.name), until)) is not None:
+        lines = self.alines()
+        early = await lines.send_and_peek(asked.packed(), asked.name, until)
+        if early is None:
+            await client.run(asked.begin())
+        else:
+            asked.check(early[0])
+        raw = early[1] if early else None
+        while raw is not None or (raw := await lines.peek(asked.name, until)) is not None:
             if (found := _read_response(raw, asked)) is not None:
-                await client.run(exchange.forget(str(asked.name)))
+                await client.run(exchange.forget(asked.name))
                 return found
-            await client.run(exchange.skip(str(asked.name), raw))
-        await client.run(exchange.forget(str(asked.name), "unanswered"))
+            await client.run(exchange.skip(asked.name, raw))
+            raw = None
+        await client.run(exchange.forget(asked.name, "unanswered"))
         raise _unanswered(asked, timeout)
 
     # --- callback
@@ -129,17 +156,17 @@ class Messenger:
         By default a temporary one of the action's task, which `Service.callback` handlers of this service follow and
         `wait_callback` can wait on. Give `callback` for a queue that stays.
         """
-        asked = self._call(action, callback, **options)
+        name, asked = self._call(action, callback, **options)
         self.app.client.run(asked.begin() if callback is None else exchange.send(asked.queue, asked.job))
-        return asked.name
+        return name
 
     async def arequest_callback(
         self, action: DomainAction, callback: QueueName | None = None, **options: Any
     ) -> QueueName:
         """The same in asyncio."""
-        asked = self._call(action, callback, **options)
+        name, asked = self._call(action, callback, **options)
         await self.app.aclient().run(asked.begin() if callback is None else exchange.send(asked.queue, asked.job))
-        return asked.name
+        return name
 
     def wait_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
         """Waits for the next callback on a temporary queue and takes it; for who has no worker."""
@@ -215,16 +242,17 @@ class Messenger:
     def _ask(self, action: DomainAction, timeout: float, *, retries: int = 0, **options: Any) -> _Asked:
         within = read_duration("timeout", timeout)
         correlation = action.correlation_id or new_message_id()
-        name = self.names.responses(action.action_type, correlation)
+        name = self.names.response_queue(action.action_type, correlation)
         sent = action.replace(
             correlation_id=correlation,
-            callback_queue_name=str(name),
+            callback_queue_name=name,
             callback_action_type=None,
             metadata={**action.metadata, exchange.WITHIN: within},
         )
         queue, job = self._outgoing(sent, retries=retries, expires=timeout, **options)
         # It lives as long as somebody waits and a little longer, for a cleaner that comes late.
-        return _Asked(sent, queue, job, name, sent.tier or "", min(self.ttl_ms, within + 10_000), within)
+        ttl_ms = min(self.ttl_ms, within + 10_000)
+        return _Asked(sent, queue, job, name, QueueType.RESPONSES, self.names.service, ttl_ms, within)
 
     def _call(
         self,
@@ -233,7 +261,7 @@ class Messenger:
         *,
         callback_action_type: str | None = None,
         **options: Any,
-    ) -> _Asked:
+    ) -> tuple[QueueName, _Asked]:
         correlation = action.correlation or new_message_id()
         kind = callback_action_type or action.callback_action_type or f"{action.action_type}.completed"
         name = callback or self.names.callbacks(options.get("service") or action.service, correlation)
@@ -245,16 +273,22 @@ class Messenger:
             data={**action.data, "callback_queue_name": str(name), "correlation_id": correlation},
         )
         queue, job = self._outgoing(sent, **options)
-        return _Asked(sent, queue, job, name, sent.tier or "", self.ttl_ms, None)
+        return name, _Asked(sent, queue, job, str(name), name.type, name.service, self.ttl_ms, None)
 
     def _wait(self, name: QueueName, timeout: float) -> Program[None]:
         [known] = yield from registry.describe([str(name)])
         task, tier = (known.task, known.tier) if known else ("", "")
         made = yield from registry.register(
-            name, task=task, tier=tier, ttl_ms=self.ttl_ms, wait_ms=read_duration("timeout", timeout)
+            str(name),
+            name.type.value,
+            name.service,
+            task=task,
+            tier=tier,
+            ttl_ms=self.ttl_ms,
+            wait_ms=read_duration("timeout", timeout),
         )
         if made < 0:
-            raise _is_removed(name)
+            raise _is_removed(str(name))
 
 
 def _took(name: QueueName, raw: bytes | None) -> Program[None]:

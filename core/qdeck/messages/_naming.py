@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from qdeck._errors import InvalidName
-from qdeck._names import QueueName, QueueType
+from qdeck._names import MAX_LENGTH, QueueName, QueueType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ TIERS: Final[dict[str, int]] = {"enterprise": 25, "professional": 50, "advance":
 
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST: Final = 64
+_WORDS: Final = frozenset(kind.value for kind in QueueType)
 
 
 def segment(text: str) -> str:
@@ -50,6 +52,11 @@ class Names:
     def responses(self, action_type: str, correlation_id: str) -> QueueName:
         """Where this service waits for one answer: the owner is the one who listens."""
         return self.own.responses(segment(action_type.replace(".", "_")), segment(correlation_id))
+
+    def response_queue(self, action_type: str, correlation_id: str) -> str:
+        """The same as text, in a fraction of the time."""
+        name = _responses_stem(self.own, action_type) + segment(correlation_id)
+        return name if len(name) <= MAX_LENGTH else str(self.responses(action_type, correlation_id))
 
     def callbacks(self, sender: str, event: str = "") -> QueueName:
         """Where this service is called back by another, for an event or a task; without one, for all of them."""
@@ -84,6 +91,25 @@ class Names:
             env=own.env,
             environments=() if own.env is None else (own.env,),
         )
+
+
+@lru_cache(maxsize=1024)
+def _type_of(stem: str, environments: tuple[str, ...]) -> QueueType:
+    return QueueName.parse(f"{stem}:x", environments=environments).type
+
+
+def type_of(name: str, environments: tuple[str, ...] = ()) -> QueueType:
+    """The type of a name, checked like any other; names that differ in their last segment only are read once."""
+    stem, _, last = name.rpartition(":")
+    # The last segment may be the type itself, or the environment: then there is nothing to share.
+    if stem.count(":") < 2 or not last or last in _WORDS or _STRANGE.search(last) or len(name) > MAX_LENGTH:
+        return QueueName.parse(name, environments=environments).type
+    return _type_of(stem, environments)
+
+
+@lru_cache(maxsize=1024)
+def _responses_stem(own: QueueName, action_type: str) -> str:
+    return str(own.responses(segment(action_type.replace(".", "_")), "x"))[:-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

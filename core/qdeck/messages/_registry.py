@@ -61,15 +61,45 @@ def call(script: str, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any
     return reply
 
 
-def register(name: QueueName, *, task: str, tier: str, ttl_ms: int, wait_ms: int | None = None) -> Program[int]:
+def register(
+    name: str, kind: str, service: str, *, task: str, tier: str, ttl_ms: int, wait_ms: int | None = None
+) -> Program[int]:
     """Registers a queue before it is made: 1 new, 0 renewed, -1 when it is being removed."""
-    wait: Arg = "" if wait_ms is None else wait_ms
-    args: list[Arg] = [0, "register", str(name), ttl_ms, wait, name.service, name.type.value, _word(tier), task]
+    args = _registration(name, kind, service, task, tier, ttl_ms, wait_ms)
     made: int = yield from call("registry", KEYS, args)
     return made
 
 
+def _registration(
+    name: str, kind: str, service: str, task: str, tier: str, ttl_ms: int, wait_ms: int | None
+) -> list[Arg]:
+    wait: Arg = "" if wait_ms is None else wait_ms
+    return [0, "register", name, ttl_ms, wait, service, kind, _word(tier), task]
+
+
+def packed_register(
+    name: str, kind: str, service: str, *, task: str, tier: str, ttl_ms: int, wait_ms: int | None = None
+) -> bytes:
+    """The same as it goes over the wire, for who sends it together with what follows."""
+    args = _registration(name, kind, service, task, tier, ttl_ms, wait_ms)
+    return ops.pack(b"EVALSHA", _script("registry")[1], len(KEYS), *KEYS, *args)
+
+
+def unlink_and_finish(event: str, name: str) -> Program[None]:
+    """Removes a queue and strikes it off, for its only reader."""
+    _, digest = _script("registry")
+    args: list[Arg] = [0, "finish", event, name, 0, 0, "unknown unknown -"]
+    script = ops.pack(b"EVALSHA", digest, len(KEYS), *KEYS, *args)
+    gone, struck = yield ops.Send(ops.pack(b"UNLINK", name) + script, 2, name.encode())
+    if isinstance(gone, ResponseError):
+        raise programs.explain(gone)
+    if isinstance(struck, ResponseError):
+        yield from call("registry", KEYS, args)
+
+
 def _word(text: str) -> str:
+    if text.isalnum():
+        return text
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in text) or "-"
 
 

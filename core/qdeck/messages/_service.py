@@ -18,13 +18,13 @@ from qdeck.messages import _exchange as exchange
 from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
 from qdeck.messages._inlets import Follower, Inlets, Subscription
 from qdeck.messages._messenger import RETRIES, Messenger
+from qdeck.messages._naming import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from qdeck._context import JobContext
     from qdeck._engine.ops import Program
-    from qdeck._names import QueueName
     from qdeck.messages._cleaning import Removal
 
 Handler = Any
@@ -38,7 +38,7 @@ class _Turn:
     service: Service
     action: DomainAction
     job: JobContext
-    answers_to: QueueName | None
+    answers_to: tuple[str, QueueType] | None
     ends_task: bool
 
     def after(self, value: Any) -> Program[None]:
@@ -58,11 +58,11 @@ class _Turn:
             yield from self._end_task()
 
     def _answer(self, value: Any, error: ErrorDetail | None) -> Program[None]:
-        name = self.answers_to
-        if name is None:
+        if self.answers_to is None:
             return
+        name, kind = self.answers_to
         data = None if error is not None else _data(value)
-        if name.type is QueueType.CALLBACKS:
+        if kind is QueueType.CALLBACKS:
             callback = callback_to(self.action, self.service.names.service, data=data, error=error)
             yield from exchange.call_back(name, self.action, callback, retries=RETRIES)
             return
@@ -71,7 +71,7 @@ class _Turn:
         )
         within = self.action.metadata.get(exchange.WITHIN)
         deadline = self.job.enqueued_ms + within if isinstance(within, int) else None
-        yield from exchange.reply(str(name), self.action, response, deadline)
+        yield from exchange.reply(name, self.action, response, deadline)
 
     def _end_task(self) -> Program[None]:
         if self.action.task is not None:
@@ -207,12 +207,13 @@ class Service(Messenger):
                 raise UsageError(f"taken {envelope['undeliverable']} times and never handed over")
             action = DomainAction.from_dict(envelope)
             # Callbacks and events carry the names of their own journey: only an action asks for an answer.
-            asks = self.names.parse(current_job().queue).type is QueueType.ACTIONS
+            job = current_job()
+            asks = type_of(job.queue, self.names.environments) is QueueType.ACTIONS
             name = exchange.read_reply_name(action, self.names.environments) if asks else None
         except UsageError as error:
             # Another run would read the same.
             raise Reject(f"{error}{'; ' if error.hint else ''}{error.hint}") from error
-        return _Turn(self, action, current_job(), name, ends_task)
+        return _Turn(self, action, job, name, ends_task)
 
 
 def _checked(turn: _Turn, value: Any) -> Program[None]:
