@@ -81,7 +81,8 @@ class Hands:
 
     def room(self, rate: float) -> int:
         """How many more jobs to claim: what may run at once, or what quick ones finish in two milliseconds."""
-        if self._solo is not None or (self._processes is not None and self._processes.free == 0):
+        if self._solo is not None or (self._crowded and self._processes is not None and self._processes.free == 0):
+            # More for processes would come and have to go back; as long as none wait, the other kinds go on.
             return 0
         target = self.concurrency
         if len(self._kinds) < 2:

@@ -29,7 +29,7 @@ TRIM_S: Final = 30.0
 MOST_ENDS: Final = 400
 RETRY_S: Final = 1.0
 LOOK_S: Final = 5.0
-DEAF_S: Final = 0.05
+BUSY_S: Final = 0.02  # how long a bell is not listened to whose queue is being worked on
 
 
 class Pump:
@@ -102,6 +102,8 @@ class Pump:
             now = time.monotonic()
             room = self._room(now)
             lane = self._next_lane(now, room)
+            if room > 0 and any(not lane.hungry for lane in self._lanes):
+                self._prick_up()
             if lane is not None:
                 await self._turn(lane, room)
             elif self._finishing and self.hands.count == 0:
@@ -123,11 +125,7 @@ class Pump:
         if self._rung:
             return self._rung.pop()
         best: Lane | None = None
-        # As long as one queue always has work nobody listens to the bells of the others: they are asked in turn.
-        deaf = len(self._lanes) > 1 and self._ear is None and any(lane.hungry for lane in self._lanes)
         for lane in self._lanes:
-            if deaf and room > 0 and not lane.hungry and now - lane.turned > DEAF_S:
-                lane.hungry = True
             if lane.due is not None and now >= lane.due:
                 lane.due, lane.hungry = None, True
             if lane.deadline is not None and now >= lane.deadline:
@@ -197,8 +195,8 @@ class Pump:
 
     async def _wait(self, now: float, room: int) -> None:
         """Sleeps until something ended, a bell rang, or a time came."""
-        if room > 0 and self._ear is None and not self._finishing:
-            self._ear = asyncio.create_task(self._listen())
+        if room > 0:
+            self._prick_up()
         if now - self._trimmed > TRIM_S and any(lane.used for lane in self._lanes):
             self._trimmed = now
             for lane in self._lanes:
@@ -214,9 +212,16 @@ class Pump:
             if alarm is not None:
                 alarm.cancel()
 
+    def _prick_up(self) -> None:
+        """Listens from now on, also while one queue always has work: the others are not to wait for its end."""
+        if self._ear is None and not self._finishing:
+            self._ear = asyncio.create_task(self._listen())
+
     async def _listen(self) -> None:
         """Blocks on the bells, on a connection of its own. A ring means that there may be work."""
-        bells = {keys.key(lane.queue, "bell"): lane for lane in self._lanes}
+        # The server answers with the first that rings: those of queues that are worked on anyway come last.
+        lanes = sorted(self._lanes, key=lambda lane: lane.hungry)
+        bells = {keys.key(lane.queue, "bell"): lane for lane in lanes}
         try:
             if self._line is None:
                 self._line = self._client.endpoint.async_connection()
@@ -231,15 +236,18 @@ class Pump:
             self._failure = error
             self.stir()
             return
-        self._ear = None
         if rung is None:
             for lane in self._lanes:
                 self._do("peek", lane, self._peek(lane))
+        elif bells[rung].hungry and self._room(time.monotonic()) > 0:
+            # Its turn comes anyway, and rings again where work is left. Not to hear the same bell at once again:
+            await asyncio.sleep(BUSY_S)
         else:
             lane = bells[rung]
             lane.hungry = True
             # Its turn comes next, also when there is no room by then: that turn rings again, for another worker.
             self._rung.append(lane)
+        self._ear = None
         self.stir()
 
     async def _stop_listening(self) -> None:

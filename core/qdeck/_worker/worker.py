@@ -244,7 +244,9 @@ class Worker:
         return "running" if self._pump is None or self._pump.claims else "quiet"
 
     def _ask(self, why: str) -> None:
-        if self._asked is not None and why == "stop" and self._hands is not None:
+        if self._asked == "stop" and why == "reload":
+            return  # who asked to end is not served by a new start
+        if self._asked == "stop" and self._hands is not None:
             # Asked twice: what runs is stopped at once.
             for lane in self.lanes:
                 for run in list(lane.held.values()):
