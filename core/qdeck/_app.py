@@ -147,7 +147,14 @@ def _no_such_option(key: str) -> InvalidOption:
     )
 
 
-def _head(options: Options, task: str, handler: str | None, **more: Any) -> codec.Head:
+class Handler(NamedTuple):
+    """A failure handler as a head carries it: its name, with its queue when that is another one, and its options."""
+
+    place: str
+    tail: str | None
+
+
+def _head(options: Options, task: str, handler: Handler | None, **more: Any) -> codec.Head:
     return codec.Head(
         enqueued_ms=0,
         priority=options.priority,
@@ -157,7 +164,8 @@ def _head(options: Options, task: str, handler: str | None, **more: Any) -> code
         lease_ms=options.lease_ms,
         limit_ms=options.time_limit_ms,
         backoff=options.backoff_text(),
-        on_failure=handler,
+        on_failure=None if handler is None else handler.place,
+        handler_tail=None if handler is None else handler.tail,
         keep_ms=options.keep_result_ms,
         **more,
     )
@@ -250,12 +258,16 @@ class App:
         """The text of a queue's name, checked."""
         return str(name if isinstance(name, QueueName) else QueueName.parse(name, environments=self.environments))
 
-    def handler_of(self, options: Options) -> str | None:
-        """The failure handler as a head carries it: with its queue, when that is another one."""
+    def handler_of(self, options: Options) -> Handler | None:
+        """The failure handler of a job with these options."""
         if options.on_failure is None:
             return None
         task = self.find_task(options.on_failure)
-        return task.name if task.options.queue == options.queue else f"{task.name} {task.options.queue}"
+        place = task.name if task.options.queue == options.queue else f"{task.name} {task.options.queue}"
+        if task.options == Options(queue=task.options.queue, on_failure=task.options.on_failure):
+            return Handler(place, None)
+        # Its job is made by a script, which knows no tasks. A handler that fails calls no other.
+        return Handler(place, _head(task.options, task.name, None).tail().replace("\n", "\x1f"))
 
     def enqueue(self, task: str, *args: Any, **kwargs: Any) -> Job:
         """Enqueues a job of a task given by name."""

@@ -89,8 +89,10 @@ def _check_records(queue: str, picture: Picture, states: dict[str, list[str]]) -
     assert set(states) - heads <= done, f"{queue}: jobs without a head: {set(states) - heads - done}"
     assert set(picture.hashes["body"]) == heads, f"{queue}: bodies {set(picture.hashes['body']) ^ heads} do not match"
     for part in ("tries", "error", "result", "log"):
-        assert set(picture.hashes[part]) <= heads, (
-            f"{queue}: {part} of unknown jobs {set(picture.hashes[part]) - heads}"
+        # A result outlives the rest of the record: it goes with the id.
+        known = set(states) if part == "result" else heads
+        assert set(picture.hashes[part]) <= known, (
+            f"{queue}: {part} of unknown jobs {set(picture.hashes[part]) - known}"
         )
     running = {job_id for job_id, _ in picture.zsets["running"]}
     leases = set(picture.hashes["lease"])

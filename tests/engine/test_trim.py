@@ -111,7 +111,7 @@ def test_a_resent_enqueue_finds_its_id_for_a_minute(rig: Rig, setting: dict[str,
     ]
 
 
-def test_of_done_jobs_the_last_are_kept_whole_and_of_the_others_the_id(rig: Rig) -> None:
+def test_of_done_jobs_the_last_are_kept_whole_and_of_the_others_the_id_and_the_result(rig: Rig) -> None:
     rig.configure(done_max="3")
     ids = []
     for n in range(5):
@@ -121,13 +121,15 @@ def test_of_done_jobs_the_last_are_kept_whole_and_of_the_others_the_id(rig: Rig)
         rig.tick()
     picture = rig.picture()
     assert [job_id for job_id, _ in picture.zsets["done"]] == ids
-    for part in ("head", "body", "tries", "error", "result", "log"):
+    for part in ("head", "body", "tries", "error", "log"):
         assert sorted(picture.hashes[part]) == ids[2:], part
+    assert sorted(picture.hashes["result"]) == ids, "a result that is gone could not be told from None"
     rig.tick(60_000)
     rig.add("last")
     rig.work("last")
     assert [job_id for job_id, _ in rig.picture().zsets["done"]] == [*ids[3:], "last"]
     assert rig.total("dropped_done") == 3
+    assert sorted(rig.picture().hashes["result"]) == ids[3:]
 
 
 def test_done_jobs_are_trimmed_by_the_work_itself(rig: Rig) -> None:

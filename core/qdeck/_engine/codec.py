@@ -34,6 +34,7 @@ class Head:
     limit_ms: int | None = None
     backoff: str | None = None
     on_failure: str | None = None
+    handler_tail: str | None = None
     run_anyway: bool = False
     keep_ms: int | None = None
     origin: str | None = None
@@ -52,7 +53,7 @@ class Head:
                 lines.append(f"{letter}{number}")
         if self.expires_after_ms is not None:
             lines.append(f"x+{self.expires_after_ms}")
-        for letter, text in (("b", self.backoff), ("f", self.on_failure), ("o", self.origin)):
+        for letter, text in (("b", self.backoff), ("f", self.on_failure), ("h", self.handler_tail), ("o", self.origin)):
             if text is not None:
                 lines.append(f"{letter}{text}")
         if self.run_anyway:
@@ -83,6 +84,7 @@ def read_head(raw: bytes) -> Head:
         limit_ms=number("m"),
         backoff=extra.get("b"),
         on_failure=extra.get("f"),
+        handler_tail=extra.get("h"),
         run_anyway=extra.get("d") == "run",
         keep_ms=number("k"),
         origin=extra.get("o"),

@@ -79,12 +79,12 @@ local function place(id, head, due)
 end
 
 --- forget
--- Drops all that is kept about jobs that are in no state any more.
-local function forget(ids)
+-- Drops all that is kept about jobs that are in no state any more; of jobs whose id stays in `done`, all but the result.
+local function forget(ids, stays)
   if #ids == 0 then return end
   redis.call('HDEL', HEAD, unpack(ids))
   redis.call('HDEL', BODY, unpack(ids))
-  for _, key in ipairs({ TRIES, ERROR, RESULT, LOG }) do
+  for _, key in ipairs(stays and { TRIES, ERROR, LOG } or { TRIES, ERROR, LOG, RESULT }) do
     if redis.call('HLEN', key) > 0 then redis.call('HDEL', key, unpack(ids)) end
   end
 end
@@ -99,8 +99,10 @@ local function call_handler(id, head)
   local task, queue = string.match(option(head, 'f') or '', '^(%S+) ?(%S*)$')
   if not task then return end
   local hid = id .. '-f' .. STAMP
-  local priority = priority_of(head)
-  local tail = priority .. ' 3 ' .. task .. '\no' .. id
+  -- The options of its task, when it declares any; else the rank of the job, and three retries.
+  local own = option(head, 'h')
+  local tail = (own and string.gsub(own, '\31', '\n') or priority_of(head) .. ' 3 ' .. task) .. '\no' .. id
+  local priority = tonumber(string.match(tail, '^%d+'))
   local body = netstring(id) .. netstring(head) .. netstring(redis.call('HGET', TRIES, id) or '')
     .. netstring(redis.call('HGET', ERROR, id) or '') .. netstring(redis.call('HGET', BODY, id) or '')
   if queue == '' then

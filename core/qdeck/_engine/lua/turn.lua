@@ -176,9 +176,9 @@ if #finished > 0 then
   if redis.call('HLEN', AFTER) > 0 then
     for _, id in ipairs(finished) do ended(id, 'done') end
   end
-  -- Of the last ones all is kept, of those before them the id alone, until no call can be sent again for it.
+  -- Of the last ones all is kept, of those before them the id and the result, until no call can be sent again for it.
   local most = tonumber(meta[7] or 1000)
-  forget(redis.call('ZREVRANGE', DONE, most, most + n - 1))
+  forget(redis.call('ZREVRANGE', DONE, most, most + n - 1), true)
   trim(DONE, tonumber(meta[6] or 3600000), most, RESEND, 'n:dropped_done', n + SLICE)
 end
 if #stale > 0 then redis.call('HINCRBY', META, 'n:stale', #stale) end
