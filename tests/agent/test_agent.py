@@ -320,7 +320,17 @@ async def test_temporary_queues_whose_time_is_over_are_removed(
     kinds = {"over": (1, None), "waited": (1, 60_000), "living": (3_600_000, None)}
     names = {kind: QueueName.parse(f"shop:callbacks:{kind}") for kind in kinds}
     for kind, (ttl_ms, wait_ms) in kinds.items():
-        client.run(registry.register(names[kind], task="t1", tier="free", ttl_ms=ttl_ms, wait_ms=wait_ms))
+        client.run(
+            registry.register(
+                str(names[kind]),
+                names[kind].type,
+                names[kind].service,
+                task="t1",
+                tier="free",
+                ttl_ms=ttl_ms,
+                wait_ms=wait_ms,
+            )
+        )
         raw.rpush(str(names[kind]), "a message")
     raw.rpush("shop:callbacks:nobodys", "a message")
     await asyncio.sleep(0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -164,6 +165,7 @@ def test_stuck_jobs(qdeck: Callable[..., Ran], yard: Yard) -> None:
     ids = [yard.add(n) for n in range(4)]
     yard.claim(3, worker="gone", lease_ms=1)
     yard.claim(1, worker="w1")
+    time.sleep(0.01)  # a lease is over when its last millisecond is
     ran = qdeck("stuck", "--json")
     assert ran.code == 1
     assert {job["id"] for job in ran.json} == set(ids[:3])

@@ -129,11 +129,11 @@ class ConfirmScreen(ModalScreen[bool]):
 
     def action_choose(self) -> None:
         """Gives the answer that has the focus."""
-        self.dismiss(self.on_apply and self.is_open)
+        _ = self.dismiss(self.on_apply and self.is_open)
 
     def action_answer(self, yes: bool) -> None:
         """Gives an answer."""
-        self.dismiss(yes)
+        _ = self.dismiss(yes)
 
     def on_click(self, event: events.Click) -> None:
         """A click on an answer gives it."""
@@ -143,9 +143,9 @@ class ConfirmScreen(ModalScreen[bool]):
         pieces = self._pieces()
         first, gap = length(pieces[:1]), length(pieces[:2])
         if event.x < first:
-            self.dismiss(False)
+            _ = self.dismiss(False)  # the screen goes by itself; a handler of its own must not wait for it
         elif gap <= event.x < length(pieces[:3]) and self.is_open:
-            self.dismiss(True)
+            _ = self.dismiss(True)
 
 
 def word_is_production(environment: str) -> bool:

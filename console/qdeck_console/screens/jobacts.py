@@ -159,7 +159,7 @@ async def _edit(console: ConsoleApp, job: JobRecord) -> None:
     try:
         after = _in_editor(console, before)
     except (OSError, SuspendNotSupported) as error:
-        console.say(f"no editor: {error or 'this terminal cannot be left'}", "bad", "✗")
+        console.say(f"no editor: {str(error) or 'this terminal cannot be left'}", "bad", "✗")
         return
     if after is None or after.strip() == before.strip():
         console.say("nothing was changed", "muted", "")

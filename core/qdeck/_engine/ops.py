@@ -66,7 +66,8 @@ def _pack_into(out: list[bytes], args: Iterable[Arg]) -> None:
         elif type(arg) is int:
             raw = b"%d" % arg
         else:
-            raw = arg  # type: ignore[assignment]  # bytes: the two other kinds are handled above
+            # Bytes as they are; members of enums by what they stand for.
+            raw = arg if isinstance(arg, bytes) else str(arg).encode()
         add(b"$%d\r\n" % len(raw))
         add(raw)
         add(b"\r\n")
