@@ -141,7 +141,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         return frame.bar(self.context, self.shown, self.frozen_ms, self.size.width)
 
     def _age(self) -> None:
-        if isinstance(self.screen, FrameScreen):
+        # A tick may come while the last screen is being taken down.
+        if self.screen_stack and isinstance(self.screen, FrameScreen):
             self.screen.draw_frame()
 
     def toggle_freeze(self) -> None:

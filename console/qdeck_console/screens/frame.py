@@ -116,7 +116,7 @@ class FrameScreen(Screen[None]):
     def show(self, picture: Picture, *, fresh: bool = True) -> None:
         """Shows a picture."""
         self.picture = picture
-        if not self.is_mounted:
+        if not self.is_mounted or not self.query("#footer"):
             return
         self.draw_frame()
         self.draw(fresh=fresh)
@@ -129,6 +129,8 @@ class FrameScreen(Screen[None]):
         """Draws what ages by itself: bar, verdict, tabs and footer."""
         app, picture = self.console, self.picture
         painter = app.painter
+        if not self.query("#footer"):
+            return  # a tick between coming and being built, or between being taken down and gone
         bar = self.query_one("#bar", Lines)
         line, ground = frame.bar(app.context, picture, app.frozen_ms, self.size.width)
         bar.show(lambda _w, _h: (line,), painter, ground)
