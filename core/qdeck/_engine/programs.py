@@ -12,10 +12,11 @@ from qdeck._engine.ops import Made, NewJob, Op, Program, Send, commands, pack
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, ServerRefused, UnknownDependency, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
+SLICE_BYTES: Final = 2 * 1024 * 1024  # of payloads in one call, unless one alone is larger
 
 
 def call(op: Op[T]) -> Program[T]:
@@ -57,11 +58,24 @@ def make_queue(queue: str) -> Program[None]:
 def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Made]]:
     """Makes any number of jobs, a slice at a time, and tells other queues who waits for their jobs."""
     made: list[Made] = []
-    for at in range(0, len(jobs), ops.SLICE):
-        made += yield from call(ops.enqueue(queue, jobs[at : at + ops.SLICE], now))
+    for part in _slices(jobs):
+        made += yield from call(ops.enqueue(queue, part, now))
     if any("@" in ref for job in jobs for ref in job.after):
         yield from deliver(queue, now)
     return made
+
+
+def _slices(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
+    """Parts that one call may carry, bounded in jobs, bytes and jobs waited for: the whole server waits for a call."""
+    start = size = refs = 0
+    for at, job in enumerate(jobs):
+        size += len(job.body)
+        refs += len(job.after)
+        if at > start and (at - start >= ops.SLICE or size > SLICE_BYTES or refs > ops.SLICE):
+            yield jobs[start:at]
+            start, size, refs = at, len(job.body), len(job.after)
+    if start < len(jobs):
+        yield jobs[start:]
 
 
 def deliver(queue: str, now: int = 0) -> Program[int]:
