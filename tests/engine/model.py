@@ -69,7 +69,6 @@ class Model:
             "lease": {job_id: job.lease_text.encode() for job_id, job in kept.items() if job.lease},
             "tries": {job_id: b"%d %d %d" % job.tries for job_id, job in kept.items() if job.tries},
             "error": {job_id: "\n".join(job.events).encode() for job_id, job in kept.items() if job.events},
-            # The result stays as long as the id does: whoever waits for it must not take its loss for None.
             "result": {job_id: job.result for job_id, job in self.jobs.items() if job.result},
             "log": {job_id: job.log for job_id, job in kept.items() if job.log},
             "uniq": {name: holder.encode() for name, holder in self.names.items()},
