@@ -13,8 +13,6 @@ import click
 from qdeck_console.cli.base import settings
 from qdeck_console.cli.output import (
     Column,
-    JsonList,
-    dumps,
     iso,
     line,
     note,
@@ -22,7 +20,7 @@ from qdeck_console.cli.output import (
     seconds,
     table,
     write_json,
-    write_text,
+    write_with_entries,
 )
 
 if TYPE_CHECKING:
@@ -265,11 +263,7 @@ def _write_plan(plan: Plan) -> None:
         },
         "skipped": [skip_json(skip) for skip in tail.skipped],
     }
-    write_text(dumps(facts)[:-1] + ', "entries": ')
-    with JsonList() as out:
-        for entry in plan.entries():
-            out.add(_entry(entry))
-    write_text("}\n")
+    write_with_entries(facts, map(_entry, plan.entries()))
 
 
 def _entry(entry: PlanEntry) -> dict[str, Any]:

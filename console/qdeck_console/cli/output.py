@@ -195,3 +195,12 @@ def _aligned(columns: Sequence[Column], widths: Sequence[int], row: Sequence[str
         padded.append(gap + cell if column.right else cell + gap)
     text = "  ".join(padded).rstrip()
     return text if room is None else _cut(text, room)
+
+
+def write_with_entries(facts: dict[str, Any], entries: Iterable[Any]) -> None:
+    """Writes one document whose entries come last, one by one: a plan may have more of them than memory has room."""
+    write_text(dumps(facts)[:-1] + ', "entries": ')
+    with JsonList() as out:
+        for entry in entries:
+            out.add(entry)
+    write_text("}\n")

@@ -11,9 +11,7 @@ import click
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import (
     Column,
-    JsonList,
     age,
-    dumps,
     iso,
     line,
     note,
@@ -21,7 +19,7 @@ from qdeck_console.cli.output import (
     seconds,
     table,
     write_json,
-    write_text,
+    write_with_entries,
 )
 
 if TYPE_CHECKING:
@@ -162,11 +160,7 @@ def _write_plan(plan: Plan) -> None:
         },
         "skipped": [{"id": skip.id, "why": skip.why, "queue": skip.queue} for skip in tail.skipped],
     }
-    write_text(dumps(facts)[:-1] + ', "entries": ')
-    with JsonList() as out:
-        for entry in plan.entries():
-            out.add(_entry(entry))
-    write_text("}\n")
+    write_with_entries(facts, map(_entry, plan.entries()))
 
 
 def _entry(entry: PlanEntry) -> dict[str, Any]:

@@ -232,11 +232,11 @@ class Deck:
 
     def histories(self, queues: Sequence[str], *, seconds: float = 3600) -> dict[str, list[Sample]]:
         """What an agent saw of several queues, in a few round trips: for a screen of charts that was just opened."""
-        return self._look(history.read_history(queues, seconds=seconds))
+        return self.look(history.read_history(queues, seconds=seconds))
 
     async def ahistories(self, queues: Sequence[str], *, seconds: float = 3600) -> dict[str, list[Sample]]:
         """What an agent saw of several queues, in asyncio."""
-        return await self._alook(history.read_history(queues, seconds=seconds))
+        return await self.alook(history.read_history(queues, seconds=seconds))
 
     def pause(self, queue: str) -> Settings:
         """Pauses a queue: its workers start nothing more from it until it is resumed."""
@@ -337,8 +337,6 @@ class Deck:
         """Runs a program that writes, in asyncio."""
         self._check_writable()
         return await self._loop_clients()[1].run(_guarded(program, writes=True))
-
-    _look, _alook = look, alook
 
     def _check_writable(self) -> None:
         if self.read_only:
