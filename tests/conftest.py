@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from support.processes import python_processes
 from support.proxy import fault_proxies
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
     from support.processes import PythonProcess
     from support.proxy import FaultProxy
+
+# The same examples in every run, so that what a change breaks is the change's doing; `--hypothesis-profile=search` looks for new ones.
+settings.register_profile("same", derandomize=True, database=None)
+settings.register_profile("search", database=None)
+settings.load_profile("same")
 
 
 @pytest.fixture(autouse=True)

@@ -174,7 +174,6 @@ end
 
 local function cancel(j, state)
   if state == 'running' then return ask(j) end
-  if not LIVE[state] then return only(j, function() return 'is ' .. state end) end
   redis.call('ZREM', LISTS[state], unpack(j.ids))
   local c = { waits = waits_of(j, state), line = annotate(j.ids, 'cancelled', event, values_of(ERROR, j)) }
   redis.call('ZADD', CANCELLED, unpack(each_score(j.ids, NOW)))
@@ -270,7 +269,7 @@ local waiting = among('ready', 'delayed', 'blocked')
 local verbs = {
   retry = { retry, among('dead') },
   discard = { discard },
-  cancel = { cancel },
+  cancel = { cancel, LIVE },
   run = { run, among('delayed') },
   reprioritise = { reprioritise, waiting },
   requeue = { requeue, among('running') },
@@ -284,11 +283,11 @@ local function process(state, j)
   if #j.ids == 0 then return j end
   if state == 'running' then j.leases = redis.call('HMGET', LEASE, unpack(j.ids)) end
   j.heads = redis.call('HMGET', HEAD, unpack(j.ids))
+  local allowed = verbs[verb][2]
+  if allowed and not allowed[state] then return only(j, function() return 'is ' .. state end) end
   if verb ~= 'discard' then
     j = only(j, function(_, head) return not head and 'no record' or nil end)
   end
-  local allowed = verbs[verb][2]
-  if allowed and not allowed[state] then return only(j, function() return 'is ' .. state end) end
   if #j.ids == 0 then return j end
   return verbs[verb][1](j, state)
 end
