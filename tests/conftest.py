@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from support.processes import PythonProcess
     from support.proxy import FaultProxy
 
-# The same examples in every run, so that what a change breaks is the change's doing; `--hypothesis-profile=search` looks for new ones.
+# The same examples in every run, so that what a change breaks is its own doing.
+# `--hypothesis-profile=search` looks for new ones.
 settings.register_profile("same", derandomize=True, database=None)
 settings.register_profile("search", database=None)
 settings.load_profile("same")
