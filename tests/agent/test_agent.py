@@ -206,7 +206,8 @@ async def test_a_server_that_goes_away_is_waited_for(make_server: Callable[..., 
         await agent.until(lambda: any(event["event"] == "back" for event in agent.events), 20)
         count = len(agent.of("health"))
         await agent.until(lambda: len(agent.of("health")) > count, 20)
-    assert len([event for event in agent.events if event["event"] == "waiting"]) <= 2, "once per trouble"
+    chores = [event for event in agent.events if event["event"] == "waiting" and "what" not in event]
+    assert len(chores) <= 2, "once per trouble"
 
 
 def test_a_server_that_is_not_there_is_told_at_once() -> None:
@@ -278,6 +279,7 @@ def test_an_agent_that_ends_or_freezes_within_a_purge_leaves_the_rest_to_another
     victim = make_process("-c", PURGER, url)
     wait_until(lambda: raw.zcard(ready) < many)
     getattr(victim, how)()
+    time.sleep(0.2)  # the server may have its last call before it
     left = raw.zcard(ready)
     assert 0 < left < many, "it was to be hurt in the middle"
     heir = make_process("-c", PURGER, url)

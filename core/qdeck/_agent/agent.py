@@ -22,6 +22,7 @@ from qdeck._agent.options import AgentOptions
 from qdeck._connection import AsyncClient, Endpoint
 from qdeck._deck import reads
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
+from qdeck._schedules.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -146,17 +147,24 @@ class Agent:
 
     async def _work(self, kept: list[Chore], client: AsyncClient, ending: asyncio.Event) -> None:
         tasks = [asyncio.create_task(self._keep(chore, client, ending), name=chore.name) for chore in kept]
+        # Nobody is chosen for schedules: any number of tickers make each turn once.
+        ticker = None
+        if not self.options.read_only:
+            ticker = asyncio.create_task(Ticker(client, on_event=self.event).run(), name="schedules")
         try:
             await ending.wait()
+            if ticker is not None:
+                ticker.cancel()
             self.event({"event": "stopping", "running": sorted(lease.chore for lease in self._leases)})
             for lease in self._leases:
                 lease.stopped = True
             if tasks:
                 await asyncio.wait(tasks, timeout=GRACE_S)
         finally:
-            for task in tasks:
+            every = tasks if ticker is None else [*tasks, ticker]
+            for task in every:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*every, return_exceptions=True)
 
     async def _keep(self, chore: Chore, client: AsyncClient, ending: asyncio.Event) -> None:
         while not ending.is_set():
