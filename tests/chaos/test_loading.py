@@ -1,0 +1,69 @@
+"""The server is back but still reads its file: it answers everything with LOADING."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from chaos.fleet import Fleet
+from chaos.jobs import make_app
+from chaos.ledger import wait_until
+from qdeck import ServerRefused, ServerUnreachable
+from qdeck._deck.deck import Deck
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+    from support.processes import PythonProcess
+    from support.servers import Server
+
+KEYS = 3_000
+MICROSECONDS_A_KEY = "1000"
+
+
+def test_loading(
+    make_server: Callable[..., Server],
+    url: str,
+    raw: redis.Redis,
+    make_process: Callable[..., PythonProcess],
+) -> None:
+    """A server that loads for seconds after a crash: who looks is told so, a worker waits, every job runs after it."""
+    slowly = ("--key-load-delay", MICROSECONDS_A_KEY, "--loading-process-events-interval-bytes", "1024")
+    server = make_server(*slowly, "--appendfsync", "always", appendonly=True)
+    app = make_app(server.url)
+    with server.client(timeout_s=60) as client:
+        fleet = Fleet(app, server.url, client, raw, url, make_process)
+        fleet.start()
+        fleet.add("quick", 0.001, count=20)
+        fleet.wait_notes(20)
+        pipe = client.pipeline(transaction=False)
+        for n in range(KEYS):
+            pipe.set(f"other:{n}", b"x")
+        pipe.execute()
+        client.bgrewriteaof()  # the delay is per key of the snapshot
+        wait_until(lambda: client.info("persistence")["aof_base_size"] > KEYS)
+        later = fleet.add("aquick", 0.001, count=10, _delay=1.0)
+        server.kill9()
+        back = threading.Thread(target=server.relaunch)
+        back.start()
+        told = set()
+        with Deck(server.url) as deck:
+            while back.is_alive():
+                try:
+                    deck.status()
+                except (ServerRefused, ServerUnreachable) as error:
+                    told.add(str(error))
+                time.sleep(0.05)
+            back.join()
+            assert any("loading" in text.lower() for text in told), told
+            for job_id in later:
+                fleet.wait_done(job_id)
+            assert deck.status().totals.running == 0
+        fleet.check_alive()
+        fleet.books.check()
+    app.close()
