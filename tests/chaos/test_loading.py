@@ -6,8 +6,6 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
 from chaos.fleet import Fleet
 from chaos.jobs import make_app
 from chaos.ledger import wait_until
