@@ -9,13 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import ops, programs
-from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from support.commands import Ran
     from support.processes import PythonProcess
     from support.servers import Server
 
@@ -37,29 +37,6 @@ DETAIL = JOB | {"history", "error", "depends_on", "dependents", "result", "log"}
 FOUND = {"layout", "queue", "id", "key", "state"}
 BATCH = {"batch", "applied", "skipped"}
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def qdeck(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    monkeypatch.setenv("QDECK_URL", url)
-    monkeypatch.delenv("REDIS_URL", raising=False)
-
-    def run(*args: str) -> Ran:
-        code = main(args)
-        shown = capsys.readouterr()
-        return Ran(code, shown.out, shown.err)
-
-    return run
 
 
 def enqueue(qdeck: Callable[..., Ran], *args: str, queue: str = QUEUE) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
-
-from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,40 +12,13 @@ if TYPE_CHECKING:
 
     import redis
 
+    from support.commands import Ran
     from support.servers import Server
 
 QUEUE = "demo:mail:actions"
 META = "{demo:mail:actions}:meta"
 REPORT = {"status", "reasons", "queues", "tasks", "processing_rate", "errors", "checks"}
 ERRORS = {"dlq_size", "stuck_count", "orphaned_count", "stuck_vm_count", "orphaned_metadata_count"}
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def qdeck(
-    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Ran]:
-    monkeypatch.setenv("QDECK_URL", url)
-    monkeypatch.delenv("REDIS_URL", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: str) -> Ran:
-        code = main(args)
-        shown = capsys.readouterr()
-        return Ran(code, shown.out, shown.err)
-
-    return run
 
 
 @pytest.fixture

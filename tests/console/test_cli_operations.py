@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
 from operations.yard import OTHER, QUEUE, Yard
-from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,35 +16,14 @@ if TYPE_CHECKING:
 
     import redis
 
+    from support.commands import Ran
+
 DEAD = {"id", "layout", "queue", "queue_from", "error_class", "error_message", "failed_at", "attempts", "payload"}
 GROUP = {"error_class", "message_shape", "queue", "count", "first_at", "last_at"}
 BATCH = {"batch", "applied", "skipped", "undo_until"}
 UNDO = {"batch", "restored", "skipped"}
 STUCK = {"id", "layout", "queue", "why", "age_s", "worker", "worker_alive"}
 PLAN = {"plan", "created_at", "expires_at", "count", "bytes", "entries", "blast", "skipped"}
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def qdeck(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
-    monkeypatch.setenv("QDECK_URL", url)
-    monkeypatch.delenv("REDIS_URL", raising=False)
-
-    def run(*args: str) -> Ran:
-        code = main(args)
-        shown = capsys.readouterr()
-        return Ran(code, shown.out, shown.err)
-
-    return run
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
 from qdeck._deck.deck import Deck
-from qdeck_console.__main__ import main
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:
@@ -17,35 +15,10 @@ if TYPE_CHECKING:
 
     import redis
 
+    from support.commands import Ran
+
 PLAN = {"plan", "created_at", "expires_at", "counts", "bytes", "entries"}
 ENTRY = {"layout", "queue", "id", "rule", "reason", "age_s", "effect"}
-
-
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def qdeck(
-    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Ran]:
-    monkeypatch.setenv("QDECK_URL", url)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: str) -> Ran:
-        code = main(args)
-        shown = capsys.readouterr()
-        return Ran(code, shown.out, shown.err)
-
-    return run
 
 
 @pytest.fixture

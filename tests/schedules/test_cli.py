@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from qdeck._engine import codec
 from qdeck._schedules import store
-from qdeck_console.__main__ import main
+from support.commands import Ran, runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,26 +24,10 @@ FIELDS = {"name", "queue", "task", "cron", "tz", "next_at", "last_at", "last_out
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
 def qdeck(url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     monkeypatch.setenv("QDECK_URL", url)
-
-    def run(*args: str) -> Ran:
-        code = main(["schedule", *args])
-        shown = capsys.readouterr()
-        return Ran(code, shown.out, shown.err)
-
-    return run
+    return partial(runner(capsys), "schedule")
 
 
 def test_a_life_of_a_schedule(qdeck: Callable[..., Ran], raw: Any) -> None:

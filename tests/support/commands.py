@@ -1,0 +1,37 @@
+"""A command run in this process, as a script would see it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from qdeck_console.__main__ import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+class Ran(NamedTuple):
+    """What a command left: its exit code and what it wrote to both streams."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its one document."""
+        return json.loads(self.out)
+
+
+def runner(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """A function that runs `qdeck` with these arguments."""
+
+    def run(*args: str) -> Ran:
+        code = main(args)
+        shown = capsys.readouterr()
+        return Ran(code, shown.out, shown.err)
+
+    return run
