@@ -11,10 +11,9 @@ import pytest
 
 from agent.running import QUEUE, TOKEN, bury, claim, make_jobs, running
 from qdeck._agent.options import Address, AgentOptions
-from qdeck._deck.deck import Deck
 from qdeck._errors import InvalidOption
 from qdeck._settings import Purge, Settings
-from qdeck_console.cli import health as cli_health
+from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,8 +67,10 @@ def test_a_short_token_is_refused() -> None:
         AgentOptions(token="short")
 
 
-async def test_health_is_the_report_of_the_command(run_agent: Callable[..., Any], client: SyncClient) -> None:
-    """The shape that cli.md promises for `qdeck health` is that of the endpoint."""
+async def test_health_is_the_report_of_the_command(
+    run_agent: Callable[..., Any], client: SyncClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """'GET /api/v1/queue/health returns: Health metrics JSON', that of `qdeck health --json`"""
     make_jobs(client, 3)
     bury(client, claim(client))
     async with run_agent() as agent:
@@ -77,10 +78,8 @@ async def test_health_is_the_report_of_the_command(run_agent: Callable[..., Any]
         assert answer.headers["content-type"] == "application/json; charset=utf-8"
         assert answer.headers["cache-control"] == "no-store"
         found = answer.json
-        from qdeck._rules.health import acheck_health
-
-        async with Deck(agent.agent.endpoint.url) as deck:
-            told = json.loads(json.dumps(cli_health.shape(await acheck_health(deck))))
+        await asyncio.to_thread(main, ["health", "--json", "--url", agent.agent.endpoint.url])
+        told = json.loads(capsys.readouterr().out)
     assert found["queues"]["ready"][f"native/{QUEUE}"]["size"] == 2
     assert found["errors"]["dlq_size"] == 1
 

@@ -10,8 +10,7 @@ from qdeck._deck.deck import Deck
 from qdeck._deck.model import State, Status
 from qdeck._engine.codec import BAND
 from qdeck._operations import api
-from qdeck._rules import ages, doctor
-from qdeck._rules import health as health_rules
+from qdeck._rules import ages, doctor, orphans
 from qdeck._rules.health import acheck_health, check_health
 from qdeck._settings import Configuration, Settings, Target, Thresholds
 from support.yard import HOUR, QUEUE, Yard
@@ -138,7 +137,7 @@ def test_orphaned_records_are_counted_as_a_purge_would_take_them(yard: Yard, mon
     yard.orphan(1)
     assert check_health(yard.deck).errors.orphaned == 2
     assert check_health(yard.deck, orphans=False).errors.orphaned is None
-    monkeypatch.setattr(health_rules, "MOST_ORPHAN_FIELDS", 1)
+    monkeypatch.setattr(orphans, "MOST_FIELDS", 1)
     report = check_health(yard.deck)
     assert report.errors.orphaned is None
     assert any("qdeck purge does" in notice for notice in report.notices), "never a silent zero"

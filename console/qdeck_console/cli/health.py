@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import Column, age, iso, line, note, number, safe, seconds, styled, table, write_json
+from qdeck_console.cli.output import Column, age, line, note, number, safe, styled, table, write_json
 
 if TYPE_CHECKING:
     from qdeck._deck.verdict import Check
-    from qdeck._rules.health import HealthReport, QueueHealth
+    from qdeck._rules.health import HealthReport
 
 _COLOURS: Final = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
 _NAGIOS: Final = {"healthy": ("OK", 0), "degraded": ("WARNING", 1), "unhealthy": ("CRITICAL", 2)}
@@ -33,7 +33,9 @@ def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
     for notice in report.notices:
         note(f"qdeck: {notice}")
     if given.as_json:
-        write_json(shape(report))
+        from qdeck._rules.report import document
+
+        write_json(document(report))
     else:
         _print(report)
     ctx.exit(report.status.exit_code)
@@ -84,54 +86,6 @@ def _perfdata(report: HealthReport) -> str:
         ("queues", len(report.snapshot.queues), ""),
     ]
     return " ".join(f"{name}={value}{limit}" for name, value, limit in facts if value is not None)
-
-
-def shape(report: HealthReport) -> dict[str, Any]:
-    """`qdeck health` in JSON: the report of the document on queue reliability, in the words of the layouts."""
-    rates, errors = report.rates, report.errors
-    return {
-        "at": iso(report.at_ms),
-        "status": report.status.value,
-        "reasons": [reason.text for reason in report.reasons],
-        "notices": list(report.notices),
-        "queues": {state: {place: _queue(row) for place, row in rows.items()} for state, rows in report.queues.items()},
-        "tasks": None
-        if report.tasks is None
-        else {name: {"active": task.active, "pending": task.pending} for name, task in report.tasks.items()},
-        "processing_rate": None
-        if rates is None
-        else {"enqueued_per_min": seconds(rates.enqueued), "ended_per_min": seconds(rates.ended)},
-        "errors": {
-            "dlq_size": errors.dead,
-            "stuck_count": errors.stuck,
-            "orphaned_count": errors.orphaned,
-            "stuck_vm_count": errors.stuck,
-            "orphaned_metadata_count": errors.orphaned,
-        },
-        "checks": [_check(check) for check in report.checks],
-    }
-
-
-def _queue(row: QueueHealth) -> dict[str, Any]:
-    return {
-        "size": row.size,
-        "oldest_age": seconds(row.oldest_age),
-        "avg_age": seconds(row.avg_age),
-        "stuck_count": row.stuck_count,
-        "exact": row.exact,
-    }
-
-
-def _check(check: Check) -> dict[str, Any]:
-    status = check.status
-    return {
-        "name": check.name,
-        "ok": None if status is None else status.value == "healthy",
-        "status": "unknown" if status is None else status.value,
-        "detail": check.detail,
-        "value": check.value,
-        "threshold": check.threshold,
-    }
 
 
 def _print(report: HealthReport) -> None:

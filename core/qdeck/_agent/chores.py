@@ -13,6 +13,7 @@ from qdeck._deck import reads
 from qdeck._errors import NotAllowed
 from qdeck._rules.health import acheck_health
 from qdeck._rules.limits import Limits
+from qdeck._rules.report import document
 
 if TYPE_CHECKING:
     from qdeck._agent.eyes import Eyes
@@ -107,7 +108,7 @@ class Chores:
         async with self._reporting:
             began = time.monotonic()
             if self._report is None or began > self._stale:
-                self._report = health.document(await self._check())
+                self._report = document(await self._check())
                 ended = time.monotonic()
                 # With thousands of queues it takes seconds: whoever asks in a loop must not keep the server busy.
                 self._stale = ended + max(FRESH_S, ended - began)

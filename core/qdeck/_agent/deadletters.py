@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from qdeck._agent.health import iso
 from qdeck._deck import reads
 from qdeck._deck.payload import mask_text
 from qdeck._engine import keys
 from qdeck._errors import UsageError
+from qdeck._rules.report import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

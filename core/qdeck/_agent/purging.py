@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._agent.health import iso
 from qdeck._operations.applying import apply_steps
 from qdeck._operations.driving import adrive
 from qdeck._rules.limits import Limits, read_rules
 from qdeck._rules.purge import abuild_purge_plan, counts
+from qdeck._rules.report import iso
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

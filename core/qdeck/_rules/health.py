@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import native, reads, verdict
 from qdeck._deck.model import NATIVE, QueueRow, Reason, Snapshot, State, Status
 from qdeck._deck.records import read_head
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
-from qdeck._rules import ages, select
+from qdeck._rules import ages
+from qdeck._rules import orphans as orphan_count
 from qdeck._rules.limits import Limits, Rule
 from qdeck._settings.thresholds import Thresholds
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
 
-MOST_ORPHAN_FIELDS: Final = 200_000  # fields looked through for records of no job
 MOST_HEADS: Final = 20_000  # jobs whose task is looked up
 _SLICE: Final = 500
 _WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
@@ -102,8 +102,11 @@ def report(memory: native.Memory, address: str, limits: Limits, *, orphans: bool
     notices = list(seen.notices)
     queues = yield from _queues(seen, memory.thresholds.stuck_age_ms)
     tasks = yield from _tasks(seen, notices)
-    orphaned = yield from _count_orphans(seen, limits, notices, wanted=orphans)
     rows = [row for row in seen.queues if row.problem is None]
+    orphaned = None
+    if orphans:
+        own = [row for row in rows if row.layout == NATIVE]
+        orphaned = yield from orphan_count.count(own, limits, seen.at_ms, notices)
     known = bool(rows) or not seen.queues
     checks = [
         *verdict.check_all(seen.server, seen.queues, memory.thresholds),
@@ -235,33 +238,3 @@ def _count_tasks(rows: Sequence[QueueRow], states: Sequence[State]) -> Program[C
         heads = [read_head(raw) for raw in reads.good(reply)]
         found.update(head.task for head in heads if head is not None)
     return found
-
-
-def _count_orphans(seen: Snapshot, limits: Limits, notices: list[str], *, wanted: bool) -> Program[int | None]:
-    names = [row.name for row in seen.queues if row.problem is None and row.layout == NATIVE]
-    if not wanted:
-        return None
-    sizes: list[Any] = yield from reads.ask(
-        [(b"HLEN", keys.key(name, part)) for name in names for part in select.PARTS]
-    )
-    if any(reads.is_error(size) for size in sizes):
-        notices.append("records of no job are not counted: some may not be read")
-        return None
-    if sum(sizes) > MOST_ORPHAN_FIELDS:
-        notices.append(f"records of no job are not counted: {sum(sizes):,} to look through (qdeck purge does)")
-        return None
-    purge = select.Purge(limits, seen.at_ms)
-    count = 0
-    try:
-        for name in names:
-            place: select.Place | None = None
-            while True:
-                found = yield from select.take(purge, name, Rule.ORPHANED_RECORDS, place)
-                count += len(found.picks)
-                place = found.place
-                if place is None:
-                    break
-    except QdeckError as error:
-        notices.append(f"records of no job are not counted: {error}")
-        return None
-    return count

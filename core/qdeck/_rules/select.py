@@ -313,9 +313,8 @@ def _orphan_picks(purge: Purge, queue: str, homeless: Sequence[bytes]) -> Progra
     rule, picks = Rule.ORPHANED_RECORDS, []
     for raw, head_text in zip(homeless, reads.good(heads, queue), strict=True):
         job_id = raw.decode("utf-8", "surrogateescape")
-        head = read_head(head_text)
-        made_ms = head.enqueued_ms if head is not None else _made_ms(job_id)
-        age = None if made_ms is None else (purge.now_ms - made_ms) / 1000
+        made = made_ms(raw, head_text)
+        age = None if made is None else (purge.now_ms - made) / 1000
         if age is not None and age * 1000 <= purge.limits.age_ms(rule):
             continue
         # One whose age nobody knows is no younger than this purge, and would otherwise stay for ever.
@@ -336,8 +335,11 @@ def _orphan_picks(purge: Purge, queue: str, homeless: Sequence[bytes]) -> Progra
     return picks
 
 
-def _made_ms(job_id: str) -> int | None:
-    """When an id was made, if it is one of ours."""
+def made_ms(job_id: bytes, head_text: bytes | None) -> int | None:
+    """When a record was made: its head tells, or its id, if it is one of ours."""
+    head = read_head(head_text)
+    if head is not None:
+        return head.enqueued_ms
     if len(job_id) != _ID_LENGTH:
         return None
     try:

@@ -1,0 +1,79 @@
+"""Records of no job, counted over many queues at once: what a purge would take, in few round trips."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from qdeck._operations import api
+from qdeck._rules import orphans, select
+from qdeck._rules.limits import Limits, Rule
+from qdeck._rules.purge import build_purge_plan
+from support.yard import HOUR, Yard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qdeck._deck.deck import Deck
+    from qdeck._engine.ops import Program
+
+
+def count(deck: Deck, limits: Limits | None = None) -> tuple[int | None, int, list[str]]:
+    """The count, in how many round trips, and what was told."""
+    trips, notices = 0, list[str]()
+    seen = deck.status()
+
+    def counted() -> Program[int | None]:
+        nonlocal trips
+        program = orphans.count(seen.queues, limits or Limits(), seen.at_ms, notices)
+        reply: Any = None
+        while True:
+            try:
+                send = program.send(reply)
+            except StopIteration as ended:
+                return ended.value  # type: ignore[no-any-return]  # it is what the program returns
+            trips += 1
+            reply = yield send
+
+    return deck.look(counted()), trips, notices
+
+
+def test_over_many_queues_as_a_purge_would_take_them(deck: Deck, make_yard: Callable[[str], Yard]) -> None:
+    dice = random.Random(7)
+    for n in range(60):
+        yard = make_yard(f"demo:q{n}:actions")
+        yard.ready(5)
+        if n % 7 == 0:
+            yard.running(-50)
+            yard.delayed(-50)
+        for _ in range(dice.randrange(4)):
+            yard.orphan(dice.choice((1, 25 * HOUR)), dice.choice(select.PARTS))
+    yard.raw.hset(yard.key("body"), "of unknown age", "[[],{}]")
+    yard.raw.hset(yard.key("meta"), "ready", 0)  # a wrong count hides no job
+    plan = build_purge_plan(deck, [Rule.ORPHANED_RECORDS], Limits())
+    found, trips, notices = count(deck)
+    assert plan.count > 20
+    assert (found, notices) == (plan.count, [])
+    assert trips <= 10, "however many queues there are"
+
+
+def test_big_hashes_are_walked_to_their_end(deck: Deck, make_yard: Callable[[str], Yard]) -> None:
+    yard = make_yard("demo:big:actions")
+    yard.ready(1)
+    now = yard.now_ms
+    ids = [f"{(now - 30 * HOUR * 1000) * 1000 + n:013x}{n:07d}" for n in range(3000)]
+    yard.raw.hset(yard.key("error"), mapping=dict.fromkeys(ids, "x"))
+    yard.raw.hset(yard.key("body"), mapping=dict.fromkeys(ids[:1000], "x"))
+    yard.raw.zadd(yard.key("dead"), dict.fromkeys(ids[2000:], now))
+    assert count(deck)[0] == 2000, "each once, however many hashes have it"
+    api.apply_plan(deck, build_purge_plan(deck, [Rule.ORPHANED_RECORDS], Limits()))
+    assert count(deck)[0] == 0
+
+
+def test_what_may_not_be_read_is_told_and_never_a_zero(deck: Deck, make_yard: Callable[[str], Yard]) -> None:
+    yard = make_yard("demo:broken:actions")
+    yard.ready(1)
+    yard.raw.set(yard.key("log"), "not a hash")
+    found, _, [notice] = count(deck)
+    assert found is None
+    assert "demo:broken:actions" in notice
