@@ -65,7 +65,9 @@ async def test_the_health_hash_goes_when_nobody_checks(run_agent: Callable[..., 
 
 
 def test_everything_is_opt_in_via_configuration() -> None:
-    """All features are opt-in via configuration; default: purge_enabled, health_check_enabled: false"""
+    """All features are opt-in via configuration
+    Default: dlq_enabled: false, purge_enabled: false, health_check_enabled: false
+    """
     options = from_configuration(read_text(""), None)
     assert (options.purge_every, options.health_every, options.http, options.allow_purge) == (None, None, None, False)
     text = """
@@ -159,8 +161,9 @@ async def test_purge_respects_dead_letters(run_agent: Callable[..., Any], client
 async def test_dead_letters_are_queryable_via_the_api_with_their_whole_context(
     run_agent: Callable[..., Any], client: SyncClient
 ) -> None:
-    """- [ ] DLQ entries are queryable via Redis CLI or API; they contain complete failure context (error, timestamp,
-    retry count)"""
+    """- [ ] DLQ entries are queryable via Redis CLI or API: GET /api/v1/queue/dlq?queue=&limit=
+    - [ ] DLQ entries contain complete failure context (error, timestamp, retry count)
+    """
     [job_id] = make_jobs(client, 1, body=b'[[42],{"pool":"centos-7"}]')
     bury(client, claim(client), **{"class": "StandardError", "message": "template does not exist"})
     async with run_agent() as agent:

@@ -70,7 +70,7 @@ def test_a_short_token_is_refused() -> None:
 async def test_health_is_the_report_of_the_command(
     run_agent: Callable[..., Any], client: SyncClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """'GET /api/v1/queue/health returns: Health metrics JSON', that of `qdeck health --json`"""
+    """GET /api/v1/queue/health 'returns: Health metrics JSON', that of `qdeck health --json`"""
     make_jobs(client, 3)
     bury(client, claim(client))
     async with run_agent() as agent:
@@ -148,6 +148,7 @@ async def test_errors_are_json_with_a_remedy(
 async def test_a_dry_run_tells_what_a_purge_would_do_and_writes_nothing(
     run_agent: Callable[..., Any], client: SyncClient, raw: redis.Redis
 ) -> None:
+    """POST /api/v1/queue/purge?dry_run=true 'Returns: Purge simulation results'"""
     make_jobs(client, 5)
     await asyncio.sleep(0.01)
     async with run_agent(settings=OLD, history_every=None, tend_every=3600) as agent:

@@ -31,8 +31,11 @@ def parse(text: str) -> Samples:
 
 
 async def test_every_metric_of_the_document_is_there(run_agent: Callable[..., Any], client: SyncClient) -> None:
-    """`vmpooler.dlq.<queue>.size`, `purge.<what>.count`, `health.status`, `health.stuck_vms.count` and
-    `health.queue.<name>.size|oldest_age`: dots to underscores, names of queues as labels."""
+    """Metrics: vmpooler.dlq.*, vmpooler.purge.*, vmpooler.health.*: dots to underscores, names of queues as labels.
+
+    `dlq.<queue>.size`, `purge.<what>.count`, `health.status`, `health.stuck_vms.count`,
+    `health.queue.<name>.size|oldest_age`
+    """
     make_jobs(client, 4)
     bury(client, claim(client))
     async with run_agent() as agent:

@@ -81,7 +81,9 @@ def test_stuck_jobs_are_detected(yard: Yard) -> None:
 
 
 def test_dead_letters_are_monitored(yard: Yard) -> None:
-    """'DLQ size is monitored'"""
+    """'DLQ size is monitored'
+    Healthy: DLQ size < 100; Degraded: DLQ size < 1000; Unhealthy: DLQ size > 1000
+    """
     assert check_health(yard.deck).errors.dead == 0
     yard.ended("dead", 5)
     assert check_health(yard.deck).errors.dead == 1
