@@ -124,11 +124,11 @@ def _slice(queue: str, state: str, place: Place | None, *, most: int, down: bool
     by_rank, rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
     if place is None:
         [flat] = yield reads.read((by_rank, key, 0, most - 1, b"WITHSCORES"))
-        return _raws(reads.good(flat, queue), state)
+        return raws(reads.good(flat, queue), state)
     [rank] = yield reads.read((rank_of, key, raw_id(place.id)))
     if reads.good(rank, queue) is not None:
         [flat] = yield reads.read((by_rank, key, rank + 1, rank + most, b"WITHSCORES"))
-        found = _raws(reads.good(flat, queue), state)
+        found = raws(reads.good(flat, queue), state)
         first = found[0].score if found else None
         # Its lease was renewed or it was put elsewhere: its rank is not where the walk was.
         if first is None or (first <= float(place.score) if down else first >= float(place.score)):
@@ -142,7 +142,7 @@ def _slice_by_score(queue: str, state: str, place: Place, *, most: int, down: bo
     passed, seen = 0, raw_id(place.id)
     while True:
         [flat] = yield reads.read((by_score, key, place.score, ends, b"WITHSCORES", b"LIMIT", passed, most))
-        found = _raws(reads.good(flat, queue), state)
+        found = raws(reads.good(flat, queue), state)
         tied = float(place.score)
         fresh = [
             raw for raw in found if raw.score != tied or (raw_id(raw.id) < seen if down else raw_id(raw.id) > seen)
@@ -152,7 +152,8 @@ def _slice_by_score(queue: str, state: str, place: Place, *, most: int, down: bo
         passed += len(found)
 
 
-def _raws(flat: Sequence[bytes], state: str) -> list[Raw]:
+def raws(flat: Sequence[bytes], state: str) -> list[Raw]:
+    """The entries of a reply with scores."""
     return [Raw(member.decode("utf-8", "surrogateescape"), state, float(score)) for member, score in reads.pairs(flat)]
 
 

@@ -73,6 +73,13 @@ class _Watch:
 
     recent: deque[PlanEntry]
     fates: Fates
+    told: Callable[[Fates, int], None] | None = None
+
+    def look(self) -> Steps[None]:
+        """Looks what became of them so far."""
+        self.fates = yield Step(read_fates(list(self.recent)), writes=False)
+        if self.told is not None:
+            self.told(self.fates, len(self.recent))
 
     def verdict(self, *, all_of_them: bool) -> str | None:
         """Why it should stop, when too many of those that ended have died again."""
@@ -90,18 +97,22 @@ def redrive_steps(
     first: int | None = None,
     patience_s: float = 60.0,
     progress: Progress | None = None,
+    watched: Callable[[Fates, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
     keep_bytes: int = acts.KEEP_BYTES,
     keep_ms: int = acts.KEEP_MS,
 ) -> Steps[tuple[BatchResult, Fates]]:
-    """Applies a plan of retries: `first` of them, then when they fare well the rest at `rate` a second."""
+    """Applies a plan of retries: `first` of them, then when they fare well the rest at `rate` a second.
+
+    `watched` hears now and then what became of those that went back last, and how many of them are watched.
+    """
     run = Application(plan, keep_bytes=keep_bytes, keep_ms=keep_ms)
     yield Step(run.begin())
-    watch = _Watch(deque(maxlen=SAMPLE), Fates())
+    watch = _Watch(deque(maxlen=SAMPLE), Fates(), watched)
     error = stopped = None
     try:
         if first is not None:
-            stopped = yield from _first_ones(run, watch, first, patience_s, cancelled)
+            stopped = yield from _first_ones(run, watch, first, patience_s, progress, cancelled)
         if stopped is None:
             stopped = yield from _the_rest(run, watch, rate, progress, cancelled)
     except QdeckError as caught:
@@ -117,16 +128,23 @@ def redrive_steps(
 
 
 def _first_ones(
-    run: Application, watch: _Watch, first: int, patience_s: float, cancelled: Callable[[], bool] | None
+    run: Application,
+    watch: _Watch,
+    first: int,
+    patience_s: float,
+    progress: Progress | None,
+    cancelled: Callable[[], bool] | None,
 ) -> Steps[str | None]:
     while run.tally.applied < first:
         part = yield Step(run.step(first - run.tally.applied))
         if part is None:
             return None
         watch.recent.extend(part)
+        if progress is not None:
+            progress(run.tally)
     until = time.monotonic() + patience_s
     while True:
-        watch.fates = yield Step(read_fates(list(watch.recent)), writes=False)
+        yield from watch.look()
         why = watch.verdict(all_of_them=True)
         if why is not None:
             return f"{why}: the rest was left where it is"
@@ -165,7 +183,7 @@ def _the_rest(
                 yield Pause(ahead)
         if time.monotonic() - looked >= _LOOK_S:
             looked = time.monotonic()
-            watch.fates = yield Step(read_fates(list(watch.recent)), writes=False)
+            yield from watch.look()
             why = watch.verdict(all_of_them=False)
             if why is not None and run.tally.done < run.plan.count:
                 return f"{why}: the rest was left where it is"

@@ -7,6 +7,7 @@ rule's prey in the same plan: the plan is all that the purge does, and doing it 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import changes, native, reads, workers
@@ -19,7 +20,7 @@ from qdeck._rules import select
 from qdeck._rules.limits import Effect, Limits, Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from qdeck._deck.deck import Deck
@@ -36,6 +37,7 @@ _VERBS: Final = {
     Effect.DISCARD: Verb.DISCARD,
     Effect.FORGET: Verb.DISCARD,
 }
+Watch = Callable[[str, Rule, int, Sequence[PlanEntry], bool], None]
 _DYING: Final = (Effect.BURY, Effect.CANCEL)  # those that wait for such a job do not run any more
 
 
@@ -50,9 +52,13 @@ def build_purge_plan(
     reason: str = "",
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    watch: Watch | None = None,
 ) -> Plan:
-    """The plan of a purge of these queues, or of all. `progress` hears how many were looked at and how many taken."""
-    build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled)
+    """The plan of a purge of these queues, or of all. `progress` hears how many were looked at and how many taken.
+
+    `watch` hears of each slice: queue, rule, how many were looked at, the entries, and whether it was the last.
+    """
+    build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled, watch)
     return deck.look(build.run(deck.memory, deck.address))
 
 
@@ -67,9 +73,10 @@ async def abuild_purge_plan(
     reason: str = "",
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    watch: Watch | None = None,
 ) -> Plan:
     """The plan of a purge, in asyncio."""
-    build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled)
+    build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled, watch)
     return await deck.alook(build.run(deck.memory, deck.address))
 
 
@@ -86,6 +93,7 @@ class _Build:
         reason: str,
         progress: Callable[[int, int], None] | None,
         cancelled: Callable[[], bool] | None,
+        watch: Watch | None,
     ) -> None:
         self.rules = [rule for rule in Rule if rule in rules]
         self.limits = limits
@@ -95,6 +103,7 @@ class _Build:
         self.reason = reason
         self.progress = progress
         self.cancelled = cancelled
+        self.watch = watch
         self.sums = Sums()
 
     def run(self, memory: native.Memory, address: str) -> Program[Plan]:
@@ -142,6 +151,8 @@ class _Build:
                 raise InvalidOption("the plan was not finished", hint="it was cancelled")
             if self.progress is not None:
                 self.progress(self.sums.scanned, writer.count)
+            if self.watch is not None:
+                self.watch(queue, rule, found.scanned, entries, found.place is None)
             place = found.place
             if place is None:
                 return

@@ -1,0 +1,61 @@
+"""A part of a long list by its place: whoever scrolls through a million jobs reads those that are on screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import jobs, reads
+from qdeck._engine import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.model import JobRecord
+    from qdeck._deck.records import Raw
+    from qdeck._engine.ops import Program
+
+BODY: Final = 4096  # bytes of a payload up to which it is read for a row of a list
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Some jobs of a list from `first` on, and how many the list has. One that left it meanwhile is not there."""
+
+    jobs: tuple[JobRecord, ...]
+    first: int
+    total: int
+
+
+def read_stretch(queue: str, state: str, first: int, most: int, *, newest: bool | None = None) -> Program[Stretch]:
+    """The jobs at these places of a list, with their payloads as long as these are short."""
+    key, down = keys.key(queue, state), jobs.newest_first(state, newest)
+    by_rank = b"ZREVRANGE" if down else b"ZRANGE"
+    first, most = max(0, first), min(most, jobs.SLICE)
+    size, flat = yield reads.read((b"ZCARD", key), (by_rank, key, first, first + most - 1, b"WITHSCORES"))
+    found = jobs.raws(reads.good(flat, queue), state)
+    records = yield from _filled(queue, found)
+    return Stretch(jobs=tuple(records), first=first, total=reads.good(size, queue))
+
+
+def read_some(queue: str, job_ids: Sequence[str]) -> Program[list[JobRecord | None]]:
+    """These jobs as they are now, wherever they are; None for one that is gone."""
+    found = yield from jobs.by_id(queue, job_ids)
+    records = yield from _filled(queue, [raw for raw in found if raw is not None])
+    by_id = {record.id: record for record in records}
+    return [by_id.get(job_id) for job_id in job_ids]
+
+
+def _filled(queue: str, raws: Sequence[Raw]) -> Program[list[JobRecord]]:
+    if not raws:
+        return []
+    now = yield from reads.clock()
+    records = yield from jobs.fill(queue, raws, jobs.Tests(), now, bodies=False)
+    body = keys.key(queue, "body")
+    sizes = yield from reads.ask([(b"HSTRLEN", body, jobs.raw_id(record.id)) for record in records])
+    short = [at for at, size in enumerate(sizes) if not reads.is_error(size) and 0 < size <= BODY]
+    if short:
+        [values] = yield reads.read((b"HMGET", body, *[jobs.raw_id(records[at].id) for at in short]))
+        for at, value in zip(short, reads.good(values, queue), strict=True):
+            records[at] = replace(records[at], body=value)
+    return records

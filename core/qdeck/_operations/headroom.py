@@ -1,0 +1,56 @@
+"""How near dead letters are to the limits of their queue, beyond which the oldest are dropped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import reads
+from qdeck._deck.model import State
+from qdeck._engine import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._engine.ops import Program
+
+# What a queue keeps where nothing else is set; the script that trims has the same numbers.
+MOST: Final = 100_000
+KEEP_MS: Final = 604_800_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headroom:
+    """The dead letters of a queue and its limits; `dropped` were removed because of them since the queue was made."""
+
+    queue: str
+    count: int
+    most: int = MOST
+    keep_ms: int = KEEP_MS
+    oldest_ms: int | None = None
+    dropped: int = 0
+
+
+def read_headroom(queues: Sequence[str]) -> Program[list[Headroom]]:
+    """The headroom of these queues; one that cannot be read is left out."""
+    calls: list[reads.Call] = []
+    for queue in queues:
+        calls.append((b"HMGET", keys.key(queue, "meta"), "dead_max", "dead_ttl", "dead_letter", "n:dropped_dead"))
+        calls.append((b"ZRANGE", keys.key(queue, State.DEAD), 0, 0, b"WITHSCORES"))
+    replies = yield from reads.ask(calls)
+    found = []
+    for queue, meta, oldest in zip(queues, replies[::2], replies[1::2], strict=True):
+        if reads.is_error(meta) or reads.is_error(oldest):
+            continue
+        most, keep, count, dropped = (int(raw) if raw and raw.isdigit() else None for raw in meta)
+        found.append(
+            Headroom(
+                queue=queue,
+                count=count or 0,
+                most=MOST if most is None else most,
+                keep_ms=KEEP_MS if keep is None else keep,
+                oldest_ms=int(float(oldest[1])) if oldest else None,
+                dropped=dropped or 0,
+            )
+        )
+    return found

@@ -1,0 +1,77 @@
+"""What a screen for dead letters and long lists reads: parts by their place, the limits, and filters for groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from operations.yard import QUEUE, Yard
+from qdeck._deck.window import read_some, read_stretch
+from qdeck._filter import parse
+from qdeck._operations import api
+from qdeck._operations.groups import like
+from qdeck._operations.headroom import KEEP_MS, read_headroom
+
+if TYPE_CHECKING:
+    from qdeck._deck.deck import Deck
+
+
+class _Said:
+    def __init__(self, message: str | None) -> None:
+        self.message = message
+
+
+@pytest.mark.parametrize(
+    ("message", "other"),
+    [
+        ("job 7 timed out after 12.5 s", "job 81 timed out after 1 s"),
+        ("no such user 'ana'", "no such user 'bo*b'"),
+        ('a star * and a "quote" and \\', 'a star * and a "word" and \\'),
+        ("two\nlines  and\ttabs 5", "two\nlines  and\ttabs 6"),
+        ("long " * 400 + "1", "long " * 400 + "2"),
+        ("\x1b[2J 0x7f3a2b1c", "\x1b[2J 0x00000000"),
+        (None, None),
+    ],
+)
+def test_the_filter_of_a_group_finds_messages_of_its_shape(message: str | None, other: str | None) -> None:
+    found = parse(f"message:{like(message)}").compile(0)
+    assert found(_Said(message))
+    assert found(_Said(other))
+    assert not found(_Said("something else altogether"))
+
+
+def test_each_group_has_a_filter_that_finds_it(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(40)
+    yard.die(event={"class": "KeyError", "message": "'ana' \"x\""})
+    yard.die(event={"class": "KeyError"})
+    for group in api.read_groups(deck, QUEUE).groups:
+        plan = api.build_plan(deck, "retry", QUEUE, where=group.where)
+        assert plan.count == group.count, group.where
+    newest = next(group for group in api.read_groups(deck, QUEUE).groups if group.error_class == "KeyError")
+    assert sum(newest.trend) == newest.count
+    assert newest.trend[-1] == newest.count
+
+
+def test_a_stretch_of_a_list_and_jobs_by_their_ids(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(100)
+    first = deck.look(read_stretch(QUEUE, "dead", 0, 30))
+    assert (len(first.jobs), first.total) == (30, 100)
+    end = deck.look(read_stretch(QUEUE, "dead", 90, 30))
+    assert (len(end.jobs), end.first) == (10, 90)
+    oldest = deck.look(read_stretch(QUEUE, "dead", 0, 1, newest=False)).jobs[0]
+    assert oldest.id == end.jobs[-1].id
+    assert oldest.payload() is not None
+    api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE, ids=[oldest.id]))
+    [moved, gone] = deck.look(read_some(QUEUE, [oldest.id, "nobody"]))
+    assert moved is not None
+    assert moved.state == "ready"
+    assert gone is None
+    assert deck.look(read_stretch("demo:none:actions", "ready", 5, 10)).jobs == ()
+
+
+def test_headroom_is_that_of_the_queue(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(3)
+    [room] = deck.look(read_headroom([QUEUE]))
+    assert (room.count, room.most, room.keep_ms, room.dropped) == (3, 100_000, KEEP_MS, 0)
+    assert room.oldest_ms is not None
