@@ -202,6 +202,8 @@ class Layout(ABC):
     name: ClassVar[str]
     about: ClassVar[str]
     on_cluster: ClassVar[bool] = False
+    repeats: ClassVar[bool] = False
+    """Whether entries that are equal to the byte may be several."""
 
     def __init__(self) -> None:
         self.sight: Sight | None = None
@@ -250,6 +252,25 @@ class Layout(ABC):
         """The one atomic step that does this to an entry; raises a UsageError with the reason where it cannot."""
         yield from ()  # no reading: a program all the same
         raise InvalidOption(self.why_not(act, State(entry.state)), hint="see the capabilities of the layout")
+
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """The entries that were seen so, as they read now; None where one is gone, or is another by now."""
+        sources = {source.key: source for source in (yield from self.sources(queue, (State(state),)))}
+        by_key: dict[bytes, list[Raw]] = {}
+        for one in seen:
+            if (source := sources.get(one.key)) is not None:
+                raw = Raw(source=source, member=one.member, score=one.score, value=one.value)
+                by_key.setdefault(one.key, []).append(raw)
+        found: dict[Seen, Entry] = {}
+        for raws in by_key.values():
+            entries = yield from self.fill(queue, raws, now)
+            found |= {entry.seen: entry for entry in entries if (entry.queue, entry.state) == (queue, state)}
+        return [found.get(one) for one in seen]
+
+    def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
+        """What many steps of one act share, read once; they are given it as options."""
+        yield from ()  # no reading: a program all the same
+        return {}
 
     def why_not(self, act: Act, state: State) -> str:
         """Why an act cannot be done in a state; empty when it can."""

@@ -22,6 +22,7 @@ from qdeck._layouts.base import (
     Layout,
     Look,
     Raw,
+    Seen,
     Source,
     Stale,
     StalePage,
@@ -137,6 +138,19 @@ class Ifdb(Layout):
                 found.append(entry)
         return found
 
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """The tasks that were seen so; those in line are read with their place."""
+        found: dict[Seen, Entry] = {}
+        for source in (_LINE, _TASKS):
+            some = [one for one in seen if (one.score is not None) == (source is _LINE)]
+            raws = [Raw(source=source, member=one.member, score=one.score, value=one.value) for one in some]
+            found |= {entry.seen: entry for entry in (yield from self.fill(queue, raws, now)) if entry.state == state}
+        return [found.get(one) for one in seen]
+
+    def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
+        """For removals: which tasks others wait for."""
+        return {"needed": (yield from _needed())} if act is Act.DISCARD else {}
+
     def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
         """Tasks that succeeded long ago, but never one that another waits for: as TaskQueueCleanup does."""
         needed = yield from _needed()
@@ -152,7 +166,8 @@ class Ifdb(Layout):
         """One change of a task and its place in line. Options: `priority` of a reprioritisation."""
         if why := self.why_not(act, State(entry.state)):
             raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the layout")
-        if act is Act.DISCARD and entry.id in (yield from _needed()):
+        needed = options.get("needed")
+        if act is Act.DISCARD and entry.id in ((yield from _needed()) if needed is None else needed):
             raise InvalidOption(f"{entry.id!r}: another task waits for it", hint="discard that one first")
         return ifdb_steps.build(act, entry, now, options.get("priority"))
 

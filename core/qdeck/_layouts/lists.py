@@ -24,6 +24,7 @@ from qdeck._layouts.base import (
     Layout,
     Look,
     Raw,
+    Seen,
     Source,
     age_s,
     raw_of,
@@ -51,6 +52,7 @@ class Lists(Layout):
     """Lists by patterns; `patterns` are the user's own, in the form that `lists_names` has."""
 
     name: ClassVar[str] = "lists"
+    repeats: ClassVar[bool] = True
     about: ClassVar[str] = "lists named {domain}:{action_type}:{tier}:{task_id}, service:type, or by your patterns"
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
@@ -132,6 +134,17 @@ class Lists(Layout):
         sizes = yield from reads.ask([(b"LLEN", key) for key in keys])
         half = {key: 0 if reads.is_error(size) else size / 2 for key, size in zip(keys, sizes, strict=True)}
         return [_entry(queue, raw, now, near_head=(raw.at or 0) < half[raw.source.key]) for raw in raws]
+
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """The entries as they were seen: the step itself looks whether the list still has them."""
+        yield from ()  # no reading: a program all the same
+        word = "dead" if state == State.DEAD else "ready"
+        found: list[Entry | None] = []
+        for one in seen:
+            source = Source(key=one.key, kind=Kind.LIST, state=State(state), native_state=word)
+            raw = Raw(source=source, member=one.member)
+            found.append(replace(_entry(queue, raw, now, near_head=one.score == b"head"), seen=one))
+        return found
 
     def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
         """Moves or removes exactly this entry."""

@@ -26,6 +26,7 @@ class Others:
         self.layouts = make_all(names)
         self.shows_native = NATIVE in names
         self._address, self._thresholds = address, thresholds
+        self._verdict = verdict.Standing()
         self._remembered: discovery.Remembered | None = None
         self._homes: dict[str, Layout] = {}
         for layout in self.layouts:
@@ -61,11 +62,14 @@ class Others:
         if not self.layouts:
             return seen
         found, notices = yield from self.rows(seen.at_ms)
-        rows = (*(seen.queues if self.shows_native else ()), *found)
-        status, reasons = verdict.judge(seen.server, rows, self._thresholds)
+        native_rows = seen.queues if self.shows_native else ()
+        fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.name for row in found)
+        rows = (*native_rows, *found)
+        now = None if fresh is None else seen.at_ms
+        status, reasons = self._verdict.judge(seen.server, rows, self._thresholds, now=now)
         there = dict.fromkeys(row.layout for row in found)
         return replace(
-            seen, status=status, reasons=reasons, queues=rows, totals=native.sums(rows),
+            seen, status=status, reasons=reasons, queues=rows, fresh=fresh, totals=native.sums(rows),
             layouts=(*(seen.layouts if self.shows_native else ()), *there), notices=(*seen.notices, *notices),
         )  # fmt: skip
 

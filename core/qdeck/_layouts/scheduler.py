@@ -135,11 +135,16 @@ class Scheduler(Layout):
                 found.append(Stale(entry=entry, rule="dead_too_many", act=Act.DISCARD, reason=reason))
         return StalePage(found=tuple(found), cursor=None if mark is None else str(Place(0, mark)), scanned=len(raws))
 
+    def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
+        """How this version makes scores."""
+        return {"sign": self.sign or (yield from _sign_of(now))}
+
     def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
         """What the scheduler's own methods do, in one step. Options: `priority` (NORMAL), `reason` of a burial."""
         if why := self.why_not(act, State(entry.state)):
             raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the layout")
-        priority = str(options.get("priority") or "NORMAL").upper()
+        given = options.get("priority")
+        priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
         if priority not in OFFSETS:
             raise InvalidOption(f"{priority!r} is no priority of the scheduler", hint=f"they are {', '.join(OFFSETS)}")
         if act is Act.DISCARD:
@@ -150,9 +155,9 @@ class Scheduler(Layout):
             raise InvalidOption(f"{entry.id!r}: {entry.problem}", hint="bury or discard it")
         if act is Act.REQUEUE:
             return _requeue(entry, now, priority)
-        if act is Act.RUN and entry.priority is not None and "priority" not in options:
+        if act is Act.RUN and entry.priority is not None and given is None:
             priority = _name_of(entry.priority)
-        sign = self.sign or (yield from _sign_of(now))
+        sign = options.get("sign") or self.sign or (yield from _sign_of(now))
         return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
 
 
@@ -162,7 +167,8 @@ _OURS: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 50, "NORMAL": 100, "LOW"
 
 
 def _name_of(priority: int) -> str:
-    return next((name for name, number in _OURS.items() if number == priority), "NORMAL")
+    """The scheduler's word for a priority of ours; another number is none of its priorities."""
+    return next((name for name, number in _OURS.items() if number == priority), str(priority))
 
 
 def _started(value: bytes) -> int | None:

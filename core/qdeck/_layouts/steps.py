@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 KEEP_MS: Final = 24 * 3600 * 1000
 CHUNK: Final = 50  # steps in one round trip: the server looks after its others between any two of them
 _ALREADY: Final = -1
+_OVERHEAD: Final = 40  # of a field of a hash, about
 
 
 class Check(msgspec.Struct, frozen=True, array_like=True):
@@ -90,20 +91,48 @@ def undo_key(layout: str, batch: str) -> bytes:
 
 
 def run(
-    layout: str, batch: str, steps: Sequence[Step], *, offset: int = 0, keep_ms: int = KEEP_MS
+    layout: str,
+    batch: str,
+    steps: Sequence[Step],
+    *,
+    offset: int = 0,
+    places: Sequence[int] = (),
+    keep_ms: int = KEEP_MS,
+    keeps: bool = True,
 ) -> Program[list[Outcome]]:
-    """Does steps, each atomic by itself; `offset`, the place of the first in its batch, makes one sent twice one."""
+    """Does steps, each atomic by itself; its place in the batch, from `offset` on, makes one that is sent twice one.
+
+    Without `keeps` only the places are kept, and the steps cannot be taken back.
+    """
     undo = undo_key(layout, batch)
+    at_places = places or range(offset, offset + len(steps))
     found: list[Outcome] = []
     for at in range(0, len(steps), CHUNK):
         part = steps[at : at + CHUNK]
         calls = [
-            _call(undo, "do", offset + at + i, keep_ms, step.inverse, step.checks, step.writes)
-            for i, step in enumerate(part)
+            _call(undo, "do", place, keep_ms, step.inverse if keeps else None, step.checks, step.writes)
+            for place, step in zip(at_places[at : at + CHUNK], part, strict=True)
         ]
         answers = yield from _send(undo, calls)
         found += [_outcome(step.id, step.checks, answer) for step, answer in zip(part, answers, strict=True)]
     return found
+
+
+def run_once(step: Step) -> Program[Outcome]:
+    """Does one step that is not kept: nothing takes it back, and sent twice it meets its own change."""
+    [answer] = yield from _send(b"", [_call(b"qdeck:undo:none", "once", 0, 0, None, step.checks, step.writes)])
+    return _outcome(step.id, step.checks, answer)
+
+
+def done_places(layout: str, batch: str, places: Sequence[int]) -> Program[list[bool]]:
+    """Which places of a batch were done already."""
+    [kept] = yield reads.read((b"HMGET", undo_key(layout, batch), *places))
+    return [value is not None for value in reads.good(kept)]
+
+
+def size_of(step: Step) -> int:
+    """About how many bytes are kept to take it back."""
+    return len(msgspec.msgpack.encode(step.inverse)) + _OVERHEAD
 
 
 def undo(layout: str, batch: str) -> Program[list[Outcome]]:
@@ -114,7 +143,7 @@ def undo(layout: str, batch: str) -> Program[list[Outcome]]:
     found: list[Outcome] = []
     for at in range(0, len(numbers), CHUNK):
         part = numbers[at : at + CHUNK]
-        inverses = [msgspec.msgpack.decode(kept[b"%d" % number], type=Inverse) for number in part]
+        inverses = [_inverse(kept[b"%d" % number]) for number in part]
         calls = [
             _call(key, "undo", number, 0, None, inverse.checks, inverse.writes)
             for number, inverse in zip(part, inverses, strict=True)
@@ -122,6 +151,13 @@ def undo(layout: str, batch: str) -> Program[list[Outcome]]:
         answers = yield from _send(key, calls)
         found += [_outcome(inv.id, inv.checks, answer) for inv, answer in zip(inverses, answers, strict=True)]
     return found
+
+
+def _inverse(kept: bytes) -> Inverse:
+    if not kept:
+        gone = Check("type", b"qdeck:undo:none", b"", b"none", "what takes it back was too much to be kept")
+        return Inverse("", (gone,), ())
+    return msgspec.msgpack.decode(kept, type=Inverse)
 
 
 def _outcome(step_id: str, checks: Sequence[Check], answer: int) -> Outcome:

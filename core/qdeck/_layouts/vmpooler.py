@@ -13,17 +13,22 @@ from qdeck._deck import reads
 from qdeck._deck.model import QueueRow, State
 from qdeck._layouts.base import (
     Act,
+    Ages,
     Capability,
     Entry,
     Kind,
     Layout,
+    LayoutHealth,
     Look,
     Raw,
+    Seen,
     Source,
+    StalePage,
     age_s,
     text_of,
 )
 from qdeck._layouts.listing import read_slice
+from qdeck._layouts.vmpooler_health import measure_health
 from qdeck._layouts.vmpooler_keys import (
     CREATE,
     CREATE_QUEUE,
@@ -39,6 +44,7 @@ from qdeck._layouts.vmpooler_keys import (
     pool_key,
     read_letter,
 )
+from qdeck._layouts.vmpooler_purge import NO_STATE, read_orphans, stale
 from qdeck._layouts.vmpooler_read import (
     STATE_OF,
     fill_letters,
@@ -95,7 +101,7 @@ class VmPooler(Layout):
             Act.CANCEL: Capability(can=True, states=(State.RUNNING, State.READY), why="as DELETE of its API"),
             Act.COMPLETE: Capability(can=True, states=(State.READY, State.RUNNING), why="the manager destroys the VM"),
             Act.BURY: Capability(can=True, states=(State.DELAYED,)),
-            Act.EXPIRE: Capability(can=False, why="its own purge ends records of no VM"),
+            Act.EXPIRE: Capability(can=True, states=(State.READY, State.RUNNING), why="of requests, by a purge"),
             Act.REQUEUE: Capability(can=False, why=refill),
             Act.RUN: Capability(can=False, why="a VM is ready when its clone is"),
         }
@@ -216,7 +222,7 @@ class VmPooler(Layout):
 
     def _count_letters(self, notices: list[str]) -> Program[Counter[str] | None]:
         """Dead letters of each pool; they are read again only when their sets changed."""
-        sources = yield from self._dead_sources()
+        sources = yield from self.dead_sources()
         calls: list[reads.Call] = []
         for source in sources:
             is_hash = source.kind is Kind.HASH
@@ -239,7 +245,8 @@ class VmPooler(Layout):
         self._letters = (mark, count)
         return count
 
-    def _dead_sources(self) -> Program[list[Source]]:
+    def dead_sources(self) -> Program[list[Source]]:
+        """The dead-letter keys; the fourth is what it is on this server."""
         [kind] = yield reads.read((b"TYPE", DEAD["tasks"]))
         tasks = Kind.HASH if kind == b"hash" else Kind.ZSET
         return [
@@ -272,7 +279,7 @@ class VmPooler(Layout):
             for name in pool
             if STATE_OF[name] in states
         ]
-        return [*found, *((yield from self._dead_sources()) if State.DEAD in states else [])]
+        return [*found, *((yield from self.dead_sources()) if State.DEAD in states else [])]
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
         """Entries of one source."""
@@ -285,6 +292,21 @@ class VmPooler(Layout):
         if queue == CREATE_QUEUE or queue in TASKS:
             return fill_tasks(queue, raws, now)
         return (yield from fill_vms(queue, raws, now, self.thresholds.stuck_age_ms))
+
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """As every layout does; records of no VM are in no set, and looked up by their own key."""
+        if state != NO_STATE:
+            return (yield from super().recall(queue, state, seen, now))
+        found = yield from read_orphans([one.member for one in seen], now, ending=True)
+        return [entry if entry and entry.seen == one else None for entry, one in zip(found, seen, strict=True)]
+
+    def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
+        """What the page on queue reliability calls stale; whether a VM is there at its provider is not looked at."""
+        return (yield from stale(self, ages, now, cursor))
+
+    def health(self, now: int, ages: Ages) -> Program[LayoutHealth]:
+        """Its own numbers besides: clones under way, records of no VM, and what VMPooler says of itself."""
+        return (yield from measure_health(self, now, ages))
 
     def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
         """What its API or its purge would do. Options: `ages`, `reason`."""

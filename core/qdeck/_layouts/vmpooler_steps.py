@@ -12,6 +12,8 @@ from qdeck._layouts.base import Act, Ages, Entry, raw_of
 from qdeck._layouts.steps import Check, Step, Write
 from qdeck._layouts.times import iso
 from qdeck._layouts.vmpooler_keys import CREATE, CREATE_QUEUE, DEAD, REQUEST_QUEUE, TASKS, pool_key, request_key, vm_key
+from qdeck._layouts.vmpooler_purge import ORPHAN, expire_orphan
+from qdeck._layouts.vmpooler_requests import end_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,10 +27,17 @@ _MOVED = "it is not in that set any more"
 
 def build(layout: Layout, act: Act, entry: Entry, now: int, options: Mapping[str, Any]) -> Program[Step]:
     """The step that does this to an entry."""
+    ages = options.get("ages") or Ages()
+    if act is Act.EXPIRE and entry.native_state == ORPHAN:
+        return expire_orphan(entry)
     if why := layout.why_not(act, State(entry.state)):
         raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the layout")
     if entry.queue == REQUEST_QUEUE:
-        raise InvalidOption(f"{entry.id!r}: requests are only shown", hint="its API deletes requests")
+        if act not in (Act.CANCEL, Act.EXPIRE):
+            raise InvalidOption(f"{entry.id!r}: a request can only be cancelled", hint="that is DELETE of its API")
+        return (yield from end_request(act, entry, ages))
+    if act is Act.EXPIRE:
+        raise InvalidOption(f"{entry.id!r}: only requests and records of no VM expire", hint="complete it")
     if act is Act.RETRY:
         return (yield from _retry(entry))
     in_zset = entry.state == State.DEAD or entry.queue == CREATE_QUEUE
@@ -36,7 +45,6 @@ def build(layout: Layout, act: Act, entry: Entry, now: int, options: Mapping[str
         return _remove(entry)
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
         raise InvalidOption(f"{entry.id!r}: a task can only be discarded", hint="see the capabilities of the layout")
-    ages = options.get("ages") or Ages()
     if act is Act.BURY:
         return (yield from _bury(entry, now, ages, str(options.get("reason") or "buried by an operator")))
     if act is Act.DISCARD and entry.state == State.DONE:

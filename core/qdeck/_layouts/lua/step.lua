@@ -1,8 +1,9 @@
 #!lua
 -- Changes entries of a foreign queue if they still are, to the byte, what was seen; all of it or nothing.
 -- KEYS: the keys of the checks and writes, each once; the last one is the hash that keeps what undoes the batch.
--- ARGV: "do" or "undo", place in the batch, ms to keep what undoes it, what undoes it, number of checks, the checks
---   (kind, key, member, expected), then the writes (number of arguments, command, key, arguments).
+-- ARGV: "do" or "undo" (or "once": nothing is kept), place in the batch, ms to keep what undoes it, what undoes it,
+--   number of checks, the checks (kind, key, member, expected), then the writes (number of arguments, command, key,
+--   arguments).
 --   An expected value is "=" and the value, or "-" for none; keys are given as places in KEYS.
 -- Answers 0: done, -1: done already, n: the n-th check did not hold and nothing was done.
 local undo, mode, place = KEYS[#KEYS], ARGV[1], ARGV[2]
@@ -40,7 +41,7 @@ for _, call in ipairs(writes) do redis.call(unpack(call)) end
 if mode == 'do' then
   redis.call('HSET', undo, place, ARGV[4])
   redis.call('PEXPIRE', undo, ARGV[3])
-else
+elseif mode == 'undo' then
   redis.call('HDEL', undo, place)
 end
 return 0
