@@ -197,6 +197,30 @@ def test_details_of_hidden_queues_take_turns(deck: Deck, monkeypatch: pytest.Mon
     assert looks == [1, 2, 3]
 
 
+def test_a_deck_with_many_queues_is_counted_in_turns(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "CHUNK", 2)
+    monkeypatch.setattr(native, "PORTION", 2)
+    names = [f"q{n}:x:actions" for n in range(6)]
+    for name in names:
+        deck.enqueue(name, "t")
+    first = deck.status(visible=())
+    assert first.fresh is None
+    assert first.counted_ms == first.at_ms
+    assert first.totals.ready == 6
+    for name in names:
+        deck.enqueue(name, "t")
+    looks = [deck.status(visible=[names[5]]) for _ in range(3)]
+    assert looks[0].fresh == {*names[:2], names[5]}
+    assert [look.totals.ready for look in looks] == [9, 11, 12]
+    assert looks[0].counted_ms == first.at_ms
+    assert looks[2].counted_ms == looks[0].at_ms
+    assert [row.ready for row in looks[0].queues] == [2, 2, 1, 1, 1, 2]
+    deck.enqueue("new:x:actions", "t")
+    newer = deck.status(visible=[])
+    assert newer.fresh == {names[5], "new:x:actions"}
+    assert deck.status().fresh is None
+
+
 @pytest.mark.parametrize("state", ["ready", "delayed"])
 def test_paging_gives_every_job_once_though_all_are_tied(deck: Deck, client: SyncClient, state: str) -> None:
     due = int(time.time() * 1000) + 10**7 if state == "delayed" else None

@@ -120,7 +120,9 @@ class Totals:
 class Snapshot:
     """An immutable picture of a deck at one moment: all that a list of its queues needs.
 
-    `notices` tells what could not be known and why; `local_clock` that the server's clock may not be read.
+    `notices` tells what could not be known and why; `local_clock` that the server's clock may not be read. Of a deck
+    with very many queues not all are read at each look: `fresh` names those that were (None: all), `counted_ms` is the
+    moment of the oldest numbers.
     """
 
     at_ms: int
@@ -130,6 +132,8 @@ class Snapshot:
     layouts: tuple[str, ...]
     totals: Totals
     queues: tuple[QueueRow, ...]
+    fresh: frozenset[str] | None = None
+    counted_ms: int = 0
     notices: tuple[str, ...] = ()
     local_clock: bool = False
     workers_alive: int | None = None

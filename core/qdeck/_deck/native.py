@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +26,7 @@ FIRST_STEPS: Final = 50  # of a scan for queues when the registry names none
 FORGET_MS: Final = 30_000  # how long the list of names is believed when the registry did not change its size
 WINDOW_MS: Final = 10_000  # over which rates are taken
 ROTATION: Final = 200  # queues beyond the visible ones whose details are read at each look
+PORTION: Final = 1000  # queues beyond the visible ones whose counts are read at each look of someone who looks again
 
 _COUNTS: Final = ("ready", "delayed", "blocked", "running", "dead_letter", "done", "cancelled")
 TOTALS: Final = (
@@ -43,9 +43,36 @@ class Known:
 
     reply: Any
     base: QueueRow
+    row: QueueRow
     flow: tuple[int, int] | None  # jobs that came and went since the queue was made
     derived: tuple[Any, ...] = ()
-    row: QueueRow | None = None
+    marks: list[tuple[int, int, int]] = field(default_factory=list)  # moments of the window, with the flow until then
+
+    def rate(self, now: int) -> tuple[float | None, float | None]:
+        """Jobs that came and went a second, by the difference to the oldest moment of the window."""
+        if self.flow is None:
+            return None, None
+        came, went = self.flow
+        marks = self.marks
+        rate: tuple[float | None, float | None] = (None, None)
+        while len(marks) > 1 and now - marks[1][0] >= WINDOW_MS:
+            del marks[0]
+        if marks and now > marks[0][0]:
+            then, came_then, went_then = marks[0]
+            seconds = (now - then) / 1000
+            rate = max(0.0, (came - came_then) / seconds), max(0.0, (went - went_then) / seconds)
+        if not marks or now - marks[-1][0] >= WINDOW_MS // 10:
+            marks.append((now, came, went))
+        return rate
+
+
+@dataclass(slots=True)
+class Part:
+    """Queues that are read in one round trip, and when they were."""
+
+    names: list[str]
+    send: Send
+    read_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -57,23 +84,29 @@ class Memory:
     named_ms: int = 0
     strays: set[str] = field(default_factory=set)
     cursor: bytes = b"0"
-    sends: list[Send] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)  # new ones, to be read at the next look
     known: dict[str, Known] = field(default_factory=dict)
     details: dict[str, Detail] = field(default_factory=dict)
     turn: int = 0
+    rounds: int = -1
     thresholds: Thresholds = field(default_factory=Thresholds)
-    flow: deque[tuple[int, dict[str, tuple[int, int]]]] = field(default_factory=deque)
+    verdict: verdict.Standing = field(default_factory=verdict.Standing)
 
     def rename(self, names: Iterable[str]) -> None:
         """Takes a new list of queues; the packed commands for them are kept as long as it stays the same."""
         found = sorted(names)
-        if found != self.names or not self.sends:
+        if found != self.names or not self.parts:
+            self.unread = set(found).difference(self.names)
             self.names = found
             self.known = {name: self.known[name] for name in found if name in self.known}
             self.details = {name: self.details[name] for name in found if name in self.details}
-            self.sends = [
-                reads.read(*[_call(name) for name in found[at : at + CHUNK]]) for at in range(0, len(found), CHUNK)
-            ]
+            read_ms = min((part.read_ms for part in self.parts), default=0)
+            self.parts = [_part(found[at : at + CHUNK], read_ms) for at in range(0, len(found), CHUNK)]
+
+
+def _part(names: Sequence[str], read_ms: int = 0) -> Part:
+    return Part(list(names), reads.read(*[_call(name) for name in names]), read_ms)
 
 
 def _call(queue: str) -> reads.Call:
@@ -83,7 +116,8 @@ def _call(queue: str) -> reads.Call:
 def look(memory: Memory, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
     """One picture of all queues. `visible` names those whose oldest job and stuck jobs are asked for now.
 
-    The others take turns, so that ten thousand queues cost little. Without it, all of them are asked.
+    The others take turns, so that ten thousand queues cost little: of a deck with many, only some are counted at each
+    look, and the picture tells whose numbers are new and how old the oldest is. Without `visible`, all is asked.
     """
     stamp, hello, info, size, step = yield reads.read(
         (b"TIME",),
@@ -96,18 +130,13 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     now = server_ms or reads.local_ms()
     notices = _notices(stamp, info)
     yield from _discover(memory, size, step, now, notices)
-    rows = yield from _numbers(memory)
     found = yield from _workers(now, notices)
-    chosen = _chosen(memory, rows, visible)
-    fresh = yield from read_details([row for row in rows if row.name in chosen], now, memory.thresholds)
-    memory.details |= fresh
     takers = None if found is None else workers.by_queue(found)
-    if not memory.flow and (earlier := (yield from history.read_flow(memory.names, now))):
-        memory.flow.append(earlier)
-    rates = _rates(memory, rows, now)
-    rows = [_with_details(memory, row, takers, rates.get(row.name), now) for row in rows]
+    fresh = yield from _numbers(memory, visible, takers, now)
+    rows = [known.row for name in memory.names if (known := memory.known.get(name)) is not None]
     server = read_server(hello, info, address)
-    status, reasons = verdict.judge(server, rows, memory.thresholds)
+    partial = len(fresh) < len(rows)
+    status, reasons = memory.verdict.judge(server, rows, memory.thresholds, now=now if partial else None)
     return Snapshot(
         at_ms=now,
         server=server,
@@ -116,6 +145,8 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
         layouts=("native",),
         totals=sums(rows),
         queues=tuple(rows),
+        fresh=fresh if partial else None,
+        counted_ms=min((part.read_ms for part in memory.parts), default=now),
         notices=tuple(notices),
         local_clock=server_ms is None,
         workers_alive=None if found is None else sum(row.alive for row in found),
@@ -201,23 +232,59 @@ def _text(raw: bytes) -> str:
         return ""  # no name of ours: they are ASCII
 
 
-def _numbers(memory: Memory) -> Program[list[QueueRow]]:
-    rows: list[QueueRow] = []
-    for at, send in zip(range(0, len(memory.names), CHUNK), list(memory.sends), strict=True):
-        replies = yield send
-        for name, reply in zip(memory.names[at : at + CHUNK], replies, strict=True):
+def _numbers(
+    memory: Memory, visible: Collection[str] | None, takers: dict[str, int] | None, now: int
+) -> Program[frozenset[str]]:
+    """Reads the queues whose turn it is, part by part, so that no part takes long; returns which were read."""
+    earlier = None if memory.known else (yield from history.read_flow(memory.names, now))
+    parts = _parts_due(memory, visible)
+    fresh: set[str] = set()
+    denied: list[QueueRow] = []
+    for part in parts:
+        replies = yield part.send
+        part.read_ms = now
+        seen: dict[str, QueueRow] = {}
+        for name, reply in zip(part.names, replies, strict=True):
             known = memory.known.get(name)
             if known is None or known.reply != reply:
                 base = _row(name, reply)
                 if base is None:
                     memory.known.pop(name, None)
                     continue
-                known = memory.known[name] = Known(reply, base, _flow(base))
-            rows.append(known.base)
-    denied = [row for row in rows if row.problem is not None]
-    if rows and len(denied) == len(rows) and all("does not allow" in (row.problem or "") for row in denied):
+                flow = _flow(base)
+                if known is None:
+                    known = memory.known[name] = Known(reply, base, base, flow)
+                    if earlier is not None and name in earlier[1]:
+                        known.marks.append((earlier[0], *earlier[1][name]))
+                else:
+                    known.reply, known.base, known.flow, known.derived = reply, base, flow, ()
+            seen[name] = known.base
+        chosen = [seen[name] for name in _chosen(memory, part.names, visible) if name in seen]
+        memory.details |= yield from read_details(chosen, now, memory.thresholds)
+        for name in seen:
+            _complete(memory, name, takers, now)
+        fresh |= seen.keys()
+        denied += [row for row in seen.values() if row.problem is not None and "does not allow" in row.problem]
+    if fresh and len(denied) == len(fresh) and all(known.base.problem for known in memory.known.values()):
         raise NotAllowed(denied[0].problem or "", hint="give this user read rights, such as +@read and ~*")
-    return rows
+    return frozenset(fresh)
+
+
+def _parts_due(memory: Memory, visible: Collection[str] | None) -> list[Part]:
+    """What is read at this look: all of a small deck; of a large one the visible queues and the next ones in turn."""
+    unread, memory.unread = memory.unread, set()
+    if visible is None or len(memory.names) <= PORTION or not memory.known:
+        memory.rounds += 1
+        return memory.parts
+    due = []
+    for _ in range(PORTION // CHUNK):
+        if memory.turn >= len(memory.parts):
+            memory.turn, memory.rounds = 0, memory.rounds + 1
+        due.append(memory.parts[memory.turn])
+        memory.turn += 1
+    taken = {name for part in due for name in part.names}
+    wanted = [name for name in {*visible, *unread} if name not in taken and (name in memory.known or name in unread)]
+    return [*(_part(wanted[at : at + CHUNK]) for at in range(0, len(wanted), CHUNK)), *due]
 
 
 def _row(name: str, reply: Any) -> QueueRow | None:
@@ -259,39 +326,35 @@ def _workers(now: int, notices: list[str]) -> Program[list[WorkerRow] | None]:
         return None
 
 
-def _chosen(memory: Memory, rows: Sequence[QueueRow], visible: Collection[str] | None) -> set[str]:
+def _chosen(memory: Memory, names: Sequence[str], visible: Collection[str] | None) -> Iterable[str]:
+    """Whose details are read with their part: the visible ones and, from round to round, others of the rest."""
     if visible is None:
-        return {row.name for row in rows}
-    start = memory.turn % max(1, len(rows))
-    memory.turn = start + ROTATION
-    turns = [*rows[start : start + ROTATION], *rows[: max(0, start + ROTATION - len(rows))]]
-    return {*visible, *(row.name for row in turns)}
+        return names
+    step = -(-min(len(memory.names), PORTION) // ROTATION)
+    return {*visible}.intersection(names).union(names[memory.rounds % step :: step])
 
 
-def _with_details(
-    memory: Memory,
-    row: QueueRow,
-    takers: dict[str, int] | None,
-    rate: tuple[float, float] | None,
-    now: int,
-) -> QueueRow:
-    if row.problem is not None:
-        return row
-    detail = memory.details.get(row.name) or _NO_DETAIL
+def _complete(memory: Memory, name: str, takers: dict[str, int] | None, now: int) -> None:
+    """Makes a queue's row of its counts and its details."""
+    known = memory.known[name]
+    base = known.base
+    if base.problem is not None:
+        known.row = base
+        return
+    detail = memory.details.get(name) or _NO_DETAIL
     # A detail may be of an earlier look than the counts.
-    waits = detail.oldest_ms is not None and (row.ready or row.delayed)
+    waits = detail.oldest_ms is not None and (base.ready or base.delayed)
     oldest = max(0, now - (detail.oldest_ms or 0)) / 1000 if waits else None
-    stuck = detail.stuck if row.running else 0
-    overdue = detail.overdue if row.delayed else 0
+    stuck = detail.stuck if base.running else 0
+    overdue = detail.overdue if base.delayed else 0
     late = detail.late if waits else 0
-    serving = None if takers is None else takers.get(row.name, 0)
-    came, went = rate or (None, None)
+    serving = None if takers is None else takers.get(name, 0)
+    came, went = known.rate(now)
     derived = (stuck, overdue, late, oldest, detail.exact, came, went, serving, detail.problem)
-    known = memory.known[row.name]
-    if known.row is None or known.derived != derived:
+    if known.derived != derived:
         known.derived = derived
         known.row = replace(
-            row,
+            base,
             stuck=stuck,
             overdue=overdue,
             late=late,
@@ -302,7 +365,6 @@ def _with_details(
             workers=serving,
             problem=detail.problem,
         )
-    return known.row
 
 
 _NO_DETAIL: Final = Detail()
@@ -310,24 +372,6 @@ _NO_DETAIL: Final = Detail()
 
 def _flow(row: QueueRow) -> tuple[int, int] | None:
     return (row.totals["enqueued"], sum(row.totals[name] for name in _LEAVING)) if row.totals else None
-
-
-def _rates(memory: Memory, rows: Sequence[QueueRow], now: int) -> dict[str, tuple[float, float]]:
-    """Jobs that came and went a second, by the difference to the oldest look of the window."""
-    count = {row.name: flow for row in rows if (flow := memory.known[row.name].flow) is not None}
-    while len(memory.flow) > 1 and now - memory.flow[1][0] >= WINDOW_MS:
-        memory.flow.popleft()
-    rates = {}
-    if memory.flow and now > memory.flow[0][0]:
-        then, before = memory.flow[0]
-        seconds = (now - then) / 1000
-        for name, (came, went) in count.items():
-            earlier = before.get(name)
-            if earlier is not None:
-                rates[name] = (max(0.0, (came - earlier[0]) / seconds), max(0.0, (went - earlier[1]) / seconds))
-    if not memory.flow or now - memory.flow[-1][0] >= WINDOW_MS // 20:
-        memory.flow.append((now, count))
-    return rates
 
 
 def sums(rows: Sequence[QueueRow]) -> Totals:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 DEAD_DEGRADED: Final = Thresholds().dlq_max_warning + 1
 _ORDER: Final = tuple(Status)
+JUDGE_MS: Final = 5_000
 _CRITICAL_TIMES: Final = 2  # a queue is critically backed up at twice its limit
 
 
@@ -37,6 +38,24 @@ def judge(
 ) -> tuple[Status, tuple[Reason, ...]]:
     """The status, which is that of the worst reason, and the reasons, worst first."""
     return sum_up(check_all(server, rows, thresholds))
+
+
+class Standing:
+    """A verdict over very many queues of which some change: judged anew every few seconds only, because it costs a
+    look at each of them.
+    """
+
+    def __init__(self) -> None:
+        self._judged_ms = 0
+        self._last: tuple[Status, tuple[Reason, ...]] = (Status.HEALTHY, ())
+
+    def judge(
+        self, server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None, *, now: int | None
+    ) -> tuple[Status, tuple[Reason, ...]]:
+        """The verdict; with `now`, that of some seconds ago will do."""
+        if now is None or not 0 <= now - self._judged_ms < JUDGE_MS:
+            self._judged_ms, self._last = now or 0, judge(server, rows, thresholds)
+        return self._last
 
 
 def sum_up(checks: Iterable[Check]) -> tuple[Status, tuple[Reason, ...]]:
