@@ -210,14 +210,14 @@ def test_a_deck_with_many_queues_is_counted_in_turns(deck: Deck, monkeypatch: py
     for name in names:
         deck.enqueue(name, "t")
     looks = [deck.status(visible=[names[5]]) for _ in range(3)]
-    assert looks[0].fresh == {*names[:2], names[5]}
+    assert looks[0].fresh == frozenset({*names[:2], names[5]})
     assert [look.totals.ready for look in looks] == [9, 11, 12]
     assert looks[0].counted_ms == first.at_ms
     assert looks[2].counted_ms == looks[0].at_ms
     assert [row.ready for row in looks[0].queues] == [2, 2, 1, 1, 1, 2]
     deck.enqueue("new:x:actions", "t")
     newer = deck.status(visible=[])
-    assert newer.fresh == {names[5], "new:x:actions"}
+    assert newer.fresh == frozenset({names[5], "new:x:actions"})
     assert deck.status().fresh is None
 
 
