@@ -147,6 +147,20 @@ def test_a_queue_whose_time_is_over_goes_and_use_renews_it(url: str, raw: redis.
     client.close()
 
 
+def test_an_expired_name_that_holds_something_else_is_struck_off_and_stays(url: str, raw: redis.Redis) -> None:
+    client = Messenger(qdeck.App(url, queue=f"{OWN}:actions"), ttl=0.01)
+    manager = SyncDomainQueueManager(client)
+    raw.set(make(client, "t", "foreign"), "not ours")
+    for n in range(cleaning.SLICE + 20):
+        make(client, "t", f"c-{n}")
+    time.sleep(0.05)
+    # More than a slice, and nothing is left of their lists: the registrations are all that goes.
+    assert manager.clean_expired_queues().removed == cleaning.SLICE + 20
+    assert manager.task_queues("t") == []
+    assert raw.exists(f"{OWN}:callbacks:embedding:foreign")
+    client.close()
+
+
 def test_orphans_are_found_by_age_and_a_missing_owner(
     client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis
 ) -> None:

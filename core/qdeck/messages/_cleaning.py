@@ -134,7 +134,11 @@ def remove(names: Sequence[str], *, idle_s: int, event: str) -> Program[list[Rem
             left.append(name)
             outcome[name] = Removal(name=name, outcome=_WORDS[told])
     if ended:
-        yield from registry.finish(event, ended)
+        struck = yield from registry.finish(event, ended)
+        for (name, *_), registered in zip(ended, struck, strict=True):
+            # A registration of which no list was left was all there was of a queue; another may have ended it already.
+            if registered and outcome[name].outcome == "gone":
+                outcome[name] = Removal(name=name, outcome="removed", messages=0)
     if left:
         yield from registry.keep(left)
     return [outcome.get(name) or Removal(name=name, outcome="in_use") for name in names]
@@ -152,18 +156,23 @@ def clean_task(task_id: str, *, idle_s: int = 0, dry_run: bool = False) -> Progr
         if dry_run:
             found += yield from look(names, idle_s)
         else:
-            # A queue that is registered and holds nothing counts as removed: its registration was all there was.
-            found += [_registered(one) for one in (yield from remove(names, idle_s=idle_s, event="cleaned"))]
-
-
-def _registered(one: Removal) -> Removal:
-    return Removal(name=one.name, outcome="removed", messages=0) if one.outcome == "gone" else one
+            found += yield from remove(names, idle_s=idle_s, event="cleaned")
 
 
 def sweep_expired(most: int = SLICE) -> Program[list[Removal]]:
     """Removes queues whose time is over, one slice of them."""
     names = yield from registry.expired(most)
-    return (yield from remove(names, idle_s=0, event="expired"))
+    found = yield from remove(names, idle_s=0, event="expired")
+    # What is no list is not ours to remove; that it was registered is over all the same.
+    foreign = [(one.name, 0, 0) for one in found if one.outcome == "foreign"]
+    if foreign:
+        yield from registry.finish("expired", foreign)
+    return found
+
+
+def goes_on(found: Sequence[Removal], most: int = SLICE) -> bool:
+    """Whether another slice is worth a look: this one was full, and something was removed of it."""
+    return len(found) >= most and any(one.outcome == "removed" for one in found)
 
 
 @dataclass(frozen=True, slots=True)

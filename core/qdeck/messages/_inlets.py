@@ -258,7 +258,7 @@ class Inlets:
         client = self._owner.app.aclient()
         while True:
             async with _patient("temporary queues"):
-                while len(await client.run(cleaning.sweep_expired())) >= cleaning.SLICE:
+                while cleaning.goes_on(await client.run(cleaning.sweep_expired())):
                     pass
             await asyncio.sleep(EXPIRED_S)
 

@@ -239,9 +239,11 @@ class DomainQueueManager(_Manager):
     async def clean_expired_queues(self) -> CleanReport:
         """Removes registered queues whose time to live is over."""
         found: list[Removal] = []
-        while slice_ := await self.app.aclient().run(cleaning.sweep_expired()):
-            found += slice_
-        return _report(found, dry_run=False)
+        while True:
+            some = await self.app.aclient().run(cleaning.sweep_expired())
+            found += some
+            if not cleaning.goes_on(some):
+                return _report(found, dry_run=False)
 
     async def metrics(self) -> list[LifeCycleCount]:
         """What happened to temporary queues, per service, type and tier."""
@@ -317,9 +319,11 @@ class SyncDomainQueueManager(_Manager):
     def clean_expired_queues(self) -> CleanReport:
         """Removes registered queues whose time to live is over."""
         found: list[Removal] = []
-        while slice_ := self.app.client.run(cleaning.sweep_expired()):
-            found += slice_
-        return _report(found, dry_run=False)
+        while True:
+            some = self.app.client.run(cleaning.sweep_expired())
+            found += some
+            if not cleaning.goes_on(some):
+                return _report(found, dry_run=False)
 
     def metrics(self) -> list[LifeCycleCount]:
         """What happened to temporary queues, per service, type and tier."""

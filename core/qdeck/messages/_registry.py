@@ -115,13 +115,13 @@ def begin(names: Sequence[str]) -> Program[list[bool]]:
     return [answer == 1 for answer in free]
 
 
-def finish(event: str, gone: Sequence[tuple[str, int, int]]) -> Program[int]:
-    """Strikes queues off, with how many messages and bytes went with them."""
+def finish(event: str, gone: Sequence[tuple[str, int, int]]) -> Program[list[bool]]:
+    """Strikes queues off, with how many messages and bytes went with them; which of them were registered."""
     args: list[Arg] = [0, "finish", event]
     for row in gone:
         args += (*row, _group(row[0]))
-    struck: int = yield from call("registry", KEYS, args)
-    return struck
+    struck: list[int] = yield from call("registry", KEYS, args)
+    return [one == 1 for one in struck]
 
 
 def leave(names: Sequence[str]) -> Program[None]:

@@ -12,7 +12,7 @@
 --   touch: names                                  reply: how many are registered; those live as long again
 --   begin: ms to act, then names                  reply: per name 1, or 0 when somebody waits there
 --   finish: event, then per name: name, messages, bytes, `service type tier` for one that is not registered
---                                                 reply: how many were registered
+--                                                 reply: per name 1, or 0 when it was not registered
 --   leave: names, nobody waits there any more     reply: 0
 --   keep: names that are not removed after all    reply: 0
 --   expired: how many at most                     reply: names whose time is over and where nobody waits
@@ -63,6 +63,8 @@ if verb == 'touch' then
 end
 
 if verb == 'begin' then
+  -- Announcements of removers that did not live to act.
+  redis.call('ZREMRANGEBYSCORE', REMOVING, '-inf', text(NOW - 60000))
   local free = {}
   for i = 4, #ARGV do
     if after(WAITING, ARGV[i]) then
@@ -76,13 +78,13 @@ if verb == 'begin' then
 end
 
 if verb == 'finish' then
-  local gone = 0
+  local struck = {}
   for i = 4, #ARGV, 4 do
     local name = ARGV[i]
     local about = redis.call('HGET', ABOUT, name)
     local group = ARGV[i + 3]
+    struck[#struck + 1] = about and 1 or 0
     if about then
-      gone = gone + 1
       local found, task = string.match(about, '^%d+ %d+ (%S+ %S+ %S+) (.*)$')
       group = found
       if task ~= '' then redis.call('ZREM', TASKS, task .. '\0' .. name) end
@@ -99,7 +101,7 @@ if verb == 'finish' then
       redis.call('HINCRBY', METRICS, 'freed ' .. group, bytes)
     end
   end
-  return gone
+  return struck
 end
 
 if verb == 'leave' then
