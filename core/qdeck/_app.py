@@ -38,6 +38,7 @@ from qdeck._options import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from qdeck._schedules.model import Definition
 
@@ -219,6 +220,8 @@ class App:
         self.queue = self.queue_name(queue)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, Definition] = {}
+        # What every worker of this app keeps open beside its work: whatever else brings it jobs.
+        self.beside: list[Callable[[], AbstractAsyncContextManager[Any]]] = []
         self.client = SyncClient(self.endpoint, patience=patience)
         self._aclients: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
 

@@ -140,13 +140,17 @@ class Worker:
         )
         beat.now_ms = pump.server_ms
         with Capture(), self._signals() if signals else contextlib.nullcontext():
+            beside = contextlib.AsyncExitStack()
             try:
                 await pump.open()
+                for one in self.app.beside:
+                    await beside.enter_async_context(one())
                 self._started_ms = pump.server_ms()
                 beat.start()
                 self.event({"event": "started", "queues": [lane.queue for lane in self.lanes], "pid": os.getpid()})
                 await self._work(pump, hands, beat, ticker)
             finally:
+                await beside.aclose()
                 if beat.started:
                     await asyncio.to_thread(beat.stop)
                 await pump.close()

@@ -213,10 +213,14 @@ class Messenger:
 
     async def aclose(self) -> None:
         """Closes the connections of the running loop."""
+        await self.aclose_lines()
+        await self.app.aclose()
+
+    async def aclose_lines(self) -> None:
+        """Closes those of them that block; the app's go on."""
         lines = self._alines.pop(asyncio.get_running_loop(), None)
         if lines is not None:
             await lines.close()
-        await self.app.aclose()
 
     def _outgoing(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from qdeck.messages._messenger import RETRIES, Messenger
 from qdeck.messages._naming import type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from qdeck._context import JobContext
     from qdeck._engine.ops import Program
@@ -98,6 +99,7 @@ class Service(Messenger):
         super().__init__(*args, **more)
         self._followers: list[Follower] = []
         self._subscriptions: list[Subscription] = []
+        self.app.beside.append(self._inlets)
 
     def on_action(self, action_type: str, *, context: str = "", **options: Any) -> Callable[[Handler], Handler]:
         """Takes actions of this type from the service's own queue, or from that of a context."""
@@ -142,13 +144,18 @@ class Service(Messenger):
     async def serve(self, *, signals: bool = False, **options: Any) -> str:
         """Runs handlers on the calling loop."""
         self.worker = Worker(self.app, **options)
+        return await self.worker.serve(signals=signals)
+
+    @contextlib.asynccontextmanager
+    async def _inlets(self) -> AsyncIterator[None]:
+        """What every worker of the app keeps open: `qdeck worker` hands over what flows in as `run()` does."""
         inlets = Inlets(self, self._followers, self._subscriptions)
         await inlets.open()
-        work = asyncio.create_task(self.worker.serve(signals=signals))
         try:
-            return await work
+            yield
         finally:
             await inlets.close()
+            await self.aclose_lines()
 
     def stop(self) -> None:
         """Asks a running worker to end, from any thread."""
