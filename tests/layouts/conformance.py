@@ -31,7 +31,7 @@ def values(raw: redis.Redis) -> dict[bytes, object]:
     """The same as values, whatever their encoding and the order of sets."""
     found: dict[bytes, object] = {}
     for key in raw.scan_iter():
-        if key.startswith(b"qdeck:undo:"):
+        if key.startswith((b"qdeck:", b"{")):
             continue
         kind = raw.type(key)
         if kind == b"hash":

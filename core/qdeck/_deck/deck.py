@@ -320,6 +320,11 @@ class Deck:
         """What is remembered from look to look, for programs that need the list of queues."""
         return self._memory
 
+    @property
+    def others(self) -> Others:
+        """The layouts of other systems that this deck shows."""
+        return self._others
+
     def look(self, program: Program[T]) -> T:
         """Runs a program that only reads; one that would write is stopped before anything is sent."""
         return self._looking.run(_guarded(program, writes=False))

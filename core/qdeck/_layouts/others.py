@@ -73,6 +73,12 @@ class Others:
             layouts=(*(seen.layouts if self.shows_native else ()), *there), notices=(*seen.notices, *notices),
         )  # fmt: skip
 
+    def queues(self) -> Program[list[tuple[Layout, str]]]:
+        """The foreign queues that are there now."""
+        rows, _ = yield from self.rows((yield from reads.clock()))
+        by_name = {layout.name: layout for layout in self.layouts}
+        return [(by_name[row.layout], row.name) for row in rows]
+
     def find(self, job_id: str) -> Program[list[Found]]:
         """Where an id is in the foreign queues."""
         if self.layouts:

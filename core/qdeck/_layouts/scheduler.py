@@ -60,6 +60,7 @@ class Scheduler(Layout):
     """The four keys of the scheduler. `sign` says how its version makes scores (+1, -1); None is found out."""
 
     name: ClassVar[str] = "scheduler"
+    takes_priority: ClassVar[tuple[Act, ...]] = (Act.RETRY, Act.REQUEUE, Act.RUN)
     about: ClassVar[str] = "scheduler:queue:* and scheduler:processing of the task scheduler service"
 
     def __init__(self, sign: int | None = None) -> None:

@@ -57,7 +57,9 @@ def build_plan(
     wish = _wish(
         verb, queues, where, ids, state, priority=priority, target=target, stuck=stuck, reason=reason, path=path
     )
-    return deck.look(planning.build(deck.memory, deck.address, wish, progress=progress, cancelled=cancelled))
+    return deck.look(
+        planning.build(deck.memory, deck.address, wish, others=deck.others, progress=progress, cancelled=cancelled)
+    )
 
 
 async def abuild_plan(
@@ -74,7 +76,9 @@ async def abuild_plan(
 ) -> Plan:
     """What a verb would do, in asyncio; the options are those of `build_plan`."""
     wish = _wish(verb, queues, where, ids, state, **options)
-    return await deck.alook(planning.build(deck.memory, deck.address, wish, progress=progress, cancelled=cancelled))
+    return await deck.alook(
+        planning.build(deck.memory, deck.address, wish, others=deck.others, progress=progress, cancelled=cancelled)
+    )
 
 
 def _wish(

@@ -13,9 +13,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import changes, reads
+from qdeck._deck.model import NATIVE
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._errors import QdeckError, UsageError
-from qdeck._operations import activity, planning, registry
+from qdeck._operations import activity, foreign, planning, registry
 from qdeck._operations.driving import Pause, Step
 from qdeck._operations.model import Activity, BatchResult, PlanEntry, Skip, Verb
 
@@ -81,10 +82,10 @@ class Slices:
         if not held:
             return []
         first = held[0]
-        kind = (first.queue, first.state, first.effect, first.rule)
+        kind = (first.queue, first.state, first.effect, first.rule, first.layout)
         part = held[:most]
         for at, entry in enumerate(part):
-            if (entry.queue, entry.state, entry.effect, entry.rule) != kind:
+            if (entry.queue, entry.state, entry.effect, entry.rule, entry.layout) != kind:
                 return part[:at]
         return part
 
@@ -106,6 +107,7 @@ class Application:
         self._kept: registry.Kept | None = None
         self._calls = 0
         self._outbox: set[str] = set()
+        self._abroad = foreign.Abroad(plan.head, plan.batch, keep_ms)
         reason = plan.head.reason or f"{plan.verb.value} by an operator"
         self._event = codec.encode_json({"reason": reason, "by": changes.actor(), "batch": plan.batch})
         head = plan.head
@@ -126,9 +128,11 @@ class Application:
         yield from registry.sweep(known, now)
         self._room = registry.room(known, plan.batch, self._keep_bytes)
         queues = list(plan.tail.by_queue) or list(plan.head.queues)
+        not_ours = {queue for _, queue in plan.head.abroad if queue not in plan.head.queues}
         self._kept = registry.Kept(
             batch=plan.batch, verb=plan.verb.value, by=changes.actor(), at_ms=now, until_ms=now + self._keep_ms,
-            queues=queues, where=plan.head.where, target=plan.head.target, bytes=begun.bytes if begun else 0,
+            queues=[queue for queue in queues if queue not in not_ours], layouts=foreign.layouts_of(plan.head),
+            where=plan.head.where, target=plan.head.target, bytes=begun.bytes if begun else 0,
         )  # fmt: skip
         self.tally.queues = queues
         yield from registry.write(self._kept)
@@ -140,6 +144,10 @@ class Application:
         part = self._slices.next(min(most, acts.SLICE))
         if not part:
             return None
+        if part[0].layout != NATIVE:
+            acted = yield from self._abroad.slice(part, self.tally.done, self._room - sum(self._bytes.values()))
+            self._slices.taken(acted.count)
+            return self.tally.take(part, acted)
         if part[0].effect not in _LIGHT:
             part = part[: acts.SLICE // 2]
         queue, first = part[0].queue, part[0]
@@ -152,7 +160,9 @@ class Application:
             offset=self.tally.done,
             event=self._event_of(part),
             extra=self._extra,
-            keep_bytes=self._room - sum(size for name, size in self._bytes.items() if name != queue),
+            keep_bytes=self._room
+            - sum(size for name, size in self._bytes.items() if name != queue)
+            - self._abroad.bytes,
             keep_ms=self._keep_ms,
         )
         acted = yield from programs.call(op)
@@ -166,6 +176,11 @@ class Application:
         if self._calls % _COUNT_EVERY == 0 or queue not in self._bytes:
             yield from self._count(queue)
         return applied
+
+    def _room_for(self, queue: str) -> int:
+        """How many bytes may be kept of what this queue is to get back."""
+        others = sum(size for name, size in self._bytes.items() if name != queue)
+        return max(0, self._room - others - self._abroad.bytes)
 
     def _event_of(self, part: list[PlanEntry]) -> bytes:
         """What is written into the history of these jobs. A purge says which of its rules took them, and their ages."""
@@ -194,7 +209,7 @@ class Application:
         [raw] = yield reads.read((b"HGET", keys.undo_key(queue, self.plan.batch), b"bytes"))
         self._bytes[queue] = int(reads.good(raw, queue) or 0)
         if self._kept is not None and self._calls % _COUNT_EVERY == 0:
-            self._kept.bytes = sum(self._bytes.values())
+            self._kept.bytes = sum(self._bytes.values()) + self._abroad.bytes
             yield from registry.write(self._kept)
 
     def end(self, outcome: str = "done") -> Program[None]:
@@ -204,7 +219,7 @@ class Application:
         for queue in list(self._bytes):
             yield from self._count(queue)
         if self._kept is not None:
-            self._kept.bytes = sum(self._bytes.values())
+            self._kept.bytes = sum(self._bytes.values()) + self._abroad.bytes
             yield from registry.write(self._kept)
         yield from activity.record(self._activity(outcome))
 

@@ -108,6 +108,8 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     priority: int | None = None
     target: str | None = None
+    abroad: list[tuple[str, str]] = []  # queues of other layouts: layout and name
+    ages: dict[str, int | None] = {}  # of a purge of other layouts, where they are not the usual ones
 
 
 class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -121,6 +123,7 @@ class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by_queue: dict[str, int] = {}
     blast: Blast = Blast()
     skipped: tuple[Skip, ...] = ()
+    warnings: tuple[str, ...] = ()  # what another system may do to it afterwards
     digest: str = ""
 
 

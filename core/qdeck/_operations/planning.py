@@ -9,13 +9,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import changes, jobs, native, reads
+from qdeck._deck import changes, jobs, reads
 from qdeck._deck.model import State
 from qdeck._engine import keys
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
-from qdeck._operations import stuck
+from qdeck._operations import foreign, stuck
 from qdeck._operations.model import PLAN_LIFE_MS, Blast, PlanEntry, PlanHead, PlanTail, Skip, Verb
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.rows import Row, reaches_no_secret
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._layouts.others import Others
 
 MOST_SKIPS: Final = 1000  # that are told one by one
 _SIZED: Final = ("body", "error", "log", "result")
@@ -79,6 +80,7 @@ class Sums:
     twins: int = 0
     handlers: int = 0
     skipped: list[Skip] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def add(self, entries: Sequence[PlanEntry]) -> None:
         """Counts entries that are all of one queue."""
@@ -111,13 +113,15 @@ class Sums:
                 handlers=self.handlers,
             ),
             skipped=tuple(self.skipped),
+            warnings=tuple(self.warnings),
         )
 
 
 def check(wish: Wish) -> tuple[int | None, str | None]:
     """The new priority and the target queue; raises when the verb wants one that is missing, or has one too many."""
     verb = wish.verb
-    if (verb is Verb.REPRIORITISE) != (wish.priority is not None):
+    may = verb in (Verb.RETRY, Verb.REQUEUE, Verb.RUN)  # some layouts take a priority for these
+    if (verb is Verb.REPRIORITISE) != (wish.priority is not None) and not may:
         hint = "give the new priority" if wish.priority is None else "only reprioritise takes a priority"
         raise InvalidOption(f"{verb.value} with priority {wish.priority!r}", hint=hint)
     if (verb is Verb.MOVE) != (wish.target is not None):
@@ -154,6 +158,8 @@ def start_head(
     priority: int | None = None,
     target: str | None = None,
     life_ms: int = PLAN_LIFE_MS,
+    abroad: Sequence[tuple[str, str]] = (),
+    ages: dict[str, int | None] | None = None,
 ) -> Program[PlanHead]:
     """The head of a plan that is made now, on this server."""
     now = yield from reads.clock()
@@ -161,6 +167,7 @@ def start_head(
     return PlanHead(
         plan=new_id(), verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address, run_id=run_id,
         queues=registered, where=where, by=changes.actor(), reason=reason, priority=priority, target=target,
+        abroad=list(abroad), ages=ages or {},
     )  # fmt: skip
 
 
@@ -169,28 +176,25 @@ def build(
     address: str,
     wish: Wish,
     *,
+    others: Others | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Program[Plan]:
     """Makes a plan. `progress` is told how many jobs were looked at and how many match."""
     priority, target = check(wish)
-    queues = wish.queues
-    if not queues:
-        queues = tuple((yield from native.names(memory)))
-        limits = None if wish.wanted is None else wish.wanted.pushdown(0).queues
-        queues = tuple(queue for queue in queues if limits is None or queue in limits)
-    else:
-        for queue in queues:
-            yield from changes.need_queue(memory, queue)
+    ground = yield from foreign.survey(memory, others, wish)
+    queues = ground.native
     head = yield from start_head(
         wish.verb, queues, address, where=str(wish.wanted or ""), reason=wish.reason, priority=priority,
-        target=target, life_ms=wish.life_ms,
+        target=target, life_ms=wish.life_ms, abroad=ground.abroad,
     )  # fmt: skip
     sums = Sums()
     with PlanWriter(head, wish.path) as writer:
 
         def take(rows: list[Row]) -> Program[None]:
-            entries = yield from make_entries(rows, wish.verb, head.created_ms, sums)
+            add((yield from make_entries(rows, wish.verb, head.created_ms, sums)))
+
+        def add(entries: list[PlanEntry]) -> None:
             writer.add(entries)
             if cancelled is not None and cancelled():
                 raise InvalidOption("the plan was not finished", hint="it was cancelled")
@@ -199,6 +203,8 @@ def build(
 
         for queue in queues:
             yield from _match(queue, wish, head.created_ms, sums, take)
+        for layout, queue in ground.foreign:
+            yield from foreign.match(layout, queue, wish, head, sums, add)
         return writer.finish(sums.tail())
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
+from qdeck._deck.model import NATIVE
 from qdeck._engine import acts, keys, ops
 from qdeck._errors import QdeckError
 from qdeck._operations.applying import Application
@@ -38,6 +39,8 @@ def read_fates(entries: Iterable[PlanEntry]) -> Program[Fates]:
     counts: Counter[str] = Counter()
     held: list[PlanEntry] = []
     for entry in entries:
+        if entry.layout != NATIVE:
+            continue  # what becomes of it is not for us to see
         if held and (len(held) == _CHUNK or held[0].queue != entry.queue):
             yield from _count_fates(held, counts)
             held = []

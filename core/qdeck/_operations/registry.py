@@ -25,6 +25,7 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
     at_ms: int
     until_ms: int
     queues: list[str] = []
+    layouts: list[str] = []  # other layouts that have something of it
     where: str = ""
     target: str | None = None
     bytes: int = 0

@@ -9,6 +9,7 @@ import msgspec
 from qdeck._deck import changes, reads
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._errors import QdeckError, UsageError
+from qdeck._layouts import steps
 from qdeck._operations import activity, registry
 from qdeck._operations.driving import Step
 from qdeck._operations.model import Skip, UndoResult, Verb
@@ -64,6 +65,16 @@ def undo_steps(
         except QdeckError as caught:
             error, whole = str(caught), False
             break
+    for layout in kept.layouts if whole else ():
+        try:
+            outcomes = yield Step(steps.undo(layout, kept.batch))
+        except QdeckError as caught:
+            error, whole = str(caught), False
+            break
+        restored += sum(outcome.done for outcome in outcomes)
+        skipped += [Skip(id=outcome.id, why=outcome.why) for outcome in outcomes if not outcome.done]
+        if progress is not None:
+            progress(restored)
     yield Step(_finish(kept, restored, len(skipped), whole=whole, error=error))
     return UndoResult(batch=kept.batch, restored=restored, skipped=tuple(skipped), error=error)
 

@@ -1,0 +1,290 @@
+"""Plans and batches over the queues of other layouts: what is written for a job of ours is done here to theirs.
+
+An entry of a plan holds what was seen of it, to the byte. Applying reads it again, builds the one step that its layout
+has for the verb, and the server does the step only while all that it relies on still is so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from qdeck._deck import changes, native, reads
+from qdeck._deck.model import NATIVE
+from qdeck._engine.acts import Acted
+from qdeck._errors import InvalidOption, UsageError
+from qdeck._layouts import make, steps
+from qdeck._layouts.base import Act, Ages, Entry, Layout, Seen
+from qdeck._layouts.together import together
+from qdeck._operations.model import PlanEntry, Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qdeck._deck.native import Memory
+    from qdeck._engine.ops import Program
+    from qdeck._layouts.others import Others
+    from qdeck._layouts.steps import Step
+    from qdeck._operations.model import PlanHead
+    from qdeck._operations.planning import Sums, Wish
+
+SLICE: Final = 50  # steps that are built, and done, in one go
+
+
+@dataclass(slots=True)
+class Ground:
+    """The queues that a plan is about: our own by name, and those of other layouts."""
+
+    native: tuple[str, ...] = ()
+    foreign: list[tuple[Layout, str]] = field(default_factory=list)
+
+    @property
+    def abroad(self) -> list[tuple[str, str]]:
+        """Layout and name of the foreign ones."""
+        return [(layout.name, queue) for layout, queue in self.foreign]
+
+
+def survey(memory: Memory, others: Others | None, wish: Wish) -> Program[Ground]:
+    """Where a wish is to be fulfilled. A queue that is named must be there, and its layout must know the verb."""
+    ground = yield from _survey(memory, others, wish.queues, _named_in(wish))
+    able = [(layout, queue) for layout, queue in ground.foreign if not (why_not(layout, wish.verb))]
+    if wish.queues and len(able) < len(ground.foreign):
+        layout, queue = next(pair for pair in ground.foreign if pair not in able)
+        raise InvalidOption(f"{queue!r}: {why_not(layout, wish.verb)}", hint=_hint(layout))
+    if ground.foreign and not able and not ground.native:
+        layout = ground.foreign[0][0]
+        raise InvalidOption(why_not(layout, wish.verb), hint=_hint(layout))
+    ground.foreign = able
+    if wish.priority is not None and wish.verb is not Verb.REPRIORITISE:
+        deaf = [layout.name for layout, _ in able if Act(wish.verb.value) not in layout.takes_priority]
+        if ground.native or deaf:
+            where = "native" if ground.native else deaf[0]
+            raise InvalidOption(
+                f"{wish.verb.value} takes no priority in the layout {where}", hint="name a queue of the scheduler"
+            )
+    return ground
+
+
+def _named_in(wish: Wish) -> frozenset[str] | None:
+    return None if wish.wanted is None else wish.wanted.pushdown(0).queues
+
+
+def _survey(
+    memory: Memory, others: Others | None, queues: Sequence[str], limits: frozenset[str] | None
+) -> Program[Ground]:
+    ground = Ground()
+    shows_native = others is None or others.shows_native
+    if queues:
+        names: list[str] = []
+        for queue in queues:
+            home = None if others is None else (yield from others.home(queue))
+            if home is not None:
+                ground.foreign.append((home, queue))
+                continue
+            if not shows_native:
+                raise UsageError(f"there is no queue {queue!r} in these layouts", hint="qdeck status lists the queues")
+            yield from changes.need_queue(memory, queue)
+            names.append(queue)
+        ground.native = tuple(names)
+        return ground
+    if shows_native:
+        known = yield from native.names(memory)
+        ground.native = tuple(queue for queue in known if limits is None or queue in limits)
+    if others is not None and others.layouts:
+        ground.foreign = [pair for pair in (yield from others.queues()) if limits is None or pair[1] in limits]
+    return ground
+
+
+def grounds_of_purge(memory: Memory, others: Others | None, queues: Sequence[str]) -> Program[Ground]:
+    """Where a purge looks: these queues, or all."""
+    return (yield from _survey(memory, others, queues, None))
+
+
+def why_not(layout: Layout, verb: Verb) -> str:
+    """Why a layout cannot do something in any state; empty when it can."""
+    try:
+        act = Act(verb.value)
+    except ValueError:
+        return f"{layout.name} has nothing like {verb.value}"
+    capability = layout.capabilities().get(act)
+    if capability is None:
+        return f"{layout.name} has nothing like {verb.value}"
+    return "" if capability.can else f"{layout.name} cannot {verb.value}: {capability.why}"
+
+
+def _hint(layout: Layout) -> str:
+    can = [act.value for act, capability in layout.capabilities().items() if capability.can]
+    return f"{layout.name} can {', '.join(can)}"
+
+
+def match(
+    layout: Layout,
+    queue: str,
+    wish: Wish,
+    head: PlanHead,
+    sums: Sums,
+    take: Callable[[list[PlanEntry]], None],
+) -> Program[None]:
+    """Finds the entries of one foreign queue that a wish is about, slice by slice."""
+    act = Act(wish.verb.value)
+    capability = layout.capabilities()[act]
+    states = [state for state in capability.states if state in (wish.states or capability.states)]
+    if not states:
+        return
+    met: set[int] = set()
+    left = set(wish.ids)
+    cursor: str | None = None
+    while True:
+        page = yield from layout.page(queue, states, wanted=wish.wanted, cursor=cursor)
+        sums.scanned += page.scanned
+        found: list[Entry] = []
+        for entry in page.jobs:
+            if not isinstance(entry, Entry) or (wish.stuck and entry.stuck is None):
+                continue
+            if wish.ids and entry.id not in wish.ids and entry.key not in wish.ids:
+                continue
+            left -= {entry.id, entry.key}
+            mark = hash((entry.key, entry.seen))
+            if layout.repeats or mark not in met:  # a scan may show an entry twice
+                met.add(mark)
+                found.append(entry)
+        for at in range(0, len(found), SLICE):
+            take((yield from _planned(layout, act, found[at : at + SLICE], head, sums)))
+        cursor = page.cursor
+        if cursor is None:
+            break
+    for missing in sorted(left):
+        sums.skip(queue, missing, f"there is no such entry that is {' or '.join(states)}")
+
+
+def _planned(layout: Layout, act: Act, found: Sequence[Entry], head: PlanHead, sums: Sums) -> Program[list[PlanEntry]]:
+    options = yield from _options(layout, act, head, head.created_ms)
+    built = yield from build_steps(layout, act, found, head.created_ms, [options] * len(found))
+    planned = [plan_entry(entry, act, step, sums, reason="") for entry, step in zip(found, built, strict=True)]
+    entries = [one for one in planned if one is not None]
+    sums.add(entries)
+    return entries
+
+
+def plan_entry(
+    entry: Entry, act: Act, step: Step | UsageError, sums: Sums, *, reason: str, rule: str | None = None
+) -> PlanEntry | None:
+    """The line of a plan for an entry; None when its step cannot be done, which is told."""
+    name = entry.id.encode("utf-8", "backslashreplace").decode()
+    if isinstance(step, UsageError):
+        sums.skip(entry.queue, name, str(step).removeprefix(f"{entry.id!r}: "))
+        return None
+    try:
+        entry.queue.encode()
+    except UnicodeEncodeError:
+        sums.skip(ascii(entry.queue), name, "the name of its queue is no text")
+        return None
+    if step.warning and step.warning not in sums.warnings:
+        sums.warnings.append(step.warning)
+    return PlanEntry(
+        queue=entry.queue, id=name, state=entry.state, seen=str(entry.seen), effect=act.value, rule=rule,
+        reason=reason or step.effect, bytes=len(entry.body or entry.seen.member), age_s=entry.age_s,
+        layout=entry.layout,
+    )  # fmt: skip
+
+
+def build_steps(
+    layout: Layout, act: Act, entries: Sequence[Entry], now: int, options: Sequence[dict[str, Any]]
+) -> Program[list[Step | UsageError]]:
+    """The step for each entry, or why there is none; what they read is read in one round trip."""
+    programs = [layout.step(act, entry, now, **more) for entry, more in zip(entries, options, strict=True)]
+    return (yield from together(programs))
+
+
+def _options(layout: Layout, act: Act, head: PlanHead, now: int) -> Program[dict[str, Any]]:
+    shared = yield from layout.outfit(act, now)
+    given: dict[str, Any] = {**shared, "ages": read_ages(head)}
+    if head.priority is not None:
+        given["priority"] = head.priority
+    if head.reason:
+        given["reason"] = head.reason
+    return given
+
+
+def read_ages(head: PlanHead) -> Ages:
+    """The ages by which a plan was made."""
+    return msgspec.convert(head.ages, Ages)
+
+
+class Abroad:
+    """One run of a batch over other layouts. It counts what is kept to take it back, and keeps no more than it may."""
+
+    def __init__(self, head: PlanHead, batch: str, keep_ms: int) -> None:
+        self.bytes = 0
+        self._head, self._batch, self._keep_ms = head, batch, keep_ms
+        self._layouts: dict[str, Layout] = {}
+
+    def slice(self, part: Sequence[PlanEntry], offset: int, room: int) -> Program[Acted]:
+        """Does entries of one queue, state and effect, as many as go in one step of work."""
+        part = part[:SLICE]
+        first = part[0]
+        layout = self._layouts.setdefault(first.layout, make(first.layout))
+        act, now = Act(first.effect), (yield from reads.clock())
+        done = yield from steps.done_places(layout.name, self._batch, range(offset, offset + len(part)))
+        seen = [Seen.parse(entry.seen) for entry in part]
+        there = yield from layout.recall(first.queue, first.state, seen, now)
+        why: dict[int, str] = {}
+        todo: list[tuple[int, Entry]] = []
+        for at, (entry, was_done) in enumerate(zip(there, done, strict=True)):
+            if entry is not None and not was_done:
+                todo.append((at, entry))
+            elif not was_done:
+                why[at] = "it is gone, or has changed since it was seen"
+        kept = yield from self._do(layout, act, part, todo, offset, room, now, why)
+        return Acted(now, len(part), kept, 0, 0, sorted(why.items()))
+
+    def _do(
+        self,
+        layout: Layout,
+        act: Act,
+        part: Sequence[PlanEntry],
+        todo: list[tuple[int, Entry]],
+        offset: int,
+        room: int,
+        now: int,
+        why: dict[int, str],
+    ) -> Program[bool]:
+        """Builds the steps and does them. One that a step before it spoiled is built anew, once."""
+        kept = True
+        shared = yield from _options(layout, act, self._head, now)
+        tries = [todo]
+        for number, some in enumerate(tries):
+            options = [self._with_reason(shared, part[at]) for at, _ in some]
+            built = yield from build_steps(layout, act, [entry for _, entry in some], now, options)
+            ready: list[tuple[int, Entry, Step]] = []
+            for (at, entry), step in zip(some, built, strict=True):
+                if isinstance(step, UsageError):
+                    why[at] = str(step).removeprefix(f"{entry.id!r}: ")
+                else:
+                    ready.append((at, entry, step))
+            size = sum(steps.size_of(step) for _, _, step in ready)
+            keeps = self.bytes + size <= room
+            kept = kept and keeps
+            outcomes = yield from steps.run(
+                layout.name, self._batch, [step for _, _, step in ready], keep_ms=self._keep_ms, keeps=keeps,
+                places=[offset + at for at, _, _ in ready],
+            )  # fmt: skip
+            self.bytes += size if keeps else 0
+            for (at, entry, _), outcome in zip(ready, outcomes, strict=True):
+                if outcome.done:
+                    why.pop(at, None)
+                    continue
+                why[at] = outcome.why
+                if number == 0:
+                    tries.append([(at, entry)])
+        return kept
+
+    def _with_reason(self, shared: dict[str, Any], entry: PlanEntry) -> dict[str, Any]:
+        return {**shared, "reason": entry.reason} if entry.rule is not None else shared
+
+
+def layouts_of(head: PlanHead) -> list[str]:
+    """The other layouts that a plan is about."""
+    return sorted({layout for layout, _ in head.abroad if layout != NATIVE})

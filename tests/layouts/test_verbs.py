@@ -1,0 +1,143 @@
+"""Plan, apply, undo over the queues of other layouts: the plan exactly, once, and back to the byte."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from layouts.conformance import values
+from layouts.test_conformance import TestIfdb, TestLists, TestScheduler, TestVmPooler, load_dump
+from qdeck._deck.deck import Deck
+from qdeck._errors import UsageError
+from qdeck._operations import api
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+ALL = ("native", "lists", "vmpooler", "ifdb", "scheduler")
+FILL = {"vmpooler": TestVmPooler, "ifdb": TestIfdb, "scheduler": TestScheduler, "lists": TestLists}
+
+
+@pytest.fixture
+def deck(url: str) -> Iterator[Deck]:
+    with Deck(url, layouts=ALL) as deck:
+        yield deck
+
+
+def of_others(raw: redis.Redis) -> dict[bytes, object]:
+    return {key: value for key, value in values(raw).items() if not key.startswith(b"qdeck:")}
+
+
+@pytest.mark.parametrize("layout", FILL)
+@pytest.mark.parametrize("verb", ["retry", "discard", "run", "requeue", "bury", "cancel"])
+def test_each_verb_does_its_plan_once_and_is_taken_back(url: str, raw: redis.Redis, layout: str, verb: str) -> None:
+    FILL[layout]().populate(raw)
+    before = of_others(raw)
+    with Deck(url, layouts=(layout,)) as deck:
+        capability = {act.value: c for act, c in deck.others.layouts[0].capabilities().items()}.get(verb)
+        if capability is None or not capability.can:
+            with pytest.raises(UsageError) as refused:
+                api.build_plan(deck, verb)
+            assert capability is None or capability.why in str(refused.value)
+            return
+        plan = api.build_plan(deck, verb)
+        assert of_others(raw) == before
+        assert plan.count or plan.tail.skipped or verb == "requeue"
+        assert {entry.layout for entry in plan.entries()} <= {layout}
+        result = api.apply_plan(deck, plan)
+        assert result.error is None
+        assert result.applied + result.skipped_count - len(plan.tail.skipped) == plan.count
+        changed = of_others(raw)
+        assert (changed != before) == bool(result.applied)
+        assert api.apply_plan(deck, plan).applied >= result.applied
+        assert of_others(raw) == changed
+        if result.applied:
+            undone = api.undo_batch(deck, result.batch)
+            assert (undone.restored, undone.skipped) == (result.applied, ())
+            assert of_others(raw) == before
+
+
+def test_two_failures_of_one_request_ask_for_two_machines(deck: Deck, raw: redis.Redis) -> None:
+    load_dump(raw, "dump_s1c_after_failures.json")
+    raw.delete("vmpooler__odcreate__task")
+    plan = api.build_plan(deck, "retry", "centos-7")
+    assert plan.count == 2
+    assert [skip.id for skip in plan.tail.skipped] == ["sad-clone"]
+    result = api.apply_plan(deck, plan)
+    assert (result.applied, result.skipped_count) == (2, 1)
+    assert raw.zrange("vmpooler__odcreate__task", 0, -1, withscores=True) == [(b"el7:centos-7:2:req-1", 1.0)]
+
+
+def test_what_changed_since_the_plan_is_left_alone(deck: Deck, raw: redis.Redis) -> None:
+    TestIfdb().populate(raw)
+    plan = api.build_plan(deck, "retry", "ifdb")
+    ids = [entry.id for entry in plan.entries()]
+    assert "bad" in ids
+    task = json.loads(raw.hget("ifdb:task_data", "bad") or b"")
+    raw.hset("ifdb:task_data", "bad", json.dumps(task | {"log": "somebody else"}))
+    result = api.apply_plan(deck, plan)
+    assert [(skip.id, "changed" in skip.why) for skip in result.skipped] == [("bad", True)]
+
+
+def test_a_filter_and_names_choose_entries(deck: Deck, raw: redis.Redis) -> None:
+    load_dump(raw, "dump_s1d_final.json")
+    plan = api.build_plan(deck, "discard", "centos-7", where="error:RuntimeError message:*template*")
+    assert [entry.id for entry in plan.entries()] == ["sad-clone"]
+    plan = api.build_plan(deck, "discard", "centos-7", ids=["od-badx", "nobody"], state="dead")
+    assert [entry.id for entry in plan.entries()] == ["od-badx"]
+    assert [skip.id for skip in plan.tail.skipped] == ["nobody"]
+
+
+def test_scheduler_retries_at_normal_or_as_told_and_warns(deck: Deck, raw: redis.Redis) -> None:
+    raw.zadd("scheduler:queue:dlq", {json.dumps({"jobId": "j1", "reason": "x"}): 5, json.dumps({"jobId": "j2"}): 6})
+    plan = api.build_plan(deck, "retry", "scheduler", ids=["j1"])
+    assert any("QUEUED or RETRYING" in warning for warning in plan.tail.warnings)
+    api.apply_plan(deck, plan)
+    api.apply_plan(deck, api.build_plan(deck, "retry", "scheduler", ids=["j2"], priority="CRITICAL"))
+    now = time.time() * 1000
+    found = [raw.zscore("scheduler:queue:priority", job) for job in ("j1", "j2")]
+    assert found == [pytest.approx(now + 2_000_000, abs=60_000), pytest.approx(now, abs=60_000)]
+
+
+def test_what_a_layout_cannot_do_is_told_with_the_reason(deck: Deck, raw: redis.Redis) -> None:
+    for fill in FILL.values():
+        fill().populate(raw)
+    with pytest.raises(UsageError, match="fills a pool"):
+        api.build_plan(deck, "requeue", "centos-7")
+    with pytest.raises(UsageError, match="nothing like move"):
+        api.build_plan(deck, "move", "ifdb", target="shop:actions")
+    with pytest.raises(UsageError, match="no priority"):
+        api.build_plan(deck, "retry", "centos-7", priority=5)
+
+
+def test_all_layouts_and_our_own_in_one_plan_and_back(deck: Deck, raw: redis.Redis) -> None:
+    for fill in FILL.values():
+        fill().populate(raw)
+    deck.enqueue("shop:actions", "t")
+    before = of_others(raw)
+    plan = api.build_plan(deck, "discard")
+    assert {entry.layout for entry in plan.entries()} == set(ALL)
+    result = api.apply_plan(deck, plan)
+    assert result.error is None
+    assert result.applied == plan.count - (result.skipped_count - len(plan.tail.skipped))
+    undone = api.undo_batch(deck)
+    assert undone.restored == result.applied
+    assert {key: value for key, value in of_others(raw).items() if not key.startswith(b"{")} == {
+        key: value for key, value in before.items() if not key.startswith(b"{")
+    }
+
+
+def test_what_undo_keeps_is_bounded(deck: Deck, raw: redis.Redis) -> None:
+    raw.rpush("a:b:free:1", *[b"x" * 1000 + b"%d" % n for n in range(200)])
+    plan = api.build_plan(deck, "discard", "a:b:free:*")
+    result = api.apply_plan(deck, plan, keep_bytes=60_000)
+    assert result.applied == 200
+    assert 0 < result.undoable < 200
+    assert (raw.memory_usage(f"qdeck:undo:lists:{result.batch}") or 0) < 200_000
+    undone = api.undo_batch(deck, result.batch)
+    assert undone.restored == result.undoable == raw.llen("a:b:free:1")
