@@ -31,7 +31,7 @@ default_context = "local"
 url = "{url}"
 thresholds = {{ dlq_max_warning = 3 }}
 [contexts.shop]
-url = "{url}"
+url = "{url.replace("/0", "/1")}"
 environment = "production"
 [contexts.frozen]
 url = "{url}"

@@ -44,14 +44,13 @@ class Settings(NamedTuple):
     def target(self) -> Target:
         """The server: that of `--url`, of `--context`, of the environment, or of the default context."""
         from qdeck._errors import UsageError
-        from qdeck._settings import Target
 
         given = click.get_current_context().meta.get(f"{_META}url")
         if given and self.context:
             raise UsageError("--url and --context exclude each other", hint="a context names its own url")
         found = self.configuration()
         if self.url and not self.context:
-            return Target(url=self.url, thresholds=found.thresholds)
+            return found.target_at(self.url)
         target = found.target(self.context)
         if target is None:
             contexts = ", ".join(found.settings.contexts)
@@ -84,6 +83,18 @@ def read_only_hint(target: Target, confirm: str | None) -> str | None:
     if target.is_production and confirm is None:
         return f"the context {target.name!r} is production: to write there, add --confirm {target.name}"
     return None
+
+
+def need_writable() -> Target:
+    """The server, for a command that writes past the deck; raises where its context does not let it."""
+    from qdeck._errors import NotAllowed
+
+    given = settings()
+    target = given.target()
+    hint = read_only_hint(target, given.confirm)
+    if hint is not None:
+        raise NotAllowed(f"{target.name!r} is open read-only, and this would write", hint=hint)
+    return target
 
 
 def settings() -> Settings:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.base import command, need_writable, settings
 from qdeck_console.cli.output import line, note, safe, write_json
 
 if TYPE_CHECKING:
@@ -54,15 +54,9 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
 
 def _manager(*, writes: bool) -> SyncDomainQueueManager:
     from qdeck._app import App
-    from qdeck._errors import NotAllowed
     from qdeck.messages import SyncDomainQueueManager
-    from qdeck_console.cli.base import read_only_hint
 
-    given = settings()
-    target = given.target()
-    hint = read_only_hint(target, given.confirm)
-    if writes and hint is not None:
-        raise NotAllowed("this would write, and the deck is read-only", hint=hint)
+    target = need_writable() if writes else settings().target()
     # The app only brings the connection: what is cleaned is named by its task.
     return SyncDomainQueueManager(App(target.url, queue="qdeck:actions"))
 

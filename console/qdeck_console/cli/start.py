@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from qdeck_console.cli.base import command, explicit_url, read_only_hint, settings
+from qdeck_console.cli.base import command, explicit_url, need_writable, read_only_hint, settings
 from qdeck_console.cli.output import dumps, safe
 
 if TYPE_CHECKING:
@@ -35,7 +35,12 @@ def open_console() -> int:
     target = given.target()
     from qdeck_console.app import run_console
 
-    return run_console(target.url, read_only=read_only_hint(target, given.confirm) is not None)
+    return run_console(
+        target.url,
+        read_only=read_only_hint(target, given.confirm) is not None,
+        target=target,
+        configuration=given.configuration(),
+    )
 
 
 @command("console", short_help="Opens the console.")
@@ -66,6 +71,8 @@ def worker(app_ref: str, queues: tuple[str, ...], concurrency: int) -> None:
     """Runs the jobs of an app until SIGTERM; what runs then is finished or given back. SIGHUP starts it anew."""
     weights = dict(_read_queue(text) for text in queues)
     given, url = settings(), explicit_url()
+    if url or given.confirm:  # an app that brings its own server was meant for it
+        need_writable()
     if url:
         os.environ["QDECK_URL"] = url
     with _stdout_for_events(as_json=given.as_json) as out:

@@ -28,6 +28,7 @@ from qdeck._settings.model import (
     Settings,
     Target,
 )
+from qdeck._settings.places import is_same
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -78,9 +79,27 @@ class Configuration:
         if context is None:
             raise InvalidOption(f"there is no context {chosen!r} in {self.where}", hint=self._contexts_hint(chosen))
         place = f"{self.where}: contexts.{chosen}.url"
+        return self._target(chosen, context, expand(context.url, place, is_url=True))
+
+    def target_at(self, url: str) -> Target:
+        """The server of a URL that was given. When it is that of a production context, it is treated as that context.
+
+        Otherwise a URL in an environment variable would lead past the ceremony.
+        """
+        there = [
+            (name, context)
+            for name, context in self.settings.contexts.items()
+            if context.environment.lower() in PRODUCTION and is_same(url, _readable(context.url))
+        ]
+        # Of several the one that can be written to: the others would only say that it cannot.
+        for name, context in sorted(there, key=lambda pair: pair[1].read_only):
+            return self._target(name, context, url)
+        return Target(url=url, thresholds=self.thresholds)
+
+    def _target(self, name: str, context: Context, url: str) -> Target:
         return Target(
-            name=chosen,
-            url=expand(context.url, place, is_url=True),
+            name=name,
+            url=url,
             environment=context.environment,
             colour=context.colour,
             read_only=context.read_only,
@@ -126,6 +145,11 @@ class Configuration:
         if near:
             return f"did you mean {near[0]!r}?"
         return f"contexts are: {', '.join(known)}" if known else "it names no contexts"
+
+
+def _readable(url: str) -> str:
+    """The URL with the variables that are set here; its host can be compared when the password is not known."""
+    return _VARIABLE.sub(lambda found: os.environ.get(found[2] or "", found[0]), url)
 
 
 def _literal(url: str) -> bool:

@@ -1,0 +1,170 @@
+"""Contexts on every command: which server it is, and what it takes to write there.
+
+In production that is `--confirm NAME`, however the server was named; in a read-only context nothing helps.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from support.scene import Scene, make_scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import redis
+
+    from support.commands import Ran
+
+# Every command that writes. Words with $ are from the scene.
+WRITING: Final = (
+    "enqueue $QUEUE send --args [1]",
+    "jobs cancel $QUEUE --id $READY --yes",
+    "jobs discard $QUEUE --id $READY --yes",
+    "jobs move $QUEUE --id $READY --to shop:bills:actions --yes",
+    "jobs run $QUEUE --id $DELAYED --yes",
+    "jobs reprioritise $QUEUE --id $READY --priority 7 --yes",
+    "job edit $QUEUE $READY --payload payload.json",
+    "dead edit $QUEUE $ID --payload payload.json",
+    "dead retry $QUEUE --yes",
+    "dead retry $QUEUE --yes --rate 1000/s",
+    "dead discard $QUEUE --yes",
+    "requeue $QUEUE --yes",
+    "bury $QUEUE --yes",
+    "purge --now --yes",
+    "undo $BATCH",
+    "undo",
+    "clean $TASK --idle 0",
+    "clean --orphans --idle 0 --yes",
+    "schedule add other $QUEUE send --cron 0_*_*_*_*",
+    "schedule edit feeds --tz UTC",
+    "schedule pause feeds",
+    "schedule resume paused",
+    "schedule run feeds",
+    "schedule remove feeds",
+    "workers quiet $WORKER",
+    "workers stop $WORKER",
+    "queues pause $QUEUE",
+    "queues resume shop:paused:actions",
+)
+# Those that only look, or show what would be done.
+LOOKING: Final = (
+    "status", "jobs $QUEUE", "job $QUEUE $ID", "find $ID", "stuck", "dead", "dead --group", "dead export", "activity",
+    "health", "doctor", "workers", "schedule", "purge", "dead retry $QUEUE", "dead discard $QUEUE --dry-run",
+    "requeue $QUEUE", "bury $QUEUE", "jobs cancel $QUEUE --dry-run", "jobs run $QUEUE", "clean $TASK --dry-run",
+    "clean --orphans",
+)  # fmt: skip
+
+
+@pytest.fixture
+def scene(
+    url: str, raw: redis.Redis, qdeck: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Scene:
+    made = make_scene(url, raw)
+    qdeck("queues", "pause", "shop:paused:actions")
+    qdeck("enqueue", "shop:paused:actions", "send")
+    qdeck("queues", "pause", "shop:paused:actions")
+    qdeck("schedule", "add", "paused", "shop:mail:actions", "send", "--cron", "0 0 1 1 *")
+    qdeck("schedule", "pause", "paused")
+    orphan = "shop:dev:mail:callbacks:nobody"
+    raw.rpush(orphan, "unread")
+    raw.restore(orphan, 0, raw.dump(orphan), replace=True, idletime=3600)
+    (tmp_path / "payload.json").write_text('[["other"], {}]')
+    (tmp_path / "elsewhere.toml").write_text(
+        f"""
+[contexts.shop]
+url = "{url.replace("redis://", "redis://default:${SHOP_PASSWORD}@")}"
+environment = "production"
+[contexts.frozen]
+url = "{url}"
+read_only = true
+"""
+    )
+    monkeypatch.setenv("SHOP_PASSWORD", "")
+    return made
+
+
+def words(line: str, scene: Scene) -> list[str]:
+    known = scene.words()
+    return [known[word[1:]] if word.startswith("$") else word.replace("_*", " *") for word in line.split()]
+
+
+def digest(raw: redis.Redis) -> bytes:
+    return bytes(raw.execute_command("DEBUG", "DIGEST"))
+
+
+SHOP: Final = ("--config", "elsewhere.toml", "--context", "shop")
+FROZEN: Final = ("--config", "elsewhere.toml", "--context", "frozen")
+
+
+@pytest.mark.parametrize("line", WRITING)
+def test_every_writing_command_asks_for_the_name_of_a_production_context(
+    qdeck: Callable[..., Ran], raw: redis.Redis, scene: Scene, url: str, line: str
+) -> None:
+    """'In a production context every writing command needs `--confirm NAME`': exit code 77 without"""
+    args, before = words(line, scene), digest(raw)
+    for where in (SHOP, ("--config", "elsewhere.toml", "--url", url), ("--config", "elsewhere.toml")):
+        ran = qdeck(*args, *where)
+        assert (ran.code, "--confirm shop" in ran.err) == (77, True), (where, ran)
+    frozen = qdeck(*args, *FROZEN)
+    assert (frozen.code, "read_only = true" in frozen.err) == (77, True)
+    assert qdeck(*args, *FROZEN, "--confirm", "frozen").code == 77
+    wrong = qdeck(*args, *SHOP, "--confirm", "frozen")
+    assert (wrong.code, "the context is 'shop'" in wrong.err) == (64, True)
+    assert digest(raw) == before, "what was refused wrote nothing"
+    ran = qdeck(*args, *SHOP, "--confirm", "shop")
+    assert ran.code in (0, 1), ran.err
+    assert digest(raw) != before
+
+
+@pytest.mark.parametrize("line", LOOKING)
+def test_looking_takes_no_ceremony(qdeck: Callable[..., Ran], raw: redis.Redis, scene: Scene, line: str) -> None:
+    before = digest(raw)
+    for where in (SHOP, FROZEN):
+        ran = qdeck(*words(line, scene), *where)
+        assert ran.code in (0, 1), ran.err
+    assert digest(raw) == before
+
+
+def test_a_worker_takes_the_name_too(
+    qdeck: Callable[..., Ran], raw: redis.Redis, scene: Scene, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site.py").write_text("import qdeck\napp = qdeck.App(queue='shop:mail:actions')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for where in (SHOP, FROZEN, ("--config", "elsewhere.toml", "--url", url)):
+        assert qdeck("worker", "site:app", *where).code == 77
+    assert qdeck("worker", "site:app", *SHOP, "--confirm", "no").code == 64
+
+
+def test_an_agent_without_the_name_only_looks(qdeck: Callable[..., Ran], scene: Scene) -> None:
+    for where in (SHOP, FROZEN):
+        ran = qdeck("agent", *where)
+        assert (ran.code, "an agent writes" in ran.err) == (77, True)
+
+
+def test_no_writing_command_is_left_out_of_the_table() -> None:
+    """A new command has to be put into one of the two tables."""
+    import click
+
+    from qdeck_console.cli.run import _top
+
+    def leaves(group: click.Group, path: str) -> list[str]:
+        found = []
+        for name in group.list_commands(click.Context(group)):
+            command = group.get_command(click.Context(group), name)
+            here = f"{path} {name}".strip()
+            if isinstance(command, click.Group):
+                found += leaves(command, here)
+            else:
+                found.append(here)
+        return found
+
+    told = [*WRITING, *LOOKING, "worker", "agent"]
+    defaults = {"jobs list", "job show", "dead list", "workers list", "schedule list"}
+    screens = {"console", "demo", "snapshot", "serve"}
+    for leaf in set(leaves(_top(), "")) - defaults - screens:
+        assert any(line == leaf or line.startswith(f"{leaf} ") for line in told), f"{leaf} is in neither table"

@@ -1,0 +1,115 @@
+"""A server with something of everything: jobs in every state, dead letters, a worker, a schedule, a batch to undo."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.produce import new_job
+from qdeck._engine import keys, ops, programs
+from qdeck._operations import api
+from qdeck._schedules import store
+from qdeck._schedules.model import Definition
+from qdeck.messages import _registry as registry
+
+if TYPE_CHECKING:
+    import redis
+
+QUEUE: Final = "shop:mail:actions"
+OTHER: Final = "shop:bills:actions"
+TASK: Final = "task-17"
+WORKER: Final = "mailer-1"
+SCHEDULE: Final = "feeds"
+HOUR_MS: Final = 3_600_000
+
+
+@dataclass(slots=True)
+class Scene:
+    """What was put on the server, by the names that a test uses for it."""
+
+    ready: str = ""
+    delayed: str = ""
+    blocked: str = ""
+    running: str = ""
+    stuck: str = ""
+    done: str = ""
+    cancelled: str = ""
+    dead: list[str] = field(default_factory=list)
+    batch: str = ""
+    temporary: str = ""
+
+    def words(self) -> dict[str, str]:
+        """What stands for it on a command line: `$ID` is a dead letter, the others are named after their state."""
+        found = {name.upper(): value for name in self.__slots__ if isinstance(value := getattr(self, name), str)}
+        return found | {"ID": self.dead[0], "WORKER": WORKER, "TASK": TASK, "QUEUE": QUEUE}
+
+
+class _Maker:
+    def __init__(self, deck: Deck, raw: redis.Redis) -> None:
+        self.deck = deck
+        self.raw = raw
+
+    def turn(self, **options: Any) -> ops.Turn:
+        op = ops.turn(QUEUE, WORKER, time.monotonic_ns(), lease_ms=600_000, **options)
+        return self.deck.write(programs.call(op))
+
+    def claimed(self, *args: object, queue: str = QUEUE) -> ops.Claimed:
+        job = self.deck.enqueue(queue, "send", args, priority=0).id
+        [claimed] = self.turn(room=1).jobs
+        assert claimed.id == job
+        return claimed
+
+    def end(self, claimed: ops.Claimed, **event: object) -> str:
+        kind = "failed" if event else "done"
+        text = json.dumps({"worker": WORKER, "traceback": "line 1\nline 2", **event}).encode() if event else b""
+        ending = ops.Ending(kind=kind, id=claimed.id, token=claimed.token, delay_ms=-1, event=text)
+        self.turn(room=0, endings=[ending])
+        return claimed.id
+
+    def move(self, state: str, job: str, age_ms: int) -> str:
+        self.raw.zadd(keys.key(QUEUE, state), {job: _now_ms() - age_ms})
+        return job
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def make_scene(url: str, raw: redis.Redis) -> Scene:
+    """Puts it all on an empty server."""
+    scene = Scene()
+    with Deck(url) as deck:
+        maker = _Maker(deck, raw)
+        scene.stuck = maker.move("running", maker.claimed("stuck").id, 5 * 60_000)
+        scene.running = maker.claimed("runs").id
+        for n, event in enumerate(
+            (
+                {"class": "smtplib.TimeoutError", "message": "relay 7 timed out"},
+                {"class": "smtplib.TimeoutError", "message": "relay 9 timed out"},
+                {"class": "ValueError", "message": "no such template 'invoice'"},
+            )
+        ):
+            scene.dead.append(maker.end(maker.claimed(n, {"password": "hunter2"}), **event))
+        scene.done = maker.move("done", maker.end(maker.claimed("done")), 2 * HOUR_MS)
+        scene.ready = deck.enqueue(QUEUE, "send", ["ready"]).id
+        scene.delayed = deck.enqueue(QUEUE, "send", ["later"], delay=3600).id
+        scene.blocked = deck.enqueue(QUEUE, "send", ["after"], after=[scene.delayed]).id
+        scene.cancelled = deck.enqueue(QUEUE, "send", ["not wanted"]).id
+        deck.enqueue(OTHER, "bill", [1])
+        scene.batch = api.apply_plan(deck, api.build_plan(deck, "cancel", QUEUE, ids=[scene.cancelled])).batch
+        job = new_job(QUEUE, "send", ["feeds"])
+        deck.write(store.register(Definition.of(SCHEDULE, QUEUE, job, cron="0 7 * * mon", tz="Europe/Madrid")))
+        scene.temporary = f"shop:dev:mail:callbacks:{TASK}"
+        raw.rpush(scene.temporary, b"unread")
+        deck.write(
+            registry.register(
+                scene.temporary, "callbacks", "mail", task=TASK, tier="", ttl_ms=HOUR_MS, wait_ms=0
+            )
+        )  # fmt: skip
+    told = {"id": WORKER, "host": "here", "pid": 1, "version": "0", "queues": [QUEUE], "concurrency": 5}
+    told |= {"started_ms": _now_ms() - 60_000, "seen_ms": _now_ms(), "state": "running", "running": 2, "done": 1}
+    raw.hset(keys.WORKERS, WORKER, json.dumps(told))
+    return scene
