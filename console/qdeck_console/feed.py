@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from qdeck import QdeckError
 from qdeck._deck.model import Snapshot
-from qdeck_console.history import History, Rates
+from qdeck_console.history import History, Pasts, Rates
 
 INTERVAL_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.5
@@ -36,6 +36,7 @@ class Picture:
     read_ms: int = 0  # wall clock
     took_s: float = 0.0
     rates: Mapping[str, Rates] = field(default_factory=lambda: MappingProxyType({}))
+    flow: tuple[float, float] = (0.0, 0.0)  # jobs that come and go a second, all queues together
     history: History = field(default_factory=History)
     extra_of: str = ""
     extra: Any = None
@@ -106,12 +107,15 @@ class Feed:
         now = time.monotonic()
         history = self.picture.history
         rates = history.add(snapshot, now)
+        if isinstance(extra, Pasts):
+            history.learn(extra)
         self.picture = Picture(
             snapshot=snapshot,
             read_at=now,
             read_ms=time.time_ns() // 1_000_000,
             took_s=now - started,
             rates=rates,
+            flow=(sum(rate.filled or 0 for rate in rates.values()), sum(rate.drained or 0 for rate in rates.values())),
             history=history,
             extra_of=want[0] if want else "",
             extra=extra,

@@ -1,23 +1,34 @@
-"""What the feed remembers of each queue: rates from the last pictures, and samples for the charts.
+"""What the feed remembers of each queue: how fast it fills and drains, and samples for the charts.
 
-Samples become coarser as time goes by, so that a queue never costs more than a few hundred bytes.
+Own samples become coarser as time goes by, so that a queue never costs more than a few hundred bytes, of ten thousand
+queues too. Where an agent keeps history, the charts begin an hour ago: what it saw is read for the queues that are on
+screen, and own samples go on from there.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
 from dataclasses import dataclass, field
+from math import isnan, nan
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from qdeck._deck.history import Sample
     from qdeck._deck.model import QueueRow, Snapshot
 
 SAMPLES: Final = 36
 LONGEST_S: Final = 25.0  # a sample, at last: 36 of them are fifteen minutes
+HOUR_MS: Final = 3_600_000
 _FIRST_S: Final = LONGEST_S / 32
-_WINDOW_S: Final = 10.0  # rates are measured over this
+_GAP_S: Final = 20.0  # longer without a look, and the time between stays empty
+_WINDOW_S: Final = 10.0  # how fast dead letters grow is measured over this
+_KEPT_S: Final = 600.0  # what an agent saw is read again after this: until then own samples go on
+_SLOT_MS: Final = HOUR_MS // SAMPLES
+
+Cells = list[float | None]
+READY, FILLED, DRAINED = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +40,31 @@ class Rates:
     dead_per_min: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Pasts:
+    """What agents saw of some queues in the last hour, as a screen had it read."""
+
+    samples: Mapping[str, Sequence[Sample]]
+
+
 @dataclass(slots=True)
 class _Track:
-    """Samples of one queue, newest last: ready, rate in, rate out."""
+    """Samples of one queue, newest last, one a slot; `slot` is that of the newest."""
 
-    ready: list[float | None] = field(default_factory=list)
-    filled: list[float | None] = field(default_factory=list)
-    drained: list[float | None] = field(default_factory=list)
+    sample_s: float
+    slot: int
+    series: tuple[array[float], array[float], array[float]] = field(
+        default_factory=lambda: (array("f"), array("f"), array("f"))
+    )
+    dead: list[tuple[float, int]] = field(default_factory=list)  # moments of the window, dead letters until then
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    at: float
-    totals: dict[str, tuple[int, int, int]]  # queue → entered, left, dead
+@dataclass(slots=True)
+class _Past:
+    """What an agent saw of one queue: slot of the server's clock → ready, rate in, rate out."""
+
+    read_at: float
+    slots: dict[int, tuple[float, float, float]]
 
 
 class History:
@@ -49,100 +72,173 @@ class History:
 
     def __init__(self) -> None:
         self._tracks: dict[str, _Track] = {}
-        self._marks: deque[_Mark] = deque()
+        self._rates: dict[str, Rates] = {}
+        self._pasts: dict[str, _Past] = {}
         self._sample_s = _FIRST_S
-        self._sampled_at = 0.0
-        self._taken = 0
+        self._began: float | None = None
+        self._now, self._now_ms = 0.0, 0
+        self._agent_seen = False
 
     @property
     def span_s(self) -> float:
-        """How long ago the oldest sample of a full chart is."""
-        return self._sample_s * SAMPLES
+        """How long ago a full chart begins."""
+        return HOUR_MS / 1000 if self._agent_seen else self._sample_s * SAMPLES
 
     def add(self, snapshot: Snapshot, now: float) -> Mapping[str, Rates]:
-        """Takes a picture in; returns the rates up to it."""
-        totals = {row.name: _moved(row) for row in snapshot.queues}
-        while len(self._marks) > 1 and now - self._marks[1].at >= _WINDOW_S:
-            self._marks.popleft()
-        rates = self._rates(snapshot, totals, now)
-        self._marks.append(_Mark(now, totals))
-        if now - self._sampled_at >= self._sample_s:
-            self._sample(snapshot, rates, now)
-        return rates
-
-    def ready(self, queue: str, cells: int) -> list[float | None]:
-        """How many were ready, oldest first, in so many cells; None where nothing is known."""
-        return _cells(self._track(queue).ready, cells)
-
-    def filled(self, queue: str, cells: int) -> list[float | None]:
-        """The rate in, likewise."""
-        return _cells(self._track(queue).filled, cells)
-
-    def drained(self, queue: str, cells: int) -> list[float | None]:
-        """The rate out, likewise."""
-        return _cells(self._track(queue).drained, cells)
-
-    def _track(self, queue: str) -> _Track:
-        return self._tracks.get(queue) or _Track()
-
-    def _rates(self, snapshot: Snapshot, totals: dict[str, tuple[int, int, int]], now: float) -> dict[str, Rates]:
-        mark = self._marks[0] if self._marks else None
-        passed = now - mark.at if mark else 0.0
-        rates = {}
-        for row in snapshot.queues:
-            before = mark.totals.get(row.name) if mark else None
-            if before is None or passed < 0.2:
-                rates[row.name] = Rates(row.in_per_s, row.out_per_s)
-                continue
-            entered, left, dead = totals[row.name]
-            rates[row.name] = Rates(
-                max(0, entered - before[0]) / passed,
-                max(0, left - before[1]) / passed,
-                60 * max(0, dead - before[2]) / passed,
-            )
-        return rates
-
-    def _sample(self, snapshot: Snapshot, rates: Mapping[str, Rates], now: float) -> None:
-        slots = 1
-        if self._sampled_at:
-            slots = min(SAMPLES, max(1, round((now - self._sampled_at) / self._sample_s)))
-        was_lost = slots > 4  # the time without a server stays empty; a late tick is no gap
-        self._sampled_at = now
-        self._taken += slots
-        for row in snapshot.queues:
-            track = self._tracks.setdefault(row.name, _Track())
-            rate = rates[row.name]
-            for series, value in ((track.ready, row.ready), (track.filled, rate.filled), (track.drained, rate.drained)):
-                known = float(value or 0)
-                series.extend([None if was_lost else known] * (slots - 1))
-                series.append(known)
-                del series[:-SAMPLES]
-        names = {row.name for row in snapshot.queues}
-        for name in [name for name in self._tracks if name not in names]:
-            del self._tracks[name]
-        if self._taken >= SAMPLES and self._sample_s < LONGEST_S:
-            self._taken //= 2
+        """Takes a picture in; returns the rates up to it. Of a queue that was not read anew nothing changes."""
+        self._began = now if self._began is None else self._began
+        self._now, self._now_ms = now, snapshot.at_ms
+        while now - self._began >= self._sample_s * SAMPLES and self._sample_s < LONGEST_S:
             self._sample_s *= 2
-            for track in self._tracks.values():
-                for series in (track.ready, track.filled, track.drained):
-                    if len(series) % 2:
-                        series.insert(0, series[0])
-                    series[:] = [_mean(pair) for pair in zip(series[::2], series[1::2], strict=True)]
+        fresh = snapshot.fresh
+        for row in snapshot.queues:
+            if fresh is None or row.name in fresh:
+                self._take(row, now)
+        if len(self._rates) > len(snapshot.queues):
+            names = {row.name for row in snapshot.queues}
+            for held in (self._rates, self._tracks, self._pasts):
+                for name in [name for name in held if name not in names]:
+                    del held[name]
+        return dict(self._rates)
+
+    def learn(self, pasts: Pasts) -> None:
+        """Takes in what agents saw; a queue that none has seen is noted, too, so that it is not asked for all along."""
+        for name, samples in pasts.samples.items():
+            slots = _slots(samples)
+            self._pasts[name] = _Past(self._now, slots)
+            self._agent_seen = self._agent_seen or bool(slots)
+
+    def lacking(self, names: Iterable[str], most: int) -> list[str]:
+        """Those of which it should be read what agents saw, at most so many."""
+        found = []
+        for name in names:
+            past = self._pasts.get(name)
+            if past is None or self._now - past.read_at > _KEPT_S:
+                found.append(name)
+                if len(found) == most:
+                    break
+        return found
+
+    def ready(self, queue: str, cells: int) -> Cells:
+        """How many were ready, oldest first, in so many cells; None where nothing is known."""
+        return self._cells(queue, READY, cells)
+
+    def filled(self, queue: str, cells: int) -> Cells:
+        """The rate in, likewise."""
+        return self._cells(queue, FILLED, cells)
+
+    def drained(self, queue: str, cells: int) -> Cells:
+        """The rate out, likewise."""
+        return self._cells(queue, DRAINED, cells)
+
+    def _take(self, row: QueueRow, now: float) -> None:
+        slot = int(now / self._sample_s)
+        track = self._tracks.get(row.name)
+        if track is None:
+            track = self._tracks[row.name] = _Track(self._sample_s, slot - 1)
+        dead = row.totals.get("dead")
+        rates = Rates(row.in_per_s, row.out_per_s, None if dead is None else _growth(track.dead, dead, now))
+        if self._rates.get(row.name) != rates:
+            self._rates[row.name] = rates
+        while track.sample_s < self._sample_s:
+            _halve(track)
+        if slot > track.slot:
+            gap = min(SAMPLES, slot - track.slot - 1)
+            was_lost = gap * self._sample_s > max(_GAP_S, 4 * self._sample_s)  # a late look is no gap
+            values = (float(row.ready or 0), float(rates.filled or 0), float(rates.drained or 0))
+            for series, value in zip(track.series, values, strict=True):
+                series.extend([nan if was_lost else value] * gap)
+                series.append(value)
+                del series[:-SAMPLES]
+            track.slot = slot
+
+    def _cells(self, queue: str, kind: int, cells: int) -> Cells:
+        series = self._hour(queue, kind) if self._agent_seen else self._own(queue, kind)
+        per = SAMPLES / cells
+        return [
+            _mean(series[int(cell * per) : max(int(cell * per) + 1, int((cell + 1) * per))]) for cell in range(cells)
+        ]
+
+    def _own(self, queue: str, kind: int) -> Sequence[float]:
+        """Own samples up to now, one a slot."""
+        track = self._tracks.get(queue)
+        if track is None:
+            return [nan] * SAMPLES
+        while track.sample_s < self._sample_s:
+            _halve(track)
+        series = track.series[kind]
+        late = int(self._now / self._sample_s) - track.slot
+        if late * self._sample_s <= _GAP_S:  # its turn has not come yet
+            late = 0
+        whole = [nan] * (SAMPLES - len(series)) + list(series) + [nan] * late
+        return whole[-SAMPLES:]
+
+    def _hour(self, queue: str, kind: int) -> Sequence[float]:
+        """What an agent saw and own samples, in slots of the last hour."""
+        past, own = self._pasts.get(queue), self._own(queue, kind)
+        newer: dict[int, list[float]] = {}
+        for at, value in enumerate(own):
+            age_s = (SAMPLES - 1 - at) * self._sample_s
+            newer.setdefault(int(self._now_ms - 1000 * age_s) // _SLOT_MS, []).append(value)
+        last = self._now_ms // _SLOT_MS
+        out = []
+        for slot in range(last - SAMPLES + 1, last + 1):
+            seen = past.slots.get(slot) if past else None
+            mean = _mean(newer.get(slot, ())) if seen is None or slot == last else None
+            out.append(mean if mean is not None else nan if seen is None else seen[kind])
+        return out
 
 
-def _moved(row: QueueRow) -> tuple[int, int, int]:
-    totals = row.totals
-    left = sum(totals.get(name, 0) for name in ("done", "dead", "cancelled", "expired"))
-    return totals.get("enqueued", 0), left, totals.get("dead", 0)
+def _growth(marks: list[tuple[float, int]], dead: int, now: float) -> float | None:
+    """Dead letters a minute, by the difference to the oldest moment of the window."""
+    while len(marks) > 1 and now - marks[1][0] >= _WINDOW_S:
+        del marks[0]
+    growth = None
+    if marks and now - marks[0][0] >= 0.2:
+        growth = 60 * max(0, dead - marks[0][1]) / (now - marks[0][0])
+    if not marks or now - marks[-1][0] >= _WINDOW_S / 10:
+        marks.append((now, dead))
+    return growth
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+def _halve(track: _Track) -> None:
+    """Two samples become one."""
+    for series in track.series:
+        values = list(series) + [nan] * (track.slot % 2 == 0)  # the newest may have no partner yet
+        values = [nan] * (len(values) % 2) + values
+        means = (_mean(pair) for pair in zip(values[::2], values[1::2], strict=True))
+        series[:] = array("f", [nan if mean is None else mean for mean in means])
+    track.slot //= 2
+    track.sample_s *= 2
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    known = [value for value in values if not isnan(value)]
     return sum(known) / len(known) if known else None
 
 
-def _cells(series: list[float | None], cells: int) -> list[float | None]:
-    """The last samples of a series in so many cells: the mean of what falls into each."""
-    per = SAMPLES / cells
-    padded = [None] * (SAMPLES - len(series)) + series
-    return [_mean(padded[int(cell * per) : max(int(cell * per) + 1, int((cell + 1) * per))]) for cell in range(cells)]
+def _slots(samples: Sequence[Sample]) -> dict[int, tuple[float, float, float]]:
+    """The samples of an agent by slots of the hour."""
+    gathered: dict[int, list[tuple[float, float, float]]] = {}
+    for at_ms, values in _with_rates(samples):
+        gathered.setdefault(at_ms // _SLOT_MS, []).append(values)
+    return {
+        slot: (
+            sum(v[0] for v in values) / len(values),
+            sum(v[1] for v in values) / len(values),
+            sum(v[2] for v in values) / len(values),
+        )
+        for slot, values in gathered.items()
+    }
+
+
+def _with_rates(samples: Sequence[Sample]) -> Iterator[tuple[int, tuple[float, float, float]]]:
+    before: Sample | None = None
+    for sample in samples:
+        filled = drained = 0.0
+        if before is not None and sample.at_ms > before.at_ms:
+            seconds = (sample.at_ms - before.at_ms) / 1000
+            filled = max(0, sample.enqueued - before.enqueued) / seconds
+            drained = (max(0, sample.done - before.done) + max(0, sample.dead - before.dead)) / seconds
+        yield sample.at_ms, (float(sample.ready), filled, drained)
+        before = sample

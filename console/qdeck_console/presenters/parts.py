@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck import QueueName
 from qdeck._names import QueueType
@@ -11,6 +11,8 @@ from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from qdeck._deck.model import Snapshot
 
 MARGIN: Final = 1
 LEAD: Final = 4  # margin, cursor bar, glyph, gap: text begins at the same column on every screen
@@ -58,6 +60,19 @@ def common_owner(names: Sequence[str]) -> int:
         return 2 if QueueName.parse(names[0]).env else 0
     except ValueError:
         return 0
+
+
+def owner_of(snapshot: Snapshot | None) -> int:
+    """The same of all queues of a picture. Asked for several times a frame, and found once a picture."""
+    if snapshot is None:
+        return 0
+    if _owner[0] is not snapshot:
+        _owner[:] = [snapshot, common_owner([row.name for row in snapshot.queues])]
+    hide: int = _owner[1]
+    return hide
+
+
+_owner: list[Any] = [None, 0]
 
 
 def queue_path(name: str, cells: int, role: str, *, hide: int = 0) -> list[Piece]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import QueueRow, Status, Totals
+from qdeck._deck.model import QueueRow, Reason, Status, Totals
 from qdeck_console import format as fmt
 from qdeck_console.history import Rates
 from qdeck_console.presenters.charts import sparkline
@@ -63,6 +65,7 @@ class Entry:
     severity: Severity
     reasons: tuple[tuple[Severity, str], ...] = ()
     rates: Rates = field(default_factory=Rates)
+    told: Sequence[tuple[Severity, str]] = ()  # what the verdict says of it
 
     @property
     def glyph(self) -> str:
@@ -74,24 +77,57 @@ class Entry:
 
 def judge(picture: Picture) -> list[Entry]:
     """Every queue with its severity and its reasons, worst reason first."""
-    snapshot = picture.snapshot
-    if snapshot is None:
-        return []
+    return Judge().entries(picture)
+
+
+class Judge:
+    """Judges the queues of one picture after the other; one that is as it was is not judged again."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._reasons: tuple[Reason, ...] = ()
+        self._told: dict[str, list[tuple[Severity, str]]] = {}
+        self.before: dict[str, QueueRow] = {}
+
+    def entries(self, picture: Picture) -> list[Entry]:
+        """The queues of a picture; `before` has the rows that were others in the picture before it."""
+        snapshot = picture.snapshot
+        if snapshot is None:
+            return []
+        if snapshot.reasons is not self._reasons:
+            self._reasons, self._told = snapshot.reasons, _told(snapshot.reasons)
+        known, told, rates_of = self._entries, self._told, picture.rates
+        changed: dict[str, QueueRow] = {}
+        nothing: list[tuple[Severity, str]] = []
+        entries: dict[str, Entry] = {}
+        for row in snapshot.queues:
+            name = row.name
+            entry, rates, of_deck = known.get(name), rates_of.get(name), told.get(name, nothing)
+            if entry is None or entry.row is not row or entry.rates is not rates or entry.told != of_deck:
+                if entry is not None and entry.row is not row:
+                    changed[name] = entry.row
+                entry = _judged(row, rates or Rates(row.in_per_s, row.out_per_s), of_deck)
+            entries[name] = entry
+        self._entries, self.before = entries, changed
+        return list(entries.values())
+
+
+def _told(all_reasons: Sequence[Reason]) -> dict[str, list[tuple[Severity, str]]]:
+    """What the verdict says of single queues."""
     told: dict[str, list[tuple[Severity, str]]] = {}
-    for reason in snapshot.reasons:
+    for reason in all_reasons:
         if reason.queue is not None and not any(words in reason.text for words in _OF_ROWS):
             severity = Severity.ACT if reason.status is Status.UNHEALTHY else Severity.WATCH
             told.setdefault(reason.queue, []).append((severity, _without_name(reason.text, reason.queue)))
-    entries = []
-    for row in snapshot.queues:
-        rates = picture.rates.get(row.name) or Rates(row.in_per_s, row.out_per_s)
-        of_deck = told.get(row.name, [])
-        known = {text for _, text in of_deck}
-        reasons = [reason for reason in _of_row(row) if reason[1] not in known] + of_deck + _trends(row, rates)
-        reasons.sort(key=lambda reason: reason[0])
-        severity = reasons[0][0] if reasons else Severity.FINE
-        entries.append(Entry(row=row, severity=severity, reasons=tuple(reasons), rates=rates))
-    return entries
+    return told
+
+
+def _judged(row: QueueRow, rates: Rates, of_deck: list[tuple[Severity, str]]) -> Entry:
+    known = {text for _, text in of_deck}
+    reasons = [reason for reason in _of_row(row) if reason[1] not in known] + of_deck + _trends(row, rates)
+    reasons.sort(key=lambda reason: reason[0])
+    severity = reasons[0][0] if reasons else Severity.FINE
+    return Entry(row=row, severity=severity, reasons=tuple(reasons), rates=rates, told=of_deck)
 
 
 def _without_name(text: str, queue: str) -> str:
@@ -158,13 +194,16 @@ def _sort_key(sort: Sort) -> Callable[[Entry], tuple[float | str, ...]]:
     return keys[sort]
 
 
+_severity: Final = attrgetter("severity")
+
+
 class Arranger:
     """Keeps the order calm: rows are sorted anew every ten seconds at most, never while someone presses keys, and a
     queue changes its group only when its state held for two pictures.
     """
 
     def __init__(self) -> None:
-        self._rank: dict[str, int] = {}
+        self._order: list[str] = []
         self._shown: dict[str, Severity] = {}
         self._next: dict[str, tuple[Severity, int]] = {}
         self._sorted_at = float("-inf")
@@ -180,17 +219,24 @@ class Arranger:
         fresh: bool = True,
     ) -> list[Entry]:
         """The entries in the order to be shown, with the severity to be shown. `fresh`: of a new picture."""
-        entries = [self._steady(entry, fresh=fresh) for entry in entries]
+        shown, following = self._shown, self._next
+        entries = [
+            entry
+            if entry.severity is shown.get(entry.row.name) and entry.row.name not in following
+            else self._steady(entry, fresh=fresh)
+            for entry in entries
+        ]
         due = now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S
-        if due or sort is not self._sort or not self._rank:
+        if due or sort is not self._sort or not self._order:
             self._sort, self._sorted_at = sort, now
             ordered = sorted(entries, key=_sort_key(sort))
         else:
-            last = len(self._rank)
-            ordered = sorted(entries, key=lambda e: self._rank.get(e.row.name, last))
+            left = {entry.row.name: entry for entry in entries}
+            ordered = [entry for name in self._order if (entry := left.pop(name, None)) is not None]
+            ordered += left.values()  # new ones
         if sort is Sort.WORST:
-            ordered.sort(key=lambda e: e.severity)
-        self._rank = {entry.row.name: at for at, entry in enumerate(ordered)}
+            ordered.sort(key=_severity)
+        self._order = [entry.row.name for entry in ordered]
         return ordered
 
     def _steady(self, entry: Entry, *, fresh: bool) -> Entry:
@@ -207,7 +253,7 @@ class Arranger:
             return entry
         self._next[name] = (severity, polls)
         reasons = entry.reasons if shown is not Severity.FINE else ()
-        return Entry(row=entry.row, severity=shown, reasons=reasons, rates=entry.rates)
+        return replace(entry, severity=shown, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +337,7 @@ class Drawer:
     picture: Picture
     hide: int
     reasons_shown: bool
+    before: Mapping[str, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
 
     def lines(self, entry: Entry, grid: Grid, *, at_cursor: bool) -> list[Line]:
         """The one or two lines of a queue."""
@@ -314,12 +361,13 @@ class Drawer:
         row, rates, severity = entry.row, entry.rates, entry.severity
         calm = severity is Severity.FINE
         worst = min((level for level, text in entry.reasons if " dead letters" in text), default=Severity.FINE)
-        dead_role = "text" if worst is Severity.FINE else f"{worst.role} bold"
+        before = self.before.get(row.name, row)  # what changed since the last picture stands out until the next one
+        dead_role = _news(row.dead, before.dead) if worst is Severity.FINE else f"{worst.role} bold"
         values = {
             "layout": [(safe_text(row.layout, limit=40), "faint")],
-            "ready": fmt.cell(fmt.count(row.ready), "text" if calm else "strong bold"),
-            "delayed": fmt.cell(fmt.count(row.delayed), "muted"),
-            "run": fmt.cell(fmt.count(row.running)),
+            "ready": fmt.cell(fmt.count(row.ready), _news(row.ready, before.ready) if calm else "strong bold"),
+            "delayed": fmt.cell(fmt.count(row.delayed), _news(row.delayed, before.delayed, "muted")),
+            "run": fmt.cell(fmt.count(row.running), _news(row.running, before.running)),
             "stuck": fmt.cell(fmt.count(row.stuck), "bad bold" if severity is Severity.ACT else "warn bold"),
             "dead": fmt.cell(fmt.count(row.dead), dead_role),
             "in": fmt.cell(fmt.rate(rates.filled)),
@@ -335,6 +383,11 @@ class Drawer:
             role, last = ("ghost", "muted") if calm else (severity.role, None)
             values[_SPARK] = [(" ", "text"), *sparkline(series, role, last_role=last)]
         return values
+
+
+def _news(value: int | None, before: int | None, role: str = "text") -> str:
+    """The role of a number that may have changed."""
+    return role if value == before else "strong"
 
 
 def reason_pieces(entry: Entry, cells: int) -> list[Piece]:
@@ -396,18 +449,21 @@ def section_line(group: Group, grid: Grid) -> Line:
     return section(group.severity.label, "", group.severity.role, grid.cells, count=group.count)
 
 
-def total_line(grid: Grid, totals: Totals, entries: Sequence[Entry], words: str) -> Line:
+def flow_of(entries: Sequence[Entry]) -> tuple[float, float]:
+    """Jobs that come and go a second, in the entries that are shown."""
+    return sum(entry.rates.filled or 0 for entry in entries), sum(entry.rates.drained or 0 for entry in entries)
+
+
+def total_line(grid: Grid, totals: Totals, flow: tuple[float, float], words: str) -> Line:
     """The sums, under their columns."""
-    filled = sum(entry.rates.filled or 0 for entry in entries)
-    drained = sum(entry.rates.drained or 0 for entry in entries)
     sums = {
         "ready": fmt.count(totals.ready),
         "delayed": fmt.count(totals.delayed),
         "run": fmt.count(totals.running),
         "stuck": fmt.count(totals.stuck),
         "dead": fmt.count(totals.dead),
-        "in": fmt.rate(filled),
-        "out": fmt.rate(drained),
+        "in": fmt.rate(flow[0]),
+        "out": fmt.rate(flow[1]),
     }
     line: list[Piece] = [(" " * LEAD, "text"), *fmt.fit([(words, "muted")], grid.name)]
     line += columns(

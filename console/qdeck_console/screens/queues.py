@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Vertical
 
 from qdeck_console.actions import QUEUES, Action, bindings
+from qdeck_console.history import Pasts
 from qdeck_console.presenters import queues as present
-from qdeck_console.presenters.parts import MARGIN
+from qdeck_console.presenters.parts import MARGIN, owner_of
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Arranger, Drawer, Entry, Grid, Group, Severity, Sort
+from qdeck_console.presenters.queues import Arranger, Drawer, Entry, Grid, Group, Judge, Severity, Sort
 from qdeck_console.screens import pause
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.frame import FrameScreen
@@ -23,8 +24,17 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck_console.feed import Picture
+    from qdeck._deck.model import Snapshot
+    from qdeck_console.feed import Picture, Reader
     from qdeck_console.format import Line
+
+
+_PASTS_AT_ONCE: Final = 8
+
+
+def counted_s(snapshot: Snapshot) -> float:
+    """Within how many seconds all queues were counted: very many are in turns."""
+    return (snapshot.at_ms - snapshot.counted_ms) / 1000 if snapshot.fresh is not None else 0.0
 
 
 class QueuesScreen(FrameScreen):
@@ -39,7 +49,9 @@ class QueuesScreen(FrameScreen):
         self.sort = Sort.WORST
         self._arranger = Arranger()
         self._entries: list[Entry] = []
+        self._judge = Judge()
         self._judged: tuple[Picture, list[Entry]] = (self.picture, [])
+        self._listed: dict[str, Item] = {}
         self._drawer = Drawer(picture=self.picture, hide=0, reasons_shown=True)
 
     def body(self) -> Sequence[Widget]:
@@ -51,14 +63,24 @@ class QueuesScreen(FrameScreen):
         """The list."""
         return self.query_one("#list", LineList)
 
-    def visible_queues(self) -> list[str] | None:
-        """Queues that are on screen, whose dear numbers are wanted now; None before there is a list."""
-        return self.view.visible_keys() if self._entries else None
+    def visible_queues(self) -> list[str]:
+        """Queues that are on screen, whose dear numbers are wanted now."""
+        return self.view.visible_keys() if self._entries else []
+
+    def wants(self) -> Reader:
+        """What agents saw of the queues on screen, a few at a time: the one under the cursor first."""
+
+        async def read(_snapshot: Snapshot) -> Pasts:
+            names = [name for name in (self.view.cursor, *self.visible_queues()) if name]
+            lacking = self.picture.history.lacking(dict.fromkeys(names), _PASTS_AT_ONCE)
+            return Pasts(await self.console.deck.ahistories(lacking) if lacking else {})
+
+        return read
 
     def draw(self, *, fresh: bool) -> None:
         """Draws list, totals and side pane."""
         if self._judged[0] is not self.picture:  # a new size or sort needs no new judgement
-            self._judged = (self.picture, present.judge(self.picture))
+            self._judged = (self.picture, self._judge.entries(self.picture))
         arranged = self._arranger.arrange(
             self._judged[1], self.sort, time.monotonic(), last_key_at=self.console.last_key_at, fresh=fresh
         )
@@ -67,7 +89,8 @@ class QueuesScreen(FrameScreen):
         troubled = sum(1 for entry in self._entries if entry.severity is not Severity.FINE)
         self._drawer = drawer = Drawer(
             picture=self.picture,
-            hide=present.hidden_segments(arranged),
+            hide=owner_of(self.picture.snapshot),
+            before=self._judge.before,
             reasons_shown=troubled <= present.TWO_LINES_AT_MOST,
         )
         self.view.show(Listing(self._items(drawer), self._draw_item(drawer)), self.painter)
@@ -85,11 +108,18 @@ class QueuesScreen(FrameScreen):
         for entry in self._entries:
             counts[entry.severity] += 1
         last: Severity | None = None
+        before, listed = self._listed, {}
         for entry in self._entries:
             if self.sort is Sort.WORST and entry.severity is not last:
                 last = entry.severity
                 items.append(Item("", 1 + int(self.is_tall and bool(items)), Group(last, counts[last])))
-            items.append(Item(entry.row.name, 2 if drawer.reasons_shown and entry.reasons else 1, entry))
+            name, height = entry.row.name, 2 if drawer.reasons_shown and entry.reasons else 1
+            item = before.get(name)
+            if item is None or item.row is not entry or item.height != height:
+                item = Item(name, height, entry)
+            listed[name] = item
+            items.append(item)
+        self._listed = listed
         return items
 
     def _draw_item(self, drawer: Drawer) -> Callable[[Item, int, bool], Sequence[Line]]:
@@ -122,7 +152,14 @@ class QueuesScreen(FrameScreen):
                 words += f", {layouts} layouts"
             elif entries:
                 words += f", {entries[0].row.layout}"
-            total = present.total_line(self._grid(cells), present.totals_of(entries), entries, words)
+            counted = counted_s(picture.snapshot)
+            if counted >= 2 and not self.filter_text:
+                words += f", counted in {counted:.0f} s"
+            if shown == everything:
+                totals, flow = picture.snapshot.totals, picture.flow
+            else:
+                totals, flow = present.totals_of(entries), present.flow_of(entries)
+            total = present.total_line(self._grid(cells), totals, flow, words)
             rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
             return (rule, total) if height > 1 else (total,)
 
@@ -169,5 +206,10 @@ class QueuesScreen(FrameScreen):
         self.draw_frame()
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
-        """Opens a queue."""
-        self.console.open(QueueScreen(event.key))
+        """Opens a queue: its jobs where its detail is in sight already, else its detail, from which enter goes on."""
+        if not event.key:
+            return
+        if self.has_class("-wide"):
+            self.console.show_jobs(event.key)
+        else:
+            self.console.open(QueueScreen(event.key))
