@@ -13,6 +13,7 @@ from qdeck_console.cli.operate import (
     act_options,
     check_filter,
     plain_queue,
+    priority_option,
     show_batch,
     state_option,
     where_option,
@@ -70,7 +71,7 @@ def _stuck_json(job: StuckJob) -> dict[str, Any]:
         "id": job.id,
         "layout": job.layout,
         "queue": job.queue,
-        "why": job.why.value,
+        "why": str(job.why),
         "age_s": seconds(job.age_s),
         "stuck_s": seconds(job.stuck_s),
         "worker": job.worker,
@@ -82,12 +83,13 @@ def _stuck_json(job: StuckJob) -> dict[str, Any]:
 
 def _cells(job: StuckJob) -> list[str]:
     alive = "?" if job.worker_alive is None else "yes" if job.worker_alive else "no"
-    return [job.queue, job.id, job.why.value, age(job.stuck_s), job.worker or "", alive, job.task or "-"]
+    return [job.queue, job.id, str(job.why), age(job.stuck_s), job.worker or "", alive, job.task or "-"]
 
 
 @command("requeue", short_help="Puts running jobs back in line, fenced.")
 @act_options
 @click.option("--all-running", is_flag=True, help="Also running jobs that are not stuck.")
+@priority_option
 def requeue(queue: str | None, *, all_running: bool, **options: Any) -> None:
     """Puts the stuck jobs that match back to their old places in line; what their workers say of them is refused then.
 

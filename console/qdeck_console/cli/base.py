@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qdeck._deck.deck import Deck
     from qdeck._settings import Configuration, Target
 
-LAYOUTS: Final = ("native",)
+LAYOUTS: Final = ("native", "lists", "vmpooler", "ifdb", "scheduler")
 CONTEXT_SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
 _META: Final = "qdeck."
 _TAKE_A_VALUE: Final = ("--url", "--context", "--config", "--confirm", "--layout")
@@ -66,9 +66,16 @@ class Settings(NamedTuple):
 
         target = self.target()
         hint = read_only_hint(target, self.confirm)
-        if hint is None:
-            return Deck(target.url, thresholds=target.thresholds)
-        return Deck(target.url, True, thresholds=target.thresholds, read_only_hint=hint)
+        more: dict[str, Any] = {} if hint is None else {"read_only_hint": hint}
+        layouts = self.layouts or target.layouts or LAYOUTS
+        return Deck(
+            target.url,
+            hint is not None,
+            thresholds=target.thresholds,
+            layouts=layouts,
+            patterns=target.patterns,
+            **more,
+        )
 
 
 def read_only_hint(target: Target, confirm: str | None) -> str | None:
@@ -125,6 +132,7 @@ def read_priority(text: str) -> int | str:
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if param.name == "layout":
+        value = tuple(name for given in value for name in given.split(",") if name)
         for name in value:
             if name not in LAYOUTS:
                 raise click.BadParameter(f"there is no layout {name!r}: there is {', '.join(LAYOUTS)}", ctx, param)
@@ -160,7 +168,12 @@ def shared_options() -> list[click.Parameter]:
             callback=_keep,
         ),
         click.Option(
-            ["--layout"], metavar="NAME", multiple=True, help="Only this layout.", expose_value=False, callback=_keep
+            ["--layout"],
+            metavar="NAME",
+            multiple=True,
+            help="Only this layout; repeats.",
+            expose_value=False,
+            callback=_keep,
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="JSON on stdout.", expose_value=False, callback=_keep),
     ]

@@ -10,7 +10,7 @@ from qdeck_console.cli import shapes
 from qdeck_console.cli.acts import edit_command
 from qdeck_console.cli.base import Command, VerbGroup, settings
 from qdeck_console.cli.jobs import Cut
-from qdeck_console.cli.operate import act, act_options, check_filter, plain_queue, where_option
+from qdeck_console.cli.operate import act, act_options, check_filter, plain_queue, priority_option, where_option
 from qdeck_console.cli.output import Column, JsonList, age, dumps, iso, note, number, table, write_text
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def list_dead(queue: str | None, where: str, limit: int | None, *, group: bool) 
 
 
 def _letter(record: JobRecord) -> dict[str, Any]:
-    return shapes.job(record) | {"queue_from": record.queue}
+    return shapes.job(record) | {"queue_from": getattr(record, "queue_from", None) or record.queue}
 
 
 _COLUMNS = (
@@ -114,11 +114,11 @@ def _group(group: Group, *, exact: bool) -> dict[str, Any]:
     return {
         "error_class": group.error_class,
         "message_shape": group.message_shape,
-        "layout": "native",
+        "layout": group.layout,
         "queue": group.queue,
         "count": group.count,
-        "first_at": iso(group.first_ms),
-        "last_at": iso(group.last_ms),
+        "first_at": iso(group.first_ms or None),
+        "last_at": iso(group.last_ms or None),
         "sample_id": group.sample_id,
         "exact": exact,
     }
@@ -134,12 +134,13 @@ _GROUP_COLUMNS = (
 
 
 def _group_cells(group: Group) -> list[str]:
-    return [number(group.count), group.queue, group.error_class, group.message_shape, iso(group.last_ms) or "-"]
+    return [number(group.count), group.queue, group.error_class, group.message_shape, iso(group.last_ms or None) or "-"]
 
 
 @dead.command("retry", cls=Command, short_help="Lets dead letters run again.")
 @act_options
 @click.option("--first", type=click.IntRange(min=1), metavar="N", help="So many first; the rest if they fare well.")
+@priority_option
 def retry(queue: str | None, **options: Any) -> None:
     """Lets the dead letters that match run again, with all their attempts; what happened to them stays in their record.
 
@@ -168,7 +169,8 @@ def export(queue: str | None, where: str, ids: tuple[str, ...]) -> None:
         wanted = f"id:{','.join(ids)}" + (f" ({where})" if where else "")
     with given.deck() as deck:
         for record in _records(deck, queue, wanted, None):
-            write_text(dumps(shapes.detail(deck.job(record.queue, record.id)) | {"queue_from": record.queue}) + "\n")
+            found = deck.job(record.queue, record.id if record.layout == "native" else record.key)
+            write_text(dumps(shapes.detail(found) | {"queue_from": _letter(record)["queue_from"]}) + "\n")
 
 
 dead.add_command(edit_command("edit"))

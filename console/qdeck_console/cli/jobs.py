@@ -80,7 +80,7 @@ _COLUMNS: Final = (
 
 def _cells(record: JobRecord) -> list[str]:
     error = f"{record.error}: {record.message}" if record.error else ""
-    task = f"{record.task} ({record.name})" if record.name else record.task or "-"
+    task = f"{record.task or ''} ({record.name})".lstrip() if record.name else record.task or "-"
     payload = record.payload()
     return [
         record.id,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck_console.cli.base import settings
+from qdeck_console.cli.base import read_priority, settings
 from qdeck_console.cli.output import (
     Column,
     iso,
@@ -91,6 +91,16 @@ def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--state", "states", multiple=True, type=click.Choice(STATES), help=told)(function)
 
 
+def priority_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The option for verbs that some layouts do with a priority."""
+    return click.option(
+        "--priority",
+        metavar="NAME",
+        callback=lambda _ctx, _param, value: None if value is None else read_priority(value),
+        help="In the layout scheduler: CRITICAL, HIGH, NORMAL (the default), LOW.",
+    )(function)
+
+
 def _read_rate(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     if value is None:
         return None
@@ -151,7 +161,9 @@ def act(
 def _apply(deck: Deck, plan: Plan, *, rate: float | None, first: int | None, as_json: bool) -> int:
     from qdeck._operations import api
 
-    if plan.verb.value == "retry" and (rate is not None or first is not None):
+    if plan.head.abroad and first is not None:
+        raise click.UsageError("--first watches how the first ones fare, and in other layouts that cannot be seen")
+    if plan.verb.value == "retry" and not plan.head.abroad and (rate is not None or first is not None):
         result, fates = api.redrive_plan(deck, plan, rate=rate, first=first)
         return show_batch(result, as_json=as_json, fates=fates)
     return show_batch(api.apply_plan(deck, plan, rate=rate), as_json=as_json)
@@ -237,12 +249,12 @@ def skip_json(skip: Skip) -> dict[str, Any]:
 def _write_plan(plan: Plan) -> None:
     """One JSON document, entry by entry, so that a plan of a million takes no memory."""
     head, tail = plan.head, plan.tail
-    queues = list(head.queues)
+    queues = _queues_of(plan)
     facts = {
         "plan": plan.id,
         "file": str(plan.path),
         "verb": plan.verb.value,
-        "layout": "native",
+        "layout": _layout_of(plan),
         "queue": queues[0] if len(queues) == 1 else None,
         "queues": tail.by_queue,
         "created_at": iso(head.created_ms),
@@ -262,8 +274,19 @@ def _write_plan(plan: Plan) -> None:
             "handlers": tail.blast.handlers,
         },
         "skipped": [skip_json(skip) for skip in tail.skipped],
+        "warnings": list(tail.warnings),
     }
     write_with_entries(facts, map(_entry, plan.entries()))
+
+
+def _queues_of(plan: Plan) -> list[str]:
+    return [*plan.head.queues, *(queue for _, queue in plan.head.abroad)]
+
+
+def _layout_of(plan: Plan) -> str | None:
+    """The layout of all its queues; None when they are of several."""
+    layouts = {*(["native"] if plan.head.queues else []), *(layout for layout, _ in plan.head.abroad)}
+    return layouts.pop() if len(layouts) == 1 else None if layouts else "native"
 
 
 def _entry(entry: PlanEntry) -> dict[str, Any]:
@@ -284,7 +307,7 @@ def _print_plan(plan: Plan) -> None:
     states = ", ".join(f"{count:,} {state}" for state, count in tail.states.items())
     to = "" if head.priority is None else f" to {head.priority}"
     to = to if head.target is None else f" to {safe(head.target)}"
-    queues = list(head.queues)
+    queues = _queues_of(plan)
     place = safe(queues[0]) if len(queues) == 1 else f"{len(tail.by_queue):,} queues"
     size = f", {tail.bytes:,} bytes" if tail.bytes else ""
     line(f"would {plan.verb.value} {jobs_words(plan.count)} of {place}{to}{size}{': ' if states else ''}{states}")
@@ -294,7 +317,13 @@ def _print_plan(plan: Plan) -> None:
         line(f"{blast.twins:,} of them will be skipped: another job has their unique name by now")
     if blast.handlers:
         line(f"{jobs_words(blast.handlers)} of failure handlers will be made")
-    table([Column("id", most=128), Column("state")], ([e.id, e.state] for e in islice(plan.entries(), _SHOWN)))
+    for warning in tail.warnings:
+        line(f"mind: {safe(warning)}")
+    if head.abroad:
+        columns = [Column("queue", most=60), Column("id", most=60), Column("state"), Column("effect", most=100)]
+        table(columns, ([e.queue, e.id, e.state, e.reason] for e in islice(plan.entries(), _SHOWN)))
+    else:
+        table([Column("id", most=128), Column("state")], ([e.id, e.state] for e in islice(plan.entries(), _SHOWN)))
     if plan.count > _SHOWN:
         line(f"and {plan.count - _SHOWN:,} more (--json has all of them)")
     if plan.count:

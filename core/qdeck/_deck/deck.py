@@ -48,13 +48,14 @@ class Deck:
         thresholds: Thresholds | None = None,
         read_only_hint: str = "open it for writing to change anything",
         layouts: Sequence[str] = (NATIVE,),
+        patterns: Sequence[str] = (),
     ) -> None:
         self.endpoint = Endpoint(_with_connect_timeout(url))
         self.read_only = read_only
         self.thresholds = thresholds or Thresholds()
         self._read_only_hint = read_only_hint
         self._memory = native.Memory(thresholds=self.thresholds)
-        self._others = Others(layouts, str(self.endpoint), self.thresholds)
+        self._others = Others(layouts, str(self.endpoint), self.thresholds, patterns)
         self._looking = SyncClient(self.endpoint, patience=LOOKING_PATIENCE)
         self._writing = SyncClient(self.endpoint, patience=WRITING_PATIENCE)
         self._aclients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncClient]]

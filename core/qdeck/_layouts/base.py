@@ -219,6 +219,11 @@ class Layout(ABC):
         """What a scan looks for besides: glob and type. Few, for each is a pass over the whole keyspace."""
         return ()
 
+    @property
+    def flavour(self) -> str:
+        """What else decides to which group a key belongs: what was remembered under another one is looked for anew."""
+        return ""
+
     def gather(self, name: bytes) -> str | None:
         """To which group a key belongs that the scan found; None is not ours."""
         return None

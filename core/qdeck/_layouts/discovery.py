@@ -148,7 +148,7 @@ def _take(layout: Layout, one: Pass, reply: Any) -> None:
 
 
 def _name(layout: Layout, number: int) -> str:
-    return f"{layout.name} {layout.patterns()[number][0].decode()}"
+    return f"{layout.name} {layout.patterns()[number][0].decode()} {layout.flavour}".rstrip()
 
 
 def _text(reply: Any) -> str:

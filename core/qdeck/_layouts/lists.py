@@ -30,7 +30,7 @@ from qdeck._layouts.base import (
     raw_of,
     text_of,
 )
-from qdeck._layouts.lists_names import TASK_QUEUES, Names, glob_of
+from qdeck._layouts.lists_names import BUILT_IN, TASK_QUEUES, Names, glob_of
 from qdeck._layouts.steps import short
 from qdeck._layouts.times import read_ms
 
@@ -66,6 +66,11 @@ class Lists(Layout):
     def patterns(self) -> Sequence[tuple[bytes, str | None]]:
         """All lists, and the registries of tasks."""
         return ((b"*", "list"), (TASK_QUEUES + b"*", "set"))
+
+    @property
+    def flavour(self) -> str:
+        """The user's patterns."""
+        return " ".join(pattern.text for pattern in self.names.patterns if pattern.text not in BUILT_IN)
 
     def gather(self, name: bytes) -> str | None:
         """By queue; dead letters apart."""

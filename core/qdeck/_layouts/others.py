@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 class Others:
     """Foreign layouts by name; without any of them everything here does nothing."""
 
-    def __init__(self, names: Sequence[str], address: str, thresholds: Thresholds) -> None:
-        self.layouts = make_all(names)
+    def __init__(
+        self, names: Sequence[str], address: str, thresholds: Thresholds, patterns: Sequence[str] = ()
+    ) -> None:
+        self.layouts = make_all(names, patterns)
         self.shows_native = NATIVE in names
         self._address, self._thresholds = address, thresholds
         self._verdict = verdict.Standing()

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import native
+from qdeck._deck import reads
 from qdeck._deck.deck import need_states
 from qdeck._errors import InvalidOption
 from qdeck._filter import parse
-from qdeck._operations import activity, applying, editing, groups, planning, redrive, undoing
+from qdeck._operations import activity, applying, editing, foreign, foreign_reads, groups, planning, redrive, undoing
 from qdeck._operations import stuck as stuck_jobs
 from qdeck._operations.driving import Step, adrive, drive
 from qdeck._operations.model import BatchResult, Fates, UndoResult, Verb
@@ -145,43 +145,51 @@ async def aundo_batch(deck: Deck, batch: str | None = None, **options: Any) -> U
 
 def read_groups(deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", **options: Any) -> Groups:
     """The dead letters of some queues, or of all, in groups by error class and shape of message."""
-    found: Groups = deck.look(_in_queues(deck, queues, groups.read_groups, where, **options))
-    return found
+    return deck.look(_groups(deck, queues, where, options))
 
 
 async def aread_groups(
     deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", **options: Any
 ) -> Groups:
     """The dead letters in groups, in asyncio."""
-    return await deck.alook(_in_queues(deck, queues, groups.read_groups, where, **options))
+    return await deck.alook(_groups(deck, queues, where, options))
+
+
+def _groups(deck: Deck, queues: str | Sequence[str], where: str | Filter, options: dict[str, Any]) -> Program[Groups]:
+    wanted = parse(where) if isinstance(where, str) else where
+    ground = yield from foreign.ground_of(deck.memory, deck.others, _names(queues), wanted)
+    found = yield from groups.read_groups(ground.native, wanted=wanted, **options)
+    if not ground.foreign:
+        return found
+    now = yield from reads.clock()
+    theirs = yield from foreign_reads.read_groups(ground.foreign, now=now, wanted=wanted, **options)
+    return foreign_reads.merged(found, theirs)
 
 
 def read_stuck(
     deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", limit: int | None = None
 ) -> list[StuckJob]:
     """The stuck jobs of some queues, or of all, with why."""
-    return deck.look(_in_queues(deck, queues, stuck_jobs.read_stuck, where, limit=limit))
+    return deck.look(_stuck(deck, queues, where, limit))
 
 
 async def aread_stuck(
     deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", limit: int | None = None
 ) -> list[StuckJob]:
     """The stuck jobs, in asyncio."""
-    return await deck.alook(_in_queues(deck, queues, stuck_jobs.read_stuck, where, limit=limit))
+    return await deck.alook(_stuck(deck, queues, where, limit))
 
 
-def _in_queues(
-    deck: Deck,
-    queues: str | Sequence[str],
-    read: Callable[..., Program[Any]],
-    where: str | Filter,
-    **options: Any,
-) -> Program[Any]:
+def _stuck(deck: Deck, queues: str | Sequence[str], where: str | Filter, limit: int | None) -> Program[list[StuckJob]]:
     wanted = parse(where) if isinstance(where, str) else where
-    names = [queues] if isinstance(queues, str) else list(queues)
-    if not names:
-        names = yield from native.names(deck.memory)
-    return (yield from read(names, wanted=wanted, **options))
+    ground = yield from foreign.ground_of(deck.memory, deck.others, _names(queues), wanted)
+    found = yield from stuck_jobs.read_stuck(ground.native, wanted=wanted, limit=limit)
+    left = None if limit is None else limit - len(found)
+    return found + (yield from foreign_reads.read_stuck(ground.foreign, wanted=wanted, limit=left))
+
+
+def _names(queues: str | Sequence[str]) -> tuple[str, ...]:
+    return (queues,) if isinstance(queues, str) else tuple(queues)
 
 
 def read_activity(deck: Deck, since_ms: int | None = None) -> list[Activity]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
     from qdeck._layouts.others import Others
     from qdeck._layouts.steps import Step
     from qdeck._operations.model import PlanHead
@@ -97,9 +98,11 @@ def _survey(
     return ground
 
 
-def grounds_of_purge(memory: Memory, others: Others | None, queues: Sequence[str]) -> Program[Ground]:
-    """Where a purge looks: these queues, or all."""
-    return (yield from _survey(memory, others, queues, None))
+def ground_of(
+    memory: Memory, others: Others | None, queues: Sequence[str], wanted: Filter | None = None
+) -> Program[Ground]:
+    """Where something is looked for: in these queues, or in all that a filter leaves."""
+    return (yield from _survey(memory, others, queues, None if wanted is None else wanted.pushdown(0).queues))
 
 
 def why_not(layout: Layout, verb: Verb) -> str:

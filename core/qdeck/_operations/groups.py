@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
-from qdeck._deck.model import State
+from qdeck._deck.model import NATIVE, State
 from qdeck._operations.scan import Needs, Walk
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._layouts.base import Entry
     from qdeck._operations.rows import Row
 
 MOST: Final = 1000  # groups; what is beyond them is counted as `other`
@@ -88,6 +89,7 @@ class Group:
     sample_id: str | None = None
     where: str = ""
     trend: tuple[int, ...] = ()
+    layout: str = NATIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ class Gathering:
         self._trends: dict[tuple[str, str, str], list[int]] = {}
         self.total = 0
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row | Entry) -> None:
         """Counts one dead letter."""
         self.total += 1
         at = row.since_ms or 0

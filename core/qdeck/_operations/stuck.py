@@ -39,7 +39,7 @@ class StuckJob:
 
     id: str
     queue: str
-    why: Why
+    why: Why | str  # of another layout, in its words
     age_s: float | None
     stuck_s: float
     worker: str | None

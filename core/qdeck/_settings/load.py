@@ -94,7 +94,7 @@ class Configuration:
         # Of several the one that can be written to: the others would only say that it cannot.
         for name, context in sorted(there, key=lambda pair: pair[1].read_only):
             return self._target(name, context, url)
-        return Target(url=url, thresholds=self.thresholds)
+        return Target(url=url, thresholds=self.thresholds, patterns=self.settings.lists.patterns)
 
     def _target(self, name: str, context: Context, url: str) -> Target:
         return Target(
@@ -104,6 +104,7 @@ class Configuration:
             colour=context.colour,
             read_only=context.read_only,
             layouts=context.layouts,
+            patterns=self.settings.lists.patterns,
             thresholds=context.thresholds.over(self.thresholds),
         )
 

@@ -44,6 +44,10 @@ class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A record that belongs to no job of any state is so old."""
     max_request_age: Seconds = 86400
     """A job was cancelled, or expired, so long ago."""
+    max_ready_age_pool: Seconds | None = None
+    """A VM of VMPooler that nobody asked for has been ready for so long; by default as `max_ready_age`."""
+    max_task_age: Seconds = 14 * 86400
+    """A task of IFDB succeeded so long ago."""
     rules: tuple[str, ...] | None = None
     """The rules that run when none are named; by default all."""
 
@@ -119,6 +123,13 @@ class Context(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"Context(environment={self.environment!r})"  # the URL may hold a password
 
 
+class Lists(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[lists]`: which lists are queues, besides those whose names are known."""
+
+    patterns: tuple[str, ...] = ()
+    """Such as `{service}:jobs`, or `{service}:jobs:*` for lists that differ by their end only."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
@@ -128,6 +139,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     health: Health = Health()
     dead_letters: DeadLetters = DeadLetters()
     agent: Agent = Agent()
+    lists: Lists = Lists()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +152,7 @@ class Target:
     colour: str | None = None
     read_only: bool = False
     layouts: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     @property

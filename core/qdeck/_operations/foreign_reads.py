@@ -1,0 +1,102 @@
+"""What is stuck, and groups of dead letters, in the queues of other layouts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qdeck._deck.model import State
+from qdeck._errors import QdeckError
+from qdeck._layouts.base import Entry
+from qdeck._operations.groups import OTHER, Gathering, Group, Groups
+from qdeck._operations.stuck import StuckJob
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
+    from qdeck._layouts.base import Layout
+
+WAITING = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
+
+
+def read_stuck(
+    queues: Sequence[tuple[Layout, str]], *, wanted: Filter | None = None, limit: int | None = None
+) -> Program[list[StuckJob]]:
+    """What does not move, each with the reason; whether its worker lives is not known."""
+    found: list[StuckJob] = []
+    for layout, queue in queues:
+        keys: set[str] = set()
+        cursor: str | None = None
+        while limit is None or len(found) < limit:
+            page = yield from layout.page(queue, WAITING, wanted=wanted, cursor=cursor)
+            for entry in page.jobs:
+                if isinstance(entry, Entry) and entry.stuck is not None and entry.key not in keys:
+                    keys.add(entry.key)
+                    found.append(_stuck(entry))
+            cursor = page.cursor
+            if cursor is None:
+                break
+    return found[:limit]
+
+
+def _stuck(entry: Entry) -> StuckJob:
+    return StuckJob(
+        id=entry.id, queue=entry.queue, why=entry.stuck or "", age_s=entry.age_s, stuck_s=entry.age_s or 0.0,
+        worker=entry.worker, worker_alive=None, task=entry.task, attempts=entry.attempts, layout=entry.layout,
+    )  # fmt: skip
+
+
+def read_groups(
+    queues: Sequence[tuple[Layout, str]],
+    *,
+    now: int,
+    wanted: Filter | None = None,
+    most_read: int | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Program[Groups]:
+    """The dead letters of these queues in groups."""
+    gathered: list[tuple[str, Gathering]] = []
+    exact, total = True, 0
+    for layout, queue in queues:
+        gathering = Gathering(now_ms=now)
+        gathered.append((layout.name, gathering))
+        keys: set[str] = set()
+        cursor: str | None = None
+        while True:
+            if (most_read is not None and total >= most_read) or (cancelled is not None and cancelled()):
+                exact = False
+                break
+            try:
+                page = yield from layout.page(queue, (State.DEAD,), wanted=wanted, cursor=cursor)
+            except QdeckError:
+                exact = False
+                break
+            for entry in page.jobs:
+                if isinstance(entry, Entry) and (layout.repeats or entry.key not in keys):
+                    keys.add(entry.key)
+                    gathering.add(entry)
+                    total += 1
+            cursor = page.cursor
+            if cursor is None:
+                break
+    found = [
+        replace(group, layout=name)
+        for name, gathering in gathered
+        for group in gathering.finish(exact=exact).groups
+    ]  # fmt: skip
+    return Groups(groups=tuple(found), total=total, exact=exact)
+
+
+def merged(one: Groups, other: Groups) -> Groups:
+    """The groups of both, the largest first."""
+
+    def place(group: Group) -> tuple[bool, int, str, str]:
+        return group.error_class == OTHER, -group.count, group.error_class, group.message_shape
+
+    return Groups(
+        groups=tuple(sorted((*one.groups, *other.groups), key=place)),
+        total=one.total + other.total,
+        exact=one.exact and other.exact,
+    )
