@@ -50,6 +50,7 @@ class Wish:
     states: tuple[str, ...] = ()
     stuck: bool = False
     priority: int | None = None
+    target: str | None = None
     reason: str = ""
 
     @property
@@ -69,13 +70,15 @@ async def make_plan(
     if wish.is_bulk:
         plan = await api.abuild_plan(
             deck, wish.verb, wish.queues, where=wish.where, state=wish.states or None, stuck=wish.stuck,
-            priority=wish.priority, reason=wish.reason, progress=progress, cancelled=cancelled,
+            priority=wish.priority, target=wish.target, reason=wish.reason, progress=progress, cancelled=cancelled,
         )  # fmt: skip
         return plan, []
     seen = {(job.queue, job.id): job for job in wish.jobs}
     queues = sorted({job.queue for job in wish.jobs})
     ids = list(dict.fromkeys(job.id for job in wish.jobs))
-    plan = await api.abuild_plan(deck, wish.verb, queues, ids=ids, priority=wish.priority, reason=wish.reason)
+    plan = await api.abuild_plan(
+        deck, wish.verb, queues, ids=ids, priority=wish.priority, target=wish.target, reason=wish.reason
+    )
     kept, left_out = _compare(plan, seen)
     return (_only(plan, kept) if len(kept) < plan.count else plan), left_out
 

@@ -74,7 +74,7 @@ class Operator:
 
     def start(self, wish: Wish, *, after: Callable[[], None] | None = None) -> None:
         """Plans, asks if it must, and applies."""
-        self.run(self._act(wish, after), wish.verb.value)
+        self.run(self.act(wish, after), wish.verb.value)
 
     def run(self, doing: Awaitable[None], verb: str) -> None:
         """Runs something that changes the deck, and tells when it fails."""
@@ -97,7 +97,8 @@ class Operator:
 
         self._console.run_worker(guarded(), group="act", exit_on_error=False)
 
-    async def _act(self, wish: Wish, after: Callable[[], None] | None) -> None:
+    async def act(self, wish: Wish, after: Callable[[], None] | None = None) -> None:
+        """Plans, asks if it must, and applies, as a part of what goes on already."""
         work = self.work
         assert work is not None  # noqa: S101 - run() made it
 

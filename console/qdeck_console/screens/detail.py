@@ -63,17 +63,19 @@ class QueueScreen(FrameScreen):
             return ""
         return pause.why_not(self.console, self._entry) if action == "pause" else super().why_not(action)
 
-    def verb(self, action: Action) -> str:
-        """The verb of an action, as it would act now."""
-        return pause.verb(self._entry) if action.id == "pause" else super().verb(action)
-
     def do_pause(self) -> None:
         """Pauses or resumes the queue."""
         pause.toggle(self.console, self._entry)
 
-    def is_offered(self, action: Action) -> bool:
-        """Nothing can be opened here."""
-        return action.id != "open"
+    def verb(self, action: Action) -> str:
+        """The verb of an action, as it would act now."""
+        if action.id == "pause":
+            return pause.verb(self._entry)
+        return "jobs" if action.id == "open" else super().verb(action)
+
+    def on_line_list_opened(self) -> None:
+        """On to its jobs."""
+        self.console.show_jobs(self.queue)
 
     def do_back(self) -> None:
         """Back to the list."""

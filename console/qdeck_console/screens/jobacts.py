@@ -32,6 +32,7 @@ VERBS: Final = {
     "discard": Verb.DISCARD,
     "sooner": Verb.REPRIORITISE,
     "later": Verb.REPRIORITISE,
+    "move": Verb.MOVE,
 }
 _STEPS: Final = sorted(PRIORITIES.values())
 

@@ -45,7 +45,7 @@ class JobListScreen(JobActs):
         """The heads of the columns."""
         raise NotImplementedError
 
-    def items(self) -> list[Item]:
+    def items(self) -> Sequence[Item]:
         """The entries and the heads of their groups."""
         raise NotImplementedError
 
@@ -72,12 +72,12 @@ class JobListScreen(JobActs):
     def draw(self, *, fresh: bool) -> None:
         """Draws list, total and side pane."""
         items = self.items()
+        has_rows = len(items) > 0
         draw: Callable[[Item, int, bool], Sequence[Line]] = self.lines_of
-        if not items and self.picture.extra_of == self.reads:
+        if not has_rows and self.picture.extra_of == self.reads:
             items = [Item("", 1, line) for line in self.empty_lines()]
-            draw = _plain
+            draw = plain_line
         self.view.show(Listing(items, draw), self.painter)
-        has_rows = any(item.key for item in items)
         self.query_one("#head", Lines).show(lambda w, _h: (self.head(w),) if has_rows else (), self.painter)
         words = self.total_words() if has_rows else ""
 
@@ -129,7 +129,7 @@ class JobListScreen(JobActs):
         if action in {"mark", "range"}:
             return "" if self.view.row is not None else "no job under the cursor"
         if action == "all":
-            return "" if self.view.row is not None else "there is none"
+            return "" if len(self.items()) else "there is none"
         if action == "back" and (self.view.marks or self.view.all_marked):
             return ""
         return super().why_not(action)
@@ -184,9 +184,11 @@ class JobListScreen(JobActs):
         """Opens a job."""
         from qdeck_console.screens.job import JobScreen
 
-        _layout, queue, job_id = event.key.split("/", 2)
-        self.console.open(JobScreen(self.TAB, queue, job_id))
+        job = self.job_of(self.view.row)
+        if job is not None and event.key:
+            self.console.open(JobScreen(self.TAB, job.queue, job.id))
 
 
-def _plain(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
+def plain_line(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
+    """Draws an item that is a line."""
     return (item.row,) if isinstance(item.row, tuple) else ()

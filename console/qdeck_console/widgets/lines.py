@@ -152,6 +152,7 @@ class LineList(ScrollView, can_focus=True):
         self.marks: dict[str, object] = {}  # what is marked, as it was seen last
         self.all_marked = False
         self._range: tuple[int, dict[str, object]] | None = None
+        self._ranged: dict[str, int] = {}
         self._pending: int | None = None  # where the cursor goes once it is known who is there
         self._index = 0
         self._tops: Sequence[int] = [0]
@@ -167,8 +168,8 @@ class LineList(ScrollView, can_focus=True):
         self.virtual_size = Size(self.size.width, tops[-1])
         for key in self.marks.keys() & self._where.keys():
             self.marks[key] = listing.items[self._where[key]].row
-        if self._pending is not None and self._is_known(self._pending):
-            self._set_cursor(self._pending)
+        if self._pending is not None:  # who is there is not known yet: the cursor waits
+            self._set_cursor(min(self._pending, len(listing.items) - 1) if len(listing.items) else None)
         elif not self.cursor:
             self._set_cursor(self._nearest(0, 1))
         elif self.cursor in self._where:
@@ -191,9 +192,6 @@ class LineList(ScrollView, can_focus=True):
                 where[item.key] = index
         self._tops, self._where = tops, where
         return tops
-
-    def _is_known(self, index: int) -> bool:
-        return 0 <= index < len(self.listing.items) and self.listing.items[index].key != ""
 
     def settle(self) -> None:
         """Puts the cursor on the first entry when its own is not in the list: whoever filters expects that."""
@@ -219,14 +217,25 @@ class LineList(ScrollView, can_focus=True):
         """The first line that is on screen, and how many are."""
         return round(self.scroll_offset.y), self.size.height
 
+    @property
+    def held(self) -> str:
+        """The entry that keeps its place on screen when the list moves; empty when the list stays at its top."""
+        return self.cursor if self._screen_line_of_cursor() is not None else ""
+
+    @property
+    def lacks(self) -> bool:
+        """Whether entries are in sight that are not known yet."""
+        items = self.listing.items
+        if not isinstance(items, Window):
+            return False
+        first, count = self.visible_lines()
+        return first < items.first or min(first + count, items.total) > items.first + len(items.known)
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Asks for what came into sight."""
         super().watch_scroll_y(old_value, new_value)
-        items = self.listing.items
-        if isinstance(items, Window):
-            first, count = round(new_value), self.size.height
-            if first < items.first or min(first + count, items.total) > items.first + len(items.known):
-                self.post_message(self.Wanted())
+        if self.lacks:
+            self.post_message(self.Wanted())
 
     def visible_keys(self) -> list[str]:
         """The entries of which at least a line is on screen."""
@@ -396,7 +405,7 @@ class LineList(ScrollView, can_focus=True):
         if self._range is not None:
             self._range = None
         elif self.cursor in self._where:
-            self._range = (self._where[self.cursor], dict(self.marks))
+            self._range, self._ranged = (self._where[self.cursor], dict(self.marks)), {}
             self._mark_range(self._where[self.cursor])
         self._drawn.clear()
         self.refresh()
@@ -406,8 +415,23 @@ class LineList(ScrollView, can_focus=True):
             return
         start, before = self._range
         low, high = min(start, index), max(start, index)
-        between = (item for item in self.listing.items[low : high + 1] if item.key)
+        items = self.listing.items
+        if isinstance(items, Window):  # what is not known cannot be marked: the number of marks tells
+            known = range(max(low, items.first), min(high + 1, items.first + len(items.known)))
+            self._ranged = {key: at for key, at in self._ranged.items() if low <= at <= high}
+            self._ranged |= {items[at].key: at for at in known if items[at].key}
+            rows = {items[at].key: items[at].row for at in known if items[at].key}
+            self.marks = before | {key: rows.get(key, self.marks.get(key)) for key in self._ranged}
+            return
+        between = (item for item in items[low : high + 1] if item.key)
         self.marks = before | {item.key: item.row for item in between}
+
+    def forget(self) -> None:
+        """Another list comes: cursor, marks and scroll begin anew."""
+        self.cursor, self._pending, self._index = "", None, 0
+        self.listing, self._tops, self._where = Listing(), [0], {}
+        self.scroll_to(y=0, animate=False, immediate=True)
+        self.clear_marks()
 
     def clear_marks(self) -> None:
         """Takes all marks away."""
@@ -422,7 +446,7 @@ class LineList(ScrollView, can_focus=True):
 
     def action_open(self) -> None:
         """Opens what is under the cursor."""
-        if self.cursor in self._where:
+        if self.cursor in self._where or not self._where:
             self.post_message(self.Opened(self.cursor))
 
 

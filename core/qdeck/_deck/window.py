@@ -27,11 +27,19 @@ class Stretch:
     total: int
 
 
-def read_stretch(queue: str, state: str, first: int, most: int, *, newest: bool | None = None) -> Program[Stretch]:
-    """The jobs at these places of a list, with their payloads as long as these are short."""
+def read_stretch(
+    queue: str, state: str, first: int, most: int, *, newest: bool | None = None, around: str | None = None
+) -> Program[Stretch]:
+    """The jobs at these places of a list, with their payloads as long as these are short.
+
+    With `around` it is the places around this job, as long as it is in the list: lists move under whoever looks.
+    """
     key, down = keys.key(queue, state), jobs.newest_first(state, newest)
-    by_rank = b"ZREVRANGE" if down else b"ZRANGE"
+    by_rank, rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
     first, most = max(0, first), min(most, jobs.SLICE)
+    if around is not None:
+        [rank] = yield reads.read((rank_of, key, jobs.raw_id(around)))
+        first = first if reads.good(rank, queue) is None else max(0, rank - most // 2)
     size, flat = yield reads.read((b"ZCARD", key), (by_rank, key, first, first + most - 1, b"WITHSCORES"))
     found = jobs.raws(reads.good(flat, queue), state)
     records = yield from _filled(queue, found)

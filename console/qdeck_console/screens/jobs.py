@@ -1,0 +1,306 @@
+"""The jobs of one queue: a list for each state, of any length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.containers import Vertical
+
+from qdeck import QueueName
+from qdeck._deck.jobs import newest_first
+from qdeck._deck.model import NATIVE, JobRecord, Snapshot, State
+from qdeck._operations.model import Verb
+from qdeck_console.actions import JOBS, QUEUES, Action, bindings
+from qdeck_console.operating import Wish
+from qdeck_console.presenters import jobs as present
+from qdeck_console.presenters.job_detail import job_lines
+from qdeck_console.presenters.parts import MARGIN, name_parts
+from qdeck_console.presenters.queues import Entry, Severity
+from qdeck_console.screens import pause
+from qdeck_console.screens.form import Field, FormScreen
+from qdeck_console.screens.windowed import ListSeen, WindowedScreen
+from qdeck_console.sources import Left, Source, source
+from qdeck_console.text import safe_text
+from qdeck_console.widgets.lines import LineList, Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.binding import BindingType
+    from textual.widget import Widget
+
+    from qdeck._deck.model import QueueRow
+    from qdeck_console.feed import Reader
+    from qdeck_console.format import Line
+    from qdeck_console.widgets.lines import Item
+
+
+class JobsScreen(WindowedScreen):
+    """One list per state of a queue."""
+
+    TAB = JOBS
+    SCOPE = JOBS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(JOBS)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue = ""
+        self.state = State.READY
+        self.newest: dict[State, bool] = {}
+        self._source: tuple[tuple[object, ...], Source] | None = None
+
+    def body(self) -> Sequence[Widget]:
+        """The queue and its states, the list with its heads and total, and one job beside it."""
+        main = Vertical(Lines(id="heading"), Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main")
+        return (main, Lines(id="side"))
+
+    def choose(self, queue: str, state: State | None = None) -> None:
+        """Shows another queue, by default the first of its lists that has jobs."""
+        row = self._row_of(queue, self.console.latest.snapshot)
+        filled = [s for s in present.STATES if row is not None and getattr(row, s.value)]
+        self.queue, self.state = queue, state or (filled[0] if filled else State.READY)
+        self._begin()
+
+    def _begin(self) -> None:
+        if self.is_mounted:
+            self.view.forget()
+            self.console.now_on_screen(self)
+
+    @property
+    def row(self) -> QueueRow | None:
+        """The queue as the last picture has it."""
+        return self._row_of(self.queue, self.picture.snapshot)
+
+    @staticmethod
+    def _row_of(queue: str, snapshot: Snapshot | None) -> QueueRow | None:
+        return next((row for row in snapshot.queues if row.name == queue), None) if snapshot else None
+
+    @property
+    def reads(self) -> str:
+        """The list that is shown."""
+        return f"jobs/{self.queue}/{self.state}/{self.is_newest}/{self.filter_text}"
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether the newest come first."""
+        return newest_first(self.state, self.newest.get(self.state))
+
+    @property
+    def seen(self) -> ListSeen:
+        """What was read of this list."""
+        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        return extra if isinstance(extra, ListSeen) else ListSeen()
+
+    def source(self) -> Source | None:
+        """The list of this queue and state."""
+        row = self.row
+        if not self.queue:
+            return None
+        layout = row.layout if row is not None else NATIVE
+        asked = (layout, self.queue, self.state, self.filter_text, self.is_newest)
+        if self._source is None or self._source[0] != asked:
+            made = source(self.console.deck, layout, self.queue, self.state, self.filter_text, newest=self.is_newest)
+            self._source = (asked, made)
+        return self._source[1]
+
+    def wants(self) -> Reader | None:
+        """The part of the list that is in sight; at first the fullest queue is chosen."""
+
+        async def read(snapshot: Snapshot) -> ListSeen:
+            return await self.read_list() if self._row_of(self.queue, snapshot) is not None else ListSeen()
+
+        return read
+
+    def on_screen_resume(self) -> None:
+        """Begins with the fullest queue when none was chosen."""
+        snapshot = self.console.latest.snapshot
+        if not self.queue and snapshot is not None and snapshot.queues:
+            sizes = ("ready", "running", "delayed", "dead")
+            fullest = max(snapshot.queues, key=lambda row: sum(getattr(row, state) or 0 for state in sizes))
+            self.choose(fullest.name)
+        super().on_screen_resume()
+
+    def draw(self, *, fresh: bool) -> None:
+        """Draws the queue and its states, then the list."""
+        if not self.queue and self.picture.snapshot is not None and self.picture.snapshot.queues:
+            self.on_screen_resume()
+            return
+        self.query_one("#heading", Lines).show(self._title, self.painter)
+        super().draw(fresh=fresh)
+
+    def _title(self, cells: int, height: int) -> Sequence[Line]:
+        row = self.row
+        if not self.queue:
+            return ()
+        return (
+            present.title_line(self.queue, row, cells, hide=self.hide),
+            present.states_line(self.state, row, cells),
+            (),
+        )[:height]
+
+    def head(self, cells: int) -> Line:
+        """The heads of the columns."""
+        return present.head_line(self.state, cells)
+
+    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        """The line of a job."""
+        now_ms = self.picture.snapshot.at_ms if self.picture.snapshot else 0
+        if isinstance(item.row, JobRecord):
+            return (present.job_line(item.row, self.state, cells, now_ms, at_cursor=at_cursor),)
+        return (present.left_line(item.row, self.state, cells),) if isinstance(item.row, Left) else ()
+
+    def total_words(self) -> str:
+        """Which part of the list is in sight."""
+        row = self.row
+        of = getattr(row, self.state.value) if row is not None else None
+        words = present.range_words(self.seen.part, *self.visible_rows(), of)
+        return f"{words}  ·  {present.order_words(self.state, newest=self.is_newest)}"
+
+    def empty_lines(self) -> Sequence[Line]:
+        """What is said when there is nothing to show."""
+        margin = (" " * (MARGIN + 3), "text")
+        part, row = self.seen.part, self.row
+        if not self.queue:
+            return (
+                (margin, ("no queue yet", "strong bold")),
+                (margin, ("it appears here with its first job", "muted")),
+            )
+        if row is None:
+            told = (margin, ("no queue of this name is on the server; 1 has those that are", "muted"))
+            return ((margin, ("this queue is gone", "strong bold")), told)
+        if row.problem is not None:
+            return (
+                (margin, ("this queue cannot be read", "bad bold")),
+                (margin, (safe_text(row.problem, limit=300), "text")),
+            )
+        if self.filter_text:
+            words = "no job matches; esc clears the filter"
+            if not part.exact:
+                words = f"{part.scanned:,} looked at, none matches yet"
+            return ((margin, (words, "muted")),)
+        return (
+            (margin, (f"no job is {self.state.value} here", "strong bold")),
+            (margin, ("tab", "accent bold"), (" shows the next state that has some", "muted")),
+        )
+
+    def side(self, cells: int, height: int) -> Sequence[Line]:
+        """The job under the cursor."""
+        gone, detail = self.gone(), self.detail()
+        if gone is not None:
+            return ((("–  gone", "faint bold"),), ((gone.why, "muted"),))
+        if detail is None:
+            return ((("…", "ghost"),),) if self.view.row is not None else ()
+        return job_lines(detail, cells, hide=self.hide)
+
+    def everything(self) -> tuple[Wish, int | None] | None:
+        """All jobs of this list that match."""
+        if not self.view.all_marked:
+            return None
+        part = self.seen.part
+        wish = Wish(verb=Verb.CANCEL, queues=(self.queue,), where=self.filter_text, states=(self.state.value,))
+        return wish, part.total if part.exact else None
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now."""
+        if action == "back":
+            return ""
+        if action == "pause":
+            return pause.why_not(self.console, self._entry())
+        if action == "order":
+            if self.state is State.READY:
+                return "ready jobs are in the order in which they run"
+            return "" if self.row is None or self.row.layout == NATIVE else f"{self.row.layout} has one order"
+        return super().why_not(action)
+
+    def verb(self, action: Action) -> str:
+        """The verb of an action, as it would act now."""
+        if action.id == "pause":
+            return pause.verb(self._entry())
+        if action.id == "order":
+            return "oldest" if self.is_newest else "newest"
+        if action.id == "back" and not (self.view.marks or self.view.all_marked or self.filter_text):
+            return "queues"
+        return super().verb(action)
+
+    def _entry(self) -> Entry | None:
+        return Entry(row=self.row, severity=Severity.FINE) if self.row is not None else None
+
+    def do_pause(self) -> None:
+        """Pauses or resumes the queue."""
+        pause.toggle(self.console, self._entry())
+
+    def do_next(self) -> None:
+        """Shows the next state."""
+        self._turn(1)
+
+    def do_previous(self) -> None:
+        """Shows the state before."""
+        self._turn(-1)
+
+    def _turn(self, step: int) -> None:
+        """To the next state with jobs; to the very next when all are empty."""
+        row, at = self.row, present.STATES.index(self.state)
+        order = [present.STATES[(at + step * n) % len(present.STATES)] for n in range(1, len(present.STATES))]
+        self.state = next((state for state in order if row is not None and getattr(row, state.value)), order[0])
+        self._begin()
+
+    def do_order(self) -> None:
+        """Newest first, or oldest first."""
+        self.newest[self.state] = not self.is_newest
+        self._begin()
+
+    def do_move(self) -> None:
+        """Moves jobs to another queue, which is asked for."""
+        self.console.operator.run(self._move(), "move")
+
+    async def _move(self) -> None:
+        console = self.console
+        jobs, everything = self.targets(), self.everything()
+        snapshot = console.latest.snapshot
+        names = (
+            [row.name for row in snapshot.queues if row.name != self.queue and row.layout == NATIVE] if snapshot else []
+        )
+
+        def check(value: str) -> str:
+            if not value:
+                return "name the queue"
+            if value == self.queue:
+                return "they are there already"
+            try:
+                QueueName.parse(value)
+            except ValueError as error:
+                return str(error)
+            return ""
+
+        field = Field(label="to the queue", hint="→ completes", check=check, choices=names)
+        count = f"{len(jobs):,} jobs" if len(jobs) > 1 else "1 job"
+        what = "all that match" if everything is not None else count
+        asked = FormScreen(console, f"Move {what} of {' ▸ '.join(name_parts(self.queue, hide=self.hide))}", [field])
+        answer = await console.push_screen_wait(asked)
+        if answer is None:
+            console.say("nothing was done", "muted", "")
+            return
+        [target] = answer
+        if target not in names and (snapshot is None or target not in {row.name for row in snapshot.queues}):
+            console.say(f"there is no queue {target}", "warn", "▲")
+            return
+        if everything is None:
+            wish = Wish(verb=Verb.MOVE, jobs=jobs, target=target)
+        else:
+            wish = Wish(
+                verb=Verb.MOVE, queues=everything[0].queues, where=everything[0].where, states=everything[0].states,
+                target=target,
+            )  # fmt: skip
+        await console.operator.act(wish, self.acted)
+
+    def _refilter(self) -> None:
+        self.view.forget()
+        self.console.now_on_screen(self)
+
+    def do_back(self) -> None:
+        """Ends what goes on, else clears marks and filter, else goes back to the queues."""
+        work, view = self.console.operator.work, self.view
+        if work is None and not (view.marks or view.all_marked or self.filter_text):
+            self.console.action_tab(QUEUES)
+        else:
+            super().do_back()

@@ -1,0 +1,128 @@
+"""A list of jobs of any length on a screen: what is in sight is read, whoever scrolls is answered at once."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from qdeck import QdeckError, UnknownJob
+from qdeck._deck.model import NATIVE, JobDetail, JobRecord
+from qdeck_console.screens.joblist import JobListScreen
+from qdeck_console.sources import Left, Part, Source
+from qdeck_console.widgets.lines import Item, LineList, Lines, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FIRST_ROWS: Final = 60  # read before it is known how many fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSeen:
+    """What was read of a list, and all about the job under the cursor."""
+
+    part: Part = field(default_factory=Part)
+    detail: JobDetail | None = None
+
+
+class WindowedScreen(JobListScreen):
+    """A list of jobs of which only the part around what is in sight is known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._fetching = False
+        self._fetched: tuple[str, tuple[int, int], str] = ("", (0, 0), "")
+
+    @property
+    @abstractmethod
+    def seen(self) -> ListSeen:
+        """What was read for this screen."""
+
+    @abstractmethod
+    def source(self) -> Source | None:
+        """Where the list comes from now."""
+
+    async def read_list(self) -> ListSeen:
+        """The part of the list that is in sight, with as much above and below it."""
+        source, view = self.source(), self.view
+        if source is None:
+            return ListSeen()
+        first, count = view.visible_lines()
+        count = count or _FIRST_ROWS
+        cursor, row = view.cursor, view.row
+        around = row.id if view.held and isinstance(row, JobRecord) and row.layout == NATIVE else None
+        self._fetched = (self.reads, (first, count), cursor)
+        part = await source.read(max(0, first - count), 3 * count, around)
+        chosen = next(
+            (job for job in part.rows if job.key == cursor), part.rows[0] if part.rows and not cursor else None
+        )
+        if not isinstance(chosen, JobRecord):
+            return ListSeen(part=part)
+        try:
+            wanted = chosen.id if chosen.layout == NATIVE else chosen.key
+            return ListSeen(part=part, detail=await self.console.deck.ajob(chosen.queue, wanted))
+        except UnknownJob:
+            return ListSeen(part=part)  # it went away between the two reads
+
+    def items(self) -> Sequence[Item]:
+        """The list, of which a part is known."""
+        part = self.seen.part
+        return Window(part.reach, part.first, [Item(row.key, 1, row) for row in part.rows])
+
+    def draw(self, *, fresh: bool) -> None:
+        """Draws the list; what came into sight meanwhile is asked for."""
+        super().draw(fresh=fresh)
+        if self.view.lacks and self._fetched != (self.reads, self.view.visible_lines(), self.view.cursor):
+            self.fetch()
+
+    def detail(self) -> JobDetail | None:
+        """All about the job under the cursor, once it is read."""
+        detail = self.seen.detail
+        return detail if detail is not None and detail.key == self.view.cursor else None
+
+    def fetch(self) -> None:
+        """Reads what is in sight at once, without waiting for the next picture."""
+        if not self._fetching and not self.picture.is_lost and self.picture.snapshot is not None:
+            self._fetching = True
+            self.run_worker(self._fetch(), group="window", exit_on_error=False)
+
+    async def _fetch(self) -> None:
+        snapshot, reader, name, console = self.picture.snapshot, self.wants(), self.reads, self.console
+        try:
+            if reader is None or snapshot is None:
+                return
+            extra = await reader(snapshot)
+        except (QdeckError, OSError):
+            console.feed.poke()  # it will tell what is wrong
+            return
+        finally:
+            self._fetching = False
+        if name == self.reads and self.is_current:
+            console.shown = replace(console.shown, extra=extra, extra_of=name)
+            self.show(console.shown, fresh=False)
+            if self.detail() is None and isinstance(self.view.row, JobRecord) and self._fetched[2] != self.view.cursor:
+                self.fetch()  # the cursor moved on meanwhile
+
+    def on_line_list_wanted(self) -> None:
+        """Reads what came into sight."""
+        self.fetch()
+
+    def on_line_list_moved(self) -> None:
+        """The side pane and the footer follow the cursor; what they lack is read at once."""
+        self.query_one("#total", Lines).refresh_lines()
+        self._draw_side()
+        self.draw_frame()
+        if self.detail() is None and isinstance(self.view.row, JobRecord):
+            self.fetch()
+
+    def visible_rows(self) -> tuple[int, int]:
+        """The first row in sight, and how many are."""
+        view: LineList = self.view
+        first, count = view.visible_lines()
+        return min(first, max(0, self.seen.part.reach - 1)), count
+
+    def gone(self) -> Left | None:
+        """The job under the cursor, when it left the list."""
+        row = self.view.row
+        return row if isinstance(row, Left) else None

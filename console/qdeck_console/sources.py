@@ -1,0 +1,191 @@
+"""Where long lists of jobs come from: a part by its place, or a search that goes on in the background.
+
+Neither ever holds a queue: the one reads what is on screen, the other keeps ids, and not more of them than can be
+scrolled through.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck.jobs import newest_first
+from qdeck._deck.model import NATIVE, JobRecord
+from qdeck._deck.window import read_some, read_stretch
+from qdeck._filter import parse
+from qdeck._operations.scan import Needs, Walk
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.deck import Deck
+
+MOST_KEPT: Final = 20_000  # matches that can be scrolled through; beyond them they are counted
+_FOREIGN_KEPT: Final = 2_000
+_FIRST_S: Final = 0.4  # for a search, until there is something to show
+_BUDGET_S: Final = 0.1  # for a search, at each picture
+_AGAIN_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A job that left the list while it was looked at, and where it went."""
+
+    key: str
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The jobs of a list from `first` on. `total` is `exact`, or that of `scanned` entries looked at so far.
+
+    `reach` is up to where the list can be scrolled: it is shorter than `total` when there are very many matches.
+    """
+
+    rows: tuple[JobRecord | Left, ...] = ()
+    first: int = 0
+    total: int = 0
+    reach: int = 0
+    exact: bool = True
+    scanned: int = 0
+
+
+class Source(ABC):
+    """A list of jobs of one queue in one state."""
+
+    def __init__(self, deck: Deck, queue: str, state: str, *, newest: bool | None = None) -> None:
+        self.deck, self.queue, self.state, self.newest = deck, queue, state, newest
+
+    @abstractmethod
+    async def read(self, first: int, count: int, around: str | None = None) -> Part:
+        """So many jobs from a place on, or around one of them."""
+
+
+class Ranked(Source):
+    """A native list without a filter, read by place."""
+
+    async def read(self, first: int, count: int, around: str | None = None) -> Part:
+        """One or two round trips, however long the list is."""
+        found = await self.deck.alook(
+            read_stretch(self.queue, self.state, first, count, newest=self.newest, around=around)
+        )
+        return Part(rows=found.jobs, first=found.first, total=found.total, reach=found.total, scanned=found.total)
+
+
+class Search(Source):
+    """A list that has to be looked through. It is looked through again when it has been, at a pace of its own."""
+
+    most: int = MOST_KEPT
+
+    def __init__(self, deck: Deck, queue: str, state: str, where: str, *, newest: bool | None = None) -> None:
+        super().__init__(deck, queue, state, newest=newest)
+        self.where = where
+        self._shown: list[str | JobRecord] = []
+        self._total, self._scanned, self._exact = 0, 0, False
+        self._found: list[str | JobRecord] = []
+        self._count = 0
+        self._cost_s, self._over_at = 0.0, float("-inf")
+        self._goes_on = False
+
+    @abstractmethod
+    async def _restart(self) -> None:
+        """Begins at the start of the list."""
+
+    @abstractmethod
+    async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
+        """The next matches and how many were looked at until now; None at the end."""
+
+    async def _look(self, enough: int) -> None:
+        started = time.monotonic()
+        if not self._goes_on:
+            if self._exact and started - self._over_at < max(_AGAIN_S, 10 * self._cost_s):
+                return
+            self._found, self._count, self._cost_s, self._goes_on = [], 0, 0.0, True
+            await self._restart()
+        while True:
+            part = await self._next()
+            passed = time.monotonic() - started
+            if part is not None:
+                self._count += len(part[0])
+                self._found += part[0][: max(0, self.most - len(self._found))]
+                self._scanned = max(self._scanned, part[1]) if self._exact else part[1]
+            if part is None or not self._exact:  # until the first search is over, what was found so far is shown
+                self._shown, self._total = self._found, self._count
+            if part is None:
+                self._goes_on, self._exact, self._over_at = False, True, time.monotonic()
+                self._cost_s += passed
+                return
+            if passed > (_FIRST_S if len(self._shown) < enough else _BUDGET_S):
+                self._cost_s += passed
+                return
+
+    async def read(self, first: int, count: int, around: str | None = None) -> Part:
+        """What was found until now, each job as it is at this moment."""
+        await self._look(first + count)
+        if around is not None and around in self._shown:
+            first = max(0, self._shown.index(around) - count // 2)
+        some = self._shown[first : first + count]
+        ids = [entry for entry in some if isinstance(entry, str)]
+        now = dict(zip(ids, await self.deck.alook(read_some(self.queue, ids)), strict=True)) if ids else {}
+        rows = tuple(entry if isinstance(entry, JobRecord) else self._row(entry, now[entry]) for entry in some)
+        return Part(
+            rows=rows,
+            first=first,
+            total=self._total,
+            reach=len(self._shown),
+            exact=self._exact,
+            scanned=self._scanned,
+        )
+
+    def _row(self, job_id: str, record: JobRecord | None) -> JobRecord | Left:
+        if record is not None and record.state == self.state:
+            return record
+        why = f"is {record.state} now" if record is not None else "is gone"
+        return Left(key=f"{NATIVE}/{self.queue}/{job_id}", id=job_id, why=why)
+
+
+class NativeSearch(Search):
+    """A native list with a filter."""
+
+    _walk: Walk
+
+    async def _restart(self) -> None:
+        now = time.time_ns() // 1_000_000
+        wanted = parse(self.where)
+        needs = Needs.of(wanted, now, self.state)
+        self._walk = Walk(self.queue, self.state, needs, now, down=newest_first(self.state, self.newest))
+
+    async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
+        rows = await self.deck.alook(self._walk.page())
+        return None if rows is None else ([row.id for row in rows], self._walk.scanned)
+
+
+class Foreign(Search):
+    """A list of another layout, which gives its entries in order only."""
+
+    most = _FOREIGN_KEPT
+
+    async def _restart(self) -> None:
+        self._cursor: str | None = None
+        self._begun = False
+        self._looked_at = 0
+
+    async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
+        if self._begun and self._cursor is None:
+            return None
+        page = await self.deck.apage(self.queue, state=self.state, where=self.where, cursor=self._cursor)
+        self._begun, self._cursor = True, page.cursor
+        self._looked_at += page.scanned
+        return page.jobs, self._looked_at
+
+
+def source(deck: Deck, layout: str, queue: str, state: str, where: str, *, newest: bool | None = None) -> Source:
+    """The source for a list."""
+    if layout != NATIVE:
+        return Foreign(deck, queue, state, where, newest=newest)
+    if where.strip():
+        return NativeSearch(deck, queue, state, where, newest=newest)
+    return Ranked(deck, queue, state, newest=newest)

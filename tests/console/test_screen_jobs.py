@@ -1,0 +1,179 @@
+"""The jobs of a queue: its states, lists of any length, and every key."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import JobRecord
+from qdeck_console.screens.job import JobScreen
+from qdeck_console.screens.jobs import JobsScreen
+from qdeck_console.widgets.lines import LineList
+from support.driving import app_of, bury, claim, console, row, text, until
+
+if TYPE_CHECKING:
+    import redis
+    from textual.pilot import Pilot
+
+MAIL, BILLS = "demo:dev:mail:actions", "demo:dev:bills:actions"
+
+
+def fill(url: str) -> None:
+    """One queue with jobs in six states."""
+    bury(url, MAIL, [{"class": "KeyError", "message": "'ana'"}, {"class": "KeyError", "message": "'bob'"}])
+    with Deck(url) as deck:
+        first = deck.enqueue(MAIL, "send", ["held"])
+        claim(url, MAIL)
+        for number in range(6):
+            deck.enqueue(MAIL, "send", [f"reader{number}"], {"template": "welcome"})
+        deck.enqueue(MAIL, "digest", ["later"], delay=3600)
+        deck.enqueue(MAIL, "report", ["waits"], after=[first.id])
+        deck.enqueue(BILLS, "issue", [1])
+
+
+def view(pilot: Pilot[int]) -> LineList:
+    return pilot.app.screen.query_one("#list", LineList)
+
+
+async def test_states_have_a_list_each_with_what_matters_in_it(url: str) -> None:
+    fill(url)
+    async with console(url, "s") as pilot:
+        await until(pilot, "2 queues")
+        await pilot.press("j", "enter")
+        shown = await until(pilot, "1–6 of 6")
+        assert "mail" in shown
+        for words in ("ready 6", "delayed 1", "blocked 1", "running 1", "dead 2", "reader0", "template welcome"):
+            assert words in shown, words
+        assert "next to run first" in shown
+        await until(pilot, "payload ──")  # the job beside it
+        await pilot.press("tab")
+        assert "59m" in await until(pilot, "digest")
+        await pilot.press("tab")
+        await until(pilot, "report")
+        await pilot.press("tab")
+        assert "wrk-1" in await until(pilot, "lease ends first")
+        await pilot.press("tab")
+        shown = await until(pilot, "newest first")
+        assert "KeyError" in shown
+        await pilot.press("s")
+        await until(pilot, "oldest first")
+        await pilot.press("shift+tab", "shift+tab", "shift+tab", "shift+tab")
+        await until(pilot, "next to run first")
+        await pilot.press("s")
+        await until(pilot, "in the order in which they run")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, JobScreen))
+        await pilot.press("escape")
+        await until(pilot, "1–6 of 6")
+        await pilot.press("slash", *"reader4", "enter")
+        await until(pilot, "1–1 of 1")
+        await pilot.press("escape")
+        await until(pilot, "1–6 of 6")
+        await pilot.press("escape")
+        await until(pilot, "2 queues")
+
+
+async def test_acts_on_one_on_marked_and_on_all_that_match(url: str) -> None:
+    fill(url)
+    async with console(url, "2") as pilot:
+        await until(pilot, "1–6 of 6")
+        await pilot.press("c")
+        await until(pilot, "1 cancelled · u undoes it")
+        await until(pilot, "1–5 of 5")
+        await pilot.press("u", "u")
+        await until(pilot, "1–6 of 6")
+        await pilot.press("g", "plus")
+        await until(pilot, "1 reprioritised")
+        await until(pilot, "  50 ")
+        await pilot.press("minus")
+        await until(pilot, lambda: "  50 " not in text(app_of(pilot)))
+        await pilot.press("g", "space", "v", "j", "v")
+        await until(pilot, "◆ 3 marked")
+        await pilot.press("x")
+        await until(pilot, "Discard 3 jobs")
+        await pilot.press("enter")
+        await until(pilot, "nothing was done")
+        await pilot.press("x", "tab", "enter")
+        await until(pilot, "3 discarded")
+        await until(pilot, "1–3 of 3")
+        await pilot.press("asterisk")
+        await until(pilot, "◆ all 3 that match")
+        await pilot.press("m")
+        await until(pilot, "Move all that match")
+        await pilot.press(*"demo:dev:nowhere:actions", "enter")
+        await until(pilot, "there is no queue")
+        await pilot.press("m")
+        await until(pilot, "Move all that match")
+        await pilot.press(*BILLS, "enter")
+        await until(pilot, "Move 3 jobs")
+        await pilot.press("tab", "enter")
+        await until(pilot, "3 moved")
+        assert (row(url, MAIL).ready, row(url, BILLS).ready) == (0, 4)
+        await until(pilot, "no job is ready here")
+        await pilot.press("tab", "n")
+        await until(pilot, "1 put in line")
+        await pilot.press("tab")
+        await until(pilot, "report")
+        await pilot.press("r")
+        await until(pilot, "it is blocked")
+        await pilot.press("p")
+        await until(pilot, "║ paused")
+        assert row(url, MAIL).paused
+        await pilot.press("tab", "tab")
+        await until(pilot, "KeyError")
+        await pilot.press("r")
+        await until(pilot, "1 retried")
+
+
+async def test_a_million_jobs_are_never_loaded_and_the_cursor_stays_on_its_job(url: str, raw: redis.Redis) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+    count, at = 60_000, int(time.time() * 1000)
+    keys = f"{{{MAIL}}}"
+    with raw.pipeline(transaction=False) as pipe:
+        for start in range(0, count, 20_000):
+            ids = [f"job-{number:06d}" for number in range(start, start + 20_000)]
+            pipe.zadd(f"{keys}:ready", {job: 10**15 + at + number for number, job in enumerate(ids, start)})
+            pipe.hset(f"{keys}:head", mapping=dict.fromkeys(ids, f"{at} 100 0 0\nsend"))
+        pipe.hset(f"{keys}:meta", "ready", count + 1)
+        pipe.execute()
+    async with console(url, "2") as pilot:
+        await until(pilot, "of 60,001")
+        assert len(view(pilot).listing.items) == count + 1
+        await pilot.press("G")
+        await until(pilot, "job-059999")
+        await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
+        await pilot.press("pageup", "pageup", "k")
+        await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
+        chosen = view(pilot).cursor
+        line = view(pilot).text().splitlines().index(next(s for s in view(pilot).text().splitlines() if "▌" in s))
+        gone = [f"job-{number:06d}" for number in range(500)]
+        raw.zrem(f"{keys}:ready", *gone)
+        await until(pilot, "of 59,501")
+        assert view(pilot).cursor == chosen
+        assert "▌" in view(pilot).text().splitlines()[line], "it stays where it was on screen"
+        known = view(pilot).listing.items.known  # type: ignore[attr-defined] # it is a window
+        assert len(known) <= 3 * 48
+        assert isinstance(pilot.app.screen, JobsScreen)
+        await pilot.press("slash", *"id:job-0599*", "enter")
+        await until(pilot, "of 100  ·")
+
+
+async def test_narrow_read_only_empty_and_gone(url: str, raw: redis.Redis) -> None:
+    async with console(url, "2", size=(80, 24), read_only=True) as pilot:
+        await until(pilot, "no queue yet")
+        fill(url)
+        shown = await until(pilot, "1–6 of 6")
+        assert all(len(line) <= 80 for line in shown.splitlines())
+        for key in ("c", "n", "plus", "minus", "x", "m", "e", "r"):
+            await pilot.press(key)
+            await until(pilot, "nothing can be changed")
+        await pilot.press("escape", "s", "j", "enter")
+        await until(pilot, "oldest waits")  # its detail first, where there is no room beside the list
+        await pilot.press("enter")
+        await until(pilot, "1–6 of 6")
+        for key in raw.scan_iter(f"{{{MAIL}}}:*"):
+            raw.delete(key)
+        raw.hdel("qdeck:queues", MAIL)
+        await until(pilot, "this queue is gone")

@@ -1,0 +1,90 @@
+"""Driving the console in tests: the app on a real server, waiting for what it shows, and jobs in every state."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from qdeck._connection import SyncClient
+from qdeck._deck.deck import Deck
+from qdeck._engine import codec, ops, programs
+from qdeck_console.app import ConsoleApp
+from qdeck_console.terminal import context_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from textual.pilot import Pilot
+
+    from qdeck._deck.model import QueueRow
+
+
+def app_of(pilot: Pilot[int]) -> ConsoleApp:
+    """The app, as what it is."""
+    assert isinstance(pilot.app, ConsoleApp)
+    return pilot.app
+
+
+def lines(app: ConsoleApp) -> list[str]:
+    """The screen as an operator reads it."""
+    return ["".join(part.text for part in strip) for strip in app.screen._compositor.render_strips()]
+
+
+def text(app: ConsoleApp) -> str:
+    """The screen as one text."""
+    return "\n".join(line.rstrip() for line in lines(app))
+
+
+async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 15.0) -> str:
+    """Waits until the screen shows a text, or something is so; returns the screen."""
+    last_moment = time.monotonic() + seconds
+    while True:
+        await pilot.pause(0.03)
+        shown = text(app_of(pilot))
+        if (wanted in shown) if isinstance(wanted, str) else wanted():
+            return shown
+        assert time.monotonic() < last_moment, f"never saw {wanted!r}:\n{shown}"
+
+
+@contextlib.asynccontextmanager
+async def console(url: str, *keys: str, size: tuple[int, int] = (160, 48), **options: Any) -> AsyncIterator[Pilot[int]]:
+    """The console on a server, after some keys."""
+    deck = Deck(url, **options)
+    app = ConsoleApp(deck, context_of(deck, "demo"))
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await until(pilot, lambda: app.shown.snapshot is not None)
+        await pilot.press(*keys)
+        yield pilot
+
+
+def run(url: str, op: ops.Op[ops.T]) -> ops.T:
+    """Runs a step of the engine."""
+    client = SyncClient(Deck(url).endpoint)
+    try:
+        return client.run(programs.call(op))
+    finally:
+        client.close()
+
+
+def claim(url: str, queue: str, room: int = 1, worker: str = "wrk-1", lease_ms: int = 60_000) -> list[ops.Claimed]:
+    """A worker takes jobs."""
+    return run(url, ops.turn(queue, worker, time.time_ns() // 1000, room=room, lease_ms=lease_ms)).jobs
+
+
+def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
+    """Makes dead letters that died by themselves, one for each event; nothing else may be ready there."""
+    with Deck(url) as deck:
+        for number in range(len(events)):
+            deck.enqueue(queue, "deliver", [number], {"tenant": "acme"}, retries=0)
+    endings = [
+        ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json(event))
+        for job, event in zip(claim(url, queue, len(events)), events, strict=True)
+    ]
+    run(url, ops.turn(queue, "wrk-1", time.time_ns() // 1000 + 1, room=0, lease_ms=60_000, endings=endings))
+
+
+def row(url: str, queue: str) -> QueueRow:
+    """A queue in numbers."""
+    with Deck(url) as deck:
+        return next(row for row in deck.status().queues if row.name == queue)
