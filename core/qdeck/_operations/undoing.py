@@ -10,7 +10,7 @@ from qdeck._deck import changes, reads
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._errors import QdeckError, UsageError
 from qdeck._layouts import steps
-from qdeck._operations import activity, registry
+from qdeck._operations import activity, cleaned, registry
 from qdeck._operations.driving import Step
 from qdeck._operations.model import Skip, UndoResult, Verb
 
@@ -75,6 +75,11 @@ def undo_steps(
         skipped += [Skip(id=outcome.id, why=outcome.why) for outcome in outcomes if not outcome.done]
         if progress is not None:
             progress(restored)
+    if kept.verb == cleaned.VERB:
+        try:
+            restored, skipped, whole = yield from cleaned.put_back_steps(kept, progress, cancelled)
+        except QdeckError as caught:
+            error, whole = str(caught), False
     yield Step(_finish(kept, restored, len(skipped), whole=whole, error=error))
     return UndoResult(batch=kept.batch, restored=restored, skipped=tuple(skipped), error=error)
 

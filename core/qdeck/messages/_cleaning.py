@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
 
 from qdeck._engine import ops
 from qdeck._engine import programs as engine
+from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidName
 from qdeck._names import QueueName
+from qdeck._operations import cleaned
 from qdeck.messages import _registry as registry
 from qdeck.messages._naming import TaskQueueName
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._engine.ops import Program
+    from qdeck._operations.cleaned import Keeper
 
 IDLE_S: Final = 86_400
 SLICE: Final = 500
@@ -34,7 +37,8 @@ _MAY_BE: Final = re.compile(rb":(?:responses|callbacks):|:(?:enterprise|professi
 class Removal:
     """One queue: what is in it, and what becomes of it (`removed`, `would_remove`, `gone`, `in_use`, `recent`, …).
 
-    How many messages it held is known only when it was removed: to count them would count as a use.
+    How many messages it held is known only when it was removed: to count them would count as a use. `undoable`: a copy
+    is kept (or would be), so that undo puts it back.
     """
 
     name: str
@@ -42,6 +46,7 @@ class Removal:
     messages: int | None = None
     bytes: int = 0
     idle_s: int | None = None
+    undoable: bool = False
 
 
 @dataclass(slots=True)
@@ -57,6 +62,9 @@ class CleanReport:
     kept: int = 0
     samples: list[Removal] = field(default_factory=list)
     most_samples: int = 100
+    batch: str | None = None
+    undoable: int = 0
+    undo_until_ms: int | None = None
 
     def add(self, found: Removal) -> None:
         """Counts one queue."""
@@ -64,6 +72,7 @@ class CleanReport:
             self.removed += 1
             self.messages += found.messages or 0
             self.bytes += found.bytes
+            self.undoable += found.undoable
         elif found.outcome == "in_use":
             self.in_use += 1
         elif found.outcome != "gone":
@@ -100,7 +109,9 @@ def look(names: Sequence[str], idle_s: int = 0) -> Program[list[Removal]]:
             outcome = "in_use"
         elif kind == b"list" and idle_s and (seconds is None or seconds < idle_s):
             outcome = "unknown" if seconds is None else "recent"
-        found.append(Removal(name=name, outcome=outcome, bytes=_number(weight), idle_s=seconds))
+        size = _number(weight)
+        undoable = outcome == "would_remove" and size <= cleaned.MOST_ONE
+        found.append(Removal(name=name, outcome=outcome, bytes=size, idle_s=seconds, undoable=undoable))
     return found
 
 
@@ -111,22 +122,30 @@ def _number(reply: object) -> int:
 _WORDS: Final = {"busy": "recent", "late": "late", "foreign": "foreign", "unknown": "unknown"}
 
 
-def remove(names: Sequence[str], *, idle_s: int, event: str) -> Program[list[Removal]]:
-    """Removes queues where nobody waits and that were left alone for so long; tells what became of each."""
+def remove(names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper | None = None) -> Program[list[Removal]]:
+    """Removes queues where nobody waits and that were left alone for so long; tells what became of each.
+
+    A keeper puts copies aside, for undo.
+    """
     if not names:
         return []
     free = yield from registry.begin(names)
     now = yield from registry.server_ms()
     mine = [name for name, answer in zip(names, free, strict=True) if answer]
+    keeping: dict[str, Any] = {}
+    if keeper is not None and mine:
+        yield from keeper.note(mine)
+        keeping = {"batch": keeper.batch, "copy_bytes": keeper.most(len(mine))}
     # A second less than was announced: the clock was read after that.
-    dropped = yield from registry.drop_many([name.encode() for name in mine], now + registry.ACT_MS - 1000, idle_s)
+    dropped = yield from registry.drop_many(mine, now + registry.ACT_MS - 1000, idle_s, **keeping)
     ended: list[tuple[str, int, int]] = []
     left: list[str] = []
     outcome: dict[str, Removal] = {}
     for name, told in zip(mine, dropped, strict=True):
         if isinstance(told, tuple):
-            ended.append((name, *told))
-            outcome[name] = Removal(name=name, outcome="removed", messages=told[0], bytes=told[1])
+            messages, size, copied = told
+            ended.append((name, messages, size))
+            outcome[name] = Removal(name=name, outcome="removed", messages=messages, bytes=size, undoable=copied == 1)
         elif told == "gone":
             ended.append((name, 0, 0))
             outcome[name] = Removal(name=name, outcome="gone", messages=0)
@@ -138,13 +157,18 @@ def remove(names: Sequence[str], *, idle_s: int, event: str) -> Program[list[Rem
         for (name, *_), registered in zip(ended, struck, strict=True):
             # A registration of which no list was left was all there was of a queue; another may have ended it already.
             if registered and outcome[name].outcome == "gone":
-                outcome[name] = Removal(name=name, outcome="removed", messages=0)
+                outcome[name] = Removal(name=name, outcome="removed", messages=0, undoable=keeper is not None)
     if left:
         yield from registry.keep(left)
+    if keeper is not None and mine:
+        kept = {name: outcome[name].bytes for name in mine if outcome[name].undoable}
+        yield from keeper.settle(kept, [name for name in mine if name not in kept])
     return [outcome.get(name) or Removal(name=name, outcome="in_use") for name in names]
 
 
-def clean_task(task_id: str, *, idle_s: int = 0, dry_run: bool = False) -> Program[list[Removal]]:
+def clean_task(
+    task_id: str, *, idle_s: int = 0, dry_run: bool = False, keeper: Keeper | None = None
+) -> Program[list[Removal]]:
     """Removes the temporary queues of a task, a slice at a time."""
     found: list[Removal] = []
     seen: set[str] = set()
@@ -156,7 +180,7 @@ def clean_task(task_id: str, *, idle_s: int = 0, dry_run: bool = False) -> Progr
         if dry_run:
             found += yield from look(names, idle_s)
         else:
-            found += yield from remove(names, idle_s=idle_s, event="cleaned")
+            found += yield from remove(names, idle_s=idle_s, event="cleaned", keeper=keeper)
 
 
 def sweep_expired(most: int = SLICE) -> Program[list[Removal]]:
@@ -173,6 +197,21 @@ def sweep_expired(most: int = SLICE) -> Program[list[Removal]]:
 def goes_on(found: Sequence[Removal], most: int = SLICE) -> bool:
     """Whether another slice is worth a look: this one was full, and something was removed of it."""
     return len(found) >= most and any(one.outcome == "removed" for one in found)
+
+
+def keep(where: str) -> Program[Keeper]:
+    """A keeper for one cleaning by hand, whose batch can be undone."""
+    keeper = cleaned.Keeper(f"b-{new_id()}", where)
+    yield from keeper.open()
+    return keeper
+
+
+def end(keeper: Keeper, report: CleanReport) -> Program[None]:
+    """Ends a cleaning: the log tells of it, and the report until when it can be undone."""
+    report.batch = keeper.batch
+    report.undo_until_ms = keeper.until_ms if keeper.count else None
+    counts = {"applied": report.removed, "skipped": report.in_use + report.kept, "undoable": report.undoable}
+    yield from keeper.close(counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +242,12 @@ def find_orphans(cursor: int, *, idle_s: int = IDLE_S, count: int = SLICE) -> Pr
     return Slice(int(reply[0]), len(keys), found)
 
 
-def orphans(cursor: int, *, idle_s: int = IDLE_S, dry_run: bool = True) -> Program[Slice]:
+def orphans(cursor: int, *, idle_s: int = IDLE_S, dry_run: bool = True, keeper: Keeper | None = None) -> Program[Slice]:
     """One slice of the search, whose orphans are removed if nobody touched them since they were found."""
     seen = yield from find_orphans(cursor, idle_s=idle_s)
     if dry_run or not seen.found:
         return seen
-    gone = yield from remove([one.name for one in seen.found], idle_s=idle_s, event="orphaned")
+    gone = yield from remove([one.name for one in seen.found], idle_s=idle_s, event="orphaned", keeper=keeper)
     return Slice(seen.cursor, seen.scanned, gone)
 
 

@@ -209,10 +209,11 @@ class DomainQueueManager(_Manager):
         """Removes the temporary queues of a task where nobody waits, and returns how many."""
         return (await self.report_task_queues(task_id, idle=idle, dry_run=False)).removed
 
-    async def report_task_queues(self, task_id: str, *, idle: float = 0, dry_run: bool = True) -> CleanReport:
-        """The same, with what became (or would become) of each queue."""
-        found = await self.app.aclient().run(cleaning.clean_task(task_id, idle_s=round(idle), dry_run=dry_run))
-        return _report(found, dry_run=dry_run)
+    async def report_task_queues(
+        self, task_id: str, *, idle: float = 0, dry_run: bool = True, undo: bool = False
+    ) -> CleanReport:
+        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day."""
+        return await self.app.aclient().run(_clean_task(task_id, round(idle), dry_run=dry_run, undo=undo))
 
     async def task_queues(self, task_id: str) -> list[Temporary]:
         """The temporary queues of a task, as registered."""
@@ -223,6 +224,7 @@ class DomainQueueManager(_Manager):
         *,
         idle: float = cleaning.IDLE_S,
         dry_run: bool = False,
+        undo: bool = False,
         progress: Callable[[CleanReport], None] | None = None,
     ) -> CleanReport:
         """Removes temporary queues that nobody registered or waits on and that were idle for so many seconds.
@@ -230,11 +232,17 @@ class DomainQueueManager(_Manager):
         It goes through the keys in slices; `progress` is called after each, and cancelling it leaves nothing half done.
         """
         report, cursor = CleanReport(dry_run=dry_run), 0
-        while True:
-            seen = await self.app.aclient().run(cleaning.orphans(cursor, idle_s=_idle(idle), dry_run=dry_run))
-            cursor = _take(report, seen, progress)
-            if cursor == 0:
-                return report
+        run = self.app.aclient().run
+        keeper = await run(cleaning.keep("orphans")) if undo and not dry_run else None
+        try:
+            while True:
+                seen = await run(cleaning.orphans(cursor, idle_s=_idle(idle), dry_run=dry_run, keeper=keeper))
+                cursor = _take(report, seen, progress)
+                if cursor == 0:
+                    return report
+        finally:
+            if keeper is not None:
+                await run(cleaning.end(keeper, report))
 
     async def clean_expired_queues(self) -> CleanReport:
         """Removes registered queues whose time to live is over."""
@@ -292,10 +300,11 @@ class SyncDomainQueueManager(_Manager):
         """Removes the temporary queues of a task where nobody waits, and returns how many."""
         return self.report_task_queues(task_id, idle=idle, dry_run=False).removed
 
-    def report_task_queues(self, task_id: str, *, idle: float = 0, dry_run: bool = True) -> CleanReport:
-        """The same, with what became (or would become) of each queue."""
-        found = self.app.client.run(cleaning.clean_task(task_id, idle_s=round(idle), dry_run=dry_run))
-        return _report(found, dry_run=dry_run)
+    def report_task_queues(
+        self, task_id: str, *, idle: float = 0, dry_run: bool = True, undo: bool = False
+    ) -> CleanReport:
+        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day."""
+        return self.app.client.run(_clean_task(task_id, round(idle), dry_run=dry_run, undo=undo))
 
     def task_queues(self, task_id: str) -> list[Temporary]:
         """The temporary queues of a task, as registered."""
@@ -306,15 +315,22 @@ class SyncDomainQueueManager(_Manager):
         *,
         idle: float = cleaning.IDLE_S,
         dry_run: bool = False,
+        undo: bool = False,
         progress: Callable[[CleanReport], None] | None = None,
     ) -> CleanReport:
         """Removes temporary queues that nobody registered or waits on and that were idle for so many seconds."""
         report, cursor = CleanReport(dry_run=dry_run), 0
-        while True:
-            seen = self.app.client.run(cleaning.orphans(cursor, idle_s=_idle(idle), dry_run=dry_run))
-            cursor = _take(report, seen, progress)
-            if cursor == 0:
-                return report
+        run = self.app.client.run
+        keeper = run(cleaning.keep("orphans")) if undo and not dry_run else None
+        try:
+            while True:
+                seen = run(cleaning.orphans(cursor, idle_s=_idle(idle), dry_run=dry_run, keeper=keeper))
+                cursor = _take(report, seen, progress)
+                if cursor == 0:
+                    return report
+        finally:
+            if keeper is not None:
+                run(cleaning.end(keeper, report))
 
     def clean_expired_queues(self) -> CleanReport:
         """Removes registered queues whose time to live is over."""
@@ -328,6 +344,15 @@ class SyncDomainQueueManager(_Manager):
     def metrics(self) -> list[LifeCycleCount]:
         """What happened to temporary queues, per service, type and tier."""
         return _counts(self.app.client.run(registry.metrics()))
+
+
+def _clean_task(task_id: str, idle_s: int, *, dry_run: bool, undo: bool) -> Program[CleanReport]:
+    keeper = (yield from cleaning.keep(f"task {task_id}")) if undo and not dry_run else None
+    found = yield from cleaning.clean_task(task_id, idle_s=idle_s, dry_run=dry_run, keeper=keeper)
+    report = _report(found, dry_run=dry_run)
+    if keeper is not None:
+        yield from cleaning.end(keeper, report)
+    return report
 
 
 def _of_task(task_id: str) -> Program[list[Temporary]]:

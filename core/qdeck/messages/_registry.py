@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from qdeck._engine import ops, programs
+from qdeck._engine import acts, ops, programs
 from qdeck._errors import InvalidName
 from qdeck._names import QueueName
+from qdeck._operations import cleaned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Arg, Program
 
 TTL_S: Final = 3600.0
-_TAG: Final = "{qdeck:messages}"
 # In the order of the script.
 _PARTS: Final = ("queues", "waiting", "about", "tasks", "callbacks", "removing", "metrics")
-KEYS: Final = tuple(f"{_TAG}:{part}".encode() for part in _PARTS)
+KEYS: Final = tuple(f"{cleaned.TAG}:{part}".encode() for part in _PARTS)
 QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS = KEYS
 ACT_MS: Final = 5_000  # how long a remover may act after it announced itself
 
@@ -157,26 +157,28 @@ def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_
     return told.decode()
 
 
-def drop(queue: bytes, until_ms: int, idle_s: int) -> Program[tuple[int, int] | str]:
-    """Removes a list that was left alone: messages and bytes, or a word that says why not."""
-    reply = yield from call("drop", (queue,), [0, until_ms, idle_s])
-    return (int(reply[0]), int(reply[1])) if isinstance(reply, list) else str(reply, "ascii")
-
-
-def drop_many(queues: Sequence[bytes], until_ms: int, idle_s: int) -> Program[list[tuple[int, int] | str]]:
-    """The same for a slice of lists, in one round trip."""
+def drop_many(
+    queues: Sequence[str], until_ms: int, idle_s: int, *, batch: str = "-", copy_bytes: int = 0
+) -> Program[list[tuple[int, int, int] | str]]:
+    """Removes lists that were left alone: of each messages, bytes, whether a copy was put aside; or why it stayed."""
     if not queues:
         return []
     source, digest = _script("drop")
-    yield ops.commands((b"SCRIPT", b"LOAD", source), key=queues[0], reads=True)
+    yield ops.commands((b"SCRIPT", b"LOAD", source), key=queues[0].encode(), reads=True)
+    args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS)
     replies = yield ops.commands(
-        *((b"EVALSHA", digest, 1, name, 0, until_ms, idle_s) for name in queues), key=queues[0]
+        *((b"EVALSHA", digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues),
+        key=queues[0].encode(),
     )
-    found: list[tuple[int, int] | str] = []
+    found: list[tuple[int, int, int] | str] = []
     for reply in replies:
         if isinstance(reply, ResponseError):
             raise programs.explain(reply)
-        found.append((int(reply[0]), int(reply[1])) if isinstance(reply, list) else str(reply, "ascii"))
+        if isinstance(reply, list):
+            messages, size, copied = map(int, reply)
+            found.append((messages, size, copied))
+        else:
+            found.append(str(reply, "ascii"))
     return found
 
 

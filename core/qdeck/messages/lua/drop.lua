@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- Works without memory to spare, because it makes room.
--- Removes a temporary queue, if it is one and was left alone for long enough.
--- keys: queue (list)
--- args: now (0 = the server's clock), ms until which this may be done, seconds it must have been idle
--- reply: messages, bytes; or why not: `gone`, `busy` (used lately), `late`, `foreign`, `unknown` (idle time not kept)
+-- Removes a temporary queue, if it is one and was left alone for long enough. In the same step a copy is put aside.
+-- keys: queue (list) copy (string: `ms to live, -1 without an end`, a space, the list as `DUMP` writes it)
+-- args: now (0 = the server's clock), ms until which this may be done, seconds it must have been idle, bytes that the
+--   copy may take (0: none is made), ms that it is kept
+-- reply: messages, bytes, 1 when a copy was made; or why not: `gone`, `busy` (used lately), `late`, `foreign`, `unknown` (idle time not kept)
 local NOW = tonumber(ARGV[1])
 if NOW == 0 then
   local t = redis.call('TIME')
@@ -21,5 +22,14 @@ if least > 0 then
 end
 local size = redis.call('LLEN', KEYS[1])
 local bytes = redis.pcall('MEMORY', 'USAGE', KEYS[1])
+bytes = type(bytes) == 'number' and bytes or 0
+local most, copied = tonumber(ARGV[4]), 0
+if bytes > 0 and bytes <= most then
+  local left, dump = redis.call('PTTL', KEYS[1]), redis.pcall('DUMP', KEYS[1])
+  if type(dump) == 'string' then
+    local done = redis.pcall('SET', KEYS[2], string.format('%.0f ', left) .. dump, 'PX', ARGV[5])
+    copied = done.ok and 1 or 0
+  end
+end
 redis.call('UNLINK', KEYS[1])
-return { size, type(bytes) == 'number' and bytes or 0 }
+return { size, bytes, copied }

@@ -1,0 +1,123 @@
+"""What a cleaning by hand removed can be put back for a day: the lists as they were, and who they belong to."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import qdeck
+from qdeck._deck.deck import Deck
+from qdeck._operations import api, cleaned
+from qdeck.messages import Messenger, SyncDomainQueueManager
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+OWN = "nooble4:dev:ingestion_service"
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Messenger]:
+    made = Messenger(qdeck.App(url, queue=f"{OWN}:actions"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def manager(client: Messenger) -> SyncDomainQueueManager:
+    return SyncDomainQueueManager(client)
+
+
+def make(client: Messenger, correlation: str) -> str:
+    asked = client.new_action("embedding.x", task_id="t", correlation_id=correlation, tenant_tier="free")
+    return str(client.request_callback(asked))
+
+
+def test_the_queues_of_a_task_come_back_as_they_were(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
+) -> None:
+    full, lasting, empty = (make(client, one) for one in ("a", "b", "c"))
+    raw.rpush(full, b"1", b"2\0 \xff", b"3")
+    raw.pexpire(full, 500_000)
+    raw.rpush(lasting, b"x")
+    before = {one.name: one for one in manager.task_queues("t")}
+    report = manager.report_task_queues("t", dry_run=False, undo=True)
+    assert (report.removed, report.undoable) == (3, 3)
+    assert report.batch is not None
+    assert (report.undo_until_ms or 0) > time.time() * 1000 + 86_000_000
+    assert not raw.exists(full, lasting)
+    assert manager.task_queues("t") == []
+    with Deck(url) as deck:
+        done = api.undo_batch(deck, report.batch)
+        assert (done.restored, done.skipped, done.error) == (3, (), None)
+        assert raw.lrange(full, 0, -1) == [b"1", b"2\0 \xff", b"3"]
+        assert 0 < raw.pttl(full) <= 500_000
+        assert raw.pttl(lasting) == -1
+        after = {one.name: one for one in manager.task_queues("t")}
+        assert after.keys() == before.keys() == {full, lasting, empty}
+        assert all(
+            (one.task, one.tier, one.made_ms) == ("t", "free", before[one.name].made_ms) for one in after.values()
+        )
+        assert api.undo_batch(deck, report.batch).error is None  # twice is once
+    assert raw.llen(full) == 3
+    assert manager.clean_task_queues("t") == 3
+
+
+def test_what_was_made_anew_is_left_as_it_is(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
+) -> None:
+    name = make(client, "a")
+    raw.rpush(name, b"old")
+    report = manager.report_task_queues("t", dry_run=False, undo=True)
+    raw.rpush(name, b"new")
+    with Deck(url) as deck:
+        done = api.undo_batch(deck, report.batch)
+    assert (done.restored, [skip.id for skip in done.skipped]) == (0, [name])
+    assert "of that name again" in done.skipped[0].why
+    assert raw.lrange(name, 0, -1) == [b"new"]
+
+
+def test_a_list_that_is_too_big_is_removed_and_not_kept_and_the_plan_says_so(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis
+) -> None:
+    small, big = make(client, "a"), make(client, "b")
+    raw.rpush(small, b"x")
+    raw.rpush(big, b"x" * (cleaned.MOST_ONE + 1))
+    plan = {one.name: one.undoable for one in manager.report_task_queues("t").samples}
+    assert plan == {small: True, big: False}
+    report = manager.report_task_queues("t", dry_run=False, undo=True)
+    assert (report.removed, report.undoable) == (2, 1)
+    kept = raw.hkeys(cleaned.index_key(report.batch or ""))
+    assert kept == [small.encode()]
+
+
+def test_orphans_come_back_and_what_is_kept_is_bounded(
+    manager: SyncDomainQueueManager, raw: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qdeck._operations.registry.room", lambda known, batch: 60_000)
+    names = [f"{OWN}:responses:get:{n}" for n in range(100)]
+    for name in names:
+        raw.rpush(name, b"x")
+    raw.rpush(names[0], b"x" * 5000)
+    time.sleep(2.1)
+    report = manager.clean_orphaned_queues(idle=1, undo=True)
+    assert report.removed == 100
+    assert report.undoable == 99
+    with Deck(url) as deck:
+        done = api.undo_batch(deck)
+        assert done.restored == report.undoable
+        [line] = [one for one in api.read_activity(deck) if one.verb == "clean"]
+    assert (line.where, line.counts["applied"], line.batch) == ("orphans", 100, report.batch)
+    assert sum(raw.exists(name) for name in names) == report.undoable
+
+
+def test_an_automatic_end_of_a_task_keeps_nothing(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis
+) -> None:
+    raw.rpush(make(client, "a"), b"x")
+    assert manager.clean_task_queues("t") == 1
+    assert [key for key in raw.scan_iter() if b":undo:" in key] == []
