@@ -254,6 +254,9 @@ def test_the_command_cleans_a_task_and_tells_what_was_in_use(
     out = capsys.readouterr().out
     assert f"removed      {idle}" in out
     assert f"in use       {used}" in out
+    assert "puts 1 of them back until" in out
+    assert cli(["undo", "--url", url]) == 0
+    assert [one.name for one in SyncDomainQueueManager(client).task_queues("t:1")] == [idle, used]
     assert cli(["clean", "--url", url]) == 64
     assert cli(["clean", "--orphans", "--url", url, "--json"]) == 0
     assert '"dry_run": true' in capsys.readouterr().out

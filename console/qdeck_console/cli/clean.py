@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qdeck_console.cli.base import command, need_writable, settings
-from qdeck_console.cli.output import line, note, safe, write_json
+from qdeck_console.cli.output import iso, line, note, safe, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
 
     A queue where somebody waits is never removed, nor one with messages that came within --idle seconds. With
     --orphans: lists that are named like temporary queues and have no task; without --yes they are only counted.
+    Copies of what is removed are kept for a day: qdeck undo puts it back.
     Exit code 1: some were left.
     """
     if (task_id is None) != orphans:
@@ -38,10 +39,10 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
     manager = _manager(writes=not plan)
     try:
         if task_id is not None:
-            report = manager.report_task_queues(task_id, idle=60 if idle is None else idle, dry_run=plan)
+            report = manager.report_task_queues(task_id, idle=60 if idle is None else idle, dry_run=plan, undo=True)
         else:
             report = manager.clean_orphaned_queues(
-                idle=86_400 if idle is None else idle, dry_run=plan, progress=_progress()
+                idle=86_400 if idle is None else idle, dry_run=plan, undo=True, progress=_progress()
             )
     finally:
         manager.app.close()
@@ -73,6 +74,11 @@ def _progress() -> Callable[[CleanReport], None] | None:
 
 def _shape(report: CleanReport) -> dict[str, Any]:
     return {
+        "batch": report.batch,
+        "applied": 0 if report.dry_run else report.removed,
+        "skipped": [{"id": one.name, "why": one.outcome.replace("_", " ")} for one in report.samples if _is_left(one)],
+        "undo_until": iso(report.undo_until_ms),
+        "undoable": report.undoable,
         "dry_run": report.dry_run,
         "removed": report.removed,
         "messages": report.messages,
@@ -84,13 +90,18 @@ def _shape(report: CleanReport) -> dict[str, Any]:
     }
 
 
+def _is_left(one: Removal) -> bool:
+    return one.outcome not in ("removed", "would_remove")
+
+
 def _row(one: Removal) -> dict[str, Any]:
     return {
         "queue": one.name,
         "outcome": one.outcome,
         "messages": one.messages,
         "bytes": one.bytes,
-        "idle_seconds": one.idle_s,
+        "idle_s": one.idle_s,
+        "undoable": one.undoable,
     }
 
 
@@ -106,5 +117,11 @@ def _print(report: CleanReport, task_id: str | None) -> None:
         return
     verb = "would be removed" if report.dry_run else "removed"
     line(f"{report.removed:,} {verb}, {report.in_use:,} in use, {report.kept:,} kept; {report.bytes:,} bytes")
+    if report.undo_until_ms is not None:
+        line(f"qdeck undo {report.batch} puts {report.undoable:,} of them back until {iso(report.undo_until_ms)}")
+    lost = report.removed - report.undoable
+    if lost:
+        what = "would not be" if report.dry_run else "were not"
+        line(f"{lost:,} {what} kept for undo: a list of more than 1 MiB is not, nor more than 64 MiB in all")
     if report.dry_run and task_id is None and report.removed:
         note("  --yes removes them")
