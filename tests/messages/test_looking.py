@@ -1,0 +1,109 @@
+"""What a screen of tasks is made of: tasks, their queues, who waits, orphans and counts; looking changes nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import qdeck
+from qdeck._deck.deck import Deck
+from qdeck.messages import Messenger, SyncDomainQueueManager
+from qdeck.messages import _registry as registry
+from qdeck.messages.looking import OrphanSearch, read_counts, read_queues, read_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+OWN = "nooble4:dev:ingestion_service"
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Messenger]:
+    made = Messenger(qdeck.App(url, queue=f"{OWN}:actions"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def deck(url: str) -> Iterator[Deck]:
+    with Deck(url) as made:
+        yield made
+
+
+def make(client: Messenger, task: str | None, correlation: str) -> str:
+    asked = client.new_action("embedding.x", task_id=task, correlation_id=correlation, tenant_tier="free")
+    return str(client.request_callback(asked))
+
+
+def test_tasks_and_their_queues_are_told_without_being_touched(client: Messenger, deck: Deck, raw: redis.Redis) -> None:
+    names = [make(client, "t:1", "a"), make(client, "t:1", "b"), make(client, "t:2", "c")]
+    alone = make(client, None, "d")
+    raw.rpush(names[0], b"x" * 100)
+    raw.rpush(names[1], b"y")
+    client.app.client.run(
+        registry.register(names[1], "callbacks", "ingestion_service", task="t:1", tier="", ttl_ms=1, wait_ms=60_000)
+    )
+    time.sleep(1.2)
+    page = deck.look(read_tasks())
+    assert [(row.task, row.queues, row.waited_on, row.services, row.tier) for row in page.rows] == [
+        ("t:1", 2, 1, ("ingestion_service",), "free"),
+        ("t:2", 1, 0, ("ingestion_service",), "free"),
+    ]
+    assert (page.queues, page.unowned, page.next) == (4, 1, None)
+    rows = {row.name: row for row in deck.look(read_queues()).rows}
+    assert rows.keys() == {*names, alone}
+    assert [row.name for row in deck.look(read_queues(task="t:1")).rows] == sorted(names[:2])
+    assert (rows[names[0]].exists, rows[names[2]].exists, rows[alone].task) == (True, False, "")
+    assert (rows[names[0]].is_waited_on, rows[names[1]].is_waited_on) == (False, True)
+    assert (rows[names[0]].bytes or 0) > 100
+    deck.look(read_queues())
+    assert int(raw.object("idletime", names[0])) >= 1
+    counts = {one.event: one.count for one in deck.look(read_counts())}
+    assert counts == {"made": 4}
+
+
+def test_many_are_told_page_by_page(client: Messenger, deck: Deck) -> None:
+    names = [make(client, f"t-{n // 3:02}", str(n)) for n in range(30)]
+    tasks: list[tuple[str, int]] = []
+    after: str | None = ""
+    while after is not None:
+        page = deck.look(read_tasks(after=after, most=7))
+        tasks += [(row.task, row.queues) for row in page.rows]
+        after = page.next
+    assert tasks == [(f"t-{n:02}", 3) for n in range(10)]
+    seen: list[str] = []
+    start: int | None = 0
+    while start is not None:
+        some = deck.look(read_queues(start=start, most=7))
+        assert some.total == 30
+        seen += [row.name for row in some.rows]
+        start = some.next
+    assert sorted(seen) == sorted(names)
+
+
+def test_a_task_of_more_queues_than_a_page_is_told_whole(client: Messenger, deck: Deck) -> None:
+    for n in range(20):
+        make(client, "big", str(n))
+    make(client, "small", "x")
+    page = deck.look(read_tasks(most=5))
+    assert [(row.task, row.queues) for row in page.rows] == [("big", 20)]
+    rest = deck.look(read_tasks(after=page.next or "", most=5))
+    assert [(row.task, row.queues, rest.next) for row in rest.rows] == [("small", 1, None)]
+
+
+def test_orphans_are_searched_step_by_step(client: Messenger, deck: Deck, raw: redis.Redis) -> None:
+    make(client, "t", "a")
+    for n in range(50):
+        raw.rpush(f"{OWN}:responses:get:{n}", b"x")
+    time.sleep(2.1)
+    search = OrphanSearch(idle_s=1, most=10)
+    while not (seen := deck.look(search.step())).is_done:
+        pass
+    assert (seen.count, len(seen.rows), seen.scanned >= 50) == (50, 10, True)
+    assert seen.bytes > 0
+    assert deck.look(search.step()) == seen
+    assert SyncDomainQueueManager(client).clean_orphaned_queues(idle=1).removed == 50
