@@ -53,7 +53,7 @@ WRITING: Final = (
 )
 # Those that only look, or show what would be done.
 LOOKING: Final = (
-    "status", "jobs $QUEUE", "job $QUEUE $ID", "find $ID", "stuck", "dead", "dead --group", "dead export", "activity",
+    "status", "jobs $QUEUE", "job $QUEUE $ID", "find $ID", "stuck", "dead", "dead --group", "dead export", "activity", "queues",
     "health", "doctor", "workers", "schedule", "purge", "dead retry $QUEUE", "dead discard $QUEUE --dry-run",
     "requeue $QUEUE", "bury $QUEUE", "jobs cancel $QUEUE --dry-run", "jobs run $QUEUE", "clean $TASK --dry-run",
     "clean --orphans",
@@ -72,7 +72,7 @@ def scene(
     qdeck("schedule", "pause", "paused")
     orphan = "shop:dev:mail:callbacks:nobody"
     raw.rpush(orphan, "unread")
-    raw.restore(orphan, 0, raw.dump(orphan), replace=True, idletime=3600)
+    raw.restore(orphan, 0, raw.dump(orphan) or b"", replace=True, idletime=3600)
     (tmp_path / "payload.json").write_text('[["other"], {}]')
     (tmp_path / "elsewhere.toml").write_text(
         f"""
@@ -164,7 +164,7 @@ def test_no_writing_command_is_left_out_of_the_table() -> None:
         return found
 
     told = [*WRITING, *LOOKING, "worker", "agent"]
-    defaults = {"jobs list", "job show", "dead list", "workers list", "schedule list"}
+    defaults = {"jobs list", "job show", "dead list", "workers list", "schedule list", "queues list"}
     screens = {"console", "demo", "snapshot", "serve"}
     for leaf in set(leaves(_top(), "")) - defaults - screens:
         assert any(line == leaf or line.startswith(f"{leaf} ") for line in told), f"{leaf} is in neither table"

@@ -230,7 +230,6 @@ def test_workers_are_listed_and_asked(qdeck: Callable[..., Ran], raw: redis.Redi
         ("jobs", "no:such:actions"),
         ("jobs", "cancel", QUEUE, "--yes", "--dry-run"),
         ("jobs", "reprioritise", QUEUE),
-        ("queues",),
         ("queues", "stop", QUEUE),
         ("worker", "nonsense"),
         ("worker", "no.such.module:app"),

@@ -11,6 +11,8 @@ from qdeck_console.cli.base import Command, VerbGroup, command, settings
 from qdeck_console.cli.output import Column, age, dumps, line, note, number, safe, styled, table, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from qdeck._deck.model import JobDetail, QueueRow, Snapshot, WorkerRow
 
 PRESENCE_S = 20  # how often an idle worker tells of itself and hears what it is asked
@@ -41,8 +43,7 @@ def _print_status(seen: Snapshot) -> None:
     for reason in seen.reasons:
         line(styled(f"  {safe(reason.text)}", fg=_COLOURS[reason.status.value]))
     line()
-    columns = [Column("queue", most=100), *(Column(title, right=True) for title in _NUMBERS), Column("")]
-    count = table(columns, (_queue_cells(row) for row in seen.queues))
+    count = queue_table(seen.queues)
     total = seen.totals
     if not count:
         line("no queues")
@@ -52,6 +53,12 @@ def _print_status(seen: Snapshot) -> None:
         f"{count:,} {'queue' if count == 1 else 'queues'}: {total.ready:,} ready, {total.delayed:,} delayed, "
         f"{total.blocked:,} blocked, {total.running:,} running, {total.stuck:,} stuck, {total.dead:,} dead"
     )
+
+
+def queue_table(rows: Iterable[QueueRow]) -> int:
+    """Writes the queues as a table, and returns how many there are."""
+    columns = [Column("queue", most=100), *(Column(title, right=True) for title in _NUMBERS), Column("")]
+    return table(columns, map(_queue_cells, rows))
 
 
 _NUMBERS = ("ready", "delayed", "blocked", "running", "stuck", "dead", "done", "oldest")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.operate import batch_json
 from qdeck_console.cli.output import (
     Column,
     age,
@@ -24,7 +25,7 @@ from qdeck_console.cli.output import (
 
 if TYPE_CHECKING:
     from qdeck._deck.deck import Deck
-    from qdeck._operations.model import BatchResult, PlanEntry, Skip
+    from qdeck._operations.model import PlanEntry, Skip
     from qdeck._operations.planfile import Plan
 
 _SHOWN: Final = 20  # entries of a plan, and skips, that people get to see
@@ -112,7 +113,7 @@ def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
         raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to purge")
     result = apply_plan(deck, plan)
     if as_json:
-        write_json(_batch(result))
+        write_json(batch_json(result))
     else:
         line(f"purged {_entries(result.applied)}; batch {result.batch}")
         if result.undoable:
@@ -122,20 +123,6 @@ def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
         note(f"qdeck: ended after {result.applied:,}: {result.error}; the same command goes on from there")
         return 2
     return 1 if result.skipped_count else 0
-
-
-def _batch(result: BatchResult) -> dict[str, Any]:
-    return {
-        "batch": result.batch,
-        "verb": result.verb.value,
-        "applied": result.applied,
-        "skipped": [{"id": skip.id, "why": skip.why, "queue": skip.queue} for skip in result.skipped],
-        "skipped_count": result.skipped_count,
-        "undo_until": iso(result.undo_until_ms),
-        "undoable": result.undoable,
-        "queues": list(result.queues),
-        "error": result.error,
-    }
 
 
 def _write_plan(plan: Plan) -> None:

@@ -1,13 +1,29 @@
-"""`qdeck queues pause|resume QUEUE`."""
+"""`qdeck queues`: lists the queues, pauses and resumes them."""
 
 from __future__ import annotations
 
 import click
 
+from qdeck_console.cli import shapes
 from qdeck_console.cli.base import Command, VerbGroup, settings
-from qdeck_console.cli.output import line, safe, write_json
+from qdeck_console.cli.look import queue_table
+from qdeck_console.cli.output import line, note, safe, write_json
 
-queues = VerbGroup("queues", help="Pauses and resumes queues.")
+queues = VerbGroup("queues", default="list", help="Lists the queues, pauses and resumes them.")
+
+
+@queues.command("list", cls=Command, short_help="Lists the queues.")
+def list_queues() -> None:
+    """Lists the queues, without a verdict: that is qdeck status."""
+    given = settings()
+    with given.deck() as deck:
+        seen = deck.status()
+    for notice in seen.notices:
+        note(f"qdeck: {notice}")
+    if given.as_json:
+        write_json([shapes.queue(row) for row in seen.queues])
+    elif not queue_table(seen.queues):
+        line("no queues")
 
 
 @queues.command("pause", cls=Command, short_help="Lets nothing more start from a queue.")

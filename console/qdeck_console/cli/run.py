@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "agent": ("agent:agent", "Auto-purge, health, history and metrics, until SIGTERM."),
     "schedule": ("schedule:schedule", "Lists, adds, changes, pauses and runs cron rules."),
     "clean": ("clean:clean", "Removes the temporary queues of a task, or orphaned ones."),
-    "queues": ("queues:queues", "Pauses and resumes queues."),
+    "queues": ("queues:queues", "Lists the queues, pauses and resumes them."),
 }
 
 
