@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -16,6 +16,7 @@ from typing import Any, Final
 from qdeck import QdeckError
 from qdeck._deck.model import Snapshot
 from qdeck_console.history import History, Pasts, Rates
+from qdeck_console.judging import Judge, Judged
 
 INTERVAL_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.5
@@ -37,6 +38,7 @@ class Picture:
     took_s: float = 0.0
     rates: Mapping[str, Rates] = field(default_factory=lambda: MappingProxyType({}))
     flow: tuple[float, float] = (0.0, 0.0)  # jobs that come and go a second, all queues together
+    judged: Judged = field(default_factory=Judged)
     history: History = field(default_factory=History)
     extra_of: str = ""
     extra: Any = None
@@ -56,6 +58,12 @@ class Picture:
         return (time.monotonic() if now is None else now) - self.read_at
 
 
+async def _breathing(steps: Iterator[None]) -> None:
+    """Takes steps, and lets keys be answered between them: very many queues are more than one frame's work."""
+    for _ in steps:
+        await asyncio.sleep(0)
+
+
 class Feed:
     """Reads pictures of one deck, one request at a time, and publishes each."""
 
@@ -66,6 +74,7 @@ class Feed:
         self._wake = asyncio.Event()
         self._want: tuple[str, Reader] | None = None
         self._pause_s = _FIRST_PAUSE_S
+        self._judge = Judge()
         self.picture = Picture()
 
     def want(self, name: str, reader: Reader | None) -> None:
@@ -106,15 +115,18 @@ class Feed:
         self._pause_s = _FIRST_PAUSE_S
         now = time.monotonic()
         history = self.picture.history
-        rates = history.add(snapshot, now)
+        await _breathing(history.steps(snapshot, now))
         if isinstance(extra, Pasts):
             history.learn(extra)
+        rates = history.rates
+        await _breathing(self._judge.steps(snapshot, rates))
         self.picture = Picture(
             snapshot=snapshot,
             read_at=now,
             read_ms=time.time_ns() // 1_000_000,
             took_s=now - started,
             rates=rates,
+            judged=self._judge.judged,
             flow=(sum(rate.filled or 0 for rate in rates.values()), sum(rate.drained or 0 for rate in rates.values())),
             history=history,
             extra_of=want[0] if want else "",

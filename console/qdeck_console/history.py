@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SAMPLES: Final = 36
 LONGEST_S: Final = 25.0  # a sample, at last: 36 of them are fifteen minutes
 HOUR_MS: Final = 3_600_000
+STEP: Final = 400  # queues between two breaths: a few ms
 _FIRST_S: Final = LONGEST_S / 32
 _GAP_S: Final = 20.0  # longer without a look, and the time between stays empty
 _WINDOW_S: Final = 10.0  # how fast dead letters grow is measured over this
@@ -84,22 +85,28 @@ class History:
         """How long ago a full chart begins."""
         return HOUR_MS / 1000 if self._agent_seen else self._sample_s * SAMPLES
 
-    def add(self, snapshot: Snapshot, now: float) -> Mapping[str, Rates]:
-        """Takes a picture in; returns the rates up to it. Of a queue that was not read anew nothing changes."""
+    @property
+    def rates(self) -> Mapping[str, Rates]:
+        """The rates up to the last picture."""
+        return dict(self._rates)
+
+    def steps(self, snapshot: Snapshot, now: float) -> Iterator[None]:
+        """Takes a picture in, in steps. Of a queue that was not read anew nothing changes."""
         self._began = now if self._began is None else self._began
         self._now, self._now_ms = now, snapshot.at_ms
         while now - self._began >= self._sample_s * SAMPLES and self._sample_s < LONGEST_S:
             self._sample_s *= 2
         fresh = snapshot.fresh
-        for row in snapshot.queues:
-            if fresh is None or row.name in fresh:
-                self._take(row, now)
+        rows = snapshot.queues if fresh is None else [row for row in snapshot.queues if row.name in fresh]
+        for at, row in enumerate(rows):
+            self._take(row, now)
+            if at % STEP == STEP - 1:
+                yield
         if len(self._rates) > len(snapshot.queues):
             names = {row.name for row in snapshot.queues}
             for held in (self._rates, self._tracks, self._pasts):
                 for name in [name for name in held if name not in names]:
                     del held[name]
-        return dict(self._rates)
 
     def learn(self, pasts: Pasts) -> None:
         """Takes in what agents saw; a queue that none has seen is noted, too, so that it is not asked for all along."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 QUEUES: Final = 10_000
-DEAD: Final = 100  # in each queue: a million together
+DEAD: Final = 100  # in each queue, ten more or less: a million together, half the queues over the threshold
 KEYS_PRESSED: Final = 300
 WATCHED_S: Final = 20.0  # without a key, for the processor time
 STARTS: Final = 7
@@ -44,8 +44,9 @@ _PART: Final = 500  # queues that one call of a script makes or changes
 _READY: Final = 5
 
 _MAKE: Final = """
-local at, dead, ready = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local at, ready = tonumber(ARGV[1]), tonumber(ARGV[3])
 for n = 4, #ARGV do
+  local dead = tonumber(ARGV[2]) - 10 + n % 21
   local q = '{' .. ARGV[n] .. '}:'
   for i = 1, dead + ready do
     local id = string.format('%013x%07d', at * 1000 + n * 1000 + i, i)
@@ -73,6 +74,12 @@ for n = 2, #ARGV do
   redis.call('ZINCRBY', q .. 'ready', 1000, ready)
   local dead = redis.call('ZRANGE', q .. 'dead_letter', 0, 0)[1]
   redis.call('ZINCRBY', q .. 'dead_letter', 1000, dead)
+  if (n + ARGV[1]) % 2 == 0 then
+    redis.call('ZADD', q .. 'dead_letter', 1, 'more')
+  else
+    redis.call('ZREM', q .. 'dead_letter', 'more')
+  end
+  redis.call('HSET', q .. 'meta', 'dead_letter', redis.call('ZCARD', q .. 'dead_letter'))
   redis.call('HINCRBY', q .. 'meta', 'n:enqueued', done)
   redis.call('HINCRBY', q .. 'meta', 'n:done', done)
   redis.call('HINCRBY', q .. 'meta', 'n:dead', 1)

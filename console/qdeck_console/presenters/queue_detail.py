@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qdeck_console import format as fmt
+from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import area, sparkline
 from qdeck_console.presenters.parts import pair, queue_path, section
-from qdeck_console.presenters.queues import Drawer, Entry, Severity, drains
+from qdeck_console.presenters.queues import Drawer, drains
 from qdeck_console.text import safe_text, wrap
 
 if TYPE_CHECKING:

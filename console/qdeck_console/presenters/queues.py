@@ -8,9 +8,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import QueueRow, Reason, Status, Totals
+from qdeck._deck.model import QueueRow, Totals
 from qdeck_console import format as fmt
-from qdeck_console.history import Rates
+from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import sparkline
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, common_owner, queue_path, section
 from qdeck_console.text import safe_text, width
@@ -22,145 +22,9 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line, Piece
 
 TWO_LINES_AT_MOST: Final = 200  # troubled queues; more than that, and reasons are for the detail only
-DEAD_WATCH: Final = 10  # dead letters from which a queue is looked at
-_OF_ROWS: Final = (
-    " stuck in ",
-    " wait for over ",
-    " waits for over ",
-)  # of all queues together: each row tells its own
-_GROWS: Final = 0.5  # ready jobs a second more in than out before it is worth a word
 _RESORT_S: Final = 10.0
 _QUIET_S: Final = 3.0
 _POLLS: Final = 2
-
-
-class Severity(IntEnum):
-    """How urgent a queue is."""
-
-    ACT = 0
-    WATCH = 1
-    FINE = 2
-
-    @property
-    def label(self) -> str:
-        """The head of its section."""
-        return ("act now", "watch", "fine")[self]
-
-    @property
-    def role(self) -> str:
-        """The role of its words and marks."""
-        return ("bad", "warn", "muted")[self]
-
-    @property
-    def word(self) -> str:
-        """The state of one queue."""
-        return ("failing", "watch", "fine")[self]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A queue as the list shows it."""
-
-    row: QueueRow
-    severity: Severity
-    reasons: tuple[tuple[Severity, str], ...] = ()
-    rates: Rates = field(default_factory=Rates)
-    told: Sequence[tuple[Severity, str]] = ()  # what the verdict says of it
-
-    @property
-    def glyph(self) -> str:
-        """The sign of its state."""
-        if self.row.paused and self.severity is Severity.WATCH:
-            return "║"
-        return ("✗", "▲", "•")[self.severity]
-
-
-def judge(picture: Picture) -> list[Entry]:
-    """Every queue with its severity and its reasons, worst reason first."""
-    return Judge().entries(picture)
-
-
-class Judge:
-    """Judges the queues of one picture after the other; one that is as it was is not judged again."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._reasons: tuple[Reason, ...] = ()
-        self._told: dict[str, list[tuple[Severity, str]]] = {}
-        self.before: dict[str, QueueRow] = {}
-
-    def entries(self, picture: Picture) -> list[Entry]:
-        """The queues of a picture; `before` has the rows that were others in the picture before it."""
-        snapshot = picture.snapshot
-        if snapshot is None:
-            return []
-        if snapshot.reasons is not self._reasons:
-            self._reasons, self._told = snapshot.reasons, _told(snapshot.reasons)
-        known, told, rates_of = self._entries, self._told, picture.rates
-        changed: dict[str, QueueRow] = {}
-        nothing: list[tuple[Severity, str]] = []
-        entries: dict[str, Entry] = {}
-        for row in snapshot.queues:
-            name = row.name
-            entry, rates, of_deck = known.get(name), rates_of.get(name), told.get(name, nothing)
-            if entry is None or entry.row is not row or entry.rates is not rates or entry.told != of_deck:
-                if entry is not None and entry.row is not row:
-                    changed[name] = entry.row
-                entry = _judged(row, rates or Rates(row.in_per_s, row.out_per_s), of_deck)
-            entries[name] = entry
-        self._entries, self.before = entries, changed
-        return list(entries.values())
-
-
-def _told(all_reasons: Sequence[Reason]) -> dict[str, list[tuple[Severity, str]]]:
-    """What the verdict says of single queues."""
-    told: dict[str, list[tuple[Severity, str]]] = {}
-    for reason in all_reasons:
-        if reason.queue is not None and not any(words in reason.text for words in _OF_ROWS):
-            severity = Severity.ACT if reason.status is Status.UNHEALTHY else Severity.WATCH
-            told.setdefault(reason.queue, []).append((severity, _without_name(reason.text, reason.queue)))
-    return told
-
-
-def _judged(row: QueueRow, rates: Rates, of_deck: list[tuple[Severity, str]]) -> Entry:
-    known = {text for _, text in of_deck}
-    reasons = [reason for reason in _of_row(row) if reason[1] not in known] + of_deck + _trends(row, rates)
-    reasons.sort(key=lambda reason: reason[0])
-    severity = reasons[0][0] if reasons else Severity.FINE
-    return Entry(row=row, severity=severity, reasons=tuple(reasons), rates=rates, told=of_deck)
-
-
-def _without_name(text: str, queue: str) -> str:
-    """A reason under its own row need not name the queue again."""
-    for phrase in (f" in {queue}", f" for {queue}", f"{queue} is ", f"{queue}: ", f"{queue} "):
-        text = text.replace(phrase, "")
-    return text.strip()
-
-
-def _of_row(row: QueueRow) -> list[tuple[Severity, str]]:
-    """What a row says by itself, where the deck as a whole is not worse for it."""
-    out = []
-    if row.stuck:
-        out.append((Severity.ACT, f"{row.stuck:,} stuck: past lease or time limit"))
-    if row.paused and not row.ready:
-        out.append((Severity.WATCH, "paused"))
-    if row.late:
-        out.append((Severity.WATCH, f"{row.late:,} waiting for too long"))
-    if (row.dead or 0) >= DEAD_WATCH:
-        out.append((Severity.WATCH, f"{row.dead:,} dead letters"))
-    return out
-
-
-def _trends(row: QueueRow, rates: Rates) -> list[tuple[Severity, str]]:
-    """What only the last pictures together can tell."""
-    out = []
-    if rates.dead_per_min is not None and rates.dead_per_min >= 1:
-        out.append((Severity.WATCH, f"dead letters grow by {rates.dead_per_min:,.0f} a minute"))
-    if rates.filled is not None and rates.drained is not None and row.ready and not row.paused:
-        growth = rates.filled - rates.drained
-        if growth > _GROWS and growth > 0.1 * rates.drained and row.ready > 30 * growth:
-            out.append((Severity.WATCH, f"fills faster than it drains, +{growth:.1f}/s"))
-    return out
 
 
 class Sort(IntEnum):

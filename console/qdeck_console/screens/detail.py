@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck_console.actions import DETAIL, QUEUES, Action, bindings
-from qdeck_console.presenters import queues as present
+from qdeck_console.presenters.parts import owner_of
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Drawer, Entry
+from qdeck_console.presenters.queues import Drawer
 from qdeck_console.screens import pause
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Listing
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from qdeck_console.format import Line
+    from qdeck_console.judging import Entry
 
 WIDEST = 84
 
@@ -44,11 +45,10 @@ class QueueScreen(FrameScreen):
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the detail."""
-        entries = present.judge(self.picture)
-        found = next((entry for entry in entries if entry.row.name == self.queue), None)
+        found = self.picture.judged.of(self.queue)
         gone = found is None and self.picture.snapshot is not None
         self._entry = found or (None if gone else self._entry)
-        drawer = Drawer(picture=self.picture, hide=present.hidden_segments(entries), reasons_shown=True)
+        drawer = Drawer(picture=self.picture, hide=owner_of(self.picture.snapshot), reasons_shown=True)
         cells = max(20, min(WIDEST, self.size.width - 4))
         lines: list[Line] = []
         if self._entry is not None:

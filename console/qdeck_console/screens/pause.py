@@ -9,7 +9,7 @@ from qdeck_console.presenters.parts import common_owner, name_parts
 
 if TYPE_CHECKING:
     from qdeck_console.app import ConsoleApp
-    from qdeck_console.presenters.queues import Entry
+    from qdeck_console.judging import Entry
 
 
 def why_not(console: ConsoleApp, entry: Entry | None) -> str:

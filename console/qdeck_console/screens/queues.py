@@ -9,10 +9,11 @@ from textual.containers import Vertical
 
 from qdeck_console.actions import QUEUES, Action, bindings
 from qdeck_console.history import Pasts
+from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters import queues as present
 from qdeck_console.presenters.parts import MARGIN, owner_of
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Arranger, Drawer, Entry, Grid, Group, Judge, Severity, Sort
+from qdeck_console.presenters.queues import Arranger, Drawer, Grid, Group, Sort
 from qdeck_console.screens import pause
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.frame import FrameScreen
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from qdeck._deck.model import Snapshot
-    from qdeck_console.feed import Picture, Reader
+    from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
 
@@ -49,8 +50,6 @@ class QueuesScreen(FrameScreen):
         self.sort = Sort.WORST
         self._arranger = Arranger()
         self._entries: list[Entry] = []
-        self._judge = Judge()
-        self._judged: tuple[Picture, list[Entry]] = (self.picture, [])
         self._listed: dict[str, Item] = {}
         self._drawer = Drawer(picture=self.picture, hide=0, reasons_shown=True)
 
@@ -79,10 +78,9 @@ class QueuesScreen(FrameScreen):
 
     def draw(self, *, fresh: bool) -> None:
         """Draws list, totals and side pane."""
-        if self._judged[0] is not self.picture:  # a new size or sort needs no new judgement
-            self._judged = (self.picture, self._judge.entries(self.picture))
+        judged = self.picture.judged
         arranged = self._arranger.arrange(
-            self._judged[1], self.sort, time.monotonic(), last_key_at=self.console.last_key_at, fresh=fresh
+            judged.entries, self.sort, time.monotonic(), last_key_at=self.console.last_key_at, fresh=fresh
         )
         wanted = self.filter_text.casefold().strip()
         self._entries = [entry for entry in arranged if wanted in entry.row.name.casefold()] if wanted else arranged
@@ -90,7 +88,7 @@ class QueuesScreen(FrameScreen):
         self._drawer = drawer = Drawer(
             picture=self.picture,
             hide=owner_of(self.picture.snapshot),
-            before=self._judge.before,
+            before=judged.before,
             reasons_shown=troubled <= present.TWO_LINES_AT_MOST,
         )
         self.view.show(Listing(self._items(drawer), self._draw_item(drawer)), self.painter)

@@ -136,7 +136,7 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     rows = [known.row for name in memory.names if (known := memory.known.get(name)) is not None]
     server = read_server(hello, info, address)
     partial = len(fresh) < len(rows)
-    status, reasons = memory.verdict.judge(server, rows, memory.thresholds, now=now if partial else None)
+    status, reasons = yield from memory.verdict.judge(server, rows, memory.thresholds, now=now if partial else None)
     return Snapshot(
         at_ms=now,
         server=server,

@@ -9,15 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck import reads
 from qdeck._deck.model import QueueRow, Reason, ServerInfo, Status
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from qdeck._engine.ops import Program
 
 DEAD_DEGRADED: Final = Thresholds().dlq_max_warning + 1
 _ORDER: Final = tuple(Status)
 JUDGE_MS: Final = 5_000
+BREATH: Final = reads.read((b"TIME",))  # a round trip, in which whoever else runs on this loop goes on
 _CRITICAL_TIMES: Final = 2  # a queue is critically backed up at twice its limit
 
 
@@ -51,10 +55,17 @@ class Standing:
 
     def judge(
         self, server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None, *, now: int | None
-    ) -> tuple[Status, tuple[Reason, ...]]:
-        """The verdict; with `now`, that of some seconds ago will do."""
-        if now is None or not 0 <= now - self._judged_ms < JUDGE_MS:
-            self._judged_ms, self._last = now or 0, judge(server, rows, thresholds)
+    ) -> Program[tuple[Status, tuple[Reason, ...]]]:
+        """The verdict; with `now`, that of some seconds ago will do, and others may go on between its rules."""
+        if now is None:
+            self._last = judge(server, rows, thresholds)
+        elif not 0 <= now - self._judged_ms < JUDGE_MS:
+            checks = []
+            for check in _checks(server, rows, thresholds or Thresholds()):
+                checks.append(check)
+                if check.reasons:
+                    yield BREATH
+            self._judged_ms, self._last = now, sum_up(checks)
         return self._last
 
 
@@ -67,22 +78,23 @@ def sum_up(checks: Iterable[Check]) -> tuple[Status, tuple[Reason, ...]]:
 
 def check_all(server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None = None) -> list[Check]:
     """Every rule, whether it found something or not."""
-    limits = thresholds or Thresholds()
-    return [
-        _role(server),
-        _loading(server),
-        _saving(server),
-        _persistence(server),
-        _eviction(server),
-        _memory(server, limits),
-        _readable(rows),
-        _stuck(rows, limits),
-        _dead(rows, limits),
-        _unserved(rows, limits),
-        _paused(rows),
-        _backed_up("ready_queue", rows, limits.ready_queue_max, _ready),
-        _backed_up("pending_queue", rows, limits.pending_queue_max, _overdue),
-    ]
+    return list(_checks(server, rows, thresholds or Thresholds()))
+
+
+def _checks(server: ServerInfo, rows: Sequence[QueueRow], limits: Thresholds) -> Iterator[Check]:
+    yield _role(server)
+    yield _loading(server)
+    yield _saving(server)
+    yield _persistence(server)
+    yield _eviction(server)
+    yield _memory(server, limits)
+    yield _readable(rows)
+    yield _stuck(rows, limits)
+    yield _dead(rows, limits)
+    yield _unserved(rows, limits)
+    yield _paused(rows)
+    yield _backed_up("ready_queue", rows, limits.ready_queue_max, _ready)
+    yield _backed_up("pending_queue", rows, limits.pending_queue_max, _overdue)
 
 
 def _from(

@@ -1,0 +1,162 @@
+"""Which queues are in trouble and why: each queue of a picture with its severity and its reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck.model import QueueRow, Reason, Status
+from qdeck_console.history import Rates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from qdeck._deck.model import Snapshot
+
+STEP: Final = 10_000  # of work between two breaths: a few ms
+DEAD_WATCH: Final = 10  # dead letters from which a queue is looked at
+_OF_ROWS: Final = (
+    " stuck in ",
+    " wait for over ",
+    " waits for over ",
+)  # of all queues together: each row tells its own
+_GROWS: Final = 0.5  # ready jobs a second more in than out before it is worth a word
+
+
+class Severity(IntEnum):
+    """How urgent a queue is."""
+
+    ACT = 0
+    WATCH = 1
+    FINE = 2
+
+    @property
+    def label(self) -> str:
+        """The head of its section."""
+        return ("act now", "watch", "fine")[self]
+
+    @property
+    def role(self) -> str:
+        """The role of its words and marks."""
+        return ("bad", "warn", "muted")[self]
+
+    @property
+    def word(self) -> str:
+        """The state of one queue."""
+        return ("failing", "watch", "fine")[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A queue as the list shows it."""
+
+    row: QueueRow
+    severity: Severity
+    reasons: tuple[tuple[Severity, str], ...] = ()
+    rates: Rates = field(default_factory=Rates)
+    told: Sequence[Reason] = ()  # what the verdict says of it
+
+    @property
+    def glyph(self) -> str:
+        """The sign of its state."""
+        if self.row.paused and self.severity is Severity.WATCH:
+            return "║"
+        return ("✗", "▲", "•")[self.severity]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The queues of a picture as a list shows them; `before` has the rows that were others in the picture before."""
+
+    entries: tuple[Entry, ...] = ()
+    before: Mapping[str, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, queue: str) -> Entry | None:
+        """One of them."""
+        return next((entry for entry in self.entries if entry.row.name == queue), None)
+
+
+class Judge:
+    """Judges the queues of one picture after the other; one that is as it was is not judged again."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._reasons: tuple[Reason, ...] = ()
+        self._told: dict[str, list[Reason]] = {}
+        self.judged = Judged()
+
+    def steps(self, snapshot: Snapshot, rates_of: Mapping[str, Rates]) -> Iterator[None]:
+        """Judges a picture in steps, so that whoever runs it can do other things in between; then see `judged`."""
+        if snapshot.reasons is not self._reasons:
+            self._reasons, self._told = snapshot.reasons, {}
+            for reason in snapshot.reasons:
+                if reason.queue is not None and not any(words in reason.text for words in _OF_ROWS):
+                    self._told.setdefault(reason.queue, []).append(reason)
+            yield
+        known, told = self._entries, self._told
+        changed: dict[str, QueueRow] = {}
+        nothing: list[Reason] = []
+        entries: dict[str, Entry] = {}
+        work = 0
+        for row in snapshot.queues:
+            name = row.name
+            entry, rates, of_deck = known.get(name), rates_of.get(name), told.get(name, nothing)
+            if entry is None or entry.row is not row or entry.rates is not rates or entry.told != of_deck:
+                if entry is not None and entry.row is not row:
+                    changed[name] = entry.row
+                entry = _judged(row, rates or Rates(row.in_per_s, row.out_per_s), of_deck)
+                work += 20
+            entries[name] = entry
+            work += 1
+            if work >= STEP:
+                work = 0
+                yield
+        self._entries = entries
+        self.judged = Judged(tuple(entries.values()), changed)
+
+
+def _judged(row: QueueRow, rates: Rates, told: list[Reason]) -> Entry:
+    of_deck = [
+        (Severity.ACT if reason.status is Status.UNHEALTHY else Severity.WATCH, _without_name(reason.text, row.name))
+        for reason in told
+    ]
+    known = {text for _, text in of_deck}
+    reasons = [reason for reason in _of_row(row) if reason[1] not in known] + of_deck + _trends(row, rates)
+    reasons.sort(key=lambda reason: reason[0])
+    severity = reasons[0][0] if reasons else Severity.FINE
+    return Entry(row=row, severity=severity, reasons=tuple(reasons), rates=rates, told=told)
+
+
+def _without_name(text: str, queue: str) -> str:
+    """A reason under its own row need not name the queue again."""
+    for phrase in (f" in {queue}", f" for {queue}", f"{queue} is ", f"{queue}: ", f"{queue} "):
+        text = text.replace(phrase, "")
+    return text.strip()
+
+
+def _of_row(row: QueueRow) -> list[tuple[Severity, str]]:
+    """What a row says by itself, where the deck as a whole is not worse for it."""
+    out = []
+    if row.stuck:
+        out.append((Severity.ACT, f"{row.stuck:,} stuck: past lease or time limit"))
+    if row.paused and not row.ready:
+        out.append((Severity.WATCH, "paused"))
+    if row.late:
+        out.append((Severity.WATCH, f"{row.late:,} waiting for too long"))
+    if (row.dead or 0) >= DEAD_WATCH:
+        out.append((Severity.WATCH, f"{row.dead:,} dead letters"))
+    return out
+
+
+def _trends(row: QueueRow, rates: Rates) -> list[tuple[Severity, str]]:
+    """What only the last pictures together can tell."""
+    out = []
+    if rates.dead_per_min is not None and rates.dead_per_min >= 1:
+        out.append((Severity.WATCH, f"dead letters grow by {rates.dead_per_min:,.0f} a minute"))
+    if rates.filled is not None and rates.drained is not None and row.ready and not row.paused:
+        growth = rates.filled - rates.drained
+        if growth > _GROWS and growth > 0.1 * rates.drained and row.ready > 30 * growth:
+            out.append((Severity.WATCH, f"fills faster than it drains, +{growth:.1f}/s"))
+    return out
