@@ -11,11 +11,11 @@ from qdeck._deck.jobs import newest_first
 from qdeck._deck.model import NATIVE, JobRecord, Snapshot, State
 from qdeck._operations.model import Verb
 from qdeck_console.actions import JOBS, QUEUES, Action, bindings
+from qdeck_console.judging import Entry, Severity
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import jobs as present
 from qdeck_console.presenters.job_detail import job_lines
 from qdeck_console.presenters.parts import MARGIN, name_parts
-from qdeck_console.judging import Entry, Severity
 from qdeck_console.screens import pause
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.windowed import ListSeen, WindowedScreen
