@@ -60,6 +60,10 @@ class Ifdb(Layout):
     name: ClassVar[str] = NAME
     about: ClassVar[str] = "ifdb:task_queue and ifdb:task_data of the IFDB project"
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._needed: set[str] = set()
+
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """Its two keys."""
         return {QUEUE: Kind.ZSET, DATA: Kind.HASH}
@@ -153,13 +157,14 @@ class Ifdb(Layout):
 
     def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
         """Tasks that succeeded long ago, but never one that another waits for: as TaskQueueCleanup does."""
-        needed = yield from _needed()
+        if cursor is None:
+            self._needed = yield from _needed()
         page = yield from self.page(NAME, (State.DONE,), cursor=cursor)
         found = []
         for entry in page.jobs:
-            if isinstance(entry, Entry) and entry.id not in needed and (entry.age_s or 0) > ages.done_age:
+            if isinstance(entry, Entry) and entry.id not in self._needed and (entry.age_s or 0) > ages.done_age:
                 reason = f"done for {entry.age_s:,.0f} s, over {ages.done_age:,} s"
-                found.append(Stale(entry=entry, rule="done_too_old", act=Act.DISCARD, reason=reason))
+                found.append(Stale(entry=entry, rule="task_too_old", act=Act.DISCARD, reason=reason))
         return StalePage(found=tuple(found), cursor=page.cursor, scanned=page.scanned)
 
     def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:

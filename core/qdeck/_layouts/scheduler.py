@@ -118,23 +118,18 @@ class Scheduler(Layout):
         return [_entry(raw, now) for raw in raws]
 
     def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
-        """Dead letters beyond the age or the number that is kept: they have no limit of their own."""
-        source, place = _SOURCES[3], Place.read(cursor)
+        """Delayed entries that no worker can put in line, or did not; dead letters, that have no limit of their own."""
+        place = Place.read(cursor)
+        source = _STALE[place.source]
         raws, mark = yield from read_slice(source, place.mark, 500)
-        [size] = yield reads.read((b"ZCARD", DEAD))
-        excess = 0 if reads.is_error(size) else max(0, size - ages.dlq_max_entries)
-        [edge] = yield reads.read((b"ZRANGE", DEAD, excess, excess, b"WITHSCORES"))
-        least = float(edge[1]) if excess and not reads.is_error(edge) and edge else float("-inf")
-        found = []
-        for entry in (_entry(raw, now) for raw in raws):
-            score = float(entry.seen.score or 0)
-            if score < now - ages.dlq_ttl_s * 1000:
-                reason = f"dead for {entry.age_s or 0:,.0f} s, over {ages.dlq_ttl_s:,} s"
-                found.append(Stale(entry=entry, rule="dead_too_old", act=Act.DISCARD, reason=reason))
-            elif score < least:
-                reason = f"more than {ages.dlq_max_entries:,} dead letters"
-                found.append(Stale(entry=entry, rule="dead_too_many", act=Act.DISCARD, reason=reason))
-        return StalePage(found=tuple(found), cursor=None if mark is None else str(Place(0, mark)), scanned=len(raws))
+        entries = [_entry(raw, now) for raw in raws]
+        if source.key == DEAD:
+            found = yield from _stale_letters(entries, ages, now)
+        else:
+            found = [one for entry in entries if (one := _stale_delayed(entry, now)) is not None]
+        place = Place(place.source + 1) if mark is None else Place(place.source, mark)
+        end = place.source >= len(_STALE)
+        return StalePage(found=tuple(found), cursor=None if end else str(place), scanned=len(raws))
 
     def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
         """How this version makes scores."""
@@ -160,6 +155,36 @@ class Scheduler(Layout):
             priority = _name_of(entry.priority)
         sign = options.get("sign") or self.sign or (yield from _sign_of(now))
         return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
+
+
+_STALE: Final = _SOURCES[2:]
+OVERDUE_MS: Final = 60_000  # a worker puts in line what is due every 5 s
+
+
+def _stale_delayed(entry: Entry, now: int) -> Stale | None:
+    if entry.problem is not None:
+        return Stale(entry=entry, rule="broken_entries", act=Act.BURY, reason=entry.problem)
+    late = 0 if entry.due_ms is None else now - entry.due_ms
+    if late <= OVERDUE_MS and not (entry.stuck and late > 0):
+        return None
+    return Stale(entry=entry, rule="overdue_delayed", act=Act.RUN, reason=f"due for {late / 1000:,.0f} s")
+
+
+def _stale_letters(entries: Sequence[Entry], ages: Ages, now: int) -> Program[list[Stale]]:
+    [size] = yield reads.read((b"ZCARD", DEAD))
+    excess = 0 if reads.is_error(size) else max(0, size - ages.dlq_max_entries)
+    [edge] = yield reads.read((b"ZRANGE", DEAD, excess, excess, b"WITHSCORES"))
+    least = float(edge[1]) if excess and not reads.is_error(edge) and edge else float("-inf")
+    found = []
+    for entry in entries:
+        score = float(entry.seen.score or 0)
+        if score < now - ages.dlq_ttl_s * 1000:
+            reason = f"dead for {entry.age_s or 0:,.0f} s, over {ages.dlq_ttl_s:,} s"
+            found.append(Stale(entry=entry, rule="dead_too_old", act=Act.DISCARD, reason=reason))
+        elif score < least:
+            reason = f"more than {ages.dlq_max_entries:,} dead letters"
+            found.append(Stale(entry=entry, rule="dead_too_many", act=Act.DISCARD, reason=reason))
+    return found
 
 
 _ROW_KEYS: Final = (PROCESSING, PRIORITY, DELAYED, DEAD)

@@ -9,12 +9,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidOption
-from qdeck._settings.model import RULE_KEYS, Settings
+from qdeck._settings.model import FOREIGN_RULES, RULE_KEYS, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HOUR_S: Final = 3600
+_OF_LAYOUTS: Final = ("max_ready_age_pool", "max_task_age")
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _WORDS: Final = {
@@ -79,6 +80,8 @@ class Limits:
     dlq_ttl: float = 168
     dlq_max_entries: int = 10_000
     dlq_enabled: bool = False
+    max_ready_age_pool: int | None = None
+    max_task_age: int = 14 * 86400
 
     @classmethod
     def of(cls, settings: Settings | None = None, changes: Iterable[str] = ()) -> Limits:
@@ -93,6 +96,8 @@ class Limits:
             dlq_ttl=given.dead_letters.dlq_ttl,
             dlq_max_entries=given.dead_letters.dlq_max_entries,
             dlq_enabled=given.dead_letters.dlq_enabled,
+            max_ready_age_pool=given.purge.max_ready_age_pool,
+            max_task_age=given.purge.max_task_age,
         )
         for change in changes:
             limits = limits.changed(change)
@@ -109,8 +114,8 @@ class Limits:
             if value.lower() not in _WORDS:
                 raise InvalidOption(f"dlq_enabled={value!r} is neither true nor false", hint="write dlq_enabled=true")
             return replace(self, dlq_enabled=_WORDS[value.lower()])
-        if key not in RULE_KEYS.values():
-            known = [*RULE_KEYS.values(), "dlq_enabled", *RULE_KEYS]
+        if key not in RULE_KEYS.values() and key not in _OF_LAYOUTS:
+            known = [*RULE_KEYS.values(), "dlq_enabled", *_OF_LAYOUTS, *RULE_KEYS]
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"thresholds are: {', '.join(RULE_KEYS.values())}"
             raise InvalidOption(f"there is no threshold {name!r}", hint=hint)
@@ -158,12 +163,16 @@ def _number(key: str, value: str) -> int | float:
     return number
 
 
-def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[Rule, ...]:
-    """The rules of these names; when none are named those of the configuration, or all. In the order of a plan."""
+def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[Rule | str, ...]:
+    """The rules of these names; when none are named those of the configuration, or all. In the order of a plan.
+
+    Those that only other layouts have are words; all of our own mean all of theirs too.
+    """
+    known = (*Rule, *FOREIGN_RULES)
     wanted = list(names) or list((settings or Settings()).purge.rules or Rule)
     for name in wanted:
-        if name not in list(Rule):
-            near = difflib.get_close_matches(name, [rule.value for rule in Rule], 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(Rule)}"
+        if name not in known:
+            near = difflib.get_close_matches(name, [str(rule) for rule in known], 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(known)}"
             raise InvalidOption(f"there is no purge rule {name!r}", hint=hint)
-    return tuple(rule for rule in Rule if rule in wanted)
+    return tuple(rule for rule in known if rule in wanted)

@@ -10,21 +10,24 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import changes, native, reads, workers
+from qdeck._deck import reads, workers
 from qdeck._engine import keys
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
+from qdeck._operations.foreign import ground_of
 from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, Verb
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import Sums, start_head
-from qdeck._rules import select
+from qdeck._rules import foreign, select
 from qdeck._rules.limits import Effect, Limits, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from qdeck._deck import native
     from qdeck._deck.deck import Deck
     from qdeck._engine.ops import Program
+    from qdeck._layouts.others import Others
     from qdeck._operations.planfile import Plan
     from qdeck._rules.select import Pick
 
@@ -43,7 +46,7 @@ _DYING: Final = (Effect.BURY, Effect.CANCEL)  # those that wait for such a job d
 
 def build_purge_plan(
     deck: Deck,
-    rules: Iterable[Rule] = tuple(Rule),
+    rules: Iterable[Rule | str] = tuple(Rule),
     limits: Limits | None = None,
     *,
     queues: Sequence[str] = (),
@@ -59,12 +62,12 @@ def build_purge_plan(
     `watch` hears of each slice: queue, rule, how many were looked at, the entries, and whether it was the last.
     """
     build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled, watch)
-    return deck.look(build.run(deck.memory, deck.address))
+    return deck.look(build.run(deck.memory, deck.address, deck.others))
 
 
 async def abuild_purge_plan(
     deck: Deck,
-    rules: Iterable[Rule] = tuple(Rule),
+    rules: Iterable[Rule | str] = tuple(Rule),
     limits: Limits | None = None,
     *,
     queues: Sequence[str] = (),
@@ -77,7 +80,7 @@ async def abuild_purge_plan(
 ) -> Plan:
     """The plan of a purge, in asyncio."""
     build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled, watch)
-    return await deck.alook(build.run(deck.memory, deck.address))
+    return await deck.alook(build.run(deck.memory, deck.address, deck.others))
 
 
 class _Build:
@@ -85,7 +88,7 @@ class _Build:
 
     def __init__(
         self,
-        rules: tuple[Rule, ...],
+        rules: tuple[Rule | str, ...],
         limits: Limits,
         queues: tuple[str, ...],
         path: Path | None,
@@ -96,6 +99,7 @@ class _Build:
         watch: Watch | None,
     ) -> None:
         self.rules = [rule for rule in Rule if rule in rules]
+        self.named = rules
         self.limits = limits
         self.queues = queues
         self.path = path
@@ -106,14 +110,14 @@ class _Build:
         self.watch = watch
         self.sums = Sums()
 
-    def run(self, memory: native.Memory, address: str) -> Program[Plan]:
+    def run(self, memory: native.Memory, address: str, others: Others | None = None) -> Program[Plan]:
         """Looks through the queues, rule by rule."""
-        for queue in self.queues:
-            yield from changes.need_queue(memory, queue)
-        queues = self.queues or tuple((yield from native.names(memory)))
+        ground = yield from ground_of(memory, others, self.queues)
+        queues = ground.native
         head = yield from start_head(
-            Verb.PURGE, queues, address, where=self._where(), reason=self.reason, life_ms=self.life_ms
-        )
+            Verb.PURGE, queues, address, where=self._where(), reason=self.reason, life_ms=self.life_ms,
+            abroad=ground.abroad, ages=foreign.told_ages(self.limits) if ground.foreign else None,
+        )  # fmt: skip
         too_old = Rule.DEAD_TOO_OLD in self.rules
         purge = select.Purge(
             self.limits,
@@ -125,6 +129,11 @@ class _Build:
             for queue in queues:
                 for rule in self.rules:
                     yield from self._take(writer, purge, queue, rule)
+            more = foreign.Taking(
+                writer, self.sums, self.limits, self.named, progress=self.progress, cancelled=self.cancelled
+            )
+            for layout in dict.fromkeys(layout for layout, _ in ground.foreign):
+                yield from more.take(layout, self.queues, head)
             return writer.finish(self.sums.tail())
 
     def _where(self) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from qdeck._errors import InvalidOption
 from qdeck._settings.model import (
+    FOREIGN_RULES,
     LAYOUTS,
     PRODUCTION,
     RULE_KEYS,
@@ -233,9 +234,10 @@ def _check(found: Configuration, text: str, name: str) -> None:
             raise wrong([*at, "colour"], f"{context.colour!r} is no colour", hint)
         _check_pairs(context.thresholds.over(found.thresholds), [*at, "thresholds"], wrong)
     for rule in settings.purge.rules or ():
-        if rule not in RULE_KEYS:
-            near = difflib.get_close_matches(rule, RULE_KEYS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(RULE_KEYS)}"
+        rules = (*RULE_KEYS, *FOREIGN_RULES)
+        if rule not in rules:
+            near = difflib.get_close_matches(rule, rules, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"rules are: {', '.join(rules)}"
             raise wrong(["purge", "rules"], f"there is no purge rule {rule!r}", hint)
     _check_pairs(found.thresholds, ["health", "health_thresholds"], wrong)
 

@@ -24,6 +24,8 @@ RULE_KEYS: Final = {
     "orphaned_records": "max_orphaned_age",
 }
 """The purge rules, each with the setting that is its threshold."""
+FOREIGN_RULES: Final = ("pending_too_old", "request_too_old", "task_too_old", "broken_entries", "overdue_delayed")
+"""Purge rules that only other layouts have."""
 LAYOUTS: Final = ("native", "lists", "vmpooler", "ifdb", "scheduler")
 PRODUCTION: Final = ("production", "prod")
 
@@ -83,7 +85,11 @@ class Agent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     history_interval: Interval = 10
     history_hours: Hours = 24
     clean_interval: Seconds = 0
-    """Seconds between removals of idle queues; 0 is never."""
+    """Seconds between removals of temporary queues whose time is over; 0 is never."""
+    clean_dry_run: bool = False
+    """Whether these are only told."""
+    clean_orphans: bool = False
+    """Whether temporary queues that nobody registered and nobody used for a day go as well."""
 
     def __repr__(self) -> str:
         return f"Agent(http={self.http!r})"

@@ -1,0 +1,233 @@
+"""Purges of other layouts: what each rule takes, that the plan is what is done, and that it is taken back."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from layouts.conformance import values
+from layouts.test_conformance import TestIfdb, TestScheduler
+from qdeck._deck.deck import Deck
+from qdeck._operations import api
+from qdeck._rules.limits import Limits, read_rules
+from qdeck._rules.purge import build_purge_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+    from qdeck._operations.model import PlanEntry
+
+
+@pytest.fixture
+def deck(url: str) -> Iterator[Deck]:
+    with Deck(url, layouts=("vmpooler", "ifdb", "scheduler", "lists")) as deck:
+        yield deck
+
+
+def ago(seconds: int) -> str:
+    """A moment as Ruby writes it, in a zone of its own."""
+    at = datetime.now(UTC).astimezone() - timedelta(seconds=seconds)
+    return at.strftime("%Y-%m-%d %H:%M:%S %z")
+
+
+def vm(raw: redis.Redis, state: str, name: str, pool: str = "pool1", **fields: str) -> None:
+    """A VM of a pool, with its record."""
+    raw.sadd("vmpooler__pools", "pool1")
+    if state:
+        raw.sadd(f"vmpooler__{state}__{pool}", name)
+    if fields:
+        raw.hset(f"vmpooler__vm__{name}", mapping={"pool": pool, "template": pool, **fields})
+
+
+def plan_of(deck: Deck, *rules: str, limits: Limits | None = None) -> dict[str, PlanEntry]:
+    plan = build_purge_plan(deck, read_rules(rules), limits)
+    return {entry.id: entry for entry in plan.entries()}
+
+
+def purged(deck: Deck, *rules: str, limits: Limits | None = None) -> int:
+    plan = build_purge_plan(deck, read_rules(rules), limits)
+    result = api.apply_plan(deck, plan)
+    assert result.error is None
+    return result.applied
+
+
+def test_case_5_old_pending_machines_become_dead_letters(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "pending", "vm-old", clone=ago(10_800), request_id="req-1", pool_alias="el7")
+    vm(raw, "pending", "vm-new", clone=ago(1800))
+    assert purged(deck) == 1
+    assert raw.smembers("vmpooler__pending__pool1") == {b"vm-new"}
+    [(member, score)] = raw.zrange("vmpooler__dlq__pending", 0, -1, withscores=True)
+    name, seconds, text = member.decode().split(":", 2)
+    facts = json.loads(text)
+    assert (name, float(seconds)) == ("vm-old", score)
+    assert (facts["vm"], facts["pool"], facts["queue_from"], facts["error_class"]) == (
+        "vm-old", "pool1", "pending", "Purge",
+    )  # fmt: skip
+    assert facts["request_id"] == "req-1"
+    assert "over 7,200 s" in facts["error_message"]
+    assert datetime.fromisoformat(facts["failed_at"]).tzinfo is not None
+    # The record ends a week later, and the whole set is no longer there than its youngest letter.
+    assert 0 < raw.ttl("vmpooler__vm__vm-old") <= 168 * 3600
+    assert 0 < raw.ttl("vmpooler__dlq__pending") <= 168 * 3600
+
+
+def test_case_6_a_dry_run_counts_and_writes_nothing(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "pending", "vm-old", clone=ago(10_800))
+    vm(raw, "completed", "c", destroy=ago(7200))
+    vm(raw, "", "orphan", clone=ago(90_000))
+    before = values(raw)
+    assert {name: entry.rule for name, entry in plan_of(deck).items()} == {
+        "vm-old": "pending_too_old", "c": "done_too_old", "orphan": "orphaned_records",
+    }  # fmt: skip
+    assert values(raw) == before
+
+
+def test_case_7_old_ready_machines_are_completed(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "ready", "vm-old", ready=ago(90_000))
+    vm(raw, "ready", "vm-new", ready=ago(7200))
+    assert purged(deck) == 1
+    assert raw.smembers("vmpooler__completed__pool1") == {b"vm-old"}
+    assert raw.smembers("vmpooler__ready__pool1") == {b"vm-new"}
+
+
+def test_case_8_old_completed_machines_are_removed(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "completed", "vm-old", destroy=ago(7200))
+    vm(raw, "completed", "vm-new", destroy=ago(1800))
+    vm(raw, "completed", "never-destroyed", clone=ago(500_000), ready=ago(400_000))
+    assert purged(deck) == 1
+    assert raw.smembers("vmpooler__completed__pool1") == {b"vm-new", b"never-destroyed"}
+
+
+def test_machines_of_the_pool_may_have_an_age_of_their_own(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "ready", "asked-for", ready=ago(90_000), request_id="r")
+    vm(raw, "ready", "pooled", ready=ago(90_000))
+    vm(raw, "ready", "pooled-old", ready=ago(180_000))
+    limits = Limits().changed("max_ready_age_pool=172800")
+    assert set(plan_of(deck, limits=limits)) == {"asked-for", "pooled-old"}
+    assert set(plan_of(deck)) == {"asked-for", "pooled", "pooled-old"}
+
+
+def test_records_of_no_machine_get_an_end_once(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "", "orphan", clone=ago(90_000))
+    vm(raw, "", "young", clone=ago(80_000))
+    vm(raw, "", "ends-anyway", clone=ago(90_000))
+    raw.expire("vmpooler__vm__ends-anyway", 600_000)
+    vm(raw, "running", "runs", clone=ago(90_000), checkout=ago(80_000))
+    raw.hset("vmpooler__vm__nameless", mapping={"clone": ago(90_000)})
+    raw.hset("vmpooler__vm__undated", mapping={"pool": "pool1"})
+    entries = plan_of(deck, "orphaned_records")
+    assert {(entry.id, entry.state, entry.effect) for entry in entries.values()} == {("orphan", "none", "expire")}
+    plan = build_purge_plan(deck, read_rules(()))
+    assert api.apply_plan(deck, plan).applied == 1
+    assert 0 < raw.ttl("vmpooler__vm__orphan") <= 3600
+    assert raw.ttl("vmpooler__vm__ends-anyway") > 3600
+    assert plan_of(deck) == {}  # a second purge does not put the end off
+    api.undo_batch(deck)
+    assert raw.ttl("vmpooler__vm__orphan") == -1
+
+
+def test_a_machine_that_moved_on_since_the_plan_is_left_alone(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "pending", "vm-old", clone=ago(10_800))
+    vm(raw, "", "orphan", clone=ago(90_000))
+    plan = build_purge_plan(deck, read_rules(()))
+    raw.smove("vmpooler__pending__pool1", "vmpooler__ready__pool1", "vm-old")
+    raw.sadd("vmpooler__running__pool1", "orphan")
+    result = api.apply_plan(deck, plan)
+    assert (result.applied, result.skipped_count) == (0, 2)
+    assert not raw.exists("vmpooler__dlq__pending")
+    assert raw.ttl("vmpooler__vm__vm-old") == -1
+    assert raw.ttl("vmpooler__vm__orphan") == -1
+
+
+def test_requests_over_their_time_fail_and_their_machines_are_given_back(deck: Deck, raw: redis.Redis) -> None:
+    old = int(time.time()) - 90_000
+    raw.hset("vmpooler__odrequest__r1", mapping={"requested": "el7:pool1:2,deb:pool2:1"})
+    raw.zadd("vmpooler__provisioning__processing", {"r1": old, "r2": old + 80_000})
+    raw.sadd("vmpooler__r1__el7__pool1", "v1", "v2")
+    vm(raw, "running", "v1", checkout=ago(100))
+    vm(raw, "running", "other", checkout=ago(100))
+    before = values(raw)
+    [entry] = plan_of(deck, "request_too_old").values()
+    assert (entry.id, entry.effect) == ("r1", "expire")
+    assert purged(deck, "request_too_old") == 1
+    assert raw.hget("vmpooler__odrequest__r1", "status") == b"failed"
+    assert raw.zrange("vmpooler__provisioning__processing", 0, -1) == [b"r2"]
+    assert raw.smembers("vmpooler__completed__pool1") == {b"v1"}
+    assert raw.smembers("vmpooler__running__pool1") == {b"other"}
+    assert 0 < raw.ttl("vmpooler__odrequest__r1") <= 168 * 3600
+    api.undo_batch(deck)
+    assert values(raw) == before
+    assert raw.ttl("vmpooler__odrequest__r1") == -1
+
+
+def test_a_cancelled_request_is_out_of_the_line(deck: Deck, raw: redis.Redis) -> None:
+    raw.hset("vmpooler__odrequest__r1", mapping={"requested": "el7:pool1:2"})
+    raw.zadd("vmpooler__provisioning__request", {"r1": int(time.time())})
+    plan = api.build_plan(deck, "cancel", "requests:on-demand")
+    assert api.apply_plan(deck, plan).applied == 1
+    assert raw.hget("vmpooler__odrequest__r1", "status") == b"deleted"
+    assert 1_290_000 < raw.ttl("vmpooler__odrequest__r1") <= 1_296_000
+    assert not raw.exists("vmpooler__provisioning__request")
+
+
+def test_dead_letters_go_one_by_one(deck: Deck, raw: redis.Redis) -> None:
+    """The oldest beyond the number that is kept, also among those of one second; and each by its own age."""
+    now = int(time.time())
+    raw.zadd("vmpooler__dlq__clone", {f"vm{n}:{now}:" + json.dumps({"vm": f"vm{n}"}): now for n in range(150)})
+    plan = build_purge_plan(deck, read_rules(("dead_too_many",)), Limits(dlq_max_entries=100))
+    gone = {entry.id for entry in plan.entries()}
+    assert len(gone) == 50
+    assert api.apply_plan(deck, plan).applied == 50
+    assert raw.zcard("vmpooler__dlq__clone") == 100
+    raw.zadd("vmpooler__dlq__ready", {"old:5:{}": now - 168 * 3600 - 60, "new:6:{}": now - 168 * 3600 + 60})
+    assert purged(deck, "dead_too_old") == 1
+    assert raw.zrange("vmpooler__dlq__ready", 0, -1) == [b"new:6:{}"]
+
+
+def test_ifdb_keeps_what_others_wait_for(deck: Deck, raw: redis.Redis) -> None:
+    TestIfdb().populate(raw)
+    old = "2020-01-01T00:00:00+00:00"
+    for name in ("needed", "free"):
+        task = {"id": name, "success": True, "pending": False, "fail": False, "finish_time": old}
+        raw.hset("ifdb:task_data", name, json.dumps(task))
+    waits = {"id": "child", "pending": True, "dependency": "needed", "enqueue_time": old}
+    raw.hset("ifdb:task_data", "child", json.dumps(waits))
+    raw.zadd("ifdb:task_queue", {"child": 1})
+    before = values(raw)
+    entries = plan_of(deck)
+    assert {(entry.id, entry.rule, entry.effect) for entry in entries.values()} == {("free", "task_too_old", "discard")}
+    plan = build_purge_plan(deck, read_rules(()))
+    raw.hset("ifdb:task_data", "late", json.dumps(waits | {"id": "late", "dependency": "free"}))
+    assert api.apply_plan(deck, plan).applied == 0  # one came that waits for it
+    raw.hdel("ifdb:task_data", "late")
+    assert purged(deck) == 1
+    assert not raw.hexists("ifdb:task_data", "free")
+    api.undo_batch(deck)
+    assert values(raw) == before
+
+
+def test_scheduler_quarantines_what_is_broken_and_promotes_what_is_overdue(deck: Deck, raw: redis.Redis) -> None:
+    TestScheduler().populate(raw)
+    now = time.time_ns() // 1_000_000
+    raw.zadd("scheduler:queue:delayed", {"late:HIGH": now - 120_000, "a:b:NORMAL": now - 5000})
+    before = values(raw)
+    entries = plan_of(deck, "broken_entries", "overdue_delayed")
+    assert {(entry.id, entry.effect) for entry in entries.values()} == {
+        ("broken", "bury"), ("x:WHAT", "bury"), ("late", "run"), ("a:b", "run"),
+    }  # fmt: skip
+    assert purged(deck, "broken_entries", "overdue_delayed") == 4
+    assert raw.zrange("scheduler:queue:delayed", 0, -1) == [b"due:HIGH", b"a:b:LOW"]
+    assert {b"late", b"a:b"} <= set(raw.zrange("scheduler:queue:priority", 0, -1))
+    api.undo_batch(deck)
+    assert values(raw) == before
+
+
+def test_lists_are_never_purged(deck: Deck, raw: redis.Redis) -> None:
+    raw.rpush("execution:agent_run:free:1", '{"timestamp": "2001-01-01T00:00:00Z"}')
+    assert plan_of(deck) == {}
