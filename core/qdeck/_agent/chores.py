@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from qdeck._deck.model import Snapshot
     from qdeck._engine.ops import Program
     from qdeck._rules.health import HealthReport
+    from qdeck.messages import LifeCycleCount
 
 NAMES: Final = ("tend", "history", "clean", "health", "purge")
 KNOCK_S: Final = 2.0  # whoever asks whether all is well does not want to wait
 FRESH_S: Final = 2.0  # how long a health report is good for whoever asks
-MOST_SWEEPS: Final = 1000  # slices of temporary queues in one run
 TRIM_EVERY: Final = 6  # runs of `tend`: what is kept too long may wait a minute
 
 
@@ -70,24 +70,18 @@ class Chores:
     async def clean(self, lease: Lease) -> Ending:
         """Removes temporary queues whose time is over, and names of queues that were never made or are gone.
 
-        Of those that nobody registered it removes none: whose they are, an operator has to judge (`qdeck clean`).
+        Those that nobody registered it leaves alone, unless `clean_orphans` is set: whose they are, an operator has to
+        judge (`qdeck clean`).
         """
-        from qdeck.messages import _cleaning as cleaning
+        from qdeck._agent import cleaning
 
-        report = cleaning.CleanReport()
-        for _ in range(MOST_SWEEPS):
-            if lease.cancelled():
-                break
-            found = await self.client.run(cleaning.sweep_expired())
-            before = report.removed
-            for one in found:
-                report.add(one)
-            if len(found) < cleaning.SLICE or report.removed == before:
-                break
+        settings = self.options.settings.agent
+        told = await cleaning.clean(self.client, settings, lease.cancelled)
+        if settings.clean_dry_run:
+            return slots.Ending(summary=told)
         gone = await self.client.run(housekeeping.prune_queues(lease.claim.now_ms))
-        told: dict[str, Any] = {"removed": report.removed, "messages": report.messages, "in_use": report.in_use}
-        told = {name: count for name, count in told.items() if count} | ({"names": gone} if gone else {})
-        return slots.Ending(summary=told, counters={"removed": report.removed, "names": len(gone)})
+        counters = {"removed": told.get("removed", 0), "names": len(gone)}
+        return slots.Ending(summary=told | ({"names": gone} if gone else {}), counters=counters)
 
     async def health(self, lease: Lease) -> Ending:
         """Judges the deck and writes the verdict where others read it, in the step that ends the run."""
@@ -118,15 +112,17 @@ class Chores:
         async with self.eyes.health.lock:
             return await acheck_health(self.eyes.health.deck, Limits.of(self.options.settings))
 
-    async def measured(self) -> tuple[Snapshot, dict[str, Any], list[slots.Slot]]:
-        """What `/metrics` tells of: a picture of now, the last health report, and the runs of all agents."""
+    async def measured(self) -> tuple[Snapshot, dict[str, Any], list[slots.Slot], list[LifeCycleCount]]:
+        """What `/metrics` tells of: a picture of now, the last health report, all agents' runs, temporary queues."""
         seen = await self.eyes.look()
         last = await self.client.run(health.read_last()) or {}
         try:
             runs = await self.client.run(slots.read(NAMES))
         except NotAllowed:
             runs = []
-        return seen, last, runs
+        from qdeck._agent import cleaning
+
+        return seen, last, runs, await cleaning.counts(self.client)
 
     async def knock(self) -> None:
         """Raises when the server does not answer."""

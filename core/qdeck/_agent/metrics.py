@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from qdeck._agent.slots import Slot
     from qdeck._deck.model import QueueRow, Snapshot
+    from qdeck.messages import LifeCycleCount
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 VERDICTS: Final = {"healthy": 0, "degraded": 1, "unhealthy": 2}
@@ -33,10 +34,14 @@ PURGES: Final = {
 _QUEUE: Final = ("layout", "queue")
 
 
-def expose(seen: Snapshot, report: Mapping[str, Any], slots: Sequence[Slot]) -> bytes:
+def expose(
+    seen: Snapshot, report: Mapping[str, Any], slots: Sequence[Slot], life: Sequence[LifeCycleCount] = ()
+) -> bytes:
     """The text of `/metrics`."""
     registry = CollectorRegistry()
-    registry.register(_Collected([*_queues(seen), *_health(seen, report), *_purge(slots), *_agents(slots)]))
+    registry.register(
+        _Collected([*_queues(seen), *_health(seen, report), *_purge(slots), *_agents(slots), *_life(life)])
+    )
     return generate_latest(registry)
 
 
@@ -134,3 +139,24 @@ def _agents(slots: Sequence[Slot]) -> Iterable[Metric]:
             last.add_metric((slot.chore,), slot.ended_ms / 1000)
     yield runs
     yield last
+
+
+_LIFE: Final = ("service", "type", "tier")
+
+
+def _life(counts: Sequence[LifeCycleCount]) -> Iterable[Metric]:
+    """What happened to temporary queues: how many were made and how they ended, and what went with them."""
+    events = CounterMetricFamily(
+        "qdeck_temporary_queues", "Temporary queues, by what happened", labels=("event", *_LIFE)
+    )
+    lost = CounterMetricFamily("qdeck_temporary_messages_discarded", "Messages that nobody read", labels=_LIFE)
+    freed = CounterMetricFamily("qdeck_temporary_freed_bytes", "Memory that went free", labels=_LIFE)
+    for one in counts:
+        labels = (one.service, one.type, one.tier)
+        if one.event == "discarded":
+            lost.add_metric(labels, one.count)
+        elif one.event == "freed":
+            freed.add_metric(labels, one.count)
+        else:
+            events.add_metric((one.event, *labels), one.count)
+    return events, lost, freed

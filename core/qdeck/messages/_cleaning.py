@@ -194,6 +194,17 @@ def sweep_expired(most: int = SLICE) -> Program[list[Removal]]:
     return found
 
 
+def look_expired(start: int = 0, most: int = SLICE) -> Program[list[Removal]]:
+    """What a sweep would remove, one slice of it, from plain reads."""
+    now = yield from registry.server_ms()
+    [reply] = yield ops.commands(
+        (b"ZRANGEBYSCORE", registry.QUEUES, b"-inf", now, b"LIMIT", start, most), key=registry.QUEUES, reads=True
+    )
+    if isinstance(reply, ResponseError):
+        raise engine.explain(reply)
+    return (yield from look([raw.decode("utf-8", "replace") for raw in reply]))
+
+
 def goes_on(found: Sequence[Removal], most: int = SLICE) -> bool:
     """Whether another slice is worth a look: this one was full, and something was removed of it."""
     return len(found) >= most and any(one.outcome == "removed" for one in found)
