@@ -63,14 +63,20 @@ JOBS: Final = "jobs"
 STUCK: Final = "stuck"
 DEAD: Final = "dead"
 PURGE: Final = "purge"
+SCHEDULES: Final = "schedules"
 WORKERS: Final = "workers"
 HEALTH: Final = "health"
 ACTIVITY: Final = "activity"
 DETAIL: Final = "detail"
 JOB: Final = "job"
-# The number of each screen; six is for schedules.
-TABS: Final = {QUEUES: 1, JOBS: 2, STUCK: 3, DEAD: 4, PURGE: 5, WORKERS: 7, HEALTH: 8, ACTIVITY: 9}
-GROUPS: Final = ("move", "look", "choose", "act on jobs", "act on queues", "act on workers", "purge", "everywhere")
+# The number of each screen.
+TABS: Final = {
+    QUEUES: 1, JOBS: 2, STUCK: 3, DEAD: 4, PURGE: 5, SCHEDULES: 6, WORKERS: 7, HEALTH: 8, ACTIVITY: 9,
+}  # fmt: skip
+GROUPS: Final = (
+    "move", "look", "choose", "act on jobs", "act on queues", "act on schedules", "act on workers", "purge",
+    "everywhere",
+)  # fmt: skip
 _LIST: Final = ("list",)
 _MARKED: Final = (JOBS, STUCK, DEAD)  # lists whose entries can be marked
 _PAGES: Final = (*TABS, DETAIL, JOB)
@@ -105,11 +111,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="move", call="open",
     ),
     Action(
-        id="next", scopes=(JOBS,), keys=("tab", "right"), verb="next", help="the next state, or the other pane",
+        id="next", scopes=(JOBS, DEAD), keys=("tab", "right"), verb="next", help="the next state, or the other pane",
         group="move",
     ),
     Action(
-        id="previous", scopes=(JOBS,), keys=("shift+tab", "left"), verb="previous", help="the one before",
+        id="previous", scopes=(JOBS, DEAD), keys=("shift+tab", "left"), verb="previous", help="the one before",
         group="move", footer=False,
     ),
     Action(id="mark", scopes=_MARKED, keys=("space",), verb="mark", help="mark the entry", group="choose"),
@@ -123,6 +129,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action(
         id="retry", scopes=(JOBS, DEAD, JOB), keys=("r",), verb="retry", help="let dead letters run again",
+        group="act on jobs",
+    ),
+    Action(
+        id="redrive", scopes=(DEAD,), keys=("R",), verb="redrive", help="retry at a rate, a few first, and watch them",
         group="act on jobs",
     ),
     Action(
@@ -148,6 +158,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="act on jobs", footer=False,
     ),
     Action(
+        id="move", scopes=(JOBS,), keys=("m",), verb="move", help="to another queue, which is asked for",
+        group="act on jobs",
+    ),
+    Action(
         id="edit", scopes=(JOBS, DEAD, JOB), keys=("e",), verb="edit", help="edit the payload, and retry",
         group="act on jobs",
     ),
@@ -159,6 +173,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action(
         id="sort", scopes=(QUEUES,), keys=("s",), verb="sort", help="sort by another column; worst first by default"
     ),
+    Action(id="order", scopes=(JOBS,), keys=("s",), verb="newest", help="the newest first, or the oldest"),
     Action(
         id="pause", scopes=(QUEUES, JOBS, DETAIL), keys=("p",), verb="pause",
         help="pause the queue, or resume it: no job is claimed", group="act on queues",
@@ -187,10 +202,22 @@ ACTIONS: Final[tuple[Action, ...]] = (
         id="undo", scopes=(*TABS, JOB), keys=("u",), verb="undo", help="undo the last batch, after naming it",
         group="act on jobs",
     ),
+    Action(id="copy", scopes=_PAGES, keys=("y",), verb="copy", help="its id or name to the clipboard"),
+    Action(
+        id="write", scopes=_PAGES, keys=("w",), verb="write", help="what is listed as JSON to a file", footer=False
+    ),
     Action(id="freeze", scopes=_PAGES, keys=("f",), verb="freeze", help="freeze the picture, or let it go on"),
     Action(
         id="back", scopes=_PAGES, keys=("escape",), verb="back", help="one step back: work, marks, filter, screen",
         group="move",
+    ),
+    Action(
+        id="commands", scopes=("app",), keys=("colon", "ctrl+p"), verb="command",
+        help="every command by name, and :find :live :context …", group="everywhere",
+    ),
+    Action(
+        id="context", scopes=("app",), keys=("o",), verb="context", help="look at another server of qdeck.toml",
+        group="everywhere", footer=False,
     ),
     Action(
         id="help", scopes=("app",), keys=("question_mark",), verb="help", help="all keys", group="everywhere",
@@ -236,16 +263,17 @@ def key_table() -> str:
         for action in ACTIONS:
             if action.group == group and set(action.scopes) & set(screens()):
                 keys = " ".join(f"`{_NAMES.get(key, key)}`" for key in action.keys)
-                rows.append(f"| {keys} | {action.help} | {_where(action)} |")
+                rows.append(f"| {keys} | {action.help} | {places(action)} |")
     return "\n".join([*rows, f"| {tabs} | the screens | everywhere |"])
 
 
 def screens() -> tuple[str, ...]:
     """The scopes that have a screen now; the table of keys leaves the others out."""
-    return (QUEUES, STUCK, DEAD, WORKERS, ACTIVITY, DETAIL, JOB, "list", "app")
+    return (QUEUES, JOBS, STUCK, DEAD, WORKERS, ACTIVITY, DETAIL, JOB, "list", "app")
 
 
-def _where(action: Action) -> str:
+def places(action: Action) -> str:
+    """Where an action works, in words."""
     if "app" in action.scopes or set(action.scopes) >= set(TABS):
         return "everywhere"
     words = {"list": "lists", DETAIL: "a queue", JOB: "a job"}

@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.message import Message
+from textual.worker import WorkerError
 
-from qdeck._deck.deck import Deck
-from qdeck_console.actions import ACTIVITY, DEAD, QUEUES, STUCK, TABS, WORKERS, bindings
+from qdeck import QdeckError
+from qdeck._operations import api
+from qdeck._settings import Target
+from qdeck_console.actions import ACTIVITY, DEAD, JOBS, QUEUES, STUCK, TABS, WORKERS, bindings
+from qdeck_console.contexts import LIVE_S, Contexts, CountedDeck, opens_read_only, record_live
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.presenters import frame
 from qdeck_console.screens.acting import Operator
+from qdeck_console.screens.contexts import ContextScreen
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
+from qdeck_console.screens.jobs import JobsScreen
+from qdeck_console.screens.live import LiveScreen
+from qdeck_console.screens.palette import PaletteScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.stuck import StuckScreen
 from qdeck_console.screens.tables import ActivityScreen, WorkersScreen
-from qdeck_console.terminal import check_terminal, context_of, fitting_theme, wants_no_colour
+from qdeck_console.terminal import check_terminal, fitting_theme, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
+from qdeck_console.widgets.lines import LineList
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.screen import Screen
+    from textual.worker import Worker
 
-    from qdeck._deck.model import Snapshot
+    from qdeck._deck.deck import Deck
+    from qdeck._deck.model import Snapshot, State
+    from qdeck._settings import Configuration
+    from qdeck_console.commanding import Command
     from qdeck_console.presenters.frame import Context
+    from qdeck_console.screens.dialog import Dialog
 
+T = TypeVar("T")
 NOTE_S = 6.0
 
 
@@ -46,6 +63,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
     ALLOW_SELECT = False
     MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
         QUEUES: QueuesScreen,
+        JOBS: JobsScreen,
         STUCK: StuckScreen,
         DEAD: DeadScreen,
         WORKERS: WorkersScreen,
@@ -61,9 +79,18 @@ class ConsoleApp(App[int], inherit_bindings=False):
     class Pictured(Message):
         """The feed has a new picture."""
 
-    def __init__(self, deck: Deck, context: Context, *, theme: str = "", seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        deck: Deck,
+        context: Context,
+        *,
+        theme: str = "",
+        seconds: float | None = None,
+        contexts: Contexts | None = None,
+    ) -> None:
         super().__init__()
         self._seconds = seconds
+        self.contexts = contexts or Contexts(Target(url=deck.endpoint.url, thresholds=deck.thresholds))
         for own in themes():
             self.register_theme(own)
         self.deck = deck
@@ -100,10 +127,15 @@ class ConsoleApp(App[int], inherit_bindings=False):
         if self._driver is not None and not self.is_headless:
             for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129)):
                 loop.add_signal_handler(number, self.exit, code)
-        self.run_worker(self.feed.run(), group="feed")
+        self._start_feed()
+        if self.context.live_until is not None:
+            self.run_worker(self._told_live("--confirm"), group="live", exit_on_error=False)
         self.set_interval(0.5, self._age)
         if self._seconds is not None:
             self.set_timer(self._seconds, lambda: self.exit(0))
+
+    def _start_feed(self) -> None:
+        self._feeding = self.run_worker(self.feed.run(), group="feed")
 
     async def on_unmount(self) -> None:
         """Closes the connections."""
@@ -141,6 +173,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         return frame.bar(self.context, self.shown, self.frozen_ms, self.size.width)
 
     def _age(self) -> None:
+        if self.is_over and self.operator.work is None:
+            self.end_live("the 30 minutes are over: ")
         # A tick may come while the last screen is being taken down.
         if self.screen_stack and isinstance(self.screen, FrameScreen):
             self.screen.draw_frame()
@@ -168,7 +202,11 @@ class ConsoleApp(App[int], inherit_bindings=False):
             return [(self.operator.work.words(), "accent")]
         if time.monotonic() - said_at < NOTE_S:
             return pieces
-        return [("∅ read-only", "muted")] if self.context.read_only else []
+        if not self.context.read_only:
+            return []
+        if self.context.locked:
+            return [("∅ read-only", "muted")]
+        return [("∅ read-only: ", "muted"), (":live", "accent bold"), (" to act", "muted")]
 
     def action_tab(self, name: str) -> None:
         """Switches to another screen."""
@@ -179,12 +217,171 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.back()
         _ = self.switch_mode(name)
 
+    def show_jobs(self, queue: str, state: State | None = None) -> None:
+        """Switches to the jobs of a queue."""
+        self.action_tab(JOBS)
+
+        def choose() -> None:
+            if isinstance(self.screen, JobsScreen):
+                self.screen.choose(queue, state)
+
+        self.call_after_refresh(choose)
+
     def action_do(self, action: str) -> None:
         """Actions that work on every screen."""
-        if action == "help" and isinstance(self.screen, FrameScreen):
-            self.open(HelpScreen(self.screen))
-        elif action == "quit":
+        screen = self.screen
+        if action == "quit":
             self.action_quit_or_back()
+        elif not isinstance(screen, FrameScreen):
+            return
+        elif action == "help":
+            self.ask(HelpScreen(self, screen), self._do)
+        elif action == "commands":
+            self.ask(PaletteScreen(self, screen), self._do)
+        elif action == "context":
+            if not self.contexts.configured:
+                self.say(f"{self.contexts.where}: it would name other servers", "muted", "∅")
+            else:
+                self.ask(ContextScreen(self), lambda name: self.switch_context(name) if name else None)
+
+    def ask(self, dialog: Dialog[T], answered: Callable[[T | None], None]) -> None:
+        """Opens a dialog; its answer is dealt with when the screen below is there again."""
+
+        def later(answer: T | None) -> None:
+            self.call_later(answered, answer)
+
+        _ = self.push_screen(dialog, later)
+
+    def _do(self, command: Command | None) -> None:
+        """Does what was chosen, or says why it cannot be done."""
+        if command is None:
+            return
+        if command.why_not:
+            self.say(f"{command.title}: {command.why_not}", "muted", "∅")
+        else:
+            command.do()
+
+    def why_not_live(self) -> str:
+        """Why writing cannot be opened."""
+        if not self.deck.read_only:
+            return "it is live"
+        return self.context.locked or ("server lost" if self.latest.is_lost else "")
+
+    def ask_live(self) -> None:
+        """Opens writing; in production its name and a reason are asked for, and it ends by itself."""
+        why = self.why_not_live()
+        if why:
+            self.say(why, "muted", "∅")
+        elif not self.context.is_production:
+            self.run_worker(self._become(read_only=False, until=None), group="live", exit_on_error=False)
+            self.say("live", "ok", "✓")
+        else:
+            self.run_worker(self._ask_reason(), group="live", exit_on_error=False)
+
+    async def _ask_reason(self) -> None:
+        now = time.time_ns() // 1_000_000
+        try:
+            said = await api.aread_activity(self.deck, now - LIVE_S * 1000)
+        except (QdeckError, OSError):
+            said = []  # who else is live is good to know, and no reason to stop
+        others = {}
+        for row in said:
+            if row.verb in ("live", "read-only") and row.where == self.context.title:
+                others[row.who, row.host] = row  # the last word of each
+        live = [row for row in others.values() if row.verb == "live"]
+        reason = await self.push_screen_wait(LiveScreen(self, live))
+        if not reason:
+            self.say("nothing was done", "muted", "")
+            return
+        await self._become(read_only=False, until=time.monotonic() + LIVE_S)
+        await self._told_live(reason)
+        self.say(f"live until {clock(now + LIVE_S * 1000)}", "ok", "✓")
+
+    async def _told_live(self, reason: str, *, ends: bool = False) -> None:
+        now = self.latest.snapshot.at_ms if self.latest.snapshot else time.time_ns() // 1_000_000
+        with contextlib.suppress(QdeckError, OSError):
+            await self.deck.awrite(record_live(self.context.title, reason, now, ends=ends))
+        self.feed.poke()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time for writing has passed: what was asked before is not done any more."""
+        return self.context.live_until is not None and time.monotonic() >= self.context.live_until
+
+    def end_live(self, why: str) -> None:
+        """Writes no more: the deck that could is closed."""
+        if self.deck.read_only:
+            return
+        if self.operator.work is not None:
+            self.say(f"{self.operator.work.verb} goes on: esc cancels it", "muted", "∅")
+            return
+        was_limited = self.context.live_until is not None
+        self.context = replace(self.context, live_until=None)
+
+        async def end() -> None:
+            if was_limited:
+                await self._told_live("", ends=True)
+            await self._become(read_only=True, until=None)
+            self.say(f"{why}read-only", "muted", "∅")
+
+        self.run_worker(end(), group="live", exit_on_error=False)
+
+    async def _become(self, *, read_only: bool, until: float | None) -> None:
+        """Puts another deck on the same server in the place of this one, that can write or cannot."""
+        before, feeding = self.deck, self._feeding
+        cost = before.cost if isinstance(before, CountedDeck) else None
+        self.deck = self.contexts.deck(self.contexts.target, read_only=read_only, cost=cost)
+        self.context = replace(self.context, read_only=read_only, live_until=until)
+        await self._leave(before, feeding)
+        self._start_feed()
+        self._each_frame(fresh=False)
+
+    async def _leave(self, deck: Deck, feeding: Worker[None]) -> None:
+        """Closes a deck once nothing reads from it."""
+        feeding.cancel()
+        with contextlib.suppress(WorkerError):
+            await feeding.wait()
+        await deck.aclose()
+
+    def switch_context(self, name: str) -> None:
+        """Looks at another server; production opens read-only."""
+        if self.operator.work is not None:
+            self.say(f"{self.operator.work.verb} goes on: esc cancels it", "muted", "∅")
+            return
+        try:
+            target = self.contexts.find(name)
+        except (QdeckError, LookupError) as error:
+            self.say(str(error).replace(self.contexts.where, "qdeck.toml"), "bad", "✗")
+            return
+        self.run_worker(self._switch(target), group="live", exit_on_error=False)
+
+    async def _switch(self, target: Target) -> None:
+        before, feeding = self.deck, self._feeding
+        self.contexts.target = target
+        self.deck = self.contexts.deck(target, read_only=opens_read_only(target))
+        self.context = self.contexts.describe(target, self.deck)
+        self.frozen_ms, self.shown = None, Picture()
+        self.operator = Operator(self)
+        self.feed = Feed(self._look, self._publish)
+        await self._leave(before, feeding)
+        await self._forget_screens()
+        self._start_feed()
+        self.say(f"this is {self.context.title}", "muted", "")
+
+    async def _forget_screens(self) -> None:
+        """Begins anew on the first screen: nothing that was marked, filtered or opened belongs to another server."""
+        while len(self.screen_stack) > 1:
+            await self.pop_screen()
+        await self.switch_mode(QUEUES)
+        for mode in [mode for mode in self._screen_stacks if mode in self.MODES and mode != QUEUES]:
+            await self.remove_mode(mode)
+            self.add_mode(mode, self.MODES[mode])
+        screen = self.screen
+        if isinstance(screen, FrameScreen):
+            screen.set_filter("")
+            for view in screen.query(LineList):
+                view.cursor = ""
+            self.now_on_screen(screen)
 
     def action_quit_or_back(self) -> None:
         """Quits from a list; from elsewhere goes back first."""
@@ -206,10 +403,27 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.exit(0)
 
 
-def run_console(url: str, *, read_only: bool = False, title: str | None = None, seconds: float | None = None) -> int:
-    """Runs the console until it is left, or for so many seconds, and returns the exit code."""
+def run_console(
+    url: str,
+    *,
+    read_only: bool = False,
+    title: str | None = None,
+    seconds: float | None = None,
+    target: Target | None = None,
+    configuration: Configuration | None = None,
+) -> int:
+    """Runs the console until it is left, or for so many seconds, and returns the exit code.
+
+    With a `target` the thresholds, colour and layouts of its context hold, and production that may be written to is
+    live for half an hour only.
+    """
     check_terminal()
-    deck = Deck(url, read_only=read_only)
-    app = ConsoleApp(deck, context_of(deck, title), seconds=seconds)
+    chosen = target or Target(url=url)
+    contexts = Contexts(chosen, configuration)
+    deck = contexts.deck(chosen, read_only=read_only)
+    context = contexts.describe(chosen, deck, title=title)
+    if chosen.is_production and not read_only:
+        context = replace(context, live_until=time.monotonic() + LIVE_S)
+    app = ConsoleApp(deck, context, seconds=seconds, contexts=contexts)
     code = app.run()
     return app.return_code or code or 0

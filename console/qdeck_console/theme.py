@@ -259,12 +259,17 @@ def _style(painter: Painter, role: str, ground: str) -> Style:
         )
     on = next((flag.removeprefix("on-") for flag in flags if flag.startswith("on-")), ground)
     return Style(
-        color=_accent(painter.palette, int(share)) if share else getattr(painter.palette, colour),
-        bgcolor=getattr(painter.palette, on),
+        color=_accent(painter.palette, int(share)) if share else _value(painter.palette, colour),
+        bgcolor=_value(painter.palette, on),
         bold="bold" in flags or None,
         underline="under" in flags or None,
         strike="strike" in flags or None,
     )
+
+
+def _value(palette: Palette, name: str) -> str:
+    """A colour by its role, or as it is: a context may give one to its bar."""
+    return name if name.startswith("#") else str(getattr(palette, name))
 
 
 def _accent(palette: Palette, percent: int) -> str:

@@ -108,7 +108,7 @@ def test_it_starts_hears_keys_and_quits(url: str, terminal: Callable[..., Termin
     shown = terminal(CONSOLE, url)
     shown.wait_for(b"1 queue")
     shown.send(b"?")
-    shown.wait_for(b"everywhere")
+    shown.wait_for(b"what the keys do here")
     shown.send(b"\x1b")
     time.sleep(0.4)  # a key right after escape would be alt and that key
     shown.send(b"q")

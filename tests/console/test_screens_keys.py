@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qdeck_console.actions import ACTIONS, TABS, key_table, of_scope, screens
 from qdeck_console.app import ConsoleApp
+from qdeck_console.commands import word_table
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.job import JobScreen
@@ -22,6 +23,7 @@ README = Path(__file__).resolve().parents[2] / "console" / "README.md"
 
 def test_the_readme_has_the_keys_as_they_are() -> None:
     assert key_table() in README.read_text(encoding="utf-8")
+    assert word_table() in README.read_text(encoding="utf-8")
 
 
 def test_the_screens_of_the_table_are_those_of_the_app() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck.model import Snapshot, Status
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import common_owner, name_parts
+from qdeck_console.presenters.parts import name_parts, owner_of
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from qdeck_console.actions import Action
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
-    from qdeck_console.history import Rates
 
 LATE_S: Final = 3.0
 _STATUS: Final = {
@@ -37,6 +36,9 @@ class Context:
     server: str
     read_only: bool = False
     environment: str = ""
+    colour: str = ""
+    locked: str = ""  # why it cannot be opened for writing
+    live_until: float | None = None  # monotonic; writing ends then
 
     @property
     def is_production(self) -> bool:
@@ -48,54 +50,98 @@ def seen_environment(snapshot: Snapshot | None, given: str) -> str:
     """The environment: as given, else what the names of all queues say."""
     if given or snapshot is None:
         return given
-    names = [row.name for row in snapshot.queues]
-    return names[0].split(":")[1] if common_owner(names) else ""
+    return snapshot.queues[0].name.split(":")[1] if owner_of(snapshot) else ""
 
 
 def bar(context: Context, picture: Picture, frozen_ms: int | None, cells: int) -> tuple[Line, str]:
     """The first line and the ground it is on: where we are, whether we may write, and how old the data is."""
     environment = seen_environment(picture.snapshot, context.environment)
     production = environment in {"prod", "production"}
-    kind = ("prod" if context.read_only else "live") if production else "bar"
-    badge = "badge" if kind == "bar" else f"{kind}_badge"
-    left: list[Piece] = [(" qdeck  ", f"{kind}_text bold")]
+    look = hue(context, production=production)
+    left: list[Piece] = [(" qdeck  ", f"{look.text} bold")]
     word = "PRODUCTION" if production else environment.upper()
     if word:
-        left += [(f" {safe_text(word, limit=24)} ", f"{badge}_text bold on-{badge}"), ("  ", f"{kind}_text")]
-    left.append((safe_text(context.title, limit=40), f"{kind}_text bold"))
-    right = [*_access(context, kind), *_clock(picture, frozen_ms, kind, narrow=cells < 100)]
+        left += [(f" {safe_text(word, limit=24)} ", f"{look.badge_text} bold on-{look.badge}"), ("  ", look.text)]
+    left.append((safe_text(context.title, limit=40), f"{look.text} bold"))
+    right = [*_access(context, look), *_clock(picture, frozen_ms, look, narrow=cells < 100)]
     server = picture.snapshot.server if picture.snapshot else None
-    more: list[Piece] = [(f"   {safe_text(context.server, limit=60)}", f"{kind}_muted")]
+    more: list[Piece] = [(f"   {safe_text(context.server, limit=60)}", look.muted)]
     if cells >= 100 and server is not None and server.version:
         more.append(
-            (f"  {safe_text(server.name or 'redis', limit=12)} {safe_text(server.version, limit=12)}", f"{kind}_muted")
+            (f"  {safe_text(server.name or 'redis', limit=12)} {safe_text(server.version, limit=12)}", look.muted)
         )
     room = cells - fmt.length(left) - fmt.length(right) - 1
     if cells >= 80 and fmt.length(more) <= room:
         left += more
     left = fmt.fit(left, cells - fmt.length(right))
-    return (*left, *right), kind
+    return (*left, *right), look.ground
 
 
-def _access(context: Context, kind: str) -> list[Piece]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hue:
+    """The roles of the bar: production has its own, a context may give a colour to any other."""
+
+    ground: str
+    text: str
+    muted: str
+    badge: str
+    badge_text: str
+    production: bool = False
+
+
+COLOURS: Final = {
+    "black": "#000000",
+    "red": "#8C2F24",
+    "green": "#2F5D34",
+    "yellow": "#7A5F12",
+    "blue": "#1F4E8C",
+    "magenta": "#7B2D7B",
+    "cyan": "#1E6468",
+    "white": "#E8E8E8",
+    "grey": "#3A4146",
+    "orange": "#8A4B12",
+    "wine": "#3A1427",
+}
+
+
+def hue(context: Context, *, production: bool) -> Hue:
+    """The colours of a context."""
+    kind = ("prod" if context.read_only else "live") if production else "bar"
+    badge = "badge" if kind == "bar" else f"{kind}_badge"
+    colour = COLOURS.get(context.colour, context.colour)
+    if production or not colour.startswith("#") or len(colour) != 7:
+        roles = {"text": f"{kind}_text", "muted": f"{kind}_muted", "badge": badge, "badge_text": f"{badge}_text"}
+        return Hue(ground=kind, production=production, **roles)
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    light = 299 * red + 587 * green + 114 * blue > 128_000
+    text, ground = ("#101315", "#FFFFFF") if light else ("#FFFFFF", "#101315")
+    return Hue(ground=colour, text=text, muted=text, badge=text, badge_text=ground)
+
+
+def _access(context: Context, look: Hue) -> list[Piece]:
     if context.read_only:
-        return [("∅ READ-ONLY  ", f"{kind}_text bold")]
-    return [("● LIVE  ", f"{kind}_text bold")] if kind == "live" else []
+        return [("∅ READ-ONLY  ", f"{look.text} bold")]
+    if context.live_until is not None:
+        left = max(0.0, context.live_until - time.monotonic())
+        words = f"{left / 60:.0f} min left" if left >= 90 else f"{left:.0f} s left"
+        return [("● LIVE ", f"{look.text} bold"), (f"{words}  ", look.muted)]
+    return [("● LIVE  ", f"{look.text} bold")] if look.production else []
 
 
-def _clock(picture: Picture, frozen_ms: int | None, kind: str, *, narrow: bool) -> list[Piece]:
+def _clock(picture: Picture, frozen_ms: int | None, look: Hue, *, narrow: bool) -> list[Piece]:
     if frozen_ms is not None:
-        return [(f"FROZEN {fmt.clock(frozen_ms)} ", "accent bold")]
+        role = "accent bold" if not look.ground.startswith("#") else f"{look.text} bold"
+        return [(f"FROZEN {fmt.clock(frozen_ms)} ", role)]
     if picture.snapshot is None:
-        return [("no data yet ", f"{kind}_muted")]
+        return [("no data yet ", look.muted)]
     age = picture.age_s()
     words = fmt.span(age * 1000)
     if picture.is_lost:
         return [(f"  {words} old ", "ground bold on-bad")]
-    clock: list[Piece] = [] if narrow else [(time.strftime("%H:%M:%S"), f"{kind}_text"), (" · ", f"{kind}_muted")]
+    clock: list[Piece] = [] if narrow else [(time.strftime("%H:%M:%S"), look.text), (" · ", look.muted)]
     if age >= LATE_S:
         return [*clock, (f" {words} ", "ground bold on-warn")]
-    return [*clock, (f"{age:.1f} s ", f"{kind}_muted")]
+    return [*clock, (f"{age:.1f} s ", look.muted)]
 
 
 def verdict(picture: Picture, cells: int, *, now: float | None = None) -> Line:
@@ -108,7 +154,7 @@ def verdict(picture: Picture, cells: int, *, now: float | None = None) -> Line:
         return ((" … ", "ghost"), ("reading the queues", "muted"))
     glyph, role = _STATUS[snapshot.status]
     left: list[Piece] = [(f" {glyph} ", f"{role} bold"), (snapshot.status.value, f"{role} bold"), ("  ", "text")]
-    right = _totals(snapshot, list(picture.rates.values())) if cells >= 140 else []
+    right = _totals(snapshot, picture.flow) if cells >= 140 else []
     room = cells - fmt.length(left) - fmt.length(right) - 2
     left += _reasons(snapshot, room)
     return (*fmt.fit(left, cells - fmt.length(right)), *right)
@@ -119,7 +165,7 @@ def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
         queues = len(snapshot.queues)
         words = "every queue is fine" if queues else "no queue yet: it appears here with its first job"
         return [(words, "muted")]
-    owner = common_owner([row.name for row in snapshot.queues])
+    owner = owner_of(snapshot)
     out: list[Piece] = []
     for at, reason in enumerate(snapshot.reasons):
         text = reason.text
@@ -136,14 +182,14 @@ def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
     return out
 
 
-def _totals(snapshot: Snapshot, rates: Sequence[Rates]) -> list[Piece]:
+def _totals(snapshot: Snapshot, flow: tuple[float, float]) -> list[Piece]:
     return [
         ("   ready ", "muted"),
         (f"{snapshot.totals.ready:,}", "text"),
         ("   in ", "muted"),
-        (f"{sum(rate.filled or 0 for rate in rates):,.1f}", "text"),
+        (f"{flow[0]:,.1f}", "text"),
         ("   out ", "muted"),
-        (f"{sum(rate.drained or 0 for rate in rates):,.1f}", "text"),
+        (f"{flow[1]:,.1f}", "text"),
         (" /s ", "muted"),
     ]
 

@@ -110,8 +110,7 @@ class Operator:
             why = left_out[0].why if left_out else plan.tail.skipped[0].why if plan.tail.skipped else "none matches"
             self._console.say(f"nothing to {wish.verb.value}: {why}", "warn", "▲")
             return
-        bulk = wish.is_bulk or plan.count > 1
-        if needs_asking(plan) and not await self.ask(plan, left_out, bulk=bulk):
+        if needs_asking(plan) and not await self.ask(plan, left_out):
             self._console.say("nothing was done", "muted", "")
             return
         result = await self.apply(plan)
@@ -119,16 +118,19 @@ class Operator:
         if after is not None:
             after()
 
-    async def ask(self, plan: Plan, left_out: list[Skip], *, bulk: bool = True) -> bool:
-        """Shows the plan in numbers and waits for the answer; in production its name has to be typed for many."""
+    async def ask(self, plan: Plan, left_out: list[Skip]) -> bool:
+        """Shows the plan in numbers and waits for the answer; in production its name has to be typed."""
         console = self._console
         snapshot = console.shown.snapshot
         environment = seen_environment(snapshot, console.context.environment)
-        name = console.context.title if bulk and word_is_production(environment) else ""
+        name = console.context.title if word_is_production(environment) else ""
         hide = common_owner([row.name for row in snapshot.queues]) if snapshot else 0
         lines = plan_lines(plan, left_out, 69, hide=hide)
         dialog = ConfirmScreen(console, title(plan), lines, button(plan), name=name)
         answer = await console.push_screen_wait(dialog)
+        if answer and console.is_over:
+            console.say("the 30 minutes are over", "warn", "▲")
+            return False
         return bool(answer)
 
     async def apply(self, plan: Plan) -> BatchResult:

@@ -16,6 +16,7 @@ from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_acti
 from qdeck_console.feed import Picture, Reader
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
+from qdeck_console.screens import export
 from qdeck_console.widgets.lines import LineList, Lines
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 TALL: int = 30
 WIDE: int = 140
 LEAST: tuple[int, int] = (60, 16)
+MOST_EXPORTED: int = 100_000
 
 
 class FrameScreen(Screen[None]):
@@ -105,6 +107,14 @@ class FrameScreen(Screen[None]):
             return "nothing to go back from"
         if action == "undo":
             return self.console.operator.why_not_undo()
+        if action == "filter" and not self.query("#list"):
+            return "there is no list"
+        if action == "copy" and not self.copied()[1]:
+            return "nothing under the cursor"
+        if action == "write" and not self.exported():
+            return "nothing to write"
+        if action == "context" and not self.console.contexts.configured:
+            return "no qdeck.toml names another"
         return ""
 
     def verb(self, action: Action) -> str:
@@ -190,6 +200,31 @@ class FrameScreen(Screen[None]):
     def do_undo(self) -> None:
         """Undoes this console's last batch, after naming it."""
         self.console.operator.undo()
+
+    def copied(self) -> tuple[str, str]:
+        """What `y` takes: what it is in a word, and its text."""
+        for view in self.query(LineList):
+            if view.cursor and view.row is not None:
+                return "name", view.cursor
+        return "", ""
+
+    def exported(self) -> list[object]:
+        """What `w` writes: the rows of the list."""
+        for view in self.query(LineList):
+            return [item.row for item in view.listing.items[:MOST_EXPORTED] if item.key and item.row is not None]
+        return []
+
+    def do_copy(self) -> None:
+        """Copies what is under the cursor."""
+        export.copy(self.console, *self.copied())
+
+    def do_write(self) -> None:
+        """Asks for a name, and writes what is listed there."""
+        export.ask(self.console, self)
+
+    def write_to(self, path: str) -> None:
+        """Writes what is listed to a file."""
+        export.write(self.console, path, self.exported())
 
     def do_filter(self) -> None:
         """Opens the filter."""

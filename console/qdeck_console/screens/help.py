@@ -1,66 +1,174 @@
-"""All keys of the screen that asked, from the table of actions, each with the reason when it cannot act."""
+"""All keys, from the table of actions, each with the reason when it cannot act; searched, one can be done at once."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
+from textual.containers import Vertical
+from textual.widgets import Input
 
-from qdeck_console.actions import Action, of_scope
-from qdeck_console.format import Line, fit
+from qdeck_console.commanding import Command, found
+from qdeck_console.format import Line, fit, length
+from qdeck_console.presenters import help as present
+from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import cut_end
+from qdeck_console.widgets.choices import Choices
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
+    from collections.abc import Iterable
 
+    from textual.widget import Widget
+
+    from qdeck_console.app import ConsoleApp
     from qdeck_console.screens.frame import FrameScreen
 
 
-class HelpScreen(ModalScreen[None]):
-    """The keys that work on the screen below."""
+class HelpScreen(Dialog[Command | None]):
+    """The keys that work on the screen below, and those of the others."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "close")]
+    AUTO_FOCUS = ""
 
-    def __init__(self, below: FrameScreen) -> None:
-        super().__init__()
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "close"),
+        Binding("q,question_mark", "close", "close"),
+        Binding("slash", "search", "search"),
+        Binding("up,k", "move(-1)", "up"),
+        Binding("down,j", "move(1)", "down"),
+        Binding("pageup", "move(-10)", "page up"),
+        Binding("pagedown,space", "move(10)", "page down"),
+        Binding("enter", "choose", "do"),
+    ]
+
+    def __init__(self, console: ConsoleApp, below: FrameScreen) -> None:
+        super().__init__(console)
         self._below = below
+        self._lines: list[Line] = []
+        self._first = 0
+        self.commands: list[Command] = []
 
-    def compose(self) -> ComposeResult:
-        """The bar again at full strength, because dimming must not dim where we are, and the panel."""
-        yield Lines(id="mbar", ground="bar")
-        yield Lines(id="help", ground="panel")
+    def panel(self) -> Iterable[Widget]:
+        """A title, the keys in columns, and the same as a list while it is searched."""
+        with Vertical(id="help"):
+            yield Lines(id="title", ground="panel")
+            yield Input(id="words", placeholder="part of a name or of what it does", compact=True)
+            yield Lines(id="keys", ground="panel")
+            yield Choices(id="choices")
 
     def on_mount(self) -> None:
         """Shows the keys."""
-        painter = self._below.console.painter
-        lines = self._lines(blanks=self._below.is_tall)
-        panel = self.query_one("#help", Lines)
-        panel.styles.height = len(lines) + 2
-        panel.show(lambda _w, _h: lines, painter)
-        under = self._below.query_one("#bar", Lines)
-        self.query_one("#mbar", Lines).show(under.make, painter, under.ground)
+        super().on_mount()
+        self.set_focus(None)
+        self._show_search(on=False)
+        self._arrange()
 
-    def _lines(self, *, blanks: bool) -> list[Line]:
-        below = self._below
-        lines: list[Line] = [
-            (("keys", "strong bold"), ("  esc closes", "muted")),
-            *([()] * blanks),
-        ]
-        groups: list[tuple[str, list[Action]]] = [
-            ("move", of_scope("list")),
-            ("here", of_scope(below.SCOPE)),
-            ("everywhere", of_scope("app")),
-        ]
-        for head, actions in groups:
-            lines.append(((head, "muted bold"),))
-            for action in actions:
-                why = below.why_not(action.id)
-                keys = fit([(action.key_names, "faint" if why else "accent bold")], 16)
-                words = f"{action.help}  ∅ {why}" if why else action.help
-                lines.append((*keys, (cut_end(words, 52), "faint" if why else "text")))
-            lines += [()] * blanks
-        tabs = "  ".join(f"{tab.number} {tab.name}" for tab in below.all_tabs())
-        lines.append((("screens         ", "muted"), (tabs, "text")))
-        return lines
+    def on_resize(self) -> None:
+        """Chooses how many columns fit."""
+        if self.query("#keys"):
+            self._arrange()
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether the list takes the place of the columns."""
+        return bool(self.query_one("#words").display)
+
+    def _show_search(self, *, on: bool) -> None:
+        # By style, not by class: a class takes effect a moment later, and keys typed until then would be lost.
+        for name, shown in (("#words", on), ("#choices", on), ("#keys", not on)):
+            self.query_one(name).display = shown
+
+    def _arrange(self) -> None:
+        wide = self.size.width
+        count = 3 if wide >= 140 else 2 if wide >= 100 else 1
+        cells = {3: 142, 2: 94, 1: 70}[count]
+        self.query_one("#help").styles.width = cells + 6
+        names = [str(tab.number) for tab in self._below.all_tabs()]
+        found_groups = present.groups(self._below.SCOPE, self._below.why_not, f"{names[0]} … {names[-1]}")
+        self._lines = present.columns(found_groups, cells, count)
+        room = max(3, self.size.height - 6)
+        height = min(room, len(self._lines))
+        self.query_one("#keys", Lines).styles.height = height
+        self.query_one("#choices", Choices).styles.height = height
+        self._first = min(self._first, max(0, len(self._lines) - height))
+        self._draw()
+
+    def _draw(self) -> None:
+        painter, first = self.console_app.painter, self._first
+        panel = self.query_one("#keys", Lines)
+        panel.show(lambda _w, h: self._lines[first : first + h], painter)
+        below = len(self._lines) - first - int(panel.styles.height.value if panel.styles.height else 0)
+        more = f"{below} more ↓" if below > 0 and not self.is_searching else ""
+        tab = self._below.tab.capitalize()
+
+        def title(cells: int, _height: int) -> list[Line]:
+            left: Line = ((tab, "strong bold"), ("   what the keys do here", "muted"), (f"   {more}", "faint"))
+            right: Line = (
+                ("/", "accent bold"), (" search  ", "muted"), ("enter", "accent bold"), (" do  ", "muted"),
+                ("esc", "accent bold"), (" close", "muted"),
+            )  # fmt: skip
+            return [(*fit(left, cells - length(right)), *right)]
+
+        head = self.query_one("#title", Lines)
+        head.styles.height = 2
+        head.show(title, painter)
+
+    def action_search(self) -> None:
+        """Opens the field."""
+        self._show_search(on=True)
+        self.query_one("#words", Input).focus()
+        self._search("")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Searches while it is typed."""
+        self._search(event.value)
+
+    def _search(self, text: str) -> None:
+        self.commands = [command for command in found(self.console_app, self._below, text) if command.keys]
+        self.query_one("#choices", Choices).offer(len(self.commands), self._line, self.console_app.painter)
+        self._draw()
+
+    def _line(self, index: int, cells: int) -> Line:
+        command = self.commands[index]
+        faint = "faint" if command.why_not else ""
+        keys = fit([(command.keys, faint or "accent bold")], 10)
+        name = fit([(command.title, faint or "strong")], 16)
+        words = f"∅ {command.why_not}" if command.why_not else command.help
+        return (*keys, (" ", "text"), *name, (" ", "text"), (cut_end(words, cells - 28), faint or "text"))
+
+    def action_move(self, by: int) -> None:
+        """Scrolls the keys, or chooses another one of those that were found."""
+        if self.is_searching:
+            self.query_one("#choices", Choices).move(by)
+            return
+        height = self.query_one("#keys", Lines).size.height
+        self._first = min(max(0, self._first + by), max(0, len(self._lines) - height))
+        self._draw()
+
+    def on_input_submitted(self) -> None:
+        """Does the one that was chosen."""
+        self.action_choose()
+
+    def on_choices_chosen(self) -> None:
+        """A click does it."""
+        self.action_choose()
+
+    def action_choose(self) -> None:
+        """Does the one that was chosen, when one was searched for."""
+        index = self.query_one("#choices", Choices).index
+        command = self.commands[index] if self.is_searching and index < len(self.commands) else None
+        _ = self.dismiss(command)
+
+    def action_leave(self) -> None:
+        """Closes the search, then the help."""
+        if self.is_searching:
+            self._show_search(on=False)
+            self.query_one("#words", Input).value = ""
+            self.set_focus(None)
+            self._draw()
+        else:
+            _ = self.dismiss(None)
+
+    def action_close(self) -> None:
+        """Closes the help."""
+        _ = self.dismiss(None)

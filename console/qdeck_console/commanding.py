@@ -1,0 +1,195 @@
+"""What the palette offers on a screen, and how each command is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qdeck import QdeckError
+from qdeck_console.actions import ACTIONS, TABS, Action, places
+from qdeck_console.commands import WORDS, Word, score, split
+from qdeck_console.text import safe_text
+from qdeck_console.widgets.lines import LineList
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from qdeck_console.app import ConsoleApp
+    from qdeck_console.screens.frame import FrameScreen
+
+_MOST_NAMES: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One line of the palette. With an `argument` it cannot be done yet: that has to be typed."""
+
+    title: str
+    help: str
+    do: Callable[[], None]
+    keys: str = ""
+    argument: str = ""
+    why_not: str = ""
+    rank: int = 0
+
+
+def found(console: ConsoleApp, below: FrameScreen, text: str) -> list[Command]:
+    """The commands that answer to what was typed, the best first; those that cannot act come last."""
+    word, rest = split(text)
+    if word is not None:
+        return _with_argument(console, below, word, rest)
+    query = text.lstrip(": ")
+    scored = []
+    for at, command in enumerate(every(console, below)):
+        by_name, by_help = score(query, command.title), score(query, command.help)
+        best = max(by_name if by_name is not None else -1, (by_help // 2 if by_help is not None else -1))
+        if best >= 0:
+            named = command.title.startswith(query.strip()) and query.strip() != ""
+            # What was named comes first even when it cannot act: enter must not do something else instead.
+            scored.append((not named, command.why_not != "" and not named, -best, command.rank, at, command))
+    return [row[-1] for row in sorted(scored, key=lambda row: row[:-1])]
+
+
+def every(console: ConsoleApp, below: FrameScreen) -> list[Command]:
+    """All commands: the actions of this screen, the words, the screens, and the actions that work elsewhere."""
+    here = {"list", below.SCOPE, "app"}
+    mine = [_action(below, action) for action in ACTIONS if here & set(action.scopes)]
+    seen = {command.title for command in mine}
+    others = [
+        Command(title=action.verb, help=action.help, keys=action.key_name, do=_nothing, rank=3,
+                why_not=f"on {places(action)}")
+        for action in ACTIONS
+        if not here & set(action.scopes) and action.verb not in seen and places(action)
+    ]  # fmt: skip
+    words = [
+        Command(
+            title=word.name, argument=word.argument, help=word.help, rank=1, do=_bound(console, below, word, ""),
+            why_not=why_not(console, word),
+        )
+        for word in WORDS
+    ]  # fmt: skip
+    screens = [
+        Command(title=name, help=f"the screen {name}", keys=str(number), rank=2, do=_going(console, name))
+        for name, number in TABS.items()
+        if name in console.MODES
+    ]
+    return [*mine, *words, *screens, *others]
+
+
+def _action(below: FrameScreen, action: Action) -> Command:
+    def do() -> None:
+        if action.call:
+            below.run_worker(_on_list(below, action.call), exit_on_error=False)
+        elif "app" in action.scopes:
+            below.console.action_do(action.id)
+        else:
+            below.action_do(action.id)
+
+    return Command(
+        title=below.verb(action),
+        help=action.help,
+        keys=action.key_name,
+        do=do,
+        why_not=below.why_not(action.id),
+        rank=2 if action.group == "move" else 0,
+    )
+
+
+async def _on_list(below: FrameScreen, call: str) -> None:
+    for view in below.query(LineList):
+        view.focus()
+        await view.run_action(call)
+        return
+
+
+def _nothing() -> None:
+    """What does not work here does nothing: its reason is said instead."""
+
+
+def _going(console: ConsoleApp, name: str) -> Callable[[], None]:
+    return lambda: console.action_tab(name)
+
+
+def _bound(console: ConsoleApp, below: FrameScreen, word: Word, rest: str) -> Callable[[], None]:
+    return lambda: do_word(console, below, word.name, rest)
+
+
+def why_not(console: ConsoleApp, word: Word) -> str:
+    """Why a word cannot act now."""
+    if word.name == "live":
+        return console.why_not_live()
+    if word.name == "read-only":
+        return "it is read-only" if console.deck.read_only else ""
+    if word.name == "context" and not console.contexts.configured:
+        return console.contexts.where if not console.contexts.configured else ""
+    return ""
+
+
+def _with_argument(console: ConsoleApp, below: FrameScreen, word: Word, rest: str) -> list[Command]:
+    names = _names(console, word)
+    if names is None:
+        if not rest:
+            return [Command(title=word.name, argument=word.argument, help=word.help, do=_nothing)]
+        return [
+            Command(title=f"{word.name} {safe_text(rest, limit=200)}", help="", do=_bound(console, below, word, rest))
+        ]
+    scored = [(-value, at, name) for at, name in enumerate(names) if (value := score(rest, name)) is not None]
+    return [
+        Command(title=name, help=word.help, do=_bound(console, below, word, name), why_not=why_not(console, word))
+        for _, _, name in sorted(scored)[:_MOST_NAMES]
+    ]
+
+
+def _names(console: ConsoleApp, word: Word) -> list[str] | None:
+    """What a word can be given, where that is known."""
+    if word.name == "context":
+        return list(console.contexts.configured)
+    if word.name == "theme":
+        return sorted(console.available_themes, key=lambda name: (not name.startswith("qdeck-"), name))
+    if word.name == "queue":
+        snapshot = console.shown.snapshot
+        return [row.name for row in snapshot.queues] if snapshot else []
+    return None
+
+
+def do_word(console: ConsoleApp, below: FrameScreen, name: str, rest: str) -> None:
+    """Does a word with what was typed after it."""
+    if name == "find":
+        console.run_worker(find(console, rest), group="find", exit_on_error=False)
+    elif name == "queue":
+        from qdeck_console.screens.detail import QueueScreen
+
+        console.open(QueueScreen(rest))
+    elif name == "filter":
+        below.set_filter(rest)
+    elif name == "context":
+        console.switch_context(rest)
+    elif name == "live":
+        console.ask_live()
+    elif name == "read-only":
+        console.end_live("")
+    elif name == "write":
+        below.write_to(rest)
+    elif name == "theme":
+        console.theme = rest
+
+
+async def find(console: ConsoleApp, job_id: str) -> None:
+    """Looks for a job in every queue and opens it, or says where else it is."""
+    from qdeck_console.screens.job import JobScreen
+
+    wanted = job_id.strip()
+    try:
+        places_of = await console.deck.afind(wanted)
+    except (QdeckError, OSError) as error:
+        console.say(str(error), "bad", "✗")
+        return
+    if not places_of:
+        console.say(f"no queue has a job {wanted}", "warn", "▲")
+        return
+    first = places_of[0]
+    if len(places_of) > 1:
+        console.say(f"{len(places_of):,} queues have it; this one is of {first.queue}", "muted", "▲")
+    while len(console.screen_stack) > 1:
+        console.back()
+    console.open(JobScreen(console.current_mode, first.queue, first.id))

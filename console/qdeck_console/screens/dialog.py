@@ -1,0 +1,47 @@
+"""What dialogs have in common: the bar again at full strength, and a panel over what they are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from textual.screen import ModalScreen
+
+from qdeck_console.widgets.lines import Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from qdeck_console.app import ConsoleApp
+
+T = TypeVar("T")
+
+
+class Dialog(ModalScreen[T], Generic[T]):
+    """A panel over a screen. Dimming must not dim where we are, so the bar is drawn again."""
+
+    ESCAPE_TO_MINIMIZE = False
+
+    def __init__(self, console: ConsoleApp) -> None:
+        super().__init__()
+        self.console_app = console
+
+    def compose(self) -> ComposeResult:
+        """The bar, and the panel of the subclass."""
+        yield Lines(id="mbar", ground="bar")
+        yield from self.panel()
+
+    def panel(self) -> Iterable[Widget]:
+        """The widgets of the panel."""
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        """Draws the bar, and goes on drawing it: its clock must not stand still."""
+        self._draw_bar()
+        self.set_interval(1.0, self._draw_bar)
+
+    def _draw_bar(self) -> None:
+        line, ground = self.console_app.bar_line()
+        self.query_one("#mbar", Lines).show(lambda _w, _h: (line,), self.console_app.painter, ground)

@@ -1,0 +1,131 @@
+"""The command palette: every action by name, with its key or why it cannot act, and words that have no key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from qdeck_console.commanding import Command, found
+from qdeck_console.format import Line, Piece, fit, length
+from qdeck_console.screens.dialog import Dialog
+from qdeck_console.text import cut_end, safe_text
+from qdeck_console.widgets.choices import Choices
+from qdeck_console.widgets.lines import Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.widget import Widget
+
+    from qdeck_console.app import ConsoleApp
+    from qdeck_console.screens.frame import FrameScreen
+
+MOST_ROWS = 16
+
+
+class PaletteScreen(Dialog[Command | None]):
+    """Type a few letters, or a word with what it takes; enter does it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "close"),
+        Binding("up,shift+tab", "move(-1)", "up"),
+        Binding("down", "move(1)", "down"),
+        Binding("pageup", "move(-10)", "page up"),
+        Binding("pagedown", "move(10)", "page down"),
+        Binding("tab", "complete", "complete"),
+    ]
+
+    def __init__(self, console: ConsoleApp, below: FrameScreen, text: str = "") -> None:
+        super().__init__(console)
+        self._below, self._text = below, text
+        self.commands: list[Command] = []
+
+    def panel(self) -> Iterable[Widget]:
+        """A field, the commands that answer to it, and what the chosen one does."""
+        with Vertical(id="palette"):
+            yield Input(self._text, id="words", placeholder="a command; find ID, context NAME, live …", compact=True)
+            yield Choices(id="choices")
+            yield Lines(id="about", ground="panel")
+
+    def on_mount(self) -> None:
+        """Shows all of them."""
+        super().on_mount()
+        self.query_one("#words", Input).focus()
+        self._search(self._text)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Searches while it is typed."""
+        self._search(event.value)
+
+    def _search(self, text: str) -> None:
+        self.commands = found(self.console_app, self._below, text)
+        choices = self.query_one("#choices", Choices)
+        room = max(3, self.size.height - 10)
+        choices.styles.height = max(1, min(MOST_ROWS, room, len(self.commands)))
+        choices.offer(len(self.commands), self._line, self.console_app.painter)
+        self._about()
+
+    def _line(self, index: int, cells: int) -> Line:
+        command = self.commands[index]
+        keys = fit([(command.keys, "faint" if command.why_not else "accent bold")], 9, right=True)
+        name: list[Piece] = [(command.title, "faint" if command.why_not else "strong")]
+        if command.argument:
+            name.append((f" {command.argument}", "faint"))
+        head = fit(name, 20)
+        words = f"∅ {command.why_not}" if command.why_not else command.help
+        room = cells - length(head) - length(keys) - 2
+        return (*head, (" ", "text"), *fit([(cut_end(words, room), "faint" if command.why_not else "muted")], room),
+                (" ", "text"), *keys)  # fmt: skip
+
+    def _about(self) -> None:
+        empty = not self.commands
+        line: Line = (
+            (("no command answers to that", "muted"),)
+            if empty
+            else (("enter", "accent bold"), (" do it  ", "muted"), ("tab", "accent bold"), (" complete  ", "muted"),
+                  ("esc", "accent bold"), (" close", "muted"))
+        )  # fmt: skip
+        self.query_one("#about", Lines).show(lambda _w, h: ((), line) if h > 1 else (line,), self.console_app.painter)
+
+    def action_move(self, by: int) -> None:
+        """Chooses another command."""
+        self.query_one("#choices", Choices).move(by)
+
+    def action_complete(self) -> None:
+        """Writes the chosen command out, so that what it takes can be typed."""
+        command = self._chosen()
+        if command is not None:
+            self._write(command.title + (" " if command.argument else ""))
+
+    def _write(self, text: str) -> None:
+        box = self.query_one("#words", Input)
+        box.value = safe_text(text)
+        box.cursor_position = len(box.value)
+
+    def _chosen(self) -> Command | None:
+        index = self.query_one("#choices", Choices).index
+        return self.commands[index] if index < len(self.commands) else None
+
+    def on_input_submitted(self) -> None:
+        """Does the chosen command; one that takes something waits for it."""
+        self._choose()
+
+    def on_choices_chosen(self) -> None:
+        """A click chooses and does."""
+        self._choose()
+
+    def _choose(self) -> None:
+        command = self._chosen()
+        if command is None:
+            return
+        if command.argument:
+            self._write(f"{command.title} ")
+            return
+        _ = self.dismiss(command)
+
+    def action_leave(self) -> None:
+        """Closes it and does nothing."""
+        _ = self.dismiss(None)

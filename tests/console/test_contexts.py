@@ -1,0 +1,163 @@
+"""Contexts: each in its colours, production read-only until its name and a reason were typed, and not for long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck import NotAllowed
+from qdeck._operations import api
+from qdeck._settings import load
+from qdeck_console.app import ConsoleApp
+from qdeck_console.contexts import Contexts, opens_read_only
+from qdeck_console.presenters.frame import Context, hue
+from support.screens import HOOKS, SEARCH, app_of, command, fill, lines, shown, text, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+    from qdeck._operations.model import Activity
+
+
+def contexts(url: str, folder: Path, name: str) -> Contexts:
+    """A configuration with four contexts on one server."""
+    file = folder / "qdeck.toml"
+    file.write_text(
+        f"""
+        [contexts.here]
+        url = "{url}"
+        environment = "dev"
+        colour = "blue"
+        [contexts.prod-eu]
+        url = "{url}"
+        environment = "production"
+        thresholds = {{ dlq_max_warning = 5 }}
+        [contexts.kept]
+        url = "{url}"
+        read_only = true
+        [contexts.broken]
+        url = "${{QDECK_TEST_NO_SUCH_VARIABLE}}"
+        """
+    )
+    file.chmod(0o600)
+    found = load(file)
+    target = found.target(name)
+    assert target is not None
+    return Contexts(target, found)
+
+
+@contextlib.asynccontextmanager
+async def console(url: str, folder: Path, name: str, size: tuple[int, int] = (160, 48)) -> AsyncIterator[Pilot[int]]:
+    servers = contexts(url, folder, name)
+    deck = servers.deck(servers.target, read_only=opens_read_only(servers.target))
+    app = ConsoleApp(deck, servers.describe(servers.target, deck), contexts=servers)
+    async with shown(app, size) as pilot:
+        yield pilot
+
+
+def reads_only(app: ConsoleApp) -> bool:
+    """Whether the deck that the console has now refuses to write."""
+    return app.deck.read_only
+
+
+def test_the_bar_has_the_colour_of_its_context_but_production_its_own() -> None:
+    blue = hue(Context(title="x", server="", colour="blue"), production=False)
+    assert (blue.ground, blue.text) == ("#1F4E8C", "#FFFFFF")
+    assert hue(Context(title="x", server="", colour="#FFEE00"), production=False).text == "#101315"
+    assert hue(Context(title="x", server="", colour="blue", read_only=True), production=True).ground == "prod"
+    assert hue(Context(title="x", server="", colour="blue"), production=True).ground == "live"
+    assert hue(Context(title="x", server="", colour="nonsense"), production=False).ground == "bar"
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_another_context_is_another_console(url: str, tmp_path: Path, size: tuple[int, int]) -> None:
+    fill(url)
+    async with console(url, tmp_path, "here", size) as pilot:
+        app = app_of(pilot)
+        await until(pilot, "3 queues")
+        assert not reads_only(app)
+        await pilot.press("4", "space", "o")
+        assert "PRODUCTION" in await until(pilot, "opens read-only")
+        await pilot.press("j", "enter")
+        await until(pilot, "this is prod-eu")
+        await until(pilot, lambda: app.shown.snapshot is not None)
+        assert "PRODUCTION" in lines(app)[0]
+        assert "READ-ONLY" in lines(app)[0]
+        assert app.current_mode == "queues"
+        assert reads_only(app)
+        assert app.deck.thresholds.dlq_max_warning == 5
+        await pilot.press("p")
+        await until(pilot, "read-only")
+        await command(pilot, "context broken")
+        await until(pilot, "contexts.broken.url")
+        await command(pilot, "context kept")
+        await until(pilot, lambda: app.context.title == "kept")
+        await command(pilot, "live")
+        await until(pilot, "read_only = true")
+        assert reads_only(app)
+
+
+async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, tmp_path: Path) -> None:
+    fill(url)
+    async with console(url, tmp_path, "prod-eu") as pilot:
+        app = app_of(pilot)
+        before = app.deck
+        with pytest.raises(NotAllowed):
+            await before.apause(HOOKS)
+        await command(pilot, "live")
+        await until(pilot, "needs the name")
+        await pilot.press("enter", *"prod-e", "enter")
+        assert "needs the name" in text(app)
+        await pilot.press("u", "enter")
+        await until(pilot, "needs a reason")
+        await pilot.press("enter", *"INC-7", "enter")
+        await pilot.press("enter")
+        await until(pilot, "min left")
+        await until(pilot, lambda: not app.deck.read_only)
+        said = await until_told(app, "live")
+        assert (said.where, said.reason) == ("prod-eu", "INC-7")
+        await pilot.press("4", "j", "asterisk", "r")
+        await until(pilot, "Type prod-eu")
+        await pilot.press("escape")
+        await until(pilot, "nothing was done")
+        app.context = replace(app.context, live_until=time.monotonic() - 1)
+        await until(pilot, "READ-ONLY")
+        assert reads_only(app)
+        await until_told(app, "read-only")
+        await command(pilot, "live")
+        await until(pilot, "needs the name")
+        await pilot.press("escape")
+        await until(pilot, "nothing was done")
+        assert reads_only(app)
+
+
+async def test_elsewhere_live_is_a_word_and_read_only_another(url: str, tmp_path: Path) -> None:
+    fill(url)
+    async with console(url, tmp_path, "here", (80, 24)) as pilot:
+        app = app_of(pilot)
+        await command(pilot, "read-only")
+        await until(pilot, lambda: app.deck.read_only)
+        await command(pilot, "live")
+        await until(pilot, lambda: not app.deck.read_only)
+        await app.deck.aresume(SEARCH)
+        await command(pilot, "live")
+        await until(pilot, "it is live")
+
+
+async def until_told(app: ConsoleApp, verb: str) -> Activity:
+    """Waits until the log of operations has such an entry."""
+    last_moment = time.monotonic() + 8
+    while True:
+        found = [row for row in await api.aread_activity(app.deck) if row.verb == verb]
+        if found:
+            return found[-1]
+        assert time.monotonic() < last_moment
+        await asyncio.sleep(0.05)

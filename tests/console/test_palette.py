@@ -1,0 +1,116 @@
+"""The palette, the help and what leaves the console: every command by name, and why one cannot act."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from qdeck._deck.deck import Deck
+from qdeck_console.actions import ACTIONS, places
+from qdeck_console.commanding import every
+from qdeck_console.commands import WORDS, score, split
+from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.job import JobScreen
+from support.screens import HOOKS, MAIL, app_of, command, console, fill, text, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def test_fuzzy_search_prefers_beginnings() -> None:
+    names = ["freeze", "retry", "requeue", "read-only", "first"]
+    found = sorted(
+        (name for name in names if score("re", name) is not None), key=lambda name: -(score("re", name) or 0)
+    )
+    assert found[:3] == ["retry", "requeue", "read-only"]
+    assert score("rdl", "read-only") is not None
+    assert score("zz", "retry") is None
+    assert score("", "anything") == 0
+
+
+def test_a_word_and_what_follows_it() -> None:
+    word, rest = split(":find  job-1 ")
+    assert word is not None
+    assert (word.name, rest) == ("find", "job-1")
+    assert split("find") == (None, "")
+    assert split("live now") == (None, "")
+    assert len({word.name for word in WORDS}) == len(WORDS)
+
+
+async def test_every_action_is_a_command_and_one_that_cannot_act_says_why(url: str) -> None:
+    fill(url)
+    async with console(url, size=(80, 24), read_only=True) as pilot:
+        app = app_of(pilot)
+        assert isinstance(app.screen, FrameScreen)
+        commands = every(app, app.screen)
+        keys = {command.keys for command in commands}
+        assert {action.key_name for action in ACTIONS if action.group != "move" and places(action)} <= keys
+        await pilot.press("ctrl+p")
+        await until(pilot, "enter do it")
+        await pilot.press(*"pause")
+        shown = await until(pilot, "∅ read-only")
+        assert "freeze" not in shown
+        await pilot.press("enter")
+        await until(pilot, "pause: read-only")
+        await pilot.press("colon", *"xyzxyz")
+        await until(pilot, "no command answers to that")
+        await pilot.press("escape")
+        await command(pilot, "sort")
+        await until(pilot, lambda: "by name" in text(app) or "sorted" in text(app) or "name ↓" in text(app))
+        await command(pilot, "stuck")
+        await until(pilot, "wrk-gone")
+        assert app.current_mode == "stuck"
+        await command(pilot, "last")
+        await command(pilot, "theme pap")
+        await until(pilot, lambda: app.theme == "qdeck-paper")
+        await pilot.press("colon", *"theme", "tab")
+        await until(pilot, "qdeck-16")
+        await pilot.press("escape", "question_mark", "slash", *"freeze", "enter")
+        await until(pilot, "FROZEN")
+
+
+async def test_find_opens_a_job_wherever_it_is(url: str) -> None:
+    fill(url)
+    with Deck(url) as deck:
+        made = deck.enqueue(MAIL, "send", ["letter"], id="job-wanted")
+    async with console(url) as pilot:
+        app = app_of(pilot)
+        await command(pilot, "find nowhere")
+        await until(pilot, "no queue has a job nowhere")
+        await command(pilot, f"find {made.id}")
+        await until(pilot, "letter")
+        assert isinstance(app.screen, JobScreen)
+        await pilot.press("escape")
+        await command(pilot, "queue hooks")
+        await until(pilot, HOOKS)
+        await pilot.press("escape")
+        await command(pilot, "filter mail")
+        await until(pilot, "1 of 3 queues")
+        await pilot.press("colon", *"filter", "enter", "escape", "escape")
+        await until(pilot, "3 queues,")
+
+
+async def test_copy_and_write(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(url)
+    monkeypatch.chdir(tmp_path)
+    async with console(url) as pilot:
+        app = app_of(pilot)
+        await until(pilot, "3 queues,")
+        await pilot.press("g", "y")
+        await until(pilot, "name sent to the clipboard")
+        assert app.clipboard == MAIL
+        await pilot.press("w")
+        await until(pilot, "Write 3 rows to a file")
+        await pilot.press("enter")
+        await until(pilot, "3 rows written to")
+        [path] = list(tmp_path.iterdir())
+        assert path.stat().st_mode & 0o077 == 0
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        assert {row["row"]["name"] for row in rows} >= {MAIL, HOOKS}
+        await command(pilot, f"write {path.name}")
+        await until(pilot, "is there already")
+        await command(pilot, "write no/such/folder")
+        await until(pilot, "No such file")
+        assert len(list(tmp_path.iterdir())) == 1

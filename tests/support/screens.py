@@ -1,0 +1,114 @@
+"""A console without a terminal for tests of its screens, and a server with some trouble to show there."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from textual.widgets import Input
+
+from qdeck._connection import SyncClient
+from qdeck._deck.deck import Deck
+from qdeck._engine import codec, ops, programs
+from qdeck_console.app import ConsoleApp
+from qdeck_console.terminal import context_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from textual.pilot import Pilot
+
+MAIL, SEARCH, HOOKS = "demo:dev:mail:actions", "demo:dev:search:actions", "demo:dev:hooks:actions"
+
+
+def lines(app: ConsoleApp) -> list[str]:
+    """The screen as an operator reads it."""
+    return ["".join(part.text for part in strip) for strip in app.screen._compositor.render_strips()]
+
+
+def text(app: ConsoleApp) -> str:
+    """The same as one text."""
+    return "\n".join(line.rstrip() for line in lines(app))
+
+
+def app_of(pilot: Pilot[int]) -> ConsoleApp:
+    """The app that a pilot drives."""
+    assert isinstance(pilot.app, ConsoleApp)
+    return pilot.app
+
+
+async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 10.0) -> str:
+    """Waits until the screen shows a text, or something is so; returns the screen."""
+    app = app_of(pilot)
+    last_moment = time.monotonic() + seconds
+    while True:
+        await pilot.pause(0.03)
+        shown = text(app)
+        if (wanted in shown) if isinstance(wanted, str) else wanted():
+            return shown
+        assert time.monotonic() < last_moment, f"never saw {wanted!r}:\n{shown}"
+
+
+@contextlib.asynccontextmanager
+async def shown(app: ConsoleApp, size: tuple[int, int] = (160, 48)) -> AsyncIterator[Pilot[int]]:
+    """An app from its first picture on."""
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await until(pilot, lambda: app.shown.snapshot is not None)
+        await pilot.pause(0.05)
+        yield pilot
+
+
+@contextlib.asynccontextmanager
+async def console(
+    url: str, *keys: str, size: tuple[int, int] = (160, 48), read_only: bool = False
+) -> AsyncIterator[Pilot[int]]:
+    """A console on a server, after some keys."""
+    deck = Deck(url, read_only=read_only)
+    async with shown(ConsoleApp(deck, context_of(deck, "demo")), size) as pilot:
+        await pilot.press(*keys)
+        yield pilot
+
+
+async def command(pilot: Pilot[int], words: str) -> None:
+    """Calls a command by its name, as if it had been typed after `:`."""
+    app = app_of(pilot)
+    await pilot.press("colon")
+    await until(pilot, lambda: bool(app.screen.query("#words")) and app.focused is not None)
+    app.screen.query_one("#words", Input).value = words
+    await pilot.pause()
+    await pilot.press("enter")
+
+
+def run(url: str, op: ops.Op[ops.T]) -> ops.T:
+    """One step on a queue."""
+    client = SyncClient(Deck(url).endpoint)
+    try:
+        return client.run(programs.call(op))
+    finally:
+        client.close()
+
+
+def fill(url: str) -> None:
+    """A paused queue with a backlog, one with dead letters and one with a stuck job."""
+    with Deck(url) as deck:
+        for _ in range(40):
+            deck.enqueue(SEARCH, "reindex", [1])
+        for number in range(12):
+            deck.enqueue(HOOKS, "deliver", [number], retries=0)
+        for number in range(12):
+            error = {"class": "ConnectionError", "message": f"refused {number}", "traceback": "Traceback\n  boom"}
+            fail_next(url, HOOKS, error)
+        deck.enqueue(MAIL, "send", ["someone"])
+        run(url, ops.turn(MAIL, "wrk-gone", 1, room=1, lease_ms=1))
+        deck.enqueue(MAIL, "send", ["other"])
+        deck.pause(SEARCH)
+
+
+def fail_next(url: str, queue: str, event: Mapping[str, object], *, retry_ms: int = -1) -> str:
+    """Runs the next job of a queue and lets it fail; by default it dies."""
+    at = time.time_ns() // 1000
+    [job] = run(url, ops.turn(queue, "wrk-1", at, room=1, lease_ms=60_000)).jobs
+    ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=retry_ms, event=codec.encode_json(event))
+    run(url, ops.turn(queue, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
+    return job.id
