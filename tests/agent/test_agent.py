@@ -51,14 +51,14 @@ def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
 
 def test_two_agents_do_each_run_once(url: str, raw: redis.Redis, make_process: Callable[..., PythonProcess]) -> None:
     pair = [start(make_process, url, "--health-every", "0.3") for _ in range(2)]
-    wait_until(lambda: int(raw.hget("qdeck:agent:health", "runs") or 0) >= 8)
+    wait_until(lambda: int(raw.hget("qdeck:agent:{qdeck:health}", "runs") or 0) >= 8)
     for process in pair:
         process.terminate()
         assert process.wait() == 0
     runs = [run["run"] for process in pair for run in told(process, "ran", "health")]
     assert sorted(runs) == list(range(1, len(runs) + 1))
-    assert raw.hget("qdeck:agent:health", "runs") == str(len(runs)).encode()
-    assert raw.hget("qdeck:agent:health", "until") == b"0"
+    assert raw.hget("qdeck:agent:{qdeck:health}", "runs") == str(len(runs)).encode()
+    assert raw.hget("qdeck:agent:{qdeck:health}", "until") == b"0"
 
 
 async def test_a_run_that_was_taken_over_is_ended_and_changes_nothing(
@@ -74,13 +74,13 @@ async def test_a_run_that_was_taken_over_is_ended_and_changes_nothing(
 
     monkeypatch.setattr("qdeck._agent.chores.Chores.health", stuck)
     async with run_agent(http=None, health_every=3600, lease=0.6) as agent:
-        await agent.until(lambda: raw.hget("qdeck:agent:health", "token"))
+        await agent.until(lambda: raw.hget("qdeck:agent:{qdeck:health}", "token"))
         # As if this agent had been frozen, and another had taken the run and ended it.
-        raw.hset("qdeck:agent:health", mapping={"token": 2, "until": 0, "outcome": "done", "runs": 1})
+        raw.hset("qdeck:agent:{qdeck:health}", mapping={"token": 2, "until": 0, "outcome": "done", "runs": 1})
         await agent.until(lambda: agent.of("health", "fenced"))
         assert ended.is_set()
         assert agent.of("health", "fenced")[0]["run"] == 1
-    assert raw.hmget("qdeck:agent:health", "outcome", "runs", "failed") == [b"done", b"1", None]
+    assert raw.hmget("qdeck:agent:{qdeck:health}", "outcome", "runs", "failed") == [b"done", b"1", None]
 
 
 def test_a_frozen_process_is_replaced_and_each_run_is_still_done_once(
@@ -99,7 +99,7 @@ def test_a_frozen_process_is_replaced_and_each_run_is_still_done_once(
         process.terminate()
         assert process.wait() == 0
     runs = [run["run"] for process in (first, second) for run in told(process, "ran", "health")]
-    assert len(runs) == len(set(runs)) == int(raw.hget("qdeck:agent:health", "runs") or 0)
+    assert len(runs) == len(set(runs)) == int(raw.hget("qdeck:agent:{qdeck:health}", "runs") or 0)
 
 
 def test_killed_in_the_middle_of_a_run_another_does_it(
@@ -119,12 +119,12 @@ Agent(sys.argv[1], AgentOptions(health_every=3600, lease=1.0)).run()
     victim = make_process("-c", program, url)
     victim.wait_for("in the middle")
     time.sleep(1.5)
-    assert raw.hget("qdeck:agent:health", "until") != b"0", "it is kept while the agent lives"
+    assert raw.hget("qdeck:agent:{qdeck:health}", "until") != b"0", "it is kept while the agent lives"
     victim.kill9()
     heir = start(make_process, url, "--health-every", "3600")
     heir.wait_for('"chore": "health"')
     assert [run["run"] for run in told(heir, "ran", "health")] == [2]
-    assert raw.hget("qdeck:agent:health", "runs") == b"1"
+    assert raw.hget("qdeck:agent:{qdeck:health}", "runs") == b"1"
     assert raw.hget("qdeck:health", "status") == b"healthy"
 
 
@@ -155,7 +155,7 @@ async def test_purge_and_health_are_off_by_default(run_agent: Callable[..., Any]
     async with run_agent() as agent:
         [started] = [event for event in agent.events if event["event"] == "started"]
         assert set(started["chores"]) == {"tend", "history"}
-    assert raw.exists("qdeck:health", "qdeck:agent:purge", "qdeck:agent:health") == 0
+    assert raw.exists("qdeck:health", "qdeck:agent:{qdeck:purge}", "qdeck:agent:{qdeck:health}") == 0
 
 
 async def test_who_may_only_read_is_told_and_still_answers(reader_url: tuple[str, Server]) -> None:
@@ -225,7 +225,7 @@ async def test_a_chore_that_fails_is_told_and_tried_at_the_next_interval(
     async with run_agent(http=None, health_every=0.2) as agent:
         await agent.until(lambda: len(agent.of("health", "failed")) >= 3)
         assert agent.of("health", "failed")[0]["why"] == "ZeroDivisionError: no"
-    assert int(raw.hget("qdeck:agent:health", "failed") or 0) >= 3
+    assert int(raw.hget("qdeck:agent:{qdeck:health}", "failed") or 0) >= 3
 
 
 async def test_an_auto_purge_stops_within_the_grace_and_the_rest_waits(
@@ -238,7 +238,7 @@ async def test_an_auto_purge_stops_within_the_grace_and_the_rest_waits(
         await agent.until(lambda: raw.zcard(keys.key(QUEUE, "ready")) < 20_000)
     left, gone = raw.zcard(keys.key(QUEUE, "ready")), raw.zcard(keys.key(QUEUE, "cancelled"))
     assert left + gone == 20_000
-    counted = int(raw.hget("qdeck:agent:purge", "n:ready_too_old") or 0)
+    counted = int(raw.hget("qdeck:agent:{qdeck:purge}", "n:ready_too_old") or 0)
     assert counted == gone
     if left:
         assert agent.of("purge", "stopped early")[0]["applied"] == gone
@@ -254,7 +254,7 @@ async def test_two_agents_purge_once(run_agent: Callable[..., Any], client: Sync
         await asyncio.sleep(0.3)
         [run] = one.of("purge") + other.of("purge")
     assert (run["applied"], run["skipped"]) == (3000, 0)
-    assert raw.hget("qdeck:agent:purge", "n:ready_too_old") == b"3000"
+    assert raw.hget("qdeck:agent:{qdeck:purge}", "n:ready_too_old") == b"3000"
 
 
 PURGER = """
@@ -289,7 +289,7 @@ def test_an_agent_that_ends_or_freezes_within_a_purge_leaves_the_rest_to_another
         victim.wait_for("fenced")
     assert raw.zcard(ready) == 0
     assert set(raw.zrange(cancelled, 0, -1)) == ids
-    assert raw.hmget("qdeck:agent:purge", "runs", "token", "n:ready_too_old") == [b"1", b"2", str(left).encode()]
+    assert raw.hmget("qdeck:agent:{qdeck:purge}", "runs", "token", "n:ready_too_old") == [b"1", b"2", str(left).encode()]
     assert raw.hget(keys.key(QUEUE, "meta"), "n:cancelled") == str(many).encode(), "each was cancelled once"
 
 
@@ -342,4 +342,4 @@ async def test_temporary_queues_whose_time_is_over_are_removed(
     assert agent.of("clean")[0]["removed"] == 1
     left = {key.decode() for key in raw.scan_iter("shop:*")}
     assert left == {str(names["waited"]), str(names["living"]), "shop:callbacks:nobodys"}
-    assert raw.hget("qdeck:agent:clean", "n:removed") == b"1"
+    assert raw.hget("qdeck:agent:{qdeck:clean}", "n:removed") == b"1"

@@ -152,7 +152,7 @@ async def test_a_dry_run_tells_what_a_purge_would_do_and_writes_nothing(
     make_jobs(client, 5)
     await asyncio.sleep(0.01)
     async with run_agent(settings=OLD, history_every=None, tend_every=3600) as agent:
-        await agent.until(lambda: raw.hget("qdeck:agent:tend", "runs"))
+        await agent.until(lambda: raw.hget("qdeck:agent:{qdeck:tend}", "runs"))
         before = {key: raw.dump(key) for key in raw.scan_iter()}
         answer = await agent.ask(f"{PURGE}?dry_run=true", "POST")
         assert {key: raw.dump(key) for key in raw.scan_iter()} == before

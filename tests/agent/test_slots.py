@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NOW = 1_800_000_000_000
 EVERY = 60_000
 LEASE = 15_000
-KEY = "qdeck:agent:purge"
+KEY = "qdeck:agent:{qdeck:purge}"
 
 
 def take(client: SyncClient, agent: str, now: int, *, aligned: bool = False) -> Claim:
@@ -185,7 +185,7 @@ def test_many_that_ask_at_once_get_each_run_once(url: str, raw: redis.Redis) -> 
             done.result()
     tokens = sorted(token for token, _ in got)
     assert tokens == list(range(1, len(tokens) + 1))
-    assert raw.hget("qdeck:agent:tend", "runs") == str(len(tokens)).encode()
+    assert raw.hget("qdeck:agent:{qdeck:tend}", "runs") == str(len(tokens)).encode()
     started = sorted(at for _, at in got)
     assert all(b - a >= 20 for a, b in pairwise(started))
     assert len(tokens) > 30

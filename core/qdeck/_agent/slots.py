@@ -61,8 +61,8 @@ class Slot:
 
 
 def key(chore: str) -> bytes:
-    """The key of a chore."""
-    return f"{PREFIX}{chore}".encode()
+    """The key of a chore; on a cluster in one slot with what it leaves, as `qdeck:health` of the chore `health`."""
+    return f"{PREFIX}{{qdeck:{chore}}}".encode()
 
 
 def claim(

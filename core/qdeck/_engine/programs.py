@@ -177,7 +177,22 @@ _REFUSALS: Final = {
     "BUSY": "a script blocks the server: wait, or SCRIPT KILL",
     "MASTERDOWN": "the replica lost its master",
     "CLUSTERDOWN": "the cluster is down",
+    "TRYAGAIN": "the queue's slot is on its way to another server of the cluster: try again",
 }
+_CLUSTER: Final = {
+    "MOVED": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
+    "ASK": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
+    "CROSSSLOT": (
+        "not on Cluster: this takes keys that are on several servers",
+        "use a server of its own, or Sentinel",
+    ),
+}
+
+_WORDS: Final = {
+    "OutOfMemoryError": "OOM", "ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN", "MovedError": "MOVED",
+    "AskError": "ASK", "TryAgainError": "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN",
+    "ClusterCrossSlotError": "CROSSSLOT",
+}  # fmt: skip
 
 
 def explain(error: ResponseError, queue: str = "") -> QdeckError:
@@ -191,8 +206,10 @@ def explain(error: ResponseError, queue: str = "") -> QdeckError:
         return NotAllowed(
             f"the server does not allow this: {text}", hint="give this user the right, or use another user"
         )
-    known = {"OutOfMemoryError": "OOM", "ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN"}
-    word = known.get(type(error).__name__, word)
+    word = _WORDS.get(type(error).__name__, word)
+    if word in _CLUSTER:
+        message, hint = _CLUSTER[word]
+        return ServerRefused(f"{message}: {text}", hint=hint)
     if word in _REFUSALS:
         return ServerRefused(f"the server refuses: {text}", hint=_REFUSALS[word])
     if word == "WRONGTYPE":

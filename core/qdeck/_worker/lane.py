@@ -23,6 +23,7 @@ class Lane:
         "looked",
         "number",
         "outbox",
+        "peeked",
         "queue",
         "rested",
         "share",
@@ -45,6 +46,7 @@ class Lane:
         self.deadline: float | None = None  # when a lease runs out
         self.looked = time.monotonic()  # when `deadline` was known last: a turn that fills the room does not tell
         self.outbox = 0
+        self.peeked = 0.0  # when it was looked at without a bell
         self.rested = True  # it had no work, and must not claim the share that it did not use meanwhile
         self.turned = 0.0
         self.share = 0.0

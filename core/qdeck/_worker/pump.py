@@ -47,6 +47,8 @@ class Pump:
     ) -> None:
         self._client = client
         self._lanes = lanes
+        by_bell = {keys.key(lane.queue, "bell"): lane for lane in lanes}
+        self._groups = [[by_bell[bell] for bell in bells] for bells in client.groups(list(by_bell))]
         self._worker = worker
         self._lease_ms = lease_ms
         self._event = event
@@ -54,8 +56,8 @@ class Pump:
         self.stir = self._stirred.set
         self.claims = True
         self._finishing = False
-        self._ear: asyncio.Task[None] | None = None
-        self._line: AbstractConnection | None = None
+        self._ears: dict[bytes, asyncio.Task[None]] = {}  # by the first bell of those that one ear listens to
+        self._lines: dict[bytes, AbstractConnection] = {}
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._trimmed = time.monotonic()
         self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
@@ -77,12 +79,12 @@ class Pump:
 
     async def close(self) -> None:
         """Ends what listens and what is under way."""
-        tasks = [*self._chores.values(), *([self._ear] if self._ear else [])]
+        tasks = [*self._chores.values(), *self._ears.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._line is not None:
-            await self._line.disconnect(nowait=True)
+        for line in self._lines.values():
+            await line.disconnect(nowait=True)
 
     def finish(self) -> None:
         """Lets the loop end when nothing is left in hand."""
@@ -214,31 +216,39 @@ class Pump:
 
     def _prick_up(self) -> None:
         """Listens from now on, also while one queue always has work: the others are not to wait for its end."""
-        if self._ear is None and not self._finishing:
-            self._ear = asyncio.create_task(self._listen())
+        if len(self._ears) == len(self._groups) or self._finishing:
+            return
+        for lanes in self._groups:
+            name = keys.key(lanes[0].queue, "bell")
+            if name not in self._ears:
+                self._ears[name] = asyncio.create_task(self._listen(name, lanes))
 
-    async def _listen(self) -> None:
-        """Blocks on the bells, on a connection of its own. A ring means that there may be work."""
+    async def _listen(self, ear: bytes, group: list[Lane]) -> None:
+        """Blocks on bells, on a connection of its own. A ring means that there may be work."""
         # The server answers with the first that rings: those of queues that are worked on anyway come last.
-        lanes = sorted(self._lanes, key=lambda lane: lane.hungry)
+        lanes = sorted(group, key=lambda lane: lane.hungry)
         bells = {keys.key(lane.queue, "bell"): lane for lane in lanes}
         try:
-            if self._line is None:
-                self._line = self._client.endpoint.async_connection()
-            rung = await self._client.pop(self._line, list(bells), IDLE_S)
-        except (redis.RedisError, OSError, TimeoutError, asyncio.IncompleteReadError):
-            await self._hang_up()
+            if ear not in self._lines:
+                self._lines[ear] = await self._client.line(ear)
+            rung = await self._client.pop(self._lines[ear], list(bells), self._client.longest_pop)
+        except (redis.RedisError, OSError, TimeoutError, asyncio.IncompleteReadError, QdeckError):
+            await self._hang_up(ear)
+            self._client.doubt()
             await asyncio.sleep(RETRY_S * random.uniform(0.2, 1.0))  # noqa: S311 - spreads reconnects, guards nothing
-            for lane in self._lanes:
-                lane.hungry = True
+            for lane in lanes:
+                lane.hungry, lane.peeked = True, 0.0
             rung = None
         except Exception as error:  # noqa: BLE001 - raised again in the loop: a worker that hears no bell must not go on
             self._failure = error
             self.stir()
             return
         if rung is None:
-            for lane in self._lanes:
-                self._do("peek", lane, self._peek(lane))
+            now = time.monotonic()
+            for lane in lanes:
+                if now - lane.peeked >= IDLE_S - 1.0:
+                    lane.peeked = now
+                    self._do("peek", lane, self._peek(lane))
         elif bells[rung].hungry and self._room(time.monotonic()) > 0:
             # Its turn comes anyway, and rings again where work is left. Not to hear the same bell at once again:
             await asyncio.sleep(BUSY_S)
@@ -247,15 +257,18 @@ class Pump:
             lane.hungry = True
             # Its turn comes next, also when there is no room by then: that turn rings again, for another worker.
             self._rung.append(lane)
-        self._ear = None
+        self._ears.pop(ear, None)
         self.stir()
 
     async def _stop_listening(self) -> None:
         """Hangs up, then rings where there is work: the last ring may have come to this worker, which is leaving."""
-        if self._ear is not None:
-            self._ear.cancel()
-            await asyncio.gather(self._ear, return_exceptions=True)
-            await self._hang_up()
+        if self._ears:
+            ears = dict(self._ears)
+            for task in ears.values():
+                task.cancel()
+            await asyncio.gather(*ears.values(), return_exceptions=True)
+            for ear in ears:
+                await self._hang_up(ear)
             # The socket closes in the loop's next turn; the server must see that before what follows.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -265,11 +278,11 @@ class Pump:
             with contextlib.suppress(QdeckError):
                 await self._client.run(programs.call(op))
 
-    async def _hang_up(self) -> None:
-        if self._line is not None:
+    async def _hang_up(self, ear: bytes) -> None:
+        line = self._lines.pop(ear, None)
+        if line is not None:
             with contextlib.suppress(redis.RedisError, OSError):
-                await self._line.disconnect(nowait=True)
-            self._line = None
+                await line.disconnect(nowait=True)
 
     def _do(self, name: str, lane: Lane, chore: Any) -> None:
         key = f"{name} {lane.queue}"

@@ -1,0 +1,91 @@
+"""A private cluster of embedded servers, for the demo and the tests: all 16,384 slots spread over a few of them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+
+from qdeck import QdeckError
+from qdeck._connection import Endpoint
+from qdeck_console.embedded import HOST, EmbeddedServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Made = TypeVar("Made", bound=EmbeddedServer)
+SLOTS: Final = 16_384
+_PAUSE_S: Final = 0.02
+
+
+class EmbeddedCluster(Generic[Made]):
+    """Several servers that make one cluster. `make` starts one of them with the arguments that it is given."""
+
+    def __init__(self, make: Callable[[Sequence[str]], Made], *, nodes: int = 3, start_timeout_s: float = 20.0) -> None:
+        self._make = make
+        self._count = nodes
+        self._start_timeout_s = start_timeout_s
+        self.nodes: list[Made] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The url for a client, with all servers."""
+        return "redis+cluster://" + ",".join(f"{HOST}:{node.port}" for node in self.nodes)
+
+    def start(self) -> None:
+        """Starts the servers, gives each its part of the slots, and returns when they know each other."""
+        try:
+            for at in range(self._count):
+                node = self.join()
+                first, last = SLOTS * at // self._count, SLOTS * (at + 1) // self._count - 1
+                ask(node, "CLUSTER", "ADDSLOTSRANGE", first, last)
+                ask(node, "CLUSTER", "SET-CONFIG-EPOCH", at + 1)
+            for node in self.nodes[1:]:
+                ask(node, "CLUSTER", "MEET", HOST, self.nodes[0].port)
+            self.wait()
+        except BaseException:
+            self.stop()
+            raise
+
+    def join(self) -> Made:
+        """Starts one more server that is able to be of a cluster; it knows nobody and has no slots."""
+        node = self._make(
+            ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000")
+        )
+        node.start()
+        self.nodes.append(node)
+        return node
+
+    def wait(self) -> None:
+        """Returns when every server knows all the others and that all slots are served."""
+        last_moment = time.monotonic() + self._start_timeout_s
+        while not all(self._knows_all(node) for node in self.nodes):
+            if time.monotonic() > last_moment:
+                raise QdeckError(f"The embedded cluster was not complete in {self._start_timeout_s:g} s")
+            time.sleep(_PAUSE_S)
+
+    def stop(self) -> None:
+        """Ends all servers."""
+        for node in self.nodes:
+            node.stop()
+        self.nodes.clear()
+
+    def _knows_all(self, node: Made) -> bool:
+        said = ask(node, "CLUSTER", "INFO")
+        return b"cluster_state:ok" in said and b"cluster_known_nodes:%d\r" % len(self.nodes) in said
+
+
+def ask(server: EmbeddedServer, *words: str | int) -> Any:
+    """One command to one server, without regard to whose slot it is for."""
+    connection = Endpoint(server.url).blocking_connection()
+    try:
+        connection.send_command(*words)
+        return connection.read_response(disable_decoding=True)
+    finally:
+        connection.disconnect()

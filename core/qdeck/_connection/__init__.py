@@ -1,0 +1,11 @@
+"""Connections: where the servers are, and two clients, blocking and asyncio, that run the same programs.
+
+A write is never left to a library's silent retries. Each step is idempotent, so these clients send it again themselves
+after a lost answer, for `patience` seconds; what is still unanswered then is told as `OutcomeUnknown`.
+"""
+
+from qdeck._connection.address import mask_url
+from qdeck._connection.clients import PATIENCE, AsyncClient, SyncClient
+from qdeck._connection.endpoint import TIMEOUT, Endpoint
+
+__all__ = ["PATIENCE", "TIMEOUT", "AsyncClient", "Endpoint", "SyncClient", "mask_url"]

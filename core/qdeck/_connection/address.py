@@ -1,0 +1,159 @@
+"""Where a server is: one place that reads every form of URL, and shows it without what is secret.
+
+    redis://[user:password@]host[:port][/db]                    one server; rediss:// over TLS
+    unix://[user:password@]/path[?db=0]                         one server, through a socket file
+    redis+sentinel://[user:password@]host[:port],…/service[/db] the master that Sentinels name
+    redis+cluster://[user:password@]host[:port],…               a cluster, by any of its nodes
+
+`rediss+sentinel://` and `rediss+cluster://` are the same over TLS. Options behind a `?` are redis-py's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit, urlunsplit
+
+import redis.connection as blocking
+
+from qdeck._errors import InvalidOption
+
+_HINT: Final = (
+    "write redis://[user:password@]host:port[/db], rediss://… for TLS, unix:///path, "
+    "redis+sentinel://host,host/service[/db] or redis+cluster://host,host"
+)
+_PORTS: Final = {"sentinel": 26379, "cluster": 6379}
+_OF_SENTINEL: Final[tuple[str, ...]] = ("sentinel_username", "sentinel_password")
+
+
+class Kind(StrEnum):
+    """What stands behind a URL."""
+
+    SERVER = "server"
+    SENTINEL = "sentinel"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One server of several, or a Sentinel, which has a user and a password of its own."""
+
+    host: str
+    port: int
+    sentinel: bool = False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A URL that was read: `options` are redis-py's for a connection, `seeds` where to ask for the servers."""
+
+    kind: Kind
+    options: dict[str, Any] = field(repr=False)
+    seeds: tuple[Node, ...] = ()
+    service: str = ""
+    sentinel_options: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+def mask_url(url: str) -> str:
+    """The URL without its password, for screens, logs and errors."""
+    try:
+        parts = urlsplit(url)
+        if _is_torn(parts):
+            return f"{parts.scheme}://***"
+        if parts.password is None and "@" not in parts.netloc:
+            return urlunsplit(parts._replace(query="", fragment=""))
+        host = parts.netloc.rpartition("@")[2]
+        user = parts.username or ""
+        return urlunsplit(parts._replace(netloc=f"{user}:***@{host}", query="", fragment=""))
+    except ValueError:
+        return "(unreadable URL)"
+
+
+def _is_torn(parts: SplitResult) -> bool:
+    """Whether a password with an unescaped `/`, `?` or `#` may stand where nobody looks for one."""
+    if parts.scheme == "unix":
+        return bool(parts.netloc) and "@" not in parts.netloc
+    return "@" in parts.path + parts.query + parts.fragment
+
+
+def read_url(url: str) -> Address:
+    """Reads a URL; raises `InvalidOption` with the URL masked and the forms there are."""
+    try:
+        parts = urlsplit(url)
+        base, _, many = parts.scheme.partition("+")
+        if not many:
+            return Address(kind=Kind.SERVER, options=_one_server(url))
+        if base not in ("redis", "rediss") or many not in _PORTS:
+            raise ValueError("no such scheme")
+        login, _, hosts = parts.netloc.rpartition("@")
+        seeds = tuple(_node(text, _PORTS[many], sentinel=many == "sentinel") for text in hosts.split(","))
+        service, db = _service(parts.path) if many == "sentinel" else ("", _no_database(parts.path))
+        query = parse_qs(parts.query)
+        own: dict[str, str] = {name: query.pop(name)[0] for name in _OF_SENTINEL if name in query}
+        first = f"{login}@" * bool(login) + str(seeds[0])
+        plain = urlunsplit((base, first, f"/{db}" if db else "", urlencode(query, doseq=True), ""))
+        options = _one_server(plain)
+    except ValueError as error:
+        # What is wrong may be read from a part of the URL that is secret: only our own words are passed on.
+        why = f": {error}" if isinstance(error, _Wrong) else ""
+        raise InvalidOption(f"{mask_url(url)!r} is not a server URL{why}", hint=_HINT) from None
+    return Address(
+        kind=Kind(many), options=options, seeds=seeds, service=service, sentinel_options=_for_sentinel(options, own)
+    )
+
+
+class _Wrong(ValueError):
+    """What is wrong with a URL, in words that hold nothing secret."""
+
+
+def _one_server(url: str) -> dict[str, Any]:
+    options: dict[str, Any] = dict(blocking.parse_url(url))
+    parts = urlsplit(url)
+    port = parts.port if parts.port is not None else 6379
+    if parts.scheme != "unix" and parts.path.strip("/") and not parts.path.strip("/").isdigit():
+        raise _Wrong("the database is not a number")
+    if not 0 < port < 65536:
+        raise _Wrong(f"port {port}")
+    options.update(protocol=2, decode_responses=False)
+    return options
+
+
+def _halves(text: str) -> tuple[str, str]:
+    host, colon, port = text.rpartition(":")
+    if text.startswith("[") and text.endswith("]"):
+        return text[1:-1], ""
+    return (host.strip("[]"), port) if colon else (text, "")
+
+
+def _node(text: str, port: int, *, sentinel: bool) -> Node:
+    host, given = _halves(text)
+    if not host:
+        raise _Wrong("a host is missing")
+    if given and not (given.isascii() and given.isdigit() and 0 < int(given) < 65536):
+        raise _Wrong("a port is not a number from 1 to 65535")
+    return Node(unquote(host), int(given or port), sentinel)
+
+
+def _service(path: str) -> tuple[str, str]:
+    service, _, db = path.strip("/").partition("/")
+    if not service:
+        raise _Wrong("the name of the service is missing, as in redis+sentinel://host/mymaster")
+    if db and not (db.isascii() and db.isdigit()):
+        raise _Wrong("the database is not a number")
+    return unquote(service), db
+
+
+def _no_database(path: str) -> str:
+    if path.strip("/") not in ("", "0"):
+        raise _Wrong("a cluster has no databases: leave the path out")
+    return ""
+
+
+def _for_sentinel(options: dict[str, Any], own: dict[str, str]) -> dict[str, Any]:
+    """Options for connections to Sentinels: the same transport, their own user, and no database."""
+    made = {name: value for name, value in options.items() if name not in ("db", "username", "password")}
+    return made | {name.removeprefix("sentinel_"): value for name, value in own.items()}

@@ -1,0 +1,296 @@
+"""Two clients, blocking and asyncio, that run the same programs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from redis.exceptions import BusyLoadingError, ResponseError
+
+from qdeck._connection.address import Kind, Node
+from qdeck._connection.cluster import ClusterRoutes
+from qdeck._connection.effort import BROKEN, TROUBLE, Effort
+from qdeck._connection.routes import Lost, Routes, SentinelRoutes, Talk
+from qdeck._errors import QdeckError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import redis.asyncio.connection as aio
+    import redis.connection as blocking
+
+    from qdeck._connection.endpoint import Endpoint
+    from qdeck._connection.routes import Heard, Steps
+    from qdeck._engine.ops import Program, Send
+
+T = TypeVar("T")
+PATIENCE: Final = 30.0
+LONGEST_POP: Final = 30.0
+
+
+def _routes(endpoint: Endpoint) -> Routes | None:
+    kind = endpoint.address.kind
+    if kind is Kind.SENTINEL:
+        return SentinelRoutes(endpoint)
+    return ClusterRoutes(endpoint) if kind is Kind.CLUSTER else None
+
+
+class SyncClient:
+    """Runs programs in blocking code. Threads may share it; each has connections of its own."""
+
+    def __init__(self, endpoint: Endpoint, *, patience: float = PATIENCE) -> None:
+        self.endpoint = endpoint
+        self.patience = patience
+        self._routes = _routes(endpoint)
+        self._local = threading.local()
+        self._met = False
+
+    def run(self, program: Program[T]) -> T:
+        """Runs a program to its end and returns its value."""
+        try:
+            send = next(program)
+            while True:
+                send = program.send(self._exchange(send))
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+
+    def close(self) -> None:
+        """Closes this thread's connections; those of other threads close with their threads."""
+        for connection in self._local.__dict__.pop("connections", {}).values():
+            connection.disconnect()
+
+    def line(self, key: bytes) -> blocking.AbstractConnection:
+        """A new connection, not connected yet, to the server that has a key: for commands that block."""
+        if self._routes is None:
+            return self.endpoint.blocking_connection()
+        [node] = self._drive(self._routes.find(key, self._effort()))
+        return self.endpoint.blocking_connection(node)
+
+    def doubt(self) -> None:
+        """A line broke or was sent away: where its server is, is to be asked again."""
+        if self._routes is not None:
+            self._routes.doubt()
+
+    def _effort(self) -> Effort:
+        return Effort(self.endpoint, self.patience, met=self._met)
+
+    def _connection(self, node: Node | None) -> blocking.AbstractConnection:
+        held = self._local.__dict__
+        if "connections" not in held or held["pid"] != os.getpid():
+            held["connections"], held["pid"] = {}, os.getpid()
+        found: dict[Node | None, blocking.AbstractConnection] = held["connections"]
+        if node not in found:
+            found[node] = self.endpoint.blocking_connection(node)
+        return found[node]
+
+    def _exchange(self, send: Send) -> list[Any]:
+        if self._routes is not None:
+            return self._drive(self._routes.exchange(send, self._effort()))
+        effort: Effort | None = None
+        while True:
+            [heard] = self._hear([(None, send.data, send.count)])
+            if not isinstance(heard, Lost):
+                return heard
+            effort = effort or self._effort()
+            effort.sent = effort.sent or heard.sent
+            time.sleep(effort.next_pause(heard.error, reads=send.reads))
+
+    def _drive(self, steps: Steps) -> list[Any]:
+        """Has the talks that a route asks for."""
+        came: list[Heard] | None = None
+        try:
+            while True:
+                wish = steps.send(came)
+                if isinstance(wish, float):
+                    time.sleep(wish)
+                    came = None
+                else:
+                    came = self._hear([(talk.node, talk.data, talk.count) for talk in wish])
+        except StopIteration as stop:
+            replies: list[Any] = stop.value
+            return replies
+
+    def _hear(self, talks: Sequence[tuple[Node | None, bytes, int]]) -> list[Heard]:
+        """Sends to all, then reads from all, so that the servers work at the same time."""
+        lines = [self._connection(node) for node, _, _ in talks]
+        try:
+            lost = [self._say(line, data) for line, (_, data, _) in zip(lines, talks, strict=True)]
+            return [
+                self._listen(line, count) if gone is None else gone
+                for line, gone, (_, _, count) in zip(lines, lost, talks, strict=True)
+            ]
+        except BaseException:
+            # Cut off in the middle (Ctrl-C): a reply still on its way must not be taken for the next one's.
+            for line in lines:
+                line.disconnect()
+            raise
+
+    def _say(self, line: blocking.AbstractConnection, data: bytes) -> Lost | None:
+        sent = False
+        try:
+            if not line.is_connected:
+                line.connect()
+            self._met = sent = True
+            line.send_packed_command([data], check_health=False)
+        except TROUBLE as error:
+            line.disconnect()
+            return Lost(error, sent)
+        return None
+
+    def _listen(self, line: blocking.AbstractConnection, count: int) -> Heard:
+        try:
+            return [_read(line) for _ in range(count)]
+        except TROUBLE as error:
+            line.disconnect()
+            return Lost(error, sent=True)
+
+
+def _read(connection: blocking.AbstractConnection) -> Any:
+    try:
+        return connection.read_response(disable_decoding=True)
+    except BusyLoadingError:
+        raise
+    except ResponseError as error:
+        return error
+
+
+class AsyncClient:
+    """Runs programs in asyncio. Keeps a few connections, which belong to the loop that made them."""
+
+    def __init__(self, endpoint: Endpoint, *, patience: float = PATIENCE, connections: int = 32) -> None:
+        self.endpoint = endpoint
+        self.patience = patience
+        self._routes = _routes(endpoint)
+        self._free: dict[Node | None, list[aio.AbstractConnection]] = {}
+        self._room = asyncio.Semaphore(connections)
+        self._met = False
+        self._closed = False
+
+    async def run(self, program: Program[T]) -> T:
+        """Runs a program to its end and returns its value."""
+        try:
+            send = next(program)
+            while True:
+                send = program.send(await self._exchange(send))
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+
+    async def close(self) -> None:
+        """Closes the connections that are not in use."""
+        self._closed = True
+        for free in self._free.values():
+            while free:
+                await free.pop().disconnect(nowait=True)
+
+    @property
+    def longest_pop(self) -> float:
+        """How long to block at most. Where a master may change, a connection to a silent one must not be kept long."""
+        return LONGEST_POP if self._routes is None else LONGEST_POP / 6
+
+    def groups(self, names: Sequence[bytes]) -> list[list[bytes]]:
+        """Lists that one blocking command may name together: all of them, or on a cluster those of one slot."""
+        return [list(names)] if self._routes is None else self._routes.groups(names)
+
+    async def line(self, key: bytes) -> aio.AbstractConnection:
+        """A new connection, not connected yet, to the server that has a key: for commands that block."""
+        if self._routes is None:
+            return self.endpoint.async_connection()
+        [node] = await self._drive(self._routes.find(key, self._effort()))
+        return self.endpoint.async_connection(node)
+
+    def doubt(self) -> None:
+        """A line broke or was sent away: where its server is, is to be asked again."""
+        if self._routes is not None:
+            self._routes.doubt()
+
+    async def pop(self, connection: aio.AbstractConnection, names: list[bytes], seconds: float) -> bytes | None:
+        """Blocks on lists until one has an element, at most `seconds`; returns the list's name."""
+        timeout = b"%.3f" % max(seconds, 0.001)
+        # A server that takes connections and does not answer the handshake must not make the listener deaf for ever.
+        async with asyncio.timeout(self.endpoint.timeout):
+            await connection.connect()
+            self._met = True
+            await connection.send_command(b"BLPOP", *names, timeout, check_health=False)
+        async with asyncio.timeout(seconds + self.endpoint.timeout):
+            reply = await connection.read_response(disable_decoding=True)
+        return reply[0] if reply else None
+
+    def _effort(self) -> Effort:
+        return Effort(self.endpoint, self.patience, met=self._met)
+
+    async def _exchange(self, send: Send) -> list[Any]:
+        async with self._room:
+            if self._routes is not None:
+                return await self._drive(self._routes.exchange(send, self._effort()))
+            effort: Effort | None = None
+            while True:
+                heard = await self._hear(None, send.data, send.count)
+                if not isinstance(heard, Lost):
+                    return heard
+                effort = effort or self._effort()
+                effort.sent = effort.sent or heard.sent
+                await asyncio.sleep(effort.next_pause(heard.error, reads=send.reads))
+
+    async def _drive(self, steps: Steps) -> list[Any]:
+        """Has the talks that a route asks for, those of one round at the same time."""
+        came: list[Heard] | None = None
+        try:
+            while True:
+                wish = steps.send(came)
+                if isinstance(wish, float):
+                    await asyncio.sleep(wish)
+                    came = None
+                elif len(wish) == 1:
+                    came = [await self._talk(wish[0])]
+                else:
+                    came = await asyncio.gather(*map(self._talk, wish))
+        except StopIteration as stop:
+            replies: list[Any] = stop.value
+            return replies
+
+    async def _talk(self, talk: Talk) -> Heard:
+        return await self._hear(talk.node, talk.data, talk.count)
+
+    async def _hear(self, node: Node | None, data: bytes, count: int) -> Heard:
+        """One talk on a connection that nobody uses meanwhile."""
+        free = self._free.setdefault(node, [])
+        connection = free.pop() if free else self.endpoint.async_connection(node)
+        sent = False
+        try:
+            async with asyncio.timeout(self.endpoint.timeout):
+                if not connection.is_connected:
+                    await connection.connect()
+                self._met = sent = True
+                await connection.send_packed_command(data, check_health=False)
+                replies = [await _aread(connection) for _ in range(count)]
+        except TROUBLE as error:
+            await _drop(connection)
+            return Lost(error, sent)
+        except BaseException:
+            await _drop(connection)
+            raise
+        if self._closed:
+            await _drop(connection)
+        else:
+            free.append(connection)
+        return replies
+
+
+async def _aread(connection: aio.AbstractConnection) -> Any:
+    try:
+        return await connection.read_response(disable_decoding=True)
+    except BusyLoadingError:
+        raise
+    except ResponseError as error:
+        return error
+
+
+async def _drop(connection: aio.AbstractConnection) -> None:
+    with contextlib.suppress(*BROKEN, QdeckError):
+        await connection.disconnect(nowait=True)

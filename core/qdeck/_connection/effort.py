@@ -1,0 +1,94 @@
+"""How long one exchange is tried again, and our errors for what goes wrong with a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+import redis
+from redis.exceptions import (
+    AuthenticationError,
+    AuthenticationWrongNumberOfArgsError,
+    AuthorizationError,
+    BusyLoadingError,
+    InvalidResponse,
+    ResponseError,
+)
+
+from qdeck._engine import programs
+from qdeck._errors import InvalidOption, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
+
+if TYPE_CHECKING:
+    from qdeck._connection.endpoint import Endpoint
+
+_DENIED: Final = (AuthenticationError, AuthenticationWrongNumberOfArgsError, AuthorizationError)
+# Answers to the handshake that no second try changes: no such database, no Redis server, no possible host name.
+_WRONG_PLACE: Final = (ResponseError, InvalidResponse, UnicodeError)
+# The classes of redis-py and those of the system underneath: a connection that is no use any more.
+BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError, TimeoutError, asyncio.IncompleteReadError)
+# What ends one try: the connection is dropped, and `Effort` says whether there is another.
+TROUBLE: Final = (*BROKEN, *_WRONG_PLACE, BusyLoadingError)
+_LONGEST_PAUSE: Final = 0.5
+
+
+class Effort:
+    """How long one exchange has been tried, and what to say when patience is over."""
+
+    def __init__(self, endpoint: Endpoint, patience: float, *, met: bool) -> None:
+        self._endpoint = endpoint
+        # A client that never reached the server has a wrong address more often than a server that is coming back.
+        self._until = time.monotonic() + (patience if met else 0.0)
+        self._pause = 0.01
+        self.sent = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time for another try."""
+        return time.monotonic() >= self._until
+
+    def next_pause(self, error: BaseException, *, reads: bool) -> float:
+        """Seconds to wait before the next try; raises when there is none."""
+        if isinstance(error, _DENIED):
+            raise NotAllowed(
+                f"{self._endpoint} refuses the user or password: {error}",
+                hint="check user and password in the URL (QDECK_URL), or the server's ACL",
+            ) from error
+        if isinstance(error, _WRONG_PLACE):
+            raise _explain(self._endpoint, error) from error
+        if self.is_over:
+            if self.sent and not reads:
+                raise OutcomeUnknown(
+                    f"{self._endpoint} did not answer: what was sent may or may not have happened",
+                    hint="it is safe to repeat with the same id",
+                ) from error
+            raise ServerUnreachable(
+                f"{self._endpoint} cannot be reached: {reason(error)}",
+                hint="is the server running, and is the address right?",
+            ) from error
+        return self.next_length()
+
+    def next_length(self) -> float:
+        """How long to wait before the next try, longer each time."""
+        pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
+        return pause
+
+
+def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
+    """What goes wrong with a handshake is no reply for a program to read, but raised by the driver."""
+    if isinstance(error, ResponseError):
+        if "DB index" in str(error):
+            hint = "the number at the end of the URL is too large: see `databases` in the server's configuration"
+            return InvalidOption(f"{endpoint} names a database that the server does not have", hint=hint)
+        return programs.explain(error)
+    if isinstance(error, InvalidResponse):
+        hint = "is this the address of a Redis or Valkey server, and does it want rediss:// (TLS)?"
+        return ServerUnreachable(f"{endpoint} does not answer as a Redis server does: {reason(error)}", hint=hint)
+    return InvalidOption(
+        f"{endpoint} has a host name that cannot be looked up: {reason(error)}", hint="check the URL for typing errors"
+    )
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, or its class when it says nothing."""
+    return str(error).rstrip(".") or type(error).__name__

@@ -1,0 +1,73 @@
+"""Makes connections: to the one server of a URL, or to one of several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import redis.asyncio.connection as aio
+import redis.connection as blocking
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from qdeck._connection.address import Address, Kind, Node, mask_url, read_url
+
+TIMEOUT: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the server is, or the servers. Makes connections; never shows the password."""
+
+    url: str = field(repr=False)
+    timeout: float = TIMEOUT
+
+    def __post_init__(self) -> None:
+        _ = self.address
+
+    def __str__(self) -> str:
+        return mask_url(self.url)
+
+    @cached_property
+    def address(self) -> Address:
+        """The URL as it was read."""
+        return read_url(self.url)
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether keys live on several servers."""
+        return self.address.kind is Kind.CLUSTER
+
+    def blocking_connection(self, node: Node | None = None) -> blocking.AbstractConnection:
+        """A new connection for blocking code, not connected yet. With several servers, `node` is which."""
+        options = self._options(node)
+        kind = options.pop("connection_class", blocking.Connection)
+        options.setdefault("socket_timeout", self.timeout)
+        options.setdefault("socket_connect_timeout", self.timeout)
+        connection: blocking.AbstractConnection = kind(retry=Retry(NoBackoff(), 0), **options)
+        return connection
+
+    def async_connection(self, node: Node | None = None) -> aio.AbstractConnection:
+        """A new connection for asyncio, not connected yet. Time-outs are the client's, not the connection's."""
+        options = self._options(node)
+        kind = options.pop("connection_class", None)
+        options.update(socket_timeout=None)
+        options.setdefault("socket_connect_timeout", self.timeout)
+        if kind is blocking.SSLConnection:
+            made: type[aio.AbstractConnection] = aio.SSLConnection
+        elif kind is blocking.UnixDomainSocketConnection:
+            made = aio.UnixDomainSocketConnection
+        else:
+            made = aio.Connection
+        return made(retry=AsyncRetry(NoBackoff(), 0), **options)
+
+    def _options(self, node: Node | None) -> dict[str, Any]:
+        address = self.address
+        if node is None:
+            if address.kind is not Kind.SERVER:
+                raise ValueError(f"{self} stands for several servers: which one?")
+            return dict(address.options)
+        options = address.sentinel_options if node.sentinel else address.options
+        return {**options, "host": node.host, "port": node.port}

@@ -1,0 +1,96 @@
+"""Every form of URL: what is read from it, what is wrong with it, and that no password is ever shown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qdeck import QdeckError
+from qdeck._connection import Endpoint, mask_url
+from qdeck._connection.address import Kind, Node, read_url
+
+SECRET = "S3CRET"
+
+
+def test_a_url_of_sentinels() -> None:
+    address = read_url(
+        "redis+sentinel://u:pw@h1,h2:7000,[::1]:7001/my%20master/3?sentinel_password=sp&socket_timeout=2"
+    )
+    assert address.kind is Kind.SENTINEL
+    assert address.seeds == (Node("h1", 26379, True), Node("h2", 7000, True), Node("::1", 7001, True))
+    assert address.service == "my master"
+    assert (address.options["username"], address.options["password"], address.options["db"]) == ("u", "pw", 3)
+    assert address.options["socket_timeout"] == 2.0
+    assert "db" not in address.sentinel_options
+    assert (address.sentinel_options.get("username"), address.sentinel_options["password"]) == (None, "sp")
+
+
+def test_a_url_of_a_cluster() -> None:
+    address = read_url("redis+cluster://:pw@h1:7000,h2/0")
+    assert (address.kind, address.seeds) == (Kind.CLUSTER, (Node("h1", 7000), Node("h2", 6379)))
+    assert address.options["password"] == "pw"
+    assert Endpoint("redis+cluster://h1").is_cluster
+    assert not Endpoint("redis://h1").is_cluster
+
+
+@pytest.mark.parametrize("scheme", ["rediss+sentinel://h/s", "rediss+cluster://h"])
+def test_tls_is_for_all_of_them(scheme: str) -> None:
+    endpoint = Endpoint(f"{scheme}?ssl_ca_certs=/etc/ca.pem")
+    for seed in endpoint.address.seeds:
+        connection = endpoint.blocking_connection(seed)
+        assert type(connection).__name__ == "SSLConnection"
+        assert connection.ca_certs == "/etc/ca.pem"  # type: ignore[attr-defined]  # an SSLConnection has it
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis+cluster://h/3", "no databases"),
+        ("redis+cluster://h,,i", "host is missing"),
+        ("redis+cluster://h:0", "port is not a number"),
+        ("redis+cluster://h:70000", "port is not a number"),
+        ("redis+cluster://h:x", "port is not a number"),
+        ("redis+sentinel://h", "name of the service is missing"),
+        ("redis+sentinel://h/s/x", "database is not a number"),
+        ("redis+other://h", "no server URL"),
+        ("http+cluster://h", "no server URL"),
+        ("redis+cluster://", "host is missing"),
+        ("redis://h/x", "database is not a number"),
+        ("h:6379", "no server URL"),
+    ],
+)
+def test_what_is_wrong_is_told(url: str, why: str) -> None:
+    with pytest.raises(QdeckError) as caught:
+        Endpoint(url)
+    if why != "no server URL":
+        assert why in str(caught.value)
+    assert "redis+sentinel://" in caught.value.hint
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "rediss+cluster"])
+@pytest.mark.parametrize("torn", ["", "/", "?", "#", "@", ":", "//", "[", "]"])
+@pytest.mark.parametrize("user", ["", "me"])
+def test_a_password_is_never_shown(scheme: str, torn: str, user: str) -> None:
+    """Also where it holds characters that should have been escaped and are not."""
+    half = SECRET[:3] + torn + SECRET[3:]
+    for url in (
+        f"{scheme}://{user}:{half}@host:1/name",
+        f"{scheme}://{user}:{half}@host:1/name?sentinel_password={half}",
+    ):
+        shown = mask_url(url)
+        try:
+            shown += str(Endpoint(url)) + repr(Endpoint(url)) + repr(Endpoint(url).address)
+        except QdeckError as error:
+            shown += f"{error}{error.hint}{error.__cause__}"
+        assert SECRET[:3] not in shown
+        assert SECRET[3:] not in shown
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    mask_url(text)
+    try:
+        Endpoint(text)
+    except QdeckError:
+        return

@@ -1,0 +1,193 @@
+"""Applications, workers, agent, operations and deck on a cluster of three servers, whose queues are on all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+import qdeck
+from agent.running import running
+from qdeck._connection import Endpoint, SyncClient
+from qdeck._deck.deck import Deck
+from qdeck._engine import ops, programs
+from qdeck._operations.api import apply_plan, build_plan, read_groups, undo_batch
+from qdeck._schedules import store
+from support.clusters import Cluster, queue_slot
+from worker.beside import Beside, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+QUEUES = [f"shop:part{number}:actions" for number in range(6)]
+
+
+@pytest.fixture
+def app(cluster: Cluster) -> Iterator[qdeck.App]:
+    made = qdeck.App(cluster.url, queue=QUEUES[0])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def deck(cluster: Cluster) -> Iterator[Deck]:
+    with Deck(cluster.url) as made:
+        yield made
+
+
+def serve(app: qdeck.App, **more: object) -> Beside:
+    return Beside(app, dict.fromkeys(QUEUES, 1), **more)
+
+
+def test_the_queues_are_on_all_servers(cluster: Cluster) -> None:
+    assert len({cluster.owner(queue_slot(queue)).port for queue in QUEUES}) == 3
+
+
+def test_work_of_many_queues_is_done_and_seen_whole(app: qdeck.App, deck: Deck) -> None:
+    @app.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    jobs = app.enqueue_many([double.call(n, _queue=QUEUES[n % len(QUEUES)]) for n in range(120)])
+    assert {row.name: row.ready for row in deck.status().queues} == dict.fromkeys(QUEUES, 20)
+    with serve(app):
+        assert [job.result(20) for job in jobs] == [2 * n for n in range(120)]
+    seen = deck.status()
+    assert seen.server.mode == "cluster"
+    assert {row.name: row.done for row in seen.queues} == dict.fromkeys(QUEUES, 20)
+
+
+def test_an_idle_worker_hears_the_bells_of_all_queues_at_once(app: qdeck.App) -> None:
+    @app.task
+    def step() -> int:
+        return 1
+
+    with serve(app):
+        for queue in QUEUES * 3:
+            # Far sooner than it would look by itself.
+            assert step.enqueue(_queue=queue).result(3.0) == 1
+
+
+def test_jobs_wait_for_jobs_of_queues_on_other_servers(app: qdeck.App) -> None:
+    order: list[int] = []
+
+    @app.task
+    def step(number: int) -> None:
+        order.append(number)
+
+    calls = qdeck.chain(*(step.call(n, _queue=queue) for n, queue in enumerate(QUEUES)))
+    last = app.enqueue_many(calls)[-1]
+    with serve(app):
+        last.result(20)
+    assert order == list(range(len(QUEUES)))
+
+
+def test_a_failure_runs_its_handler_on_another_server(app: qdeck.App, deck: Deck) -> None:
+    @app.task(queue=QUEUES[5])
+    def mend(failure: qdeck.Failure) -> str:
+        return str(failure)
+
+    @app.task(retries=0, on_failure="mend")
+    def breaks() -> None:
+        raise ValueError("as always")
+
+    job = breaks.enqueue()
+    with serve(app):
+        with pytest.raises(qdeck.JobFailed, match="as always"):
+            job.result(20)
+        wait_until(lambda: deck.status().totals.ready == 0 and _count(deck, QUEUES[5], "done") == 1, why="the handler")
+    [found] = deck.find(job.id)
+    assert (found.queue, found.state) == (QUEUES[0], "dead")
+
+
+def test_a_verb_over_all_queues_and_its_undo(app: qdeck.App, deck: Deck) -> None:
+    @app.task(retries=0)
+    def breaks() -> None:
+        raise ValueError("once more")
+
+    app.enqueue_many([breaks.call(_queue=queue) for queue in QUEUES * 5])
+    with serve(app):
+        wait_until(lambda: deck.status().totals.dead == 30, why="all are dead")
+    assert sum(group.count for group in read_groups(deck).groups) == 30
+    plan = build_plan(deck, "retry", where="error:ValueError")
+    assert apply_plan(deck, plan).applied == 30
+    assert (deck.status().totals.dead, deck.status().totals.ready) == (0, 30)
+    undo_batch(deck)
+    assert (deck.status().totals.dead, deck.status().totals.ready) == (30, 0)
+    discard = apply_plan(deck, build_plan(deck, "discard", QUEUES[:2]))
+    assert discard.applied == 10
+
+
+async def test_the_same_in_asyncio(cluster: Cluster) -> None:
+    app = qdeck.App(cluster.url, queue=QUEUES[0])
+
+    @app.task
+    async def double(number: int) -> int:
+        await asyncio.sleep(0)
+        return 2 * number
+
+    jobs = await app.aenqueue_many([double.call(n, _queue=QUEUES[n % len(QUEUES)]) for n in range(60)])
+    async with Deck(cluster.url) as deck:
+        assert (await deck.astatus()).totals.ready == 60
+        found = [record.id for queue in QUEUES async for record in deck.ajobs(queue)]
+        assert sorted(found) == sorted(job.id for job in jobs)
+    with serve(app):
+        assert await asyncio.gather(*(job.aresult(20) for job in jobs)) == [2 * n for n in range(60)]
+    await app.aclose()
+
+
+async def test_an_agent_takes_back_what_a_dead_worker_held(cluster: Cluster) -> None:
+    client = SyncClient(Endpoint(cluster.url))
+    for queue in QUEUES:
+        client.run(programs.enqueue(queue, [ops.NewJob(id=f"job-{queue[8:9]}", priority=1, tail="1 0 t", body=b"x")]))
+        client.run(programs.call(ops.turn(queue, "gone", 1, room=1, lease_ms=1)))
+    async with (
+        running(cluster.url, tend_every=0.1, history_every=0.2, health_every=0.2, clean_every=0.2) as agent,
+        Deck(cluster.url) as deck,
+    ):
+        async with asyncio.timeout(20):
+            while (await deck.astatus()).totals.ready < len(QUEUES):  # noqa: ASYNC110 - the agent is watched from outside
+                await asyncio.sleep(0.05)
+        metrics = await agent.ask("/metrics")
+        assert all(queue in metrics.text for queue in QUEUES)
+        assert (await agent.ask("/api/v1/queue/health")).code == 200
+        await agent.until(lambda: agent.of("health"))
+        assert not agent.of("health", "failed")
+        assert not [told for told in agent.events if told.get("outcome") == "failed"]
+    client.close()
+
+
+def test_schedules_tick_once_beside_their_queues(app: qdeck.App, deck: Deck) -> None:
+    @app.task
+    def feed() -> None: ...
+
+    for number, queue in enumerate(QUEUES):
+        app.schedule(f"feed{number}", feed, cron="* * * * * *", _queue=queue)
+    with serve(app), serve(app):
+        wait_until(lambda: all(_count(deck, queue, "done") >= 2 for queue in QUEUES), why="two turns of each")
+    rows = app.client.run(store.read())
+    for row in rows:
+        ids = [record.id for record in deck.jobs(row.queue)]
+        assert len(ids) == len(set(ids))
+        assert row.made <= len(ids)
+    assert Counter(row.queue for row in rows) == Counter(QUEUES)
+
+
+def test_a_server_of_its_own_is_no_cluster(url: str) -> None:
+    with pytest.raises(qdeck.QdeckError, match="no cluster") as caught:
+        Deck(url.replace("redis://", "redis+cluster://")).status()
+    assert "redis://" in caught.value.hint
+
+
+def test_a_plain_url_to_a_cluster_is_told_how_to_write_it(cluster: Cluster) -> None:
+    elsewhere = next(queue for queue in QUEUES if cluster.owner(queue_slot(queue)) is not cluster.nodes[0])
+    job = qdeck.App(cluster.nodes[0].url, queue=elsewhere).task(print)
+    with pytest.raises(qdeck.QdeckError) as caught:
+        job.enqueue()
+    assert "redis+cluster://" in caught.value.hint
+
+
+def _count(deck: Deck, queue: str, state: str) -> int:
+    return sum(getattr(row, state) or 0 for row in deck.status().queues if row.name == queue)

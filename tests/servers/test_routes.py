@@ -1,0 +1,209 @@
+"""Where the commands of a request go, without a server: what each answer of a cluster leads to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis.crc import key_slot
+from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
+
+from qdeck import OutcomeUnknown, ServerUnreachable
+from qdeck._connection import Endpoint
+from qdeck._connection.address import Node
+from qdeck._connection.cluster import ClusterRoutes
+from qdeck._connection.effort import Effort
+from qdeck._connection.routes import Lost
+from qdeck._connection.wire import Wide, split
+from qdeck._engine.ops import commands, pack
+
+if TYPE_CHECKING:
+    from qdeck._engine.ops import Send
+
+A, B, C = Node("a", 1), Node("b", 2), Node("c", 3)
+SLOTS = [[0, 5460, [b"a", 1]], [5461, 10922, [b"b", 2]], [10923, 16383, [b"c", 3]]]
+ON_A, ON_B, ON_C = b"{b}:x", b"{c}:x", b"{a}:x"
+
+
+def test_the_keys_are_where_the_slots_say() -> None:
+    assert [key_slot(key) // 5461 for key in (ON_A, ON_B, ON_C)] == [0, 1, 2]
+
+
+class Net:
+    """A cluster made of answers: each command's own words, or what is put into `said` for them, first in first out."""
+
+    def __init__(self, *, patience: float = 5.0) -> None:
+        self.endpoint = Endpoint("redis+cluster://a:1,b:2")
+        self.routes = ClusterRoutes(self.endpoint)
+        self.patience = patience
+        self.said: dict[tuple[Node, bytes], list[Any]] = {}
+        self.rounds: list[list[tuple[Node, list[bytes]]]] = []
+        self.waited: list[float] = []
+
+    def send(self, send: Send) -> list[Any]:
+        effort = Effort(self.endpoint, self.patience, met=True)
+        steps = self.routes.exchange(send, effort)
+        came: Any = None
+        try:
+            while True:
+                wish = steps.send(came)
+                if isinstance(wish, float):
+                    self.waited.append(wish)
+                    came = None
+                    continue
+                names = [[b" ".join(_words(one.data)) for one in split(t.data, t.count + 1, again=False)] for t in wish]
+                if names != [[b"CLUSTER SLOTS"]]:
+                    self.rounds.append([(talk.node, said) for talk, said in zip(wish, names, strict=True)])
+                came = [self._answer(talk.node, said) for talk, said in zip(wish, names, strict=True)]
+        except StopIteration as stop:
+            replies: list[Any] = stop.value
+            return replies
+
+    def _answer(self, node: Node, said: list[bytes]) -> list[Any] | Lost:
+        replies: list[Any] = []
+        for words in said:
+            queue = self.said.get((node, words), [])
+            reply = queue.pop(0) if queue else (SLOTS if words == b"CLUSTER SLOTS" else words)
+            if isinstance(reply, Lost):
+                return reply
+            replies.append(reply)
+        return replies
+
+
+def _words(data: bytes) -> list[bytes]:
+    return data.split(b"\r\n")[2::2]
+
+
+def test_reads_go_to_all_servers_at_once_and_come_back_in_order() -> None:
+    net = Net()
+    asked = [(b"GET", ON_B), (b"GET", ON_A), (b"TIME",), (b"GET", ON_C), (b"HGET", ON_A, b"f")]
+    assert net.send(commands(*asked, reads=True)) == [b" ".join(words) for words in asked]
+    assert len(net.rounds) == 1
+    assert {node for node, _ in net.rounds[0]} == {A, B, C}
+
+
+def test_writes_with_a_key_keep_their_order() -> None:
+    net = Net()
+    net.send(commands((b"SET", ON_A), (b"INCR", ON_A), (b"SET", ON_B), (b"DEL", ON_A), key=ON_A))
+    assert [[(node, len(said)) for node, said in talks] for talks in net.rounds] == [[(A, 2)], [(B, 1)], [(A, 1)]]
+
+
+def test_writes_without_a_key_have_no_order_to_keep() -> None:
+    net = Net()
+    net.send(commands((b"SET", ON_A), (b"SET", ON_B), (b"DEL", ON_A)))
+    assert len(net.rounds) == 1
+
+
+def test_what_moved_alone_is_sent_on() -> None:
+    net = Net()
+    net.said[A, b"GET {b}:x"] = [MovedError(f"{key_slot(ON_A)} c:3")]
+    assert net.send(commands((b"GET", ON_A), (b"GET", ON_B), reads=True)) == [b"GET {b}:x", b"GET {c}:x"]
+    assert net.rounds[1] == [(C, [b"GET {b}:x"])]
+    assert not net.waited
+    net.send(commands((b"GET", ON_A), reads=True))
+    assert net.rounds[2][0][0] == C  # it is remembered, until the slots are asked for again
+
+
+def test_a_slot_on_its_way_is_asked_for_at_its_new_place_once() -> None:
+    net = Net()
+    net.said[A, b"SET {b}:x"] = [AskError(f"{key_slot(ON_A)} c:3")]
+    assert net.send(commands((b"SET", ON_A), key=ON_A)) == [b"SET {b}:x"]
+    assert net.rounds[1] == [(C, [b"ASKING", b"SET {b}:x"])]
+    net.send(commands((b"SET", ON_A), key=ON_A))
+    assert net.rounds[2] == [(A, [b"SET {b}:x"])]
+
+
+def test_a_server_without_a_name_is_the_one_that_was_asked() -> None:
+    net = Net()
+    net.said[A, b"GET {b}:x"] = [MovedError(f"{key_slot(ON_A)} :9")]
+    net.send(commands((b"GET", ON_A), reads=True))
+    assert net.rounds[1][0][0] == Node("a", 9)
+
+
+@pytest.mark.parametrize("error", [TryAgainError("no"), ClusterDownError("down")])
+def test_what_is_too_early_is_sent_again_after_a_while(error: Exception) -> None:
+    net = Net()
+    net.said[A, b"SET {b}:x"] = [error, error]
+    assert net.send(commands((b"SET", ON_A), key=ON_A)) == [b"SET {b}:x"]
+    assert len(net.waited) == 2
+
+
+def test_after_patience_the_program_reads_what_the_server_said() -> None:
+    net = Net(patience=0.0)
+    error = ClusterDownError("down")
+    net.said[A, b"SET {b}:x"] = [error]
+    assert net.send(commands((b"SET", ON_A), key=ON_A)) == [error]
+
+
+def test_what_was_lost_on_the_way_is_sent_again_and_nothing_else() -> None:
+    net = Net()
+    net.said[A, b"SET {b}:x"] = [Lost(ConnectionResetError(), sent=True)]
+    assert net.send(commands((b"SET", ON_A), (b"SET", ON_B))) == [b"SET {b}:x", b"SET {c}:x"]
+    assert net.rounds[1] == [(A, [b"SET {b}:x"])]
+
+
+@pytest.mark.parametrize(("reads", "error"), [(True, ServerUnreachable), (False, OutcomeUnknown)])
+def test_a_server_that_stays_away(reads: bool, error: type[Exception]) -> None:
+    net = Net(patience=0.0)
+    net.said[A, b"SET {b}:x"] = [Lost(ConnectionResetError(), sent=True)]
+    with pytest.raises(error):
+        net.send(commands((b"SET", ON_A), reads=reads))
+
+
+def test_scripts_are_loaded_everywhere_also_where_the_first_slot_is_on_its_way() -> None:
+    net = Net()
+    net.said[A, b"SET {b}:x"] = [AskError(f"{key_slot(ON_A)} d:4")]
+    net.send(commands((b"SET", ON_A), key=ON_A))
+    net.send(commands((b"SCRIPT", b"LOAD", b"return"), key=ON_A, reads=True))
+    assert {node for node, _ in net.rounds[-1]} == {A, B, C, Node("d", 4)}
+
+
+def test_a_walk_through_the_keys_goes_from_server_to_server() -> None:
+    net = Net()
+    for node, cursors in ((A, [b"5", b"0"]), (B, [b"0"]), (C, [b"9", b"0"])):
+        for given, cursor in zip([b"0", *cursors], cursors, strict=False):
+            net.said[node, b"SCAN " + given] = [[cursor, [str(node).encode()]]]
+    cursor, found = b"0", []
+    for _ in range(5):
+        [(cursor, names)] = net.send(commands((b"SCAN", cursor), reads=True))
+        found += names
+    assert found == [b"a:1", b"a:1", b"b:2", b"c:3", b"c:3"]
+    assert cursor == b"0"
+
+
+def test_a_walk_goes_on_where_a_server_left() -> None:
+    net = Net()
+    net.said[B, b"SCAN 0"] = [[b"0", [b"b"]]]
+    [(cursor, found)] = net.send(commands((b"SCAN", b"aa:9/77"), reads=True))
+    assert (cursor, found) == (b"c:3/0", [b"b"])
+
+
+def test_amounts_of_all_servers_are_added_and_the_worst_is_told() -> None:
+    net = Net()
+    say = b"redis_mode:cluster\r\nused_memory:%d\r\nmaxmemory:%d\r\nmaxmemory_policy:%b\r\nloading:%d"
+    for node, policy, loading in ((A, b"noeviction", 0), (B, b"allkeys-lru", 1), (C, b"noeviction", 0)):
+        net.said[node, b"INFO"] = [say % (10, 100, policy, loading)]
+    [info] = net.send(commands((b"INFO",), reads=True))
+    assert set(info.split(b"\r\n")) == {
+        b"redis_mode:cluster", b"used_memory:30", b"maxmemory:300", b"maxmemory_policy:allkeys-lru", b"loading:1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [
+        ((b"EVALSHA", b"d", 2, ON_A, b"{b}:y", b"arg"), key_slot(ON_A)),
+        ((b"eval", b"return 1", 0), Wide.HOME),
+        ((b"XREADGROUP", b"GROUP", b"g", b"c", b"STREAMS", ON_B, b">"), key_slot(ON_B)),
+        ((b"XINFO", b"STREAM", ON_C), key_slot(ON_C)),
+        ((b"MEMORY", b"USAGE", ON_C), key_slot(ON_C)),
+        ((b"PING",), Wide.HOME),
+        ((b"INFO",), Wide.ALL),
+    ],
+)
+def test_where_the_key_of_a_command_is(call: tuple[Any, ...], place: object) -> None:
+    alone = pack(*call)
+    assert split(alone, 1, again=False)[0].place == place
+    two = split(alone + pack(b"GET", b"\r\n*1\r\n$4\r\nPING\r\n"), 2, again=False)
+    assert [one.place for one in two] == [place, key_slot(b"\r\n*1\r\n$4\r\nPING\r\n")]
+    assert two[0].data == alone

@@ -1,0 +1,166 @@
+"""Several servers for the tests: a cluster whose slots can be moved, and a master with replicas under Sentinels."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import redis
+from redis.crc import key_slot
+
+from qdeck_console.embedded import HOST, EmbeddedServer
+from qdeck_console.embedded_cluster import EmbeddedCluster, ask
+from support.servers import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+MASTER = "mymaster"
+
+
+class Cluster(EmbeddedCluster[Server]):
+    """An embedded cluster that can be hurt."""
+
+    def __init__(self, *, nodes: int = 3, args: Sequence[str] = (), password: str | None = None) -> None:
+        def make(own: Sequence[str]) -> Server:
+            return Server(args=(*args, *own), password=password)
+
+        super().__init__(make, nodes=nodes)
+
+    def owner(self, slot: int) -> Server:
+        """The node that has a slot."""
+        for first, last, master, *_ in ask(self.nodes[0], "CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return next(node for node in self.nodes if node.port == master[1])
+        raise AssertionError(f"nobody has slot {slot}")
+
+    def move_slot(self, slot: int, to: Server, *, pause_s: float = 0.0, most: int = 10) -> int:
+        """Moves a slot as the servers' own tool does, key by key while clients work; returns how many keys."""
+        source = self.owner(slot)
+        if source is to:
+            return 0
+        source_id, to_id = (ask(node, "CLUSTER", "MYID").decode() for node in (source, to))
+        ask(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
+        ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", to_id)
+        moved = 0
+        while keys := ask(source, "CLUSTER", "GETKEYSINSLOT", slot, most):
+            ask(source, "MIGRATE", HOST, to.port, "", 0, 5000, "KEYS", *(key.decode() for key in keys))
+            moved += len(keys)
+            time.sleep(pause_s)
+        for node in (to, source, *(other for other in self.nodes if other not in (to, source))):
+            ask(node, "CLUSTER", "SETSLOT", slot, "NODE", to_id)
+        return moved
+
+    def flush(self) -> None:
+        """Empties all nodes, data and scripts."""
+        for node in self.nodes:
+            ask(node, "FLUSHALL")
+            ask(node, "SCRIPT", "FLUSH")
+
+
+def queue_slot(queue: str) -> int:
+    """The slot of a queue."""
+    return int(key_slot(b"{%b}" % queue.encode()))
+
+
+class Sentinel(Server):
+    """A Sentinel in a directory of its own."""
+
+    def __init__(
+        self, master_port: int, *, down_after_ms: int, quorum: int = 2, binary: str | Path | None = None
+    ) -> None:
+        super().__init__(binary=binary, args=("--sentinel",))
+        self._watched = (
+            f"sentinel monitor {MASTER} {HOST} {master_port} {quorum}\n"
+            f"sentinel down-after-milliseconds {MASTER} {down_after_ms}\n"
+            f"sentinel failover-timeout {MASTER} 5000\n"
+        )
+
+    def _write_config(self) -> Path:
+        path = self.directory / "sentinel.conf"
+        if not path.exists():  # it keeps its own state there
+            path.write_text(f"port {self.port}\nbind {HOST}\ndir {self.directory}\n{self._watched}", "utf-8")
+        return path
+
+
+class Trio:
+    """A master, replicas, and three Sentinels that watch them."""
+
+    def __init__(self, *, replicas: int = 1, down_after_ms: int = 1000, args: Sequence[str] = ()) -> None:
+        self._down_after_ms = down_after_ms
+        self._count = replicas
+        self._args = tuple(args)
+        self.servers: list[Server] = []
+        self.sentinels: list[Sentinel] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The url for a client, with all Sentinels."""
+        return "redis+sentinel://" + ",".join(f"{HOST}:{one.port}" for one in self.sentinels) + f"/{MASTER}/0"
+
+    def stop(self) -> None:
+        """Ends all of them."""
+        for one in (*self.sentinels, *self.servers):
+            one.stop()
+
+    def master(self) -> Server:
+        """The server that the first Sentinel calls the master."""
+        port = int(ask(self.sentinels[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+        return next(one for one in self.servers if one.port == port)
+
+    def replicas(self) -> list[Server]:
+        """The others."""
+        master = self.master()
+        return [one for one in self.servers if one is not master]
+
+    def _start(self) -> None:
+        first = self._serve(())
+        for _ in range(self._count):
+            self._serve(("--replicaof", f"{HOST} {first.port}", "--repl-diskless-sync-delay", "0"))
+        wait_for(lambda: replicas_of(first) == self._count, "replicas")
+        for _ in range(3):
+            self.sentinels.append(Sentinel(first.port, down_after_ms=self._down_after_ms))
+            self.sentinels[-1].start()
+        wait_for(lambda: all(map(self._is_ready, self.sentinels)), "Sentinels")
+
+    def _serve(self, args: Sequence[str]) -> Server:
+        server = Server(args=(*self._args, "--repl-diskless-sync-delay", "0", *args))
+        self.servers.append(server)
+        server.start()
+        return server
+
+    def _is_ready(self, sentinel: Sentinel) -> bool:
+        flat = ask(sentinel, "SENTINEL", "MASTER", MASTER)
+        said = dict(zip(flat[::2], flat[1::2], strict=True))
+        return bool(said[b"num-slaves"] == b"%d" % self._count and said[b"num-other-sentinels"] == b"2")
+
+
+def replicas_of(server: EmbeddedServer) -> int:
+    """How many replicas are connected to a server and up to date."""
+    return str(ask(server, "INFO", "replication")).count("state=online")
+
+
+def wait_for(test: Any, what: str, timeout_s: float = 30.0) -> None:
+    """Waits until a test holds; a server that does not answer yet does not count."""
+    last_moment = time.monotonic() + timeout_s
+    while True:
+        try:
+            if test():
+                return
+        except (redis.RedisError, OSError):
+            pass
+        if time.monotonic() > last_moment:
+            raise AssertionError(f"no {what} in {timeout_s:g} s")
+        time.sleep(0.02)
