@@ -396,9 +396,15 @@ def _enqueue(calls: list[Call]) -> Program[list[Made]]:
     if linked:
         yield from _check_other_queues(calls)
     made: dict[int, Made] = {}
+    stand_ins: dict[str, str] = {}  # jobs of other queues that were not made, and who holds their unique names
     for indexes in _runs(calls, order, linked=linked):
-        answers = yield from programs.enqueue(calls[indexes[0]].queue, [calls[i].job for i in indexes])
+        queue = calls[indexes[0]].queue
+        jobs = [programs.wait_for(calls[i].job, stand_ins) for i in indexes]
+        answers = yield from programs.enqueue(queue, jobs)
         made.update(zip(indexes, answers, strict=True))
+        for job, answer in zip(jobs, answers, strict=True):
+            if answer.id != job.id:
+                stand_ins[f"{job.id}@{queue}"] = f"{answer.id}@{queue}"
     return [made[i] for i in range(len(calls))]
 
 

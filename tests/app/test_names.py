@@ -196,6 +196,31 @@ def test_chain_and_group(app: qdeck.App) -> None:
     assert app.enqueue_many(qdeck.chain()) == []
 
 
+def test_a_chain_onto_a_job_of_another_queue_that_was_there(app: qdeck.App) -> None:
+    @app.task
+    def step(n: int) -> None: ...
+
+    far = "ifdb:prod:late:actions"
+    there = step.enqueue(1, _queue=far, _name="one", _unique=True)
+    first, second = app.enqueue_many(
+        qdeck.chain(step.call(1, _queue=far, _name="one", _unique=True), step.call(2, _queue=QUEUE))
+    )
+    assert (first.id, first.created, second.state()) == (there.id, False, "blocked")
+
+
+def test_a_large_group_with_a_member_that_was_there(app: qdeck.App) -> None:
+    @app.task
+    def step(n: int) -> None: ...
+
+    there = step.enqueue(0, _name="one", _unique=True)
+    members = [step.call(n) for n in range(500)]
+    members[0] = step.call(0, _name="one", _unique=True)
+    jobs = app.enqueue_many(qdeck.group(members, step.call(9)))
+    assert jobs[0].id == there.id
+    assert jobs[-1].state() == "blocked"
+    assert len(jobs) == 501
+
+
 def test_parents_may_come_after_their_children(app: qdeck.App) -> None:
     @app.task
     def step(n: int) -> None: ...

@@ -10,7 +10,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.model_jobs import Answer, Job, Refused, Spec
+from engine.model_jobs import BOOM, LOST, Answer, Group, Job, Refused, Spec, join, leave
 from engine.picture import LIVE, STATES, Picture
 from qdeck._engine import keys
 
@@ -30,6 +30,7 @@ class Model:
         self.jobs: dict[str, Job] = {}
         self.kids: dict[str, list[str]] = {}
         self.names: dict[str, str] = {}
+        self.groups: dict[str, Group] = {}
         self.outbox: list[dict[str, str | bytes]] = []
         self.totals: Counter[str] = Counter()
         self.settings: dict[str, str] = {"v": "1"}
@@ -67,10 +68,11 @@ class Model:
             "head": {job_id: job.head for job_id, job in kept.items()},
             "body": {job_id: job.spec.body for job_id, job in kept.items()},
             "lease": {job_id: job.lease_text.encode() for job_id, job in kept.items() if job.lease},
-            "tries": {job_id: b"%d %d %d" % job.tries for job_id, job in kept.items() if job.tries},
+            "tries": {job_id: job.tries_text.encode() for job_id, job in kept.items() if job.tries or job.group},
             "error": {job_id: "\n".join(job.events).encode() for job_id, job in kept.items() if job.events},
             "result": {job_id: job.result for job_id, job in self.jobs.items() if job.result},
             "log": {job_id: job.log for job_id, job in kept.items() if job.log},
+            "groups": {digest: group.text for digest, group in self.groups.items()},
             "uniq": {name: holder.encode() for name, holder in self.names.items()},
             "after": {name: text.encode() for name, text in after.items()},
             "claims": {worker: text.encode() for worker, text in claims.items()},
@@ -102,10 +104,10 @@ class Model:
 
     def drop(self, job_ids: Sequence[str], counter: str) -> None:
         for job_id in job_ids:
-            del self.jobs[job_id]
+            leave(self.groups, self.jobs.pop(job_id))
         self.totals[counter] += len(job_ids)
 
-    def finish(self, job_id: str, state: str, counter: str, outcome: str) -> None:
+    def finish(self, job_id: str, state: str, counter: str, outcome: str, group: str = "") -> None:
         """A job ends badly."""
         job = self.jobs[job_id]
         job.state, job.at, job.needs, job.lease, job.flags = state, self.now, [], "", ""
@@ -113,6 +115,7 @@ class Model:
         self.free(job_id)
         if outcome == "dead":
             self.call_handler(job_id)
+            join(self.groups, job, group)
         self.ended(job_id, outcome)
 
     def call_handler(self, job_id: str) -> None:
@@ -144,7 +147,7 @@ class Model:
             return
         if outcome != "done" and not job.spec.anyway:
             self.note(job, "dependency", f'{{"on":"{ref}","outcome":"{outcome}"}}')
-            self.finish(child, "dead", "dead", "dead")
+            self.finish(child, "dead", "dead", "dead", f"DependencyFailed\njob # is {outcome}")
             return
         job.needs = [need for need in job.needs if need != ref]
         if not job.needs:
@@ -198,7 +201,7 @@ class Model:
                 needs.append(ref)
             elif outcome != "done" and not spec.anyway:
                 self.note(job, "dependency", f'{{"on":"{ref}","outcome":"{outcome}"}}')
-                self.finish(spec.id, "dead", "dead", "dead")
+                self.finish(spec.id, "dead", "dead", "dead", f"DependencyFailed\njob # is {outcome}")
                 return
         if not needs:
             self.place(job, due)
@@ -277,7 +280,7 @@ class Model:
             self.note(job, "crashed", ending.event.decode())
             self.totals["crashed"] += 1
             job.tries = (attempts, crashes + 1, outages)
-            self.bury_or_place(ending.id, bury=crashes + 1 >= crash_limit, due=self.now)
+            self.bury_or_place(ending.id, bury=crashes + 1 >= crash_limit, due=self.now, group=BOOM)
         elif ending.kind == "give":
             job.state, job.at = "ready", int(score)
         else:
@@ -286,12 +289,12 @@ class Model:
             job.tries = (attempts + 1, crashes, outages)
             again = ending.delay_ms >= 0 and attempts < job.spec.retries
             self.totals["retried"] += again
-            self.bury_or_place(ending.id, bury=not again, due=self.now + ending.delay_ms)
+            self.bury_or_place(ending.id, bury=not again, due=self.now + ending.delay_ms, group=BOOM)
         return False
 
-    def bury_or_place(self, job_id: str, *, bury: bool, due: int) -> None:
+    def bury_or_place(self, job_id: str, *, bury: bool, due: int, group: str) -> None:
         if bury:
-            self.finish(job_id, "dead", "dead", "dead")
+            self.finish(job_id, "dead", "dead", "dead", group)
         else:
             self.place(self.jobs[job_id], due)
 
@@ -418,7 +421,7 @@ class Model:
         job.tries, job.lease, job.flags = (attempts, crashes, outages), "", ""
         self.totals["crashed"] += 1
         dead = crashes >= crash_limit or outages >= outage_limit
-        self.bury_or_place(job_id, bury=dead, due=self.now)
+        self.bury_or_place(job_id, bury=dead, due=self.now, group=LOST[outage])
         return dead
 
     def change(self, now: int, verb: str, job_id: str, seen: str, priority: int, event: str) -> str:

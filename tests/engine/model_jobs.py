@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
+from typing import Final
+
+BOOM: Final = "Boom\n"  # as what all events of the tests are counted
+LOST: Final = ("WorkerCrashed\nits worker died with it", "Outage\nits worker was lost with many others")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,10 +48,16 @@ class Job:
     log: bytes = b""
     result: bytes = b""
     kept: bool = True  # else the id alone is known
+    group: str = ""  # of a dead letter: the digest as which it is counted
 
     @property
     def lease_text(self) -> str:
         return f"{self.lease} {self.flags}" if self.flags else self.lease
+
+    @property
+    def tries_text(self) -> str:
+        text = "{} {} {}".format(*(self.tries or (0, 0, 0)))
+        return f"{text} {self.group}" if self.group else text
 
     @property
     def owner(self) -> str:
@@ -85,6 +96,40 @@ class Job:
             body=b"".join(b"%d:%s," % (len(part), part) for part in parts),
         )
         return queue, made
+
+
+@dataclass(slots=True)
+class Group:
+    """Dead letters of one kind."""
+
+    kind: str
+    count: int = 0
+    first: int = 0
+    last: int = 0
+    sample: str = ""
+
+    @property
+    def text(self) -> bytes:
+        return f"{self.count} {self.first} {self.last} {self.sample}\n{self.kind}".encode()
+
+
+def join(groups: dict[str, Group], job: Job, kind: str) -> None:
+    """A job died: it counts from now on."""
+    digest = hashlib.sha1(kind.encode(), usedforsecurity=False).hexdigest()[:10]
+    group = groups.setdefault(digest, Group(kind, first=int(job.at)))
+    group.count += 1
+    group.first, job.group = min(group.first, int(job.at)), digest
+    if (job.at, job.spec.id) > (group.last, group.sample):
+        group.last, group.sample = int(job.at), job.spec.id
+
+
+def leave(groups: dict[str, Group], job: Job) -> None:
+    """A job is dead no more."""
+    if job.group:
+        groups[job.group].count -= 1
+        if not groups[job.group].count:
+            del groups[job.group]
+        job.group = ""
 
 
 @dataclass(slots=True)

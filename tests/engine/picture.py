@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "dead", "done", "cancelled")
 LIVE: Final = ("ready", "delayed", "blocked", "running")
-HASHES: Final = ("head", "body", "lease", "tries", "error", "result", "log", "uniq", "after", "claims")
+HASHES: Final = ("head", "body", "lease", "tries", "error", "result", "log", "uniq", "groups", "after", "claims")
 _CURSORS: Final = ("", "swept", "mend")  # places in a scan, and the padding: no facts about jobs
 
 
@@ -63,10 +64,10 @@ def take_picture(raw: redis.Redis, queue: str) -> Picture:
     }
     hashes = {
         part: {name.decode(): value for name, value in reply.items() if name}
-        for part, reply in zip(HASHES, replies[8:18], strict=True)
+        for part, reply in zip(HASHES, replies[8:19], strict=True)
     }
-    outbox = [{name.decode(): value for name, value in fields.items()} for _, fields in replies[18]]
-    return Picture(meta, zsets, hashes, outbox, replies[19])
+    outbox = [{name.decode(): value for name, value in fields.items()} for _, fields in replies[19]]
+    return Picture(meta, zsets, hashes, outbox, replies[20])
 
 
 def check_rules(pictures: dict[str, Picture]) -> None:
@@ -78,6 +79,7 @@ def check_rules(pictures: dict[str, Picture]) -> None:
         _check_records(queue, picture, states)
         _check_counts(queue, picture)
         _check_names(queue, picture, states)
+        _check_groups(queue, picture)
         _check_waiting(queue, picture, pictures)
         assert picture.bell <= 1, f"{queue}: {picture.bell} tokens in the bell"
 
@@ -128,6 +130,14 @@ def _check_names(queue: str, picture: Picture, states: dict[str, list[str]]) -> 
         if "u" in lines and states[job_id][0] in LIVE:
             name = next(line[1:] for line in lines if line.startswith("n"))
             assert held.get(name) == job_id.encode(), f"{queue}: {job_id!r} does not hold its name {name!r}"
+
+
+def _check_groups(queue: str, picture: Picture) -> None:
+    dead = {job_id for job_id, _ in picture.zsets["dead"]}
+    tries = {job_id: raw.decode().split() for job_id, raw in picture.hashes["tries"].items()}
+    assert {job_id for job_id, words in tries.items() if len(words) == 4} == dead, f"{queue}: dead letters in no group"
+    counted = {digest: int(raw.split()[0]) for digest, raw in picture.hashes["groups"].items()}
+    assert counted == Counter(tries[job_id][3] for job_id in dead), f"{queue}: groups that do not count what is there"
 
 
 def _check_waiting(queue: str, picture: Picture, pictures: dict[str, Picture]) -> None:

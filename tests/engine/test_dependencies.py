@@ -325,3 +325,48 @@ def test_a_delivery_cut_off_at_any_moment_is_finished_by_the_next(rig: Rig, cut:
     rig.work("parent")
     rig.deliver()
     assert rig.state("one", OTHER) == "ready"
+
+
+def test_long_waiting_lists_count_against_what_a_call_does(rig: Rig) -> None:
+    """Each of 300 jobs waits for 400 others: to settle one means to go through all its list."""
+    parents = [rig.job(f"p{n:03}") for n in range(400)]
+    rig.enqueue(*parents)
+    kids = [rig.job(f"k{n:03}", after=[job.id for job in parents]) for n in range(300)]
+    for kid in kids:
+        rig.enqueue(kid)
+    job = rig.claim_one()
+    rig.ack(job)
+    # A list has 2 KB or so, 8 KB are worth one job more: the first call leaves some for the next.
+    left = [raw for child, raw in rig.picture().hashes["after"].items() if child[0] == "<" and b"p000 " in raw]
+    assert 0 < len(left) < 300
+    rig.deliver()
+    assert not [raw for child, raw in rig.picture().hashes["after"].items() if child[0] == "<" and b"p000 " in raw]
+    rest = rig.claim(399)
+    rig.ack(*rest)
+    rig.deliver()
+    assert rig.sizes() == {"ready": 300, "done": 400}
+
+
+def test_a_dying_parent_copies_a_bounded_number_of_bytes_at_a_time(rig: Rig) -> None:
+    """Handlers get a copy of the payload; a call that buries many with large ones would hold up the server."""
+    parent = rig.add()
+    body = b'[["' + b"x" * 500_000 + b'"],{}]'
+    for n in range(20):
+        rig.add(f"kid{n:02}", after=[parent], on_failure="mend", body=body)
+    rig.bury(rig.claim_one())
+    assert 0 < len(rig.picture().zsets["dead"]) < 12, "some are left for the next calls"
+    rig.deliver()
+    assert rig.sizes() == {"dead": 21, "ready": 20}
+
+
+def test_the_rest_of_a_waiting_list_is_kept_in_order(rig: Rig) -> None:
+    """A list of several chunks, worked off in parts: each job is settled once, none is left."""
+    parent = rig.add()
+    for start in range(0, 1_000, 250):
+        rig.enqueue(*(rig.job(f"k{n:04}", after=[parent], on_failure="mend") for n in range(start, start + 250)))
+    rig.bury(rig.claim_one())
+    rig.check()
+    while rig.deliver():
+        rig.check()
+    assert rig.sizes() == {"dead": 1_001, "ready": 1_000}
+    assert rig.total("dead") == 1_001

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operations.yard import QUEUE, Yard
+from qdeck._engine.shapes import LONGEST, shape
 from qdeck._operations import api
-from qdeck._operations.groups import LONGEST, OTHER, Gathering, shape
+from qdeck._operations.groups import OTHER, Gathering
 from qdeck._operations.rows import Row
 
 if TYPE_CHECKING:
@@ -58,9 +59,18 @@ def test_counts_are_exact(deck: Deck, yard: Yard) -> None:
         ("KeyError", "'…'", 2),
     ]
     assert found.groups[0].first_ms < found.groups[0].last_ms
+    assert found.groups[2].sample_id in yard.ids("dead")
     narrowed = api.read_groups(deck, where="error:KeyError message:*ana*")
     assert [(g.count, g.queue) for g in narrowed.groups] == [(1, QUEUE)]
-    assert not api.read_groups(deck, QUEUE, most_read=10).exact
+    assert not narrowed.exact
+
+
+def test_those_that_were_never_counted_are_read(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(1000)
+    yard.raw.delete(yard.key("groups"))
+    found = api.read_groups(deck, QUEUE)
+    assert (found.total, found.exact, [group.count for group in found.groups]) == (1000, False, [500, 500])
+    assert api.read_groups(deck, QUEUE, most_read=10).total < 1000
 
 
 def test_there_are_not_too_many_groups() -> None:

@@ -105,7 +105,7 @@ def test_what_ran_since_is_left_alone(deck: Deck, yard: Yard) -> None:
         second.id: "is dead now: it went on since",
     }
     assert set(yard.ids("dead")) == {*ids[2:], second.id}
-    assert yard.raw.hget(yard.key("tries"), ids[3]) == b"1 0 0"
+    assert yard.raw.hget(yard.key("tries"), ids[3]).startswith(b"1 0 0 ")
 
 
 def test_undo_of_nothing(deck: Deck, yard: Yard) -> None:

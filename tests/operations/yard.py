@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -82,12 +83,14 @@ class Yard:
             '{{"class":"{c}","message":"job {n} timed out after {n} s","traceback":"{t}","worker":"h:1","attempt":4}}'
         )
         classes, text = ("pkg.TimeoutError", "ValueError"), "x" * trace
+        kinds = [f"{name}\njob N timed out after N s" for name in ("TimeoutError", "ValueError")]
+        digests = [hashlib.sha1(kind.encode(), usedforsecurity=False).hexdigest()[:10] for kind in kinds]
         for start in range(0, count, 2000):
             part = list(enumerate(ids[start : start + 2000], start))
             pipe = self.raw.pipeline(transaction=False)
             pipe.hset(self.key("head"), mapping={i: f"{at} 100 3 send" for _, i in part})
             pipe.hset(self.key("body"), mapping={i: b'[[%d],{"user":{"id":%d}}]' % (n, n % 100) for n, i in part})
-            pipe.hset(self.key("tries"), mapping={i: "4 0 0" for _, i in part})
+            pipe.hset(self.key("tries"), mapping={i: f"4 0 0 {digests[n % 2]}" for n, i in part})
             pipe.hset(
                 self.key("error"),
                 mapping={i: f"{at + n // 10} failed {told.format(c=classes[n % 2], n=n, t=text)}" for n, i in part},
@@ -95,6 +98,10 @@ class Yard:
             pipe.zadd(self.key("dead"), {i: at + n // 10 for n, i in part})
             pipe.execute()
         self.raw.hset(self.key("meta"), "dead_letter", count)
+        for odd in range(min(2, count)):
+            numbers = range(odd, count, 2)
+            told = f"{len(numbers)} {at + odd // 10} {at + numbers[-1] // 10} {ids[numbers[-1]]}\n{kinds[odd]}"
+            self.raw.hset(self.key("groups"), digests[odd], told)
         return ids
 
     def ids(self, state: str) -> list[str]:

@@ -49,6 +49,7 @@ def act(
     offset: int,
     event: bytes,
     extra: Arg = "",
+    group: str = "",
     keep_bytes: int = KEEP_BYTES,
     keep_ms: int = KEEP_MS,
     most_bytes: int = MOST_BYTES,
@@ -56,9 +57,10 @@ def act(
 ) -> Op[Acted]:
     """Acts on jobs of one state, given as pairs of id and what was seen: the score as text, of a running job its token.
 
-    `offset`, the place of the first of them in their plan, makes it one when it is sent twice.
+    `offset`, the place of the first of them in their plan, makes it one when it is sent twice. `group` is as what those
+    that die of it are counted: class and shape of a message, a line each.
     """
-    args: list[Arg] = [now, verb, state, offset, keep_bytes, keep_ms, event, extra, most_bytes]
+    args: list[Arg] = [now, verb, state, offset, keep_bytes, keep_ms, event, extra, most_bytes, group]
     for pair in entries:
         args += pair
     return Op(load("act"), queue, args, _read_acted, batch)
@@ -77,7 +79,21 @@ def edit(
     now: int = 0,
 ) -> Op[Acted]:
     """Gives a job another payload, and lets a dead one run again; `original` is how its events tell the old one."""
-    args: list[Arg] = [now, "edit", state, 0, KEEP_BYTES, KEEP_MS, event, after, MOST_BYTES, *entry, before, original]
+    args: list[Arg] = [
+        now,
+        "edit",
+        state,
+        0,
+        KEEP_BYTES,
+        KEEP_MS,
+        event,
+        after,
+        MOST_BYTES,
+        "",
+        *entry,
+        before,
+        original,
+    ]
     return Op(load("act"), queue, args, _read_acted, batch)
 
 
@@ -87,8 +103,11 @@ def _read_acted(reply: Any) -> Acted:
     return Acted(now, count, kept == 1, asked, outbox, pairs)
 
 
-def undo(queue: str, batch: str, number: int, now: int = 0) -> Op[Undone]:
-    """Takes back one slice of a batch, counted from 1 in the order in which they were done."""
+def undo(queue: str, batch: str, number: int | str, now: int = 0) -> Op[Undone]:
+    """Takes back one slice of a batch, counted from 1 in the order in which they were done.
+
+    `~1` and on are the slices of dependants that died with what was done, `^1` and on those that went on without it.
+    """
 
     def read(reply: Any) -> Undone:
         at, restored, count, *skipped = reply

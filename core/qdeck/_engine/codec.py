@@ -107,8 +107,8 @@ class Tries:
 
 
 def read_tries(raw: bytes | None) -> Tries:
-    """Reads the tries of a job; none means it never ended badly."""
-    return Tries(*map(int, raw.split())) if raw else Tries()
+    """Reads the tries of a job; none means it never ended badly. Those of a dead job end in the digest of its group."""
+    return Tries(*map(int, raw.split()[:3])) if raw else Tries()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

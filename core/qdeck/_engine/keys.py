@@ -23,6 +23,7 @@ PARTS: Final[dict[str, tuple[str, str]]] = {
     "log": ("log", "hash"),
     "claims": ("claims", "hash"),
     "uniq": ("uniq", "hash"),
+    "groups": ("groups", "hash"),
     "after": ("after", "hash"),
     "bell": ("bell", "list"),
     "outbox": ("outbox", "stream"),

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from qdeck._engine import keys
 from qdeck._engine.scripts import Script, load
+from qdeck._engine.shapes import group_of
 
 T = TypeVar("T")
 Arg = bytes | str | int
@@ -184,6 +185,7 @@ class Turn:
 
 
 CRASH_LIMIT: Final = 5
+_MAY_BURY: Final = ("failed", "timeout", "crashed")
 OUTAGE_LIMIT: Final = 25
 
 
@@ -204,7 +206,8 @@ def turn(
     for pair in acks:
         args += pair
     for e in endings:
-        args += (e.kind, e.id, e.token, e.delay_ms, e.event, e.log, e.result, e.keep_ms)
+        group = group_of(e.kind, e.event) if e.kind in _MAY_BURY else ""
+        args += (e.kind, e.id, e.token, e.delay_ms, e.event, e.log, e.result, e.keep_ms, group)
     token = f"{worker}:{number} "
 
     def read(reply: Any) -> Turn:
@@ -258,14 +261,14 @@ def reap(
     return Op(load("reap"), queue, [now, most, crash_limit, outage_limit], lambda r: Reaped(*r))
 
 
-def release(queue: str, job_id: str, outcome: str, now: int = 0) -> Op[str]:
-    """Settles the next slice of the jobs that wait for a job that ended."""
-    return Op(load("settle"), queue, [now, "release", job_id, outcome], _word)
+def release(queue: str, job_id: str, outcome: str, now: int = 0, batch: str = "") -> Op[str]:
+    """Settles the next slice of the jobs that wait for a job that ended; notes them for the undo of a `batch`."""
+    return Op(load("settle"), queue, [now, "release", job_id, outcome], _word, batch)
 
 
-def resolve(queue: str, child: str, ref: str, outcome: str, now: int = 0) -> Op[str]:
-    """Tells a job that one it waits for, on another queue, has ended."""
-    return Op(load("settle"), queue, [now, "resolve", child, ref, outcome], _word)
+def resolve(queue: str, child: str, ref: str, outcome: str, now: int = 0, batch: str = "") -> Op[str]:
+    """Tells a job that one it waits for, on another queue, has ended; notes it for the undo of a `batch`."""
+    return Op(load("settle"), queue, [now, "resolve", child, ref, outcome], _word, batch)
 
 
 def watch(queue: str, job_id: str, child_ref: str, now: int = 0) -> Op[str]:
@@ -291,7 +294,7 @@ def change(
     Answers for each job `ok`, `asked` (it runs, and will be told), or why it was left alone. A plan goes another way.
     """
     extra: Arg = "" if priority is None else priority
-    args: list[Arg] = [now, verb, "*", "", 0, 0, event, extra, 0]
+    args: list[Arg] = [now, verb, "*", "", 0, 0, event, extra, 0, ""]
     for pair in jobs:
         args += pair
 

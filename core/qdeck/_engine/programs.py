@@ -12,7 +12,7 @@ from qdeck._engine.ops import Made, NewJob, Op, Program, Send, commands, pack
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, ServerRefused, UnknownDependency, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
@@ -58,11 +58,22 @@ def make_queue(queue: str) -> Program[None]:
 def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Made]]:
     """Makes any number of jobs, a slice at a time, and tells other queues who waits for their jobs."""
     made: list[Made] = []
+    stand_ins: dict[str, str] = {}
     for part in _slices(jobs):
-        made += yield from call(ops.enqueue(queue, part, now))
+        part = [wait_for(job, stand_ins) for job in part] if stand_ins else part
+        answers = yield from call(ops.enqueue(queue, part, now))
+        made += answers
+        stand_ins |= {job.id: one.id for job, one in zip(part, answers, strict=True) if one.id != job.id}
     if any("@" in ref for job in jobs for ref in job.after):
         yield from deliver(queue, now)
     return made
+
+
+def wait_for(job: NewJob, stand_ins: Mapping[str, str]) -> NewJob:
+    """The job, waiting for those that stand for the ones that were not made."""
+    if stand_ins.keys().isdisjoint(job.after):
+        return job
+    return job._replace(after=tuple(stand_ins.get(ref, ref) for ref in job.after))
 
 
 def _slices(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
@@ -115,9 +126,9 @@ def _deliver_entry(queue: str, fields: dict[str, bytes], now: int) -> Program[No
     text = {name: raw.decode() for name, raw in fields.items() if name not in _OPAQUE}
     kind, job_id = text["k"], text["i"]
     if kind == "release":
-        yield from call(ops.release(queue, job_id, text["o"], now))
+        yield from call(ops.release(queue, job_id, text["o"], now, text.get("u", "")))
     elif kind == "resolve":
-        yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now))
+        yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now, text.get("u", "")))
     elif kind == "accept":
         yield from call(acts.accept(text["q"], job_id, fields))
     elif kind == "job":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import changes, reads
 from qdeck._deck.model import NATIVE
-from qdeck._engine import acts, codec, keys, programs
+from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import activity, foreign, planning, registry
 from qdeck._operations.driving import Pause, Step
@@ -150,7 +150,7 @@ class Application:
             return self.tally.take(part, acted)
         if part[0].effect not in _LIGHT:
             part = part[: acts.SLICE // 2]
-        queue, first = part[0].queue, part[0]
+        queue, first, event = part[0].queue, part[0], self._event_of(part)
         op = acts.act(
             queue,
             first.effect,
@@ -158,8 +158,9 @@ class Application:
             [(entry.id, entry.seen) for entry in part],
             batch=self.plan.batch,
             offset=self.tally.done,
-            event=self._event_of(part),
+            event=event,
             extra=self._extra,
+            group=shapes.group_of("buried", event) if first.effect == Verb.BURY else "",
             keep_bytes=self._room
             - sum(size for name, size in self._bytes.items() if name != queue)
             - self._abroad.bytes,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._deck import reads
 from qdeck._deck.model import NATIVE, State
-from qdeck._operations.scan import Needs, Walk
+from qdeck._engine import keys
+from qdeck._engine.shapes import LONGEST, LOOKED_AT, VARIES, shape_of
+from qdeck._operations.rows import Row
+from qdeck._operations.scan import Needs, Walk, fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,33 +19,14 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
     from qdeck._layouts.base import Entry
-    from qdeck._operations.rows import Row
 
 MOST: Final = 1000  # groups; what is beyond them is counted as `other`
-LONGEST: Final = 120
 OTHER: Final = "other"
 TREND: Final = 12  # parts of the last hour
 PART_MS: Final = 300_000
-_LOOKED_AT: Final = 1000  # characters of a message
-
-# What differs from one message to the next of the same kind: quoted text, ids, addresses in memory, numbers.
-_VARIES: Final = re.compile(
-    r"""(?P<quoted>'[^'\n]*'|"[^"\n]*"|`[^`\n]*`|«[^»\n]*»|“[^”\n]*”)"""
-    r"""|(?P<id>\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"""
-    r"""|\b0[xX][0-9a-fA-F]+\b"""
-    r"""|(?<![A-Za-z0-9])(?=[a-fA-F]*[0-9])(?=[0-9]*[a-fA-F])[0-9a-fA-F]{8,}(?![A-Za-z0-9])"""
-    r"""|(?<![A-Za-z0-9])(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{12,}(?![A-Za-z0-9]))"""
-    r"""|(?P<number>(?<![A-Za-z0-9])[+-]?[0-9]+(?:[.,:][0-9]+)*)"""
-)
-
-
-def shape(message: str | None) -> str:
-    """The message without what differs from case to case: quoted text becomes `'…'`, ids `#`, numbers `N`."""
-    if not message:
-        return ""
-    folded = _VARIES.sub(_fold, message[:_LOOKED_AT])
-    folded = " ".join(folded.split())
-    return folded if len(folded) <= LONGEST else folded[: LONGEST - 1] + "…"
+_TRIES: Final = 3  # looks at counts while jobs die
+_MOST_TREND: Final = 20_000  # dead letters that are read for that
+_ANY: Final = re.compile(r"'…'|…@|#|…|\bN\b")  # what stands in a shape for what differs
 
 
 def like(message: str | None) -> str:
@@ -50,9 +34,9 @@ def like(message: str | None) -> str:
 
     It is made from the message and not from its shape, which does not tell `N` from a number.
     """
-    text = (message or "")[:_LOOKED_AT]
-    folded = re.sub(r" ?[^\S ][^\S]*| {2,}", "\0", _VARIES.sub(_starred, text))
-    cut = len(message or "") > _LOOKED_AT or len(folded) > LONGEST
+    text = (message or "")[:LOOKED_AT]
+    folded = re.sub(r" ?[^\S ][^\S]*| {2,}", "\0", VARIES.sub(_starred, text))
+    cut = len(message or "") > LOOKED_AT or len(folded) > LONGEST
     plain = "".join(char if char.isprintable() else "\0" for char in folded[:LONGEST]) + "\0" * cut
     escaped = _escaped(plain)
     return f'"{re.sub(chr(0) + "+", "*", escaped)}"'
@@ -63,21 +47,12 @@ def _starred(found: re.Match[str]) -> str:
     return f"{text[0]}\0{text[-1]}" if found.lastgroup == "quoted" else "\0"
 
 
-def _fold(found: re.Match[str]) -> str:
-    match found.lastgroup:
-        case "quoted":
-            return "'…'"
-        case "id":
-            return "#"
-        case _:
-            return "N"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Dead letters of one queue that died of the same.
 
-    `where` is a filter that finds them; `trend` says how many died in each part of the last hour, oldest first.
+    `where` is a filter that finds them; `trend` says how many died in each part of the last hour, oldest first, where
+    so few died that they could be read one by one.
     """
 
     error_class: str
@@ -94,7 +69,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """All groups, the largest first. `exact` is true when every dead letter was read to the end."""
+    """All groups, the largest first. `exact` is true when they are the counts that the queues themselves keep.
+
+    Then `first_ms` is when the first came into the group since it was empty last, though that one may be gone.
+    """
 
     groups: tuple[Group, ...]
     total: int
@@ -108,29 +86,41 @@ class Gathering:
         self._most = most
         self._now_ms = now_ms
         self._found: dict[tuple[str, str, str], list[int]] = {}
-        self._samples: dict[tuple[str, str, str], tuple[str, str]] = {}
+        self._samples: dict[tuple[str, str, str], tuple[str | None, str]] = {}
         self._trends: dict[tuple[str, str, str], list[int]] = {}
         self.total = 0
 
     def add(self, row: Row | Entry) -> None:
         """Counts one dead letter."""
-        self.total += 1
-        at = row.since_ms or 0
-        key = (row.error or "unknown", shape(row.message), row.queue)
+        at, error = row.since_ms or 0, row.error or "unknown"
+        key = self._key((error, shape_of(error, row.message), row.queue))
         known = self._found.get(key)
         if known is None:
-            if len(self._found) >= self._most:
-                key = (OTHER, "", row.queue)
-                known = self._found.get(key)
-            if known is None:
-                known = self._found[key] = [0, at, at]
-                where = "" if key[0] == OTHER else f"error:{_quoted(row.error)} message:{like(row.message)}"
-                self._samples[key] = (row.id, where)
-        known[0] += 1
-        known[1], known[2] = min(known[1], at), max(known[2], at)
+            known = self._found[key] = [0, at, at]
+            self._samples[key] = (row.id, "" if key[0] == OTHER else where_of(error, row.message))
+        self._sum(known, 1, at, at)
         ago = (self._now_ms - at) // PART_MS
         if 0 <= ago < TREND:
             self._trends.setdefault(key, [0] * TREND)[TREND - 1 - ago] += 1
+
+    def put(self, kind: Kind, queue: str, sample: str | None, where: str, trend: list[int] | None) -> None:
+        """Counts dead letters of one kind that the queue has counted."""
+        key = self._key((kind.error, kind.text, queue))
+        known = self._found.setdefault(key, [0, kind.first, kind.last])
+        self._samples.setdefault(key, (sample, "" if key[0] == OTHER else where))
+        self._sum(known, kind.size, kind.first, kind.last)
+        if trend is not None:
+            before = self._trends.get(key) or [0] * TREND
+            self._trends[key] = [a + b for a, b in zip(before, trend, strict=True)]
+
+    def _key(self, key: tuple[str, str, str]) -> tuple[str, str, str]:
+        full = key not in self._found and len(self._found) >= self._most
+        return (OTHER, "", key[2]) if full else key
+
+    def _sum(self, known: list[int], count: int, first: int, last: int) -> None:
+        self.total += count
+        known[0] += count
+        known[1], known[2] = min(known[1], first), max(known[2], last)
 
     def finish(self, *, exact: bool) -> Groups:
         """What was found."""
@@ -146,6 +136,11 @@ class Gathering:
             key=lambda group: (group.error_class == OTHER, -group.count, group.error_class, group.message_shape)
         )
         return Groups(groups=tuple(groups), total=self.total, exact=exact)
+
+
+def where_of(error: str, message: str | None) -> str:
+    """A filter that finds the dead letters of the kind of this one."""
+    return f"error:{_quoted(error)} message:{like(message)}"
 
 
 def _quoted(error: str | None) -> str:
@@ -185,16 +180,103 @@ def read_groups(
     most_read: int | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Program[Groups]:
-    """The groups of the dead letters of these queues, read in slices; what dies meanwhile is not in them."""
+    """The groups of the dead letters of these queues: as the queues count them, where no more than that is asked.
+
+    With a filter, and for dead letters from before there were counts, they are read in slices; what dies meanwhile is
+    not among them.
+    """
     now = yield from reads.clock()
     gathering = Gathering(now_ms=now)
     limits = None if wanted is None else wanted.pushdown(now)
+    exact = counted = wanted is None or wanted.is_everything
     for queue in queues:
         if limits is not None and limits.queues is not None and queue not in limits.queues:
             continue
+        if counted and (yield from _counted(queue, gathering, now)):
+            continue
+        exact = False
         walk = GroupWalk(queue, now, gathering, wanted)
         while not walk.over:
             yield from walk.page()
             if (most_read is not None and gathering.total >= most_read) or (cancelled is not None and cancelled()):
                 return gathering.finish(exact=False)
-    return gathering.finish(exact=True)
+    return gathering.finish(exact=exact)
+
+
+class Kind(NamedTuple):
+    """Dead letters of one kind as their queue counts them; `sample` is the one that died last."""
+
+    digest: bytes
+    size: int
+    first: int
+    last: int
+    sample: bytes
+    error: str
+    text: str
+
+
+def _counted(queue: str, gathering: Gathering, now: int) -> Program[bool]:
+    """Takes the counts that the queue keeps; false when they are not those of all of its dead letters."""
+    dead = keys.key(queue, "dead")
+    for _ in range(_TRIES):
+        before, flat, after = yield reads.read(
+            (b"ZCARD", dead), (b"HGETALL", keys.key(queue, "groups")), (b"ZCARD", dead)
+        )
+        before, after = reads.good(before, queue), reads.good(after, queue)
+        pairs = reads.pairs(reads.good(flat, queue))
+        kinds = [kind for digest, raw in pairs if (kind := _read_kind(digest, raw)) is not None]
+        if min(before, after) <= sum(kind.size for kind in kinds) <= max(before, after):
+            break
+    else:
+        return False
+    samples = yield from _samples(queue, kinds, now)
+    trends = yield from _trends(queue, now)
+    for kind in kinds:
+        row = samples.get(kind.sample)
+        # Of a kind whose last one is gone the shape has to do.
+        message = _ANY.sub("0", kind.text) if row is None else row.message
+        gathering.put(
+            kind, queue, None if row is None else row.id, where_of(kind.error, message), trends.get(kind.digest)
+        )
+    return True
+
+
+def _samples(queue: str, kinds: Sequence[Kind], now: int) -> Program[dict[bytes, Row]]:
+    if not kinds:
+        return {}
+    [places] = yield reads.read((b"ZMSCORE", keys.key(queue, "dead"), *(kind.sample for kind in kinds)))
+    rows = [
+        Row(queue, State.DEAD, kind.sample, place, now, True)
+        for kind, place in zip(kinds, reads.good(places, queue), strict=True)
+        if place is not None
+    ]
+    yield from fill(queue, "error", rows)
+    return {row.raw_id: row for row in rows}
+
+
+def _trends(queue: str, now: int) -> Program[dict[bytes, list[int]]]:
+    """How many died in each part of the last hour, by the digests of their groups; nothing when that were too many."""
+    since = now - TREND * PART_MS + 1
+    [count] = yield reads.read((b"ZCOUNT", keys.key(queue, "dead"), since, now))
+    found: dict[bytes, list[int]] = {}
+    if not 0 < reads.good(count, queue) <= _MOST_TREND:
+        return found
+    needs = Needs.of(None, now, State.DEAD, always=("tries",))
+    walk = Walk(queue, State.DEAD, needs, now, lowest=since, highest=now)
+    while (rows := (yield from walk.page())) is not None:
+        for row in rows:
+            words = (row.tries_raw or b"").split()
+            if len(words) == 4:
+                part = TREND - 1 - (now - row.at) // PART_MS
+                found.setdefault(words[3], [0] * TREND)[part] += 1
+    return found
+
+
+def _read_kind(digest: bytes, raw: bytes) -> Kind | None:
+    numbers, _, rest = raw.partition(b"\n")
+    error, _, text = rest.decode("utf-8", "replace").partition("\n")
+    try:
+        size, first, last, sample = numbers.split(b" ")
+        return Kind(digest, int(size), int(first), int(last), sample, error, text)
+    except ValueError:
+        return None

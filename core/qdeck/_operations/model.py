@@ -151,11 +151,12 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoResult:
-    """What taking a batch back did."""
+    """What taking a batch back did. `dependants` had died with its jobs, or gone on without them, and wait again."""
 
     batch: str
     restored: int
     skipped: tuple[Skip, ...]
+    dependants: int = 0
     error: str | None = None
 
 

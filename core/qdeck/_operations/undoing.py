@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -15,11 +16,13 @@ from qdeck._operations.driving import Step
 from qdeck._operations.model import Skip, UndoResult, Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from qdeck._engine.ops import Program
     from qdeck._operations.driving import Steps
     from qdeck._operations.registry import Kept
+
+_ROUNDS: Final = 10  # news that go back and forth between queues
 
 
 def find(batch: str | None) -> Program[Kept]:
@@ -48,45 +51,118 @@ def undo_steps(
 ) -> Steps[UndoResult]:
     """Takes a batch back, or this user's own last one."""
     kept = yield Step(find(batch), writes=False)
-    restored, skipped, error = 0, list[Skip](), None
-    whole = True
-    for place, queue in reversed(list(enumerate(kept.queues))):
-        try:
-            count = yield Step(_slices(queue, kept.batch), writes=False)
-            for number in range(count, 0, -1):
-                if cancelled is not None and cancelled():
-                    whole = False
-                    break
-                undone = yield Step(_undo_slice(kept, queue, place, number))
-                restored += undone.restored
-                skipped += [Skip(id=job_id, why=why, queue=queue) for job_id, why in undone.skipped]
-                if progress is not None:
-                    progress(restored)
-        except QdeckError as caught:
-            error, whole = str(caught), False
-            break
-    for layout in kept.layouts if whole else ():
-        try:
-            outcomes = yield Step(steps.undo(layout, kept.batch))
-        except QdeckError as caught:
-            error, whole = str(caught), False
-            break
-        restored += sum(outcome.done for outcome in outcomes)
-        skipped += [Skip(id=outcome.id, why=outcome.why) for outcome in outcomes if not outcome.done]
-        if progress is not None:
-            progress(restored)
-    if kept.verb == cleaned.VERB:
-        try:
-            restored, skipped, whole = yield from cleaned.put_back_steps(kept, progress, cancelled)
-        except QdeckError as caught:
-            error, whole = str(caught), False
-    yield Step(_finish(kept, restored, len(skipped), whole=whole, error=error))
-    return UndoResult(batch=kept.batch, restored=restored, skipped=tuple(skipped), error=error)
+    run = _Undoing(kept)
+    try:
+        yield Step(run.gather())
+        for step in run.steps():
+            if cancelled is not None and cancelled():
+                run.whole = False
+                break
+            yield Step(step)
+            if progress is not None:
+                progress(run.restored)
+        if kept.verb == cleaned.VERB:
+            run.restored, run.skipped, run.whole = yield from cleaned.put_back_steps(kept, progress, cancelled)
+    except QdeckError as caught:
+        run.error, run.whole = str(caught), False
+    yield Step(run.finish())
+    return UndoResult(
+        batch=kept.batch, restored=run.restored, skipped=tuple(run.skipped), dependants=run.dependants, error=run.error
+    )
 
 
-def _slices(queue: str, batch: str) -> Program[int]:
-    [count] = yield reads.read((b"HGET", keys.undo_key(queue, batch), b"slices"))
-    return int(reads.good(count, queue) or 0)
+class _Reached(NamedTuple):
+    """What a batch left in a queue: slices of its own, of dependants that died and of those that went on."""
+
+    slices: int
+    fallen: int
+    gone_on: int
+    lost: int
+    told: list[str]
+
+
+class _Undoing:
+    """One run over what a batch did, to its jobs and through them to others, in whatever queue."""
+
+    def __init__(self, kept: Kept) -> None:
+        self.kept = kept
+        self.restored = self.dependants = 0
+        self.skipped: list[Skip] = []
+        self.error: str | None = None
+        self.whole = True
+        self._reached: dict[str, _Reached] = {}
+
+    def gather(self) -> Program[None]:
+        """Lets what is under way arrive, and finds every queue that the batch reached."""
+        for _ in range(_ROUNDS):
+            before = self._reached
+            self._reached = {}
+            todo = list(self.kept.queues)
+            for queue in todo:  # which grows
+                yield from _deliver(queue)
+                found = yield from _read_reached(queue, self.kept.batch)
+                self._reached[queue] = found
+                todo += [name for name in found.told if name not in todo]
+            if self._reached == before:
+                break
+        for queue, found in self._reached.items():
+            if found.lost:
+                why = f"there was no room to keep what became of {found.lost:,} dependants"
+                self.skipped.append(Skip(id="", why=why, queue=queue))
+
+    def steps(self) -> Iterator[Program[None]]:
+        """The slices of the batch from the last to the first; then what waited for its jobs, nearest first."""
+        for place, queue in reversed(list(enumerate(self.kept.queues))):
+            for number in range(self._reached[queue].slices, 0, -1):
+                yield self._own(queue, place, number)
+        for layout in self.kept.layouts:
+            yield self._abroad(layout)
+        for queue, found in self._reached.items():
+            for number in range(1, found.fallen + 1):
+                yield self._dependants(queue, f"~{number}")
+        for queue, found in reversed(self._reached.items()):
+            for number in range(found.gone_on, 0, -1):
+                yield self._dependants(queue, f"^{number}")
+
+    def _own(self, queue: str, place: int, number: int) -> Program[None]:
+        undone = yield from _undo_slice(self.kept, queue, place, number)
+        self.restored += undone.restored
+        self._skip(queue, undone)
+
+    def _abroad(self, layout: str) -> Program[None]:
+        outcomes = yield from steps.undo(layout, self.kept.batch)
+        self.restored += sum(outcome.done for outcome in outcomes)
+        self.skipped += [Skip(id=outcome.id, why=outcome.why) for outcome in outcomes if not outcome.done]
+
+    def _dependants(self, queue: str, name: str) -> Program[None]:
+        undone = yield from programs.call(acts.undo(queue, self.kept.batch, name))
+        self.dependants += undone.restored
+        self._skip(queue, undone)
+
+    def _skip(self, queue: str, undone: acts.Undone) -> None:
+        self.skipped += [Skip(id=job_id, why=why, queue=queue) for job_id, why in undone.skipped]
+
+    def finish(self) -> Program[None]:
+        """Tells other queues what they have to know, and writes down what was done."""
+        for queue in self._reached or self.kept.queues:
+            yield from _deliver(queue)
+        yield from _finish(self)
+
+
+def _deliver(queue: str) -> Program[None]:
+    """Empties an outbox; what another queue refuses stays there, and stops nothing."""
+    with contextlib.suppress(QdeckError):
+        while (yield from programs.deliver(queue)):
+            pass
+
+
+def _read_reached(queue: str, batch: str) -> Program[_Reached]:
+    names = (b"slices", b"~", b"^", b"lost", b"told")
+    [values] = yield reads.read((b"HMGET", keys.undo_key(queue, batch), *names))
+    slices, fallen, gone_on, lost, told = reads.good(values, queue)
+    return _Reached(
+        int(slices or 0), int(fallen or 0), int(gone_on or 0), int(lost or 0), (told or b"").decode().split()
+    )
 
 
 def _undo_slice(kept: Kept, queue: str, place: int, number: int) -> Program[acts.Undone]:
@@ -129,17 +205,17 @@ def read_slice(queue: str, batch: str, number: int) -> Program[dict[str, Any]]:
     return found
 
 
-def _finish(kept: Kept, restored: int, skipped: int, *, whole: bool, error: str | None) -> Program[None]:
-    for queue in kept.queues:
-        while (yield from programs.deliver(queue)):
-            pass
+def _finish(run: _Undoing) -> Program[None]:
+    kept = run.kept
     now = yield from reads.clock()
-    if whole:
+    if run.whole:
         kept.undone = True
         kept.bytes = 0
         yield from registry.write(kept)
+    counts = {"restored": run.restored, "skipped": len(run.skipped)}
     entry = activity.make(
-        "undo", now, queues=kept.queues, where=kept.where, counts={"restored": restored, "skipped": skipped},
-        outcome="failed" if error else "done" if whole else "stopped", batch=kept.batch, reason=kept.verb,
+        "undo", now, queues=kept.queues, where=kept.where,
+        counts=counts | ({"dependants": run.dependants} if run.dependants else {}),
+        outcome="failed" if run.error else "done" if run.whole else "stopped", batch=kept.batch, reason=kept.verb,
     )  # fmt: skip
     yield from activity.record(entry)

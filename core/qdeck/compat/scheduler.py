@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from redis.exceptions import ResponseError
 
 from qdeck._connection import Endpoint, SyncClient
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, ops, programs, shapes
 from qdeck._engine.ids import check_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
@@ -148,7 +148,9 @@ class QueueManager:
         )
         token = self._tokens.pop(job_id, "")
         _, tail, body = _record(check_id(job_id), Priority.NORMAL)
-        return self._manage("bury", job_id, event, tail, body, _call(), token) == "dead"
+        return (
+            self._manage("bury", job_id, event, tail, body, _call(), token, shapes.group_of("failed", event)) == "dead"
+        )
 
     def requeue(self, job_id: str, priority: int | str = Priority.NORMAL, delay_ms: float = 0) -> bool:
         """Lets a job that was leased wait again, for so many milliseconds; False when it is another's by now."""

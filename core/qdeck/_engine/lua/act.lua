@@ -1,20 +1,22 @@
 #!lua flags=allow-oom
 -- What an operator does to a slice of jobs, each only if it is as it was seen, and in the same step what it takes to
 -- undo it. Sent twice it is done once: what is kept for the slice answers the second call.
--- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq after bell outbox undo
--- uses: time open constants head tries note free place forget handler ended ring tally states holder columns annotate
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq groups after bell outbox undo
+-- uses: time open constants head tries note free place forget groups handler ended ring tally states holder columns annotate fallen
 -- args: now, verb, state seen (`*`: each entry names its own, or ''), offset of the slice in its plan ('': nothing is
---       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, then per entry: id, what was
---       seen of it (its score; of a running job its token); for `edit` the payload seen follows
+--       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, class and shape of the
+--       message for the groups of dead letters ('': a fixed one), then per entry: id, what was
+--       seen of it (its score; of a running job its token); for `edit` the payload seen and how its events tell it follow
 -- extra: reprioritise: priority · move: queue · edit: payload
 -- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a asked, c columns),
---       `#number` → offset, `slices`, `bytes`
+--       `#number` → offset, `slices`, `bytes`; and what became of dependants, as the piece `fallen` tells
 -- With `*` nothing is kept, and a running job that will be told is among the skipped, as `asked`.
 -- reply: now, how many entries were looked at (the rest is for the next call), 1 if undo is kept, how many were asked,
 --        entries in the outbox, then index (from 0) and why of each that was skipped
 local verb, seen_state, offset, event, extra = ARGV[2], ARGV[3], ARGV[4], ARGV[7], ARGV[8]
 local keep_bytes, keep_ms, most_bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
-local BEFORE = 9
+local group = ARGV[10] ~= '' and ARGV[10] or 'Buried\nby an operator'
+local BEFORE = 10
 local count = math.floor((#ARGV - BEFORE) / 2)
 if count > 500 then return redis.error_reply('QDECK ACT on too many entries for one call') end
 
@@ -29,7 +31,7 @@ if offset ~= '' then
   if kept then
     kept = cmsgpack.unpack(kept)
     if kept.u then return redis.error_reply('QDECK UNDONE') end
-    return answer(kept.n, kept.c and 1 or 0, kept.a, kept.k)
+    return answer(kept.n, kept.c and verb ~= 'requeue' and 1 or 0, kept.a, kept.k)
   end
 end
 
@@ -53,6 +55,7 @@ local function within(ids)
   if verb == 'run' or verb == 'reprioritise' then return #ids end -- reads none
   local parts = { ERROR }
   if verb == 'discard' or verb == 'move' then parts = { ERROR, BODY, RESULT, LOG } end
+  if verb == 'bury' then parts = { ERROR, BODY } end -- a handler gets a copy
   local left, n = most_bytes, #ids
   for _, key in ipairs(parts) do
     if redis.call('HLEN', key) > 0 then
@@ -145,8 +148,9 @@ local function retry(j)
   local line = annotate(j.ids, 'retried', event, values_of(ERROR, j))
   redis.call('ZREM', DEAD, unpack(j.ids))
   line_up(j)
+  local groups = tries and leave(tries)
   if tries then redis.call('HDEL', TRIES, unpack(j.ids)) end
-  return j, { tries = tries, line = line }
+  return j, { tries = tries, line = line, groups = groups }
 end
 
 local function discard(j, state)
@@ -154,6 +158,7 @@ local function discard(j, state)
   local c = { heads = j.heads, body = values_of(BODY, j), tries = column(TRIES, j.ids),
     error = values_of(ERROR, j), result = values_of(RESULT, j), log = values_of(LOG, j), waits = waits_of(j, state) }
   if LISTS[state] then redis.call('ZREM', LISTS[state], unpack(j.ids)) end
+  if state == 'dead' and c.tries then c.groups = leave(c.tries) end
   tell(j, 'discarded')
   forget(j.ids)
   redis.call('HINCRBY', META, 'n:discarded', #j.ids)
@@ -224,7 +229,7 @@ local function to_grave(j, state)
   local c = { waits = waits_of(j, state), leases = j.leases }
   if state == 'running' then take(j) else redis.call('ZREM', LISTS[state], unpack(j.ids)) end
   c.line = annotate(j.ids, 'buried', event, values_of(ERROR, j))
-  for n, id in ipairs(j.ids) do bury(id, j.heads[n]) end
+  for n, id in ipairs(j.ids) do bury(id, j.heads[n], group) end
   return j, c
 end
 
@@ -292,6 +297,7 @@ local function process(state, j)
   return verbs[verb][1](j, state)
 end
 
+-- A requeue cannot be taken back, its owner has lost the lease for good: what is kept tells only of which jobs.
 local function keep(n, skipped, columns)
   local slice = { v = verb, s = seen_state, n = n, t = STAMP, k = skipped, a = asked, c = columns }
   local packed = cmsgpack.pack(slice)
@@ -304,7 +310,7 @@ local function keep(n, skipped, columns)
   end
   redis.call('HSET', UNDO, offset, packed, '#' .. slices, offset, 'slices', slices, 'bytes', bytes + #packed)
   redis.call('PEXPIRE', UNDO, keep_ms)
-  return fits and 1 or 0
+  return fits and verb ~= 'requeue' and 1 or 0
 end
 
 local function finish(n, columns)
@@ -316,6 +322,7 @@ local function finish(n, columns)
     end
   end
   local kept = offset ~= '' and keep(n, skipped, columns) or 0
+  if fallen then keep_fallen() end
   if redis.call('ZCARD', READY) > 0 then ring() end
   tally()
   return answer(n, kept, asked, skipped)
@@ -339,6 +346,10 @@ if seen_state == '*' then
   return finish(count, nil)
 end
 
+if offset ~= '' then
+  BATCH = string.sub(UNDO, #QUEUE + 9)
+  fallen = { fall = {}, go = {}, told = {} }
+end
 local ids = {}
 for i = 1, (verb == 'edit' and 1 or count) do ids[i] = ARGV[BEFORE - 1 + 2 * i] end
 local n = within(ids)

@@ -21,6 +21,7 @@ end
 --- constants
 local BAND = 10000000000000 -- one step of priority in the score of `ready`
 local SLICE = 200           -- entries that one call touches on behalf of others
+local COSTLY = 8192         -- bytes that cost a call as much as one more entry
 
 --- head
 -- Reads an optional line of a head: one letter and its value.
@@ -89,9 +90,81 @@ local function forget(ids, stays)
   end
 end
 
+--- groups
+-- Dead letters by what they died of. `groups` keeps of each kind, under a digest, `count first last id` and on the lines
+-- after it the class and the shape of the message; 1,000 kinds, what is beyond them counts as `other`. The tries of a
+-- dead job end in its digest, so that whatever takes it away can count it down.
+local MOST_GROUPS = 1000
+local function group_of(sums, digest, text)
+  if sums[digest] then return digest, sums[digest] end
+  local kept = redis.call('HGET', GROUPS, digest)
+  local sum = { count = 0, last = 0 }
+  if kept then
+    sum.count, sum.first, sum.last, sum.id, sum.text = string.match(kept, '^(%d+) (%d+) (%d+) (%S*)\n(.*)$')
+    sum.count, sum.first, sum.last = tonumber(sum.count), tonumber(sum.first), tonumber(sum.last)
+  elseif not text then
+    return nil
+  elseif digest ~= 'other' and redis.call('HLEN', GROUPS) + sums[1] >= MOST_GROUPS then
+    return group_of(sums, 'other', 'other\n')
+  else
+    sums[1] = sums[1] + 1
+    sum.text = text
+  end
+  sums[digest] = sum
+  return digest, sum
+end
+local function save_groups(sums)
+  sums[1] = nil
+  for digest, sum in pairs(sums) do
+    if sum.count > 0 then
+      redis.call('HSET', GROUPS, digest,
+        string.format('%d %.0f %.0f %s\n%s', sum.count, sum.first, sum.last, sum.id, sum.text))
+    else
+      redis.call('HDEL', GROUPS, digest)
+    end
+  end
+end
+local function digest_of(tries)
+  return tries and string.match(tries, '^%d+ %d+ %d+ (%S+)')
+end
+-- Dead jobs with these tries are counted from now on, at these scores. Returns the tries with what they count as.
+local function join(ids, scores, tries, texts)
+  local sums, out = { 0 }, {} -- [1]: how many are new
+  for i, id in ipairs(ids) do
+    local was = digest_of(tries[i])
+    local digest, sum = was, was and sums[was]
+    if was and not sum then digest, sum = group_of(sums, was, texts[was]) end
+    out[i] = tries[i]
+    if sum then
+      local at = tonumber(scores[i])
+      sum.count = sum.count + 1
+      if not sum.first or at < sum.first then sum.first = at end
+      if at > sum.last or at == sum.last and id > (sum.id or '') then sum.last, sum.id = at, id end
+      if digest ~= was then out[i] = string.match(tries[i], '^%d+ %d+ %d+ ') .. digest end
+    end
+  end
+  save_groups(sums)
+  return out
+end
+-- Dead jobs with these tries are not counted any more. Returns the texts of their groups by digest.
+local function leave(tries)
+  local sums, texts = { 0 }, {}
+  for i = 1, #tries do
+    local digest = digest_of(tries[i])
+    local sum = digest and (sums[digest] or select(2, group_of(sums, digest)))
+    if sum then
+      sum.count = sum.count - 1
+      texts[digest] = sum.text
+    end
+  end
+  save_groups(sums)
+  return texts
+end
+
 --- handler
 -- Makes the failure handler of a buried job, in the step that buries it. Its body carries the whole record as
--- netstrings, because a payload is opaque here.
+-- netstrings, because a payload is opaque here. Copying is what costs, so it counts against what a call may do.
+local budget = SLICE
 local function netstring(text)
   return #text .. ':' .. text .. ','
 end
@@ -105,6 +178,7 @@ local function call_handler(id, head)
   local priority = tonumber(string.match(tail, '^%d+'))
   local body = netstring(id) .. netstring(head) .. netstring(redis.call('HGET', TRIES, id) or '')
     .. netstring(redis.call('HGET', ERROR, id) or '') .. netstring(redis.call('HGET', BODY, id) or '')
+  budget = budget - math.floor(#body / COSTLY)
   if queue == '' then
     redis.call('HSET', HEAD, hid, STAMP .. ' ' .. tail)
     redis.call('HSET', BODY, hid, body)
@@ -117,27 +191,40 @@ end
 
 --- ended
 -- What the end of a job does to others: its dependants go on or die with it. At most SLICE of them are settled in
--- one call; the rest, and those on other queues, go to the outbox.
+-- one call, fewer when there is much to read or to copy; the rest, and those on other queues, go to the outbox.
+-- Where `fallen` is set, what is done to dependants is noted there, for undo.
 local QUEUE = string.sub(META, 2, -7)
-local budget = SLICE
+local fallen, BATCH
 local ended
 
-local function bury(id, head)
+local function bury(id, head, group)
   redis.call('ZADD', DEAD, NOW, id)
   redis.call('HINCRBY', META, 'n:dead', 1)
   free(id, head)
   call_handler(id, head)
+  local tries, digest = redis.call('HGET', TRIES, id) or '0 0 0', string.sub(redis.sha1hex(group), 1, 10)
+  tries = string.match(tries, '^%d+ %d+ %d+') .. ' ' .. digest
+  redis.call('HSET', TRIES, id, join({ id }, { NOW }, { tries }, { [digest] = group })[1])
   ended(id, 'dead')
+end
+
+-- What a job waits for, without one of it; nil when that is not among it.
+local function without(need, ref)
+  local text, mark, found = ' ' .. need .. ' ', ' ' .. ref .. ' ', false
+  while true do
+    local from, to = string.find(text, mark, 1, true)
+    if not from then break end
+    text, found = string.sub(text, 1, from) .. string.sub(text, to + 1), true
+  end
+  return found and string.sub(text, 2, -2) or nil
 end
 
 local function settle(child, ref, outcome)
   local need = redis.call('HGET', AFTER, '<' .. child)
   if not need then return end
-  local left, found = {}, false
-  for r in string.gmatch(need, '%S+') do
-    if r == ref then found = true else left[#left + 1] = r end
-  end
-  if not found then return end
+  budget = budget - 1 - math.floor(#need / COSTLY)
+  local left = without(need, ref)
+  if not left then return end
   local head = redis.call('HGET', HEAD, child)
   local due = redis.call('ZSCORE', BLOCKED, child)
   if not head or not due then
@@ -147,13 +234,21 @@ local function settle(child, ref, outcome)
       redis.call('HDEL', BODY, child)
       ended(child, 'unknown')
     end
-  elseif outcome ~= 'done' and not string.find(head, '\ndrun', 1, true) then
+    return
+  end
+  local dies = outcome ~= 'done' and not string.find(head, '\ndrun', 1, true)
+  local event = '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"}'
+  if fallen then
+    local list = dies and fallen.fall or fallen.go
+    list[#list + 1] = { child, due, dies and need or ref, STAMP .. ' dependency ' .. event }
+  end
+  if dies then
     redis.call('HDEL', AFTER, '<' .. child)
     redis.call('ZREM', BLOCKED, child)
-    note(child, 'dependency', '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"}')
-    bury(child, head)
-  elseif #left > 0 then
-    redis.call('HSET', AFTER, '<' .. child, table.concat(left, ' '))
+    note(child, 'dependency', event)
+    bury(child, head, 'DependencyFailed\njob # is ' .. outcome)
+  elseif left ~= '' then
+    redis.call('HSET', AFTER, '<' .. child, left)
   else
     redis.call('HDEL', AFTER, '<' .. child)
     redis.call('ZREM', BLOCKED, child)
@@ -161,12 +256,20 @@ local function settle(child, ref, outcome)
   end
 end
 
+-- For another call, or another queue. What a batch did is noted under its name wherever it reaches.
+local function tell_later(...)
+  if not fallen then return redis.call('XADD', OUTBOX, '*', ...) end
+  local entry = { ... }
+  entry[#entry + 1], entry[#entry + 2] = 'u', BATCH
+  redis.call('XADD', OUTBOX, '*', unpack(entry))
+end
+
 ended = function(id, outcome)
   local field = '>' .. id
   local kids = redis.call('HGET', AFTER, field)
   if not kids then return end
   if budget <= 0 then
-    redis.call('XADD', OUTBOX, '*', 'k', 'release', 'i', id, 'o', outcome)
+    tell_later('k', 'release', 'i', id, 'o', outcome)
     return
   end
   local more, list = string.match(kids, '^(%d+) (.*)$')
@@ -175,17 +278,31 @@ ended = function(id, outcome)
   else
     redis.call('HSET', AFTER, field, redis.call('HGET', AFTER, field .. '#' .. more))
     redis.call('HDEL', AFTER, field .. '#' .. more)
-    redis.call('XADD', OUTBOX, '*', 'k', 'release', 'i', id, 'o', outcome)
   end
-  for ref in string.gmatch(list, '%S+') do
-    budget = budget - 1
+  local at = 1
+  while budget > 0 do
+    local from, to = string.find(list, '%S+', at)
+    if not from then break end
+    local ref = string.sub(list, from, to)
     local child, queue = string.match(ref, '^([^@]+)@(.+)$')
     if child then
-      redis.call('XADD', OUTBOX, '*', 'k', 'resolve', 'q', queue, 'i', child, 'r', id .. '@' .. QUEUE, 'o', outcome)
+      budget = budget - 1
+      if fallen then fallen.told[queue] = true end
+      tell_later('k', 'resolve', 'q', queue, 'i', child, 'r', id .. '@' .. QUEUE, 'o', outcome)
     else
       settle(ref, id, outcome)
     end
+    at = to + 1
   end
+  if string.find(list, '%S', at) then
+    -- The rest becomes the newest chunk again.
+    local rest = string.sub(list, string.find(list, '%S', at), -1)
+    local behind = redis.call('HGET', AFTER, field)
+    if behind then redis.call('HSET', AFTER, field .. '#' .. more, behind) end
+    redis.call('HSET', AFTER, field, more .. ' ' .. rest)
+    more = '1'
+  end
+  if more ~= '0' then tell_later('k', 'release', 'i', id, 'o', outcome) end
 end
 
 --- ghost
@@ -219,6 +336,34 @@ local function ring()
   if redis.call('LLEN', BELL) == 0 then redis.call('LPUSH', BELL, '1') end
 end
 
+--- fallen
+-- Keeps what a call on behalf of a batch did to dependants, for undo: under `~number` those that died, under `^number`
+-- those that went on, and in `told` the other queues that will hear of it.
+local function keep_fallen()
+  local function keep(sign, verb, rows)
+    if #rows == 0 then return end
+    local c = { ids = {}, scores = {}, waits = {}, lines = {} }
+    for i, row in ipairs(rows) do c.ids[i], c.scores[i], c.waits[i], c.lines[i] = row[1], row[2], row[3], row[4] end
+    local packed = cmsgpack.pack({ v = verb, s = 'blocked', n = #rows, t = STAMP, c = c })
+    if tonumber(redis.call('HGET', UNDO, 'bytes') or 0) + #packed > 67108864 then
+      redis.call('HINCRBY', UNDO, 'lost', #rows)
+      return
+    end
+    redis.call('HINCRBY', UNDO, 'bytes', #packed)
+    redis.call('HSET', UNDO, sign .. redis.call('HINCRBY', UNDO, sign, 1), packed)
+  end
+  keep('~', 'fall', fallen.fall)
+  keep('^', 'go', fallen.go)
+  if next(fallen.told) then
+    local told = redis.call('HGET', UNDO, 'told') or ''
+    for queue in pairs(fallen.told) do
+      if not without(told, queue) then told = told == '' and queue or told .. ' ' .. queue end
+    end
+    redis.call('HSET', UNDO, 'told', told)
+  end
+  if redis.call('PTTL', UNDO) == -1 then redis.call('PEXPIRE', UNDO, 86400000) end
+end
+
 --- trim
 -- Drops the oldest entries of a list of ended jobs: those over its age, and those over its size. None goes before it
 -- is `keep` old, so that a call sent again finds its id. Returns how many went.
@@ -235,6 +380,7 @@ local function trim(key, ttl, max, keep, counter, most)
   end
   if #ids == 0 then return 0 end
   redis.call('ZREM', key, unpack(ids))
+  if key == DEAD and redis.call('HLEN', TRIES) > 0 then leave(redis.call('HMGET', TRIES, unpack(ids))) end
   forget(ids)
   redis.call('HINCRBY', META, counter, #ids)
   return #ids

@@ -1,8 +1,8 @@
 #!lua
 -- Makes jobs that may wait: for a time, for other jobs, or behind the one that holds their unique name. Ids come from
 -- the caller: the same call sent twice makes each job once.
--- keys: meta ready delayed blocked dead done cancelled head body tries error uniq after bell outbox
--- uses: time open constants head note free place handler ended await ring
+-- keys: meta ready delayed blocked dead done cancelled head body tries error uniq groups after bell outbox
+-- uses: time open constants head note free place groups handler ended await ring
 -- args: now, then per job: id, priority, tail, body, delay ms or '', due ms or '', unique name or '', refs or ''
 -- A tail is all of a head but the time. A ref is `id`, or `id@queue` for a job of another queue.
 -- reply: now, then per job 1 (made), 0 (was there already), or the id of the job that holds the unique name
@@ -46,7 +46,7 @@ local function holder_of(name)
   return nil
 end
 
--- What the job still waits for; a second value tells why it cannot run any more. A job of this call that was not made
+-- What the job still waits for; more values tell why it cannot run any more. A job of this call that was not made
 -- is stood for by the one that holds its unique name.
 local stands_for = {}
 local function wants(head, refs)
@@ -60,7 +60,7 @@ local function wants(head, refs)
       if not outcome then
         need[#need + 1] = ref
       elseif outcome ~= 'done' and not string.find(head, '\ndrun', 1, true) then
-        return nil, '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"}'
+        return nil, outcome, '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"}'
       end
     end
   end
@@ -97,10 +97,10 @@ for i, id in ipairs(ids) do
     redis.call('HSET', HEAD, id, head)
     redis.call('HSET', BODY, id, ARGV[at + 3])
     local due = ARGV[at + 4] ~= '' and NOW + tonumber(ARGV[at + 4]) or tonumber(ARGV[at + 5]) or NOW
-    local need, dead = wants(head, ARGV[at + 7])
+    local need, dead, event = wants(head, ARGV[at + 7])
     if dead then
-      note(id, 'dependency', dead)
-      bury(id, head)
+      note(id, 'dependency', event)
+      bury(id, head, 'DependencyFailed\njob # is ' .. dead)
     elseif #need > 0 then
       block(id, need, due)
     else

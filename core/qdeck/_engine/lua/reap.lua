@@ -2,8 +2,8 @@
 -- Takes jobs back whose lease ran out. The first time a lease is found expired it gets half its length more, so that
 -- a worker that was only suspended can renew it; the second time the job goes back, or dies as a poison pill.
 -- When most of what runs expires at once, under several workers, that is an outage and no job's fault.
--- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq after bell outbox
--- uses: time open constants head tries note free place forget handler ended ghost ring tally
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq groups after bell outbox
+-- uses: time open constants head tries note free place forget groups handler ended ghost ring tally
 -- args: now, most, crash limit, outage limit
 -- reply: now, warned, taken back, buried, next deadline or 0
 local most, crash_limit, outage_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -71,7 +71,7 @@ local function take_back(id, lease, head)
   set_tries(id, attempts, crashes, outages)
   redis.call('HINCRBY', META, 'n:crashed', 1)
   if crashes >= crash_limit or outages >= outage_limit then
-    bury(id, head)
+    bury(id, head, outage and 'Outage\nits worker was lost with many others' or 'WorkerCrashed\nits worker died with it')
     buried = buried + 1
   else
     place(id, head, NOW)
@@ -80,6 +80,7 @@ local function take_back(id, lease, head)
 end
 
 for i, id in ipairs(ids) do
+  if budget <= 0 then break end -- the next sweep finds the rest
   local lease = leases[i]
   local flags = lease and string.match(lease, '^%S+ %S+ %S+ %S+ ?(%S*)') or '?'
   if not string.find(flags, '?', 1, true) then

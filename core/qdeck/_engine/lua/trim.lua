@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Drops what is kept for too long: one slice of each list of ended jobs, and claims of workers long gone.
--- keys: meta dead done cancelled head body tries error result log claims
--- uses: time open constants forget trim
+-- keys: meta dead done cancelled head body tries error result log groups claims
+-- uses: time open constants forget groups trim
 -- args: now
 -- reply: now, how many went
 local set = redis.call('HMGET', META, 'dead_ttl', 'dead_max', 'done_ttl', 'done_max', 'cancelled_ttl', 'cancelled_max')

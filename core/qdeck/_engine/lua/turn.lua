@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- A worker's turn: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
 -- done once, and the second call gets the answer of the first.
--- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq after bell outbox
--- uses: time constants head tries note free place forget handler ended ghost ring trim tally
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq groups after bell outbox
+-- uses: time constants head tries note free place forget groups handler ended ghost ring trim tally
 -- args: now, worker, number of the turn, room, lease ms, count of plain acks, crash limit,
---       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms
+--       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms,
+--       and for the groups of dead letters its class and the shape of its message, a line each (or '')
 -- A token is `worker:number ` of the turn that claimed the job, with its blank.
 -- kinds: done · failed timeout (delay -1: bury) · crashed · give (back, not counted) · cancelled
 -- reply: now, wait ms (limits), next due or 0, next lease deadline or 0, entries in the outbox, stale ids, rows of
@@ -94,7 +95,7 @@ local function cancel(id, head, event)
   take(id)
 end
 
-local function fail(kind, id, head, delay, event)
+local function fail(kind, id, head, delay, event, group)
   note(id, kind, event)
   redis.call('HINCRBY', META, 'n:failed', 1)
   local attempts, crashes, outages = tries_of(id)
@@ -103,17 +104,17 @@ local function fail(kind, id, head, delay, event)
     redis.call('HINCRBY', META, 'n:retried', 1)
     place(id, head, NOW + delay)
   else
-    bury(id, head)
+    bury(id, head, group)
   end
   take(id)
 end
 
-local function crash(id, head, event)
+local function crash(id, head, event, group)
   note(id, 'crashed', event)
   redis.call('HINCRBY', META, 'n:crashed', 1)
   local attempts, crashes, outages = tries_of(id)
   set_tries(id, attempts, crashes + 1, outages)
-  if crashes + 1 >= crash_limit then bury(id, head) else place(id, head, NOW) end
+  if crashes + 1 >= crash_limit then bury(id, head, group) else place(id, head, NOW) end
   take(id)
 end
 
@@ -128,7 +129,7 @@ local function finish_with(id, log, result, keep)
   finished[#finished + 1] = id
 end
 
-local function close(kind, id, held, mine, delay, event, log, result, keep)
+local function close(kind, id, held, mine, delay, event, log, result, keep, group)
   local head = redis.call('HGET', HEAD, id) or '0 100 0 ?'
   local asked = string.find(held, 'c', #mine, true)
   if kind == 'done' then
@@ -139,20 +140,20 @@ local function close(kind, id, held, mine, delay, event, log, result, keep)
   if kind == 'cancelled' or asked then
     cancel(id, head, kind == 'cancelled' and event or '{"reason":"asked while it ran"}')
   elseif kind == 'crashed' then
-    crash(id, head, event)
+    crash(id, head, event, group ~= '' and group or 'WorkerCrashed\nits worker died with it')
   elseif kind == 'give' then
     redis.call('ZADD', READY, string.match(held, '^%S+ %S+ %S+ (%S+)'), id)
     take(id)
   else
-    fail(kind, id, head, tonumber(delay), event)
+    fail(kind, id, head, tonumber(delay), event, group ~= '' and group or 'unknown\n')
   end
 end
 
-for i = 8 + 2 * acks, #ARGV, 8 do
+for i = 8 + 2 * acks, #ARGV, 9 do
   local id, mine = ARGV[i + 1], ARGV[i + 2]
   local held = redis.call('HGET', LEASE, id)
   if held and string.sub(held, 1, #mine) == mine then
-    close(ARGV[i], id, held, mine, ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6], ARGV[i + 7])
+    close(ARGV[i], id, held, mine, ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8])
   else
     stale[#stale + 1] = id
   end

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
 -- done once.
--- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq after bell outbox undo
--- uses: time open constants head forget await ring tally states holder columns
--- args: now, number of the slice (from 1)
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq groups after bell outbox undo
+-- uses: time open constants head forget groups await ring tally states holder columns
+-- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependants
 -- reply: now, how many went back, how many entries the slice had, then id and why of each that did not
-local offset = redis.call('HGET', UNDO, '#' .. ARGV[2])
+local offset = string.find(ARGV[2], '^[~^]') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])
 local packed = offset and redis.call('HGET', UNDO, offset)
 if not packed then return redis.error_reply('QDECK EXPIRED') end
 local slice = cmsgpack.unpack(packed)
@@ -20,16 +20,29 @@ if slice.u then return answer(slice.u) end
 
 local c, at = slice.c, tonumber(slice.t)
 
--- Keeps the jobs for which `test` gives no reason against: their numbers in the columns.
+-- Keeps the jobs for which `test` gives no reason against: their numbers in the columns. A job may wait for another of
+-- the slice, whichever comes first in it: those that were refused are looked at again after each one that was not.
+local restored, names = {}, {}
 local function only(test)
-  local kept = {}
+  local kept, reasons, passed = {}, {}, {}
+  for _ = 1, 10 do
+    local before = #kept
+    for n, id in ipairs(c.ids) do
+      if not passed[n] then
+        reasons[n] = test(n, id)
+        if not reasons[n] then
+          kept[#kept + 1] = n
+          passed[n], restored[id] = true, true
+        end
+      end
+    end
+    if #kept == before or #kept == #c.ids then break end
+  end
+  table.sort(kept)
   for n, id in ipairs(c.ids) do
-    local reason = test(n, id)
-    if reason then
+    if reasons[n] then
       why[#why + 1] = id
-      why[#why + 1] = reason
-    else
-      kept[#kept + 1] = n
+      why[#why + 1] = reasons[n]
     end
   end
   return kept
@@ -58,11 +71,10 @@ local function lined_up(score) return score % BAND == at end
 local function placed(score) return score == at end
 
 -- May the job be live again: its name must be free, and what it waits for there.
-local restored, names = {}, {}
 local function may_live(id, head, refs)
   if head and string.find(head, '\nu', 1, true) then
     local name = option(head, 'n')
-    local twin = name and (names[name] or twin_of(id, name))
+    local twin = name and (names[name] ~= id and names[name] or twin_of(id, name))
     if twin then return 'its unique name is held by ' .. twin end
     if name then names[name] = id end
   end
@@ -98,12 +110,12 @@ local function give_name_back(id, head)
   if name and redis.call('HGET', UNIQ, name) == id then redis.call('HDEL', UNIQ, name) end
 end
 
--- Takes the line that the act added off the events.
-local function unline(ids, line)
-  if not line then return end
+-- Takes the line that the act added off the events; `added` is one for all, or a list.
+local function unline(ids, added)
+  if not added then return end
   local texts, z, none = redis.call('HMGET', ERROR, unpack(ids)), {}, {}
   for i, id in ipairs(ids) do
-    local text = texts[i]
+    local text, line = texts[i], type(added) == 'table' and added[i] or added
     if text == line then
       none[#none + 1] = id
     elseif text and string.sub(text, -#line - 1) == '\n' .. line then
@@ -125,7 +137,7 @@ local undo = {}
 
 function undo.retry(kept, ids, scores)
   back(READY, DEAD, ids, scores)
-  if c.tries then put(TRIES, ids, pick(c.tries, kept)) end
+  if c.tries then put(TRIES, ids, join(ids, scores, pick(c.tries, kept), c.groups or {})) end
   unline(ids, c.line)
   local heads = redis.call('HMGET', HEAD, unpack(ids))
   for i, id in ipairs(ids) do give_name_back(id, heads[i]) end
@@ -142,6 +154,7 @@ function undo.discard(kept, ids, scores)
   for key, name in pairs({ [BODY] = 'body', [TRIES] = 'tries', [ERROR] = 'error', [RESULT] = 'result', [LOG] = 'log' }) do
     if c[name] then put(key, ids, pick(c[name], kept)) end
   end
+  if c.groups then put(TRIES, ids, join(ids, scores, pick(c.tries, kept), c.groups)) end
   local z = {}
   for i, id in ipairs(ids) do z[2 * i - 1], z[2 * i] = scores[i], id end
   if LISTS[slice.s] then redis.call('ZADD', LISTS[slice.s], unpack(z)) end
@@ -180,13 +193,49 @@ function undo.bury(kept, ids, scores)
     for i, lease in ipairs(pick(c.leases, kept)) do scores[i] = string.match(lease, '^%S+ %S+ %S+ (%S+)') end
   end
   back(DEAD, LISTS[to], ids, scores)
-  unline(ids, c.line)
+  local tries = redis.call('HMGET', TRIES, unpack(ids))
+  leave(tries)
+  for i, id in ipairs(ids) do
+    local own = tries[i] and string.match(tries[i], '^%d+ %d+ %d+')
+    if own == '0 0 0' then redis.call('HDEL', TRIES, id) elseif own then redis.call('HSET', TRIES, id, own) end
+  end
+  unline(ids, c.line or pick(c.lines, kept))
   live_again(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
   for _, id in ipairs(ids) do
     local handler = id .. '-f' .. slice.t
     if redis.call('ZREM', READY, handler) == 1 then forget({ handler }) end
   end
   redis.call('HINCRBY', META, 'n:dead', -#ids)
+end
+
+-- A dependant that died with what an act did is where it waited before.
+undo.fall = undo.bury
+
+-- One that went on without it waits for it again.
+function undo.go(kept, ids, scores)
+  for i, id in ipairs(ids) do
+    local ref = c.waits[kept[i]]
+    local need = redis.call('HGET', AFTER, '<' .. id)
+    if not need then
+      redis.call('ZREM', READY, id)
+      redis.call('ZREM', DELAYED, id)
+      redis.call('ZADD', BLOCKED, scores[i], id)
+    end
+    redis.call('HSET', AFTER, '<' .. id, need and ref .. ' ' .. need or ref)
+    if string.find(ref, '@', 1, true) then
+      redis.call('XADD', OUTBOX, '*', 'k', 'watch', 'r', ref, 'i', id)
+    else
+      await(ref, id)
+    end
+  end
+end
+
+local function test_go(n, id)
+  local state, score = state_of(id)
+  local waits = state == 'blocked'
+  local same = waits or state == 'ready' and lined_up(score) or state == 'delayed' and score == tonumber(c.scores[n])
+  if not same then return state and 'is ' .. state .. ' now: it goes on' or 'is gone' end
+  return may_live(id, nil, c.waits[n])
 end
 
 -- The test that each verb wants: is the job as the act left it, and may it go back?
@@ -206,7 +255,6 @@ local function test_of()
   end
   if verb == 'discard' then
     local heads, done = redis.call('HMGET', HEAD, unpack(c.ids)), redis.call('ZMSCORE', DONE, unpack(c.ids))
-    for _, id in ipairs(c.ids) do restored[id] = true end
     return function(n, id)
       if heads[n] or done[n] then return 'is there again' end
       return LIVE[slice.s] and may_live(id, c.heads[n], c.waits and c.waits[n]) or nil
@@ -219,9 +267,9 @@ local function test_of()
       return (not leases[n] or string.sub(leases[n], 1, #mine) ~= mine) and since(id) or nil
     end
   end
+  if verb == 'go' then return test_go end
   local list = verb == 'cancel' and CANCELLED or DEAD
   local there, heads = still(list, placed), redis.call('HMGET', HEAD, unpack(c.ids))
-  for _, id in ipairs(c.ids) do restored[id] = true end
   return function(n, id) return there(n, id) or may_live(id, heads[n], c.waits and c.waits[n]) end
 end
 

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- What a program that manages its jobs by their ids alone needs beyond the engine's own steps.
--- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq after bell outbox
--- uses: time open constants head tries note free place forget handler ended ring tally states
+-- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq groups after bell outbox
+-- uses: time open constants head tries note free place forget groups handler ended ring tally states
 -- args: now, verb, id, then
 --   put      priority, due ms or '', tail, body, call        → made, moved, same or running
 --   requeue  the same, then token or ''                      → back, lost, or as put when it does not run
 --   own      new token, lease ms or '', token or ''          → own or lost
---   bury     event, tail, body, call, token or ''            → dead or lost
+--   bury     event, tail, body, call, token or '', group     → dead or lost
 --   promote                                                  → how many were due (500 at most)
 -- A token is the start of a lease with its blank, '' any. `call` tells one call from another that names the same id, so
 -- that one that is sent again finds that it was done: it stands in the head's line `z`, which only this script reads.
@@ -45,6 +45,7 @@ local function put(priority, due, tail, body, call)
   if head and option(head, 'z') == call then return 'same' end
   if state then
     redis.call('ZREM', LISTS[state], id)
+    if state == 'dead' then leave({ redis.call('HGET', TRIES, id) }) end
     forget({ id })
   end
   head = STAMP .. ' ' .. tail .. '\nz' .. call
@@ -80,7 +81,7 @@ local function own(new, lease_ms, token)
   return 'own'
 end
 
-local function to_grave(event, tail, body, call, token)
+local function to_grave(event, tail, body, call, token, group)
   local state = state_of(id)
   local head = redis.call('HGET', HEAD, id)
   if state == 'dead' and head and option(head, 'z') == call then return 'dead' end
@@ -94,6 +95,7 @@ local function to_grave(event, tail, body, call, token)
     return 'lost'
   end
   if state then redis.call('ZREM', LISTS[state], id) end
+  if state == 'dead' then leave({ redis.call('HGET', TRIES, id) }) end
   if not head then
     head = STAMP .. ' ' .. tail
     redis.call('HSET', BODY, id, body)
@@ -101,7 +103,7 @@ local function to_grave(event, tail, body, call, token)
   head = signed(head, call)
   redis.call('HSET', HEAD, id, head)
   note(id, 'failed', event)
-  bury(id, head)
+  bury(id, head, group ~= '' and group or 'unknown\n')
   return 'dead'
 end
 
@@ -135,7 +137,7 @@ elseif verb == 'requeue' then
 elseif verb == 'own' then
   word = own(ARGV[4], ARGV[5], ARGV[6])
 elseif verb == 'bury' then
-  word = to_grave(ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8])
+  word = to_grave(ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
 else
   word = promote()
 end
