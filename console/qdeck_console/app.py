@@ -36,6 +36,7 @@ from qdeck_console.screens.tables import ActivityScreen, WorkersScreen
 from qdeck_console.terminal import check_terminal, fitting_theme, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
+from qdeck_console.tidying import keep_tidy
 from qdeck_console.widgets.lines import LineList
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         if self._driver is not None and not self.is_headless:
             for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129)):
                 loop.add_signal_handler(number, self.exit, code)
+            self.run_worker(keep_tidy(lambda: self.last_key_at), group="tidying")
         self._start_feed()
         if self.context.live_until is not None:
             self.run_worker(self._told_live("--confirm"), group="live", exit_on_error=False)
