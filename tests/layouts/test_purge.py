@@ -42,7 +42,8 @@ def vm(raw: redis.Redis, state: str, name: str, pool: str = "pool1", **fields: s
     if state:
         raw.sadd(f"vmpooler__{state}__{pool}", name)
     if fields:
-        raw.hset(f"vmpooler__vm__{name}", mapping={"pool": pool, "template": pool, **fields})
+        for field, value in {"pool": pool, "template": pool, **fields}.items():
+            raw.hset(f"vmpooler__vm__{name}", field, value)
 
 
 def plan_of(deck: Deck, *rules: str, limits: Limits | None = None) -> dict[str, PlanEntry]:
@@ -62,7 +63,9 @@ def test_case_5_old_pending_machines_become_dead_letters(deck: Deck, raw: redis.
     vm(raw, "pending", "vm-new", clone=ago(1800))
     assert purged(deck) == 1
     assert raw.smembers("vmpooler__pending__pool1") == {b"vm-new"}
-    [(member, score)] = raw.zrange("vmpooler__dlq__pending", 0, -1, withscores=True)
+    [member] = raw.zrange("vmpooler__dlq__pending", 0, -1)
+    assert isinstance(member, bytes)
+    score = raw.zscore("vmpooler__dlq__pending", member)
     name, seconds, text = member.decode().split(":", 2)
     facts = json.loads(text)
     assert (name, float(seconds)) == ("vm-old", score)

@@ -75,6 +75,7 @@ class VmPooler(Layout):
     def __init__(self) -> None:
         super().__init__()
         self._letters: tuple[Any, Counter[str]] = (None, Counter())
+        self.clones_seen: tuple[int, int] | None = None
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """The keys that are there for every pool; the fourth dead-letter key may be a hash or a sorted set."""

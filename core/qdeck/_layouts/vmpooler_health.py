@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,9 +45,27 @@ def measure_health(layout: VmPooler, now: int, ages: Ages) -> Program[LayoutHeal
     if said.get("age_s") is not None and said["age_s"] > FRESH_S and not said.get("ours"):
         notices.append(f"vmpooler__health is {said['age_s']:,.0f} s old: VMPooler does not write it any more")
     orphaned = yield from count_orphans(layout, now, notices)
+    rate = yield from _clone_rate(layout, now)
     return replace(
-        found, tasks=MappingProxyType(tasks), orphaned=orphaned, own=MappingProxyType(said), notices=tuple(notices)
+        found,
+        tasks=MappingProxyType(tasks),
+        orphaned=orphaned,
+        clones_per_min=rate,
+        own=MappingProxyType(said),
+        notices=tuple(notices),
     )
+
+
+def _clone_rate(layout: VmPooler, now: int) -> Program[float | None]:
+    """Clones a minute, by the difference of two looks; its hashes are by day, in a zone that cannot be known."""
+    day = datetime.fromtimestamp(now / 1000, UTC)
+    days = [(day + timedelta(days=shift)).strftime("%Y-%m-%d") for shift in (-1, 0, 1)]
+    counts = yield from reads.ask([(b"HLEN", f"vmpooler__clone__{name}".encode()) for name in days])
+    total = sum(int(count) for count in counts if not reads.is_error(count))
+    before, layout.clones_seen = layout.clones_seen, (now, total)
+    if before is None or now - before[0] < 1000 or total < before[1]:
+        return None
+    return (total - before[1]) * 60_000 / (now - before[0])
 
 
 def _count(reply: Any) -> int | None:

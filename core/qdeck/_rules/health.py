@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import native, reads, verdict
 from qdeck._deck.model import NATIVE, QueueRow, Reason, Snapshot, State, Status
 from qdeck._deck.records import read_head
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
-from qdeck._rules import ages
+from qdeck._rules import ages, foreign_health
 from qdeck._rules import orphans as orphan_count
+from qdeck._rules.foreign_health import Theirs
 from qdeck._rules.limits import Limits, Rule
 from qdeck._settings.thresholds import Thresholds
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from qdeck._deck.deck import Deck
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
+    from qdeck._layouts.others import Others
 
 MOST_HEADS: Final = 20_000  # jobs whose task is looked up
 _SLICE: Final = 500
@@ -84,21 +86,26 @@ class HealthReport:
     notices: tuple[str, ...]
     snapshot: Snapshot = field(repr=False)
     thresholds: Thresholds = field(default_factory=Thresholds, repr=False)
+    layouts: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def check_health(deck: Deck, limits: Limits | None = None, *, orphans: bool = True) -> HealthReport:
     """Looks at everything once. A second look by the same deck knows rates too."""
-    return deck.look(report(deck.memory, deck.address, limits or Limits(), orphans=orphans))
+    return deck.look(report(deck.memory, deck.address, limits or Limits(), orphans=orphans, others=deck.others))
 
 
 async def acheck_health(deck: Deck, limits: Limits | None = None, *, orphans: bool = True) -> HealthReport:
     """Looks at everything once, in asyncio."""
-    return await deck.alook(report(deck.memory, deck.address, limits or Limits(), orphans=orphans))
+    return await deck.alook(report(deck.memory, deck.address, limits or Limits(), orphans=orphans, others=deck.others))
 
 
-def report(memory: native.Memory, address: str, limits: Limits, *, orphans: bool = True) -> Program[HealthReport]:
+def report(
+    memory: native.Memory, address: str, limits: Limits, *, orphans: bool = True, others: Others | None = None
+) -> Program[HealthReport]:
     """The report as a program of plain reads."""
     seen = yield from native.look(memory, address)
+    if others is not None:
+        seen = yield from others.extend(seen)
     notices = list(seen.notices)
     queues = yield from _queues(seen, memory.thresholds.stuck_age_ms)
     tasks = yield from _tasks(seen, notices)
@@ -107,6 +114,12 @@ def report(memory: native.Memory, address: str, limits: Limits, *, orphans: bool
     if orphans:
         own = [row for row in rows if row.layout == NATIVE]
         orphaned = yield from orphan_count.count(own, limits, seen.at_ms, notices)
+    theirs = Theirs()
+    if others is not None:
+        theirs = yield from foreign_health.measure(others, seen.at_ms, limits)
+        queues, tasks = _with_theirs(queues, tasks, theirs)
+        notices += [notice for notice in theirs.notices if notice not in notices]
+        orphaned = None if orphaned is None or theirs.orphaned is None else orphaned + theirs.orphaned
     known = bool(rows) or not seen.queues
     checks = [
         *verdict.check_all(seen.server, seen.queues, memory.thresholds),
@@ -129,7 +142,23 @@ def report(memory: native.Memory, address: str, limits: Limits, *, orphans: bool
         notices=tuple(notices),
         snapshot=seen,
         thresholds=memory.thresholds,
+        layouts=MappingProxyType(theirs.layouts),
     )
+
+
+def _with_theirs(
+    queues: Mapping[str, Mapping[str, QueueHealth]], tasks: Mapping[str, TaskHealth] | None, theirs: Theirs
+) -> tuple[Mapping[str, Mapping[str, QueueHealth]], Mapping[str, TaskHealth] | None]:
+    """Our numbers, with those of other layouts where they are better known than by their rows."""
+    found = {state: dict(rows) for state, rows in queues.items()}
+    for state, rows in theirs.states.items():
+        for place, one in rows.items():
+            found[state][place] = QueueHealth(
+                size=one.size, oldest_age=one.oldest_s, avg_age=one.average_s, stuck_count=one.stuck, exact=one.exact
+            )
+    more = {name: TaskHealth(active=active, pending=pending) for name, (active, pending) in theirs.tasks.items()}
+    merged = None if tasks is None else MappingProxyType({**more, **tasks})
+    return MappingProxyType({state: MappingProxyType(rows) for state, rows in found.items()}), merged
 
 
 def _orphan_check(count: int | None, limits: Limits) -> Check:

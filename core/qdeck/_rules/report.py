@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck.model import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from qdeck._deck.verdict import Check
     from qdeck._rules.health import HealthReport, QueueHealth, Rates
 
@@ -43,8 +45,19 @@ def document(report: HealthReport) -> dict[str, Any]:
             "orphaned_metadata_count": errors.orphaned,
         },
         "checks": [_check(check) for check in report.checks],
+        "layouts": {name: _layout(facts) for name, facts in report.layouts.items()},
         "notices": list(report.notices),
     }
+
+
+def _layout(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What another system adds: its own verdict, with its age."""
+    own = facts["own"]
+    said = None
+    if own is not None:
+        said = {"status": own["status"], "last_check": iso(own["last_check_ms"]), "age_s": own["age_s"]}
+        said |= {"written_by_qdeck": own["ours"], "metrics": own["metrics"]}
+    return {"clones_per_min": facts["clones_per_min"], "orphaned": facts["orphaned"], "own_health": said}
 
 
 def rates_document(rates: Rates) -> dict[str, float]:
