@@ -24,10 +24,12 @@ async def keep_tidy(last_key_at: Callable[[], float]) -> None:
     before = gc.get_threshold()
     gc.set_threshold(5000, 20, _NEVER)
     try:
+        due = time.monotonic() + EVERY_S
         while True:
-            await asyncio.sleep(EVERY_S)
-            while time.monotonic() - last_key_at() < CALM_S:
-                await asyncio.sleep(CALM_S)
-            gc.collect()
+            await asyncio.sleep(CALM_S)
+            now = time.monotonic()
+            if now >= due and now - last_key_at() >= CALM_S:
+                gc.collect()
+                due = now + EVERY_S
     finally:
         gc.set_threshold(*before)
