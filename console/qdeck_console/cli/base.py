@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import os
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from qdeck._deck.deck import Deck
     from qdeck._settings import Configuration, Target
@@ -60,22 +61,30 @@ class Settings(NamedTuple):
             )
         return target
 
-    def deck(self) -> Deck:
+    @contextlib.contextmanager
+    def deck(self) -> Iterator[Deck]:
         """The deck on that server, read-only where its context says so."""
+        from qdeck._deck import reads
         from qdeck._deck.deck import Deck
+        from qdeck_console.cli.output import note_once
 
         target = self.target()
         hint = read_only_hint(target, self.confirm)
         more: dict[str, Any] = {} if hint is None else {"read_only_hint": hint}
         layouts = self.layouts or target.layouts or LAYOUTS
-        return Deck(
+        with Deck(
             target.url,
             hint is not None,
             thresholds=target.thresholds,
             layouts=layouts,
             patterns=target.patterns,
             **more,
-        )
+        ) as made:
+            try:
+                yield made
+            finally:  # commands end by raising their exit code
+                if made.local_clock:
+                    note_once(f"qdeck: {reads.LOCAL_CLOCK}")
 
 
 def read_only_hint(target: Target, confirm: str | None) -> str | None:

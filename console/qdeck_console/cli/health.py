@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.output import Column, age, line, note, number, safe, styled, table, write_json
+from qdeck_console.cli.output import Column, age, line, note_once, number, safe, styled, table, write_json
 
 if TYPE_CHECKING:
     from qdeck._deck.verdict import Check
@@ -31,7 +31,7 @@ def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
     given = settings()
     report = _report(orphans=not no_orphans)
     for notice in report.notices:
-        note(f"qdeck: {notice}")
+        note_once(f"qdeck: {notice}")
     if given.as_json:
         from qdeck._rules.report import document
 

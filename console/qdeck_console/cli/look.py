@@ -8,7 +8,7 @@ import click
 
 from qdeck_console.cli import shapes
 from qdeck_console.cli.base import Command, VerbGroup, command, settings
-from qdeck_console.cli.output import Column, age, dumps, line, note, number, safe, styled, table, write_json
+from qdeck_console.cli.output import Column, age, dumps, line, note, note_once, number, safe, styled, table, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ def status(ctx: click.Context) -> None:
     with given.deck() as deck:
         seen = deck.status()
     for notice in seen.notices:
-        note(f"qdeck: {notice}")
+        note_once(f"qdeck: {notice}")
     if given.as_json:
         write_json(shapes.snapshot(seen))
     else:

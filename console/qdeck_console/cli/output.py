@@ -46,6 +46,14 @@ def note(message: str) -> None:
         click.echo(_encodable("\n".join(map(safe, message.splitlines())), sys.stderr), err=True)
 
 
+def note_once(message: str) -> None:
+    """A line on stderr, unless this command has told it already."""
+    told: set[str] = click.get_current_context().meta.setdefault("qdeck.told", set())
+    if message not in told:
+        told.add(message)
+        note(message)
+
+
 def line(text: str = "") -> None:
     """A line on stdout; its parts have been made safe."""
     click.echo(_encodable(text, sys.stdout))

@@ -7,7 +7,7 @@ import click
 from qdeck_console.cli import shapes
 from qdeck_console.cli.base import Command, VerbGroup, settings
 from qdeck_console.cli.look import queue_table
-from qdeck_console.cli.output import line, note, safe, write_json
+from qdeck_console.cli.output import line, note_once, safe, write_json
 
 queues = VerbGroup("queues", default="list", help="Lists the queues, pauses and resumes them.")
 
@@ -19,7 +19,7 @@ def list_queues() -> None:
     with given.deck() as deck:
         seen = deck.status()
     for notice in seen.notices:
-        note(f"qdeck: {notice}")
+        note_once(f"qdeck: {notice}")
     if given.as_json:
         write_json([shapes.queue(row) for row in seen.queues])
     elif not queue_table(seen.queues):

@@ -6,6 +6,8 @@ import asyncio
 import weakref
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from redis.exceptions import ResponseError
+
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._deck import changes, history, job, jobs, native, produce, workers
 from qdeck._deck.model import NATIVE, State
@@ -31,6 +33,7 @@ T = TypeVar("T")
 LOOKING_PATIENCE: Final = 1.0
 WRITING_PATIENCE: Final = 15.0
 CONNECT_S: Final = 1.5
+_CLOCK: Final = b"\r\nTIME\r\n"  # as it stands in what is sent
 
 
 class Deck:
@@ -60,6 +63,8 @@ class Deck:
         self._writing = SyncClient(self.endpoint, patience=WRITING_PATIENCE)
         self._aclients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncClient]]
         self._aclients = weakref.WeakKeyDictionary()
+        self.local_clock = False
+        """Whether the server's clock was asked for and may not be read: then ages are by this machine's."""
 
     def __repr__(self) -> str:
         return f"<Deck {self.endpoint}{' read-only' if self.read_only else ''}>"
@@ -328,25 +333,40 @@ class Deck:
 
     def look(self, program: Program[T]) -> T:
         """Runs a program that only reads; one that would write is stopped before anything is sent."""
-        return self._looking.run(_guarded(program, writes=False))
+        return self._looking.run(self._guarded(program, writes=False))
 
     def write(self, program: Program[T]) -> T:
         """Runs a program that writes, unless the deck is open read-only."""
         self._check_writable()
-        return self._writing.run(_guarded(program, writes=True))
+        return self._writing.run(self._guarded(program, writes=True))
 
     async def alook(self, program: Program[T]) -> T:
         """Runs a program that only reads, in asyncio."""
-        return await self._loop_clients()[0].run(_guarded(program, writes=False))
+        return await self._loop_clients()[0].run(self._guarded(program, writes=False))
 
     async def awrite(self, program: Program[T]) -> T:
         """Runs a program that writes, in asyncio."""
         self._check_writable()
-        return await self._loop_clients()[1].run(_guarded(program, writes=True))
+        return await self._loop_clients()[1].run(self._guarded(program, writes=True))
 
     def _check_writable(self) -> None:
         if self.read_only:
             raise NotAllowed(f"{self.address} is open read-only", hint=self._read_only_hint)
+
+    def _guarded(self, program: Program[T], *, writes: bool) -> Program[T]:
+        """The program, with every command that is no plain read held back unless it may write."""
+        try:
+            send = next(program)
+            while True:
+                if not (send.reads or writes):
+                    raise NotAllowed("looking tried to write", hint="this is a fault of qdeck: please report it")
+                replies = yield send
+                if _CLOCK in send.data and any(map(_is_denied_clock, replies)):
+                    self.local_clock = True
+                send = program.send(replies)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
 
     def _loop_clients(self) -> tuple[AsyncClient, AsyncClient]:
         loop = asyncio.get_running_loop()
@@ -371,17 +391,8 @@ def need_states(given: str | Sequence[str] | None) -> tuple[State, ...]:
         raise InvalidOption(f"{error}", hint=f"states are: {', '.join(State)}") from error
 
 
-def _guarded(program: Program[T], *, writes: bool) -> Program[T]:
-    """The program, with every command that is no plain read held back unless it may write."""
-    try:
-        send = next(program)
-        while True:
-            if not (send.reads or writes):
-                raise NotAllowed("looking tried to write", hint="this is a fault of qdeck: please report it")
-            send = program.send((yield send))
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
+def _is_denied_clock(reply: object) -> bool:
+    return isinstance(reply, ResponseError) and "'time'" in str(reply)
 
 
 def _queue_name(queue: str | QueueName) -> str:

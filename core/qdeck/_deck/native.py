@@ -180,7 +180,7 @@ def _newer(queue: str, version: bytes) -> str:
 def _notices(stamp: Any, info: Any) -> list[str]:
     notices = []
     if reads.is_error(stamp):
-        notices.append("the server's clock may not be read (TIME): ages are by this machine's clock")
+        notices.append(reads.LOCAL_CLOCK)
     if reads.is_error(info):
         notices.append("the server's own condition may not be read (INFO): memory and saving are not judged")
     return notices

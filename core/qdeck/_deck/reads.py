@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CHUNK: Final = 1000  # commands in one round trip: a reply of some hundred KB, a few ms of the server
+LOCAL_CLOCK: Final = "the server's clock may not be read (TIME): ages are by this machine's clock"
 Call = tuple[Arg, ...]
 
 
