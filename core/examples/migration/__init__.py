@@ -1,0 +1,1 @@
+"""A call over HTTP becomes an action on a queue, step by step, with both ways side by side."""
