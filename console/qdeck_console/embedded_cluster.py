@@ -56,7 +56,11 @@ class EmbeddedCluster(Generic[Made]):
     def join(self) -> Made:
         """Starts one more server that is able to be of a cluster; it knows nobody and has no slots."""
         node = self._make(
-            ("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000")
+            (
+                *("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-node-timeout", "2000"),
+                # A server without slots is one that joins or leaves, not to be made a replica of another.
+                *("--cluster-allow-replica-migration", "no"),
+            )
         )
         node.start()
         self.nodes.append(node)

@@ -27,6 +27,22 @@ def cluster(shared_cluster: Cluster) -> Cluster:
 
 
 @pytest.fixture
+def make_cluster() -> Iterator[Callable[..., Cluster]]:
+    """Starts clusters to be hurt."""
+    made: list[Cluster] = []
+
+    def make(**options: object) -> Cluster:
+        cluster = Cluster(**options)  # type: ignore[arg-type]  # the options of Cluster
+        made.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield make
+    for cluster in made:
+        cluster.stop()
+
+
+@pytest.fixture
 def make_trio() -> Iterator[Callable[..., Trio]]:
     """Starts a master with replicas and three Sentinels, to be hurt."""
     made: list[Trio] = []
