@@ -137,7 +137,7 @@ def act(
     if plan_ref is None and need_queue and queue is None:
         raise click.UsageError("Missing argument 'QUEUE'.", ctx)
     from qdeck._operations import api
-    from qdeck._operations.planfile import check_whole, load_plan
+    from qdeck._operations.planfile import load_plan
 
     check_filter(where)
     given = settings()
@@ -150,7 +150,6 @@ def act(
             )  # fmt: skip
         else:
             plan = load_plan(plan_ref)
-            check_whole(plan)
             if plan.verb.value != verb:
                 raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to {verb}", ctx)
         if not yes and plan_ref is None:

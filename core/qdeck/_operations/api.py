@@ -9,6 +9,7 @@ undo_batch(deck, result.batch)                                                  
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from qdeck._deck import reads
@@ -19,6 +20,7 @@ from qdeck._operations import activity, applying, editing, foreign, foreign_read
 from qdeck._operations import stuck as stuck_jobs
 from qdeck._operations.driving import Step, adrive, drive
 from qdeck._operations.model import BatchResult, Fates, UndoResult, Verb
+from qdeck._operations.planfile import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -102,24 +104,29 @@ def _wish(
 def apply_plan(deck: Deck, plan: Plan, **options: Any) -> BatchResult:
     """Does what a plan says, to each entry that still is as the plan saw it; goes on where an earlier run ended.
 
+    A plan whose file was changed since it was made is refused.
     Options: `rate` entries a second, `progress` (is given a `Tally` after each slice), `cancelled` (ends it when it
     answers true), `keep_bytes` and `keep_ms` of what undoes it.
     """
+    check_whole(plan)
     return drive(deck, applying.apply_steps(plan, **options))
 
 
 async def aapply_plan(deck: Deck, plan: Plan, **options: Any) -> BatchResult:
     """Does what a plan says, in asyncio; the options are those of `apply_plan`."""
+    await asyncio.to_thread(check_whole, plan)
     return await adrive(deck, applying.apply_steps(plan, **options))
 
 
 def redrive_plan(deck: Deck, plan: Plan, **options: Any) -> tuple[BatchResult, Fates]:
     """Applies a plan of retries at a `rate`, `first` a few, and stops by itself when they die again."""
+    check_whole(plan)
     return drive(deck, redrive.redrive_steps(plan, **options))
 
 
 async def aredrive_plan(deck: Deck, plan: Plan, **options: Any) -> tuple[BatchResult, Fates]:
     """Applies a plan of retries at a rate, in asyncio."""
+    await asyncio.to_thread(check_whole, plan)
     return await adrive(deck, redrive.redrive_steps(plan, **options))
 
 

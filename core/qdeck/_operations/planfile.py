@@ -23,9 +23,11 @@ from qdeck._operations.model import PLAN_FORMAT, PlanEntry, PlanHead, PlanTail, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from io import FileIO
     from types import TracebackType
 
 _BUFFER: Final = 1 << 18
+_CHUNK: Final = 1 << 20
 _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _KEEP_S: Final = 7 * 86400.0  # plans older than that are removed when a new one is made
 _encoder: Final = msgspec.json.Encoder()
@@ -114,7 +116,9 @@ class PlanWriter:
             _forget_old(self.path.parent)
         handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         self._file = os.fdopen(handle, "wb", buffering=0)
-        self._buffer += _encoder.encode(_Head(self.head)) + b"\n"
+        first = _encoder.encode(_Head(self.head)) + b"\n"
+        self._hash.update(first)
+        self._buffer += first
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -196,7 +200,7 @@ def _find(ref: str | Path) -> Path:
     return path
 
 
-def _last_line(file: BinaryIO) -> bytes:
+def _last_line(file: BinaryIO | FileIO) -> bytes:
     size = file.seek(0, os.SEEK_END)
     step = 65536
     while True:
@@ -209,14 +213,17 @@ def _last_line(file: BinaryIO) -> bytes:
 
 
 def check_whole(plan: Plan) -> None:
-    """Raises when the entries of a plan are not those that it was finished with."""
-    digest, left = hashlib.sha256(), plan.tail.count
-    with plan.path.open("rb", buffering=_BUFFER) as file:
-        file.readline()
-        for line in file:
-            if left == 0:
-                break
-            left -= 1
-            digest.update(line)
-    if left or digest.hexdigest() != plan.tail.digest:
-        raise UsageError(f"the entries of {plan.path} were changed since it was made", hint="make a new plan")
+    """Raises when the head and the entries of a plan are not those that it was finished with."""
+    digest, lines = hashlib.sha256(), 0
+    try:
+        with plan.path.open("rb", buffering=0) as file:
+            left = file.seek(0, os.SEEK_END) - len(_last_line(file)) - 1
+            file.seek(0)
+            while left > 0 and (part := file.read(min(left, _CHUNK))):
+                left -= len(part)
+                lines += part.count(b"\n")
+                digest.update(part)
+    except OSError as error:
+        raise UsageError(f"the plan {plan.path} cannot be read: {error.strerror}") from error
+    if left or lines != plan.tail.count + 1 or digest.hexdigest() != plan.tail.digest:
+        raise UsageError(f"the plan {plan.path} was changed since it was made", hint="make a new plan")
