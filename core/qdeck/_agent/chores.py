@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._agent import health, housekeeping, purging, slots
+from qdeck._agent import health, housekeeping, purging, slots, vmpooler
 from qdeck._agent.sampling import Sampler
 from qdeck._connection import AsyncClient, Endpoint
 from qdeck._deck import reads
@@ -86,8 +86,10 @@ class Chores:
     async def health(self, lease: Lease) -> Ending:
         """Judges the deck and writes the verdict where others read it, in the step that ends the run."""
         found = await self._check()
+        told = health.summary(found)
+        own = await vmpooler.keep_health(self.eyes.health.deck, Limits.of(self.options.settings), found.at_ms)
         return slots.Ending(
-            summary=health.summary(found),
+            summary=told if own is None else told | {"vmpooler__health": own},
             hash_key=health.KEY,
             hash_fields=health.hash_fields(found),
             live_ms=health.LIVE_MS,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import reads
+from qdeck._deck.model import NATIVE
 from qdeck._deck.payload import mask_text
 from qdeck._engine import keys
 from qdeck._errors import UsageError
@@ -20,20 +21,27 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
 
 
+_ALWAYS: Final = 1 << 62
+
+
 class NoQueue(UsageError):
     """There is no queue of that name."""
 
 
 async def letters(eyes: Eyes, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
     """The newest dead letters of a queue, or of all; `total` is how many there are, so that a cut is seen."""
-    seen = await eyes.counts()
-    rows = [row for row in seen.queues if queue is None or row.name == queue]
+    own = (await eyes.counts()).queues
+    known = [*own, *(row for row in (await eyes.look()).queues if row.layout != NATIVE)]
+    rows = [row for row in known if queue is None or row.name == queue]
     if queue is not None and not rows:
-        near = difflib.get_close_matches(queue, [row.name for row in seen.queues], 1)
+        near = difflib.get_close_matches(queue, [row.name for row in known], 1)
         hint = f"did you mean {near[0]!r}?" if near else "GET /api/v1/queue/health lists the queues"
         raise NoQueue(f"there is no queue {queue!r}", hint=hint)
     records: list[JobRecord] = []
-    for name, newest_ms in await _newest(client, [row.name for row in rows if row.dead and row.problem is None]):
+    full = [row for row in rows if row.dead and row.problem is None]
+    # How new those of other layouts are is only known by reading them: they come first.
+    others = [(row.name, _ALWAYS) for row in full if row.layout != NATIVE]
+    for name, newest_ms in [*others, *await _newest(client, [row.name for row in full if row.layout == NATIVE])]:
         if len(records) >= limit and _moment(records[limit - 1]) >= newest_ms:
             break  # all that is left is older than what is shown
         found = [record async for record in eyes.jobs.ajobs(name, state="dead", limit=limit)]
@@ -67,7 +75,7 @@ def entry(record: JobRecord) -> dict[str, Any]:
         "id": record.id,
         "layout": record.layout,
         "queue": record.queue,
-        "queue_from": record.queue,
+        "queue_from": getattr(record, "queue_from", None) or record.queue,
         "name": record.name,
         "task": record.task,
         "error_class": record.error,

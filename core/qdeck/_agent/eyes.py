@@ -10,8 +10,11 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.deck import Deck
+from qdeck._deck.model import NATIVE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qdeck._agent.options import AgentOptions
     from qdeck._deck.model import Snapshot
 
@@ -21,8 +24,15 @@ FRESH_S: Final = 1.0
 class Sight:
     """A deck and whose turn it is to use it."""
 
-    def __init__(self, url: str, options: AgentOptions) -> None:
-        self.deck = Deck(url, options.read_only, thresholds=options.thresholds, read_only_hint=options.read_only_hint)
+    def __init__(self, url: str, options: AgentOptions, *, layouts: Sequence[str] = (NATIVE,)) -> None:
+        self.deck = Deck(
+            url,
+            options.read_only,
+            thresholds=options.thresholds,
+            read_only_hint=options.read_only_hint,
+            layouts=layouts,
+            patterns=options.settings.lists.patterns,
+        )
         self.lock = asyncio.Lock()
 
 
@@ -30,9 +40,10 @@ class Eyes:
     """The agent's decks; a picture that is a moment old is everybody's."""
 
     def __init__(self, url: str, options: AgentOptions) -> None:
-        self._status = Sight(url, options)
-        self.health = Sight(url, options)
-        self.purge = Sight(url, options)
+        self._own = Sight(url, options)  # what is tended and sampled is ours
+        self._status = Sight(url, options, layouts=options.layouts)
+        self.health = Sight(url, options, layouts=options.layouts)
+        self.purge = Sight(url, options, layouts=options.layouts)
         self.endpoint = self._status.deck.endpoint
         self.jobs = self._status.deck  # lists of jobs keep no memory: anybody may read them at any time
         self._seen: Snapshot | None = None
@@ -47,11 +58,11 @@ class Eyes:
             return self._seen
 
     async def counts(self) -> Snapshot:
-        """A picture of now, without the expensive numbers of every queue."""
-        async with self._status.lock:
-            return await self._status.deck.astatus(visible=())
+        """A picture of our own queues now, without the expensive numbers of every queue."""
+        async with self._own.lock:
+            return await self._own.deck.astatus(visible=())
 
     async def close(self) -> None:
         """Closes the connections of all decks."""
-        for sight in (self._status, self.health, self.purge):
+        for sight in (self._own, self._status, self.health, self.purge):
             await sight.deck.aclose()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidOption
 from qdeck._settings import Settings, Thresholds
+from qdeck._settings.model import LAYOUTS
 
 if TYPE_CHECKING:
     from qdeck._settings import Configuration, Target
@@ -59,6 +60,7 @@ class AgentOptions:
     read_only_hint: str = READ_ONLY
     settings: Settings = field(default_factory=Settings)
     thresholds: Thresholds = field(default_factory=Thresholds)
+    layouts: tuple[str, ...] = LAYOUTS
 
     def __post_init__(self) -> None:
         for name in ("purge_every", "health_every", "clean_every", "history_every", "tend_every", "lease"):
@@ -80,6 +82,7 @@ def from_configuration(
     http: str | None = None,
     token: str | None = None,
     read_only_hint: str | None = None,
+    layouts: tuple[str, ...] = (),
 ) -> AgentOptions:
     """The options of `qdeck.toml`, with what was given on the command line in their place.
 
@@ -103,4 +106,5 @@ def from_configuration(
         read_only_hint=read_only_hint or READ_ONLY,
         settings=settings,
         thresholds=target.thresholds if target is not None else configuration.thresholds,
+        layouts=layouts or (target.layouts if target is not None else ()) or LAYOUTS,
     )
