@@ -179,6 +179,18 @@ ACTIONS: Final[tuple[Action, ...]] = (
         help="pause the queue, or resume it: no job is claimed", group="act on queues",
     ),
     Action(
+        id="fire", scopes=(SCHEDULES,), keys=("n",), verb="run now", help="make its job now, out of turn",
+        group="act on schedules",
+    ),
+    Action(
+        id="hold", scopes=(SCHEDULES,), keys=("p",), verb="pause", help="pause the schedule, or resume it",
+        group="act on schedules",
+    ),
+    Action(
+        id="rule", scopes=(SCHEDULES,), keys=("e",), verb="edit", help="another rule: cron, time zone, missed turns",
+        group="act on schedules",
+    ),
+    Action(
         id="quiet", scopes=(WORKERS,), keys=("p",), verb="quiet", help="finish what it has, take nothing new",
         group="act on workers",
     ),
@@ -269,7 +281,7 @@ def key_table() -> str:
 
 def screens() -> tuple[str, ...]:
     """The scopes that have a screen now; the table of keys leaves the others out."""
-    return (QUEUES, JOBS, STUCK, DEAD, WORKERS, ACTIVITY, DETAIL, JOB, "list", "app")
+    return (QUEUES, JOBS, STUCK, DEAD, SCHEDULES, WORKERS, HEALTH, ACTIVITY, DETAIL, JOB, "list", "app")
 
 
 def places(action: Action) -> str:
