@@ -97,8 +97,8 @@ async def test_no_schedule_read_only_and_gone(url: str) -> None:
 async def test_one_that_cannot_be_read_is_told_and_stops_nothing(url: str, raw: redis.Redis) -> None:
     add(url, "fine")
     for name, word in HOSTILE.items():
-        raw.hset(store.SCHEDULES, f"bad-{name}", word)
-        raw.hset(store.SCHEDULES, word, "{}")
+        raw.hset(store.SCHEDULES, f"bad-{name}", word.encode("utf-8", "surrogatepass"))
+        raw.hset(store.SCHEDULES, word.encode("utf-8", "surrogatepass"), "{}")
     async with console(url, "6") as pilot:
         app = app_of(pilot)
         await until(pilot, "cannot be read")
