@@ -189,6 +189,24 @@ def test_orphans_are_found_by_age_and_a_missing_owner(
     assert counts["orphaned", "execution", "callback"] == 1
 
 
+def test_queues_of_the_first_generation_go_with_their_task_and_are_no_orphans_before(
+    manager: SyncDomainQueueManager, raw: redis.Redis
+) -> None:
+    owned = ["execution:agent_run:professional:12345", "execution:callback:professional:12345"]
+    orphan = "embedding:generate:enterprise:67890"
+    for name in (*owned, orphan, "not:one:of:them"):
+        raw.rpush(name, b"x")
+    raw.sadd("task_queues:12345", *owned, "not:one:of:them", "execution:gone:free:12345")
+    time.sleep(2.1)
+    assert [one.name for one in manager.clean_orphaned_queues(idle=1).samples] == [orphan]
+    plan = manager.report_task_queues("12345")
+    assert {one.name for one in plan.samples if one.outcome == "would_remove"} >= set(owned)
+    assert manager.clean_task_queues("12345") == 2
+    assert not raw.exists(*owned)
+    assert raw.smembers("task_queues:12345") == {b"not:one:of:them"}
+    assert raw.llen("not:one:of:them") == 1
+
+
 def test_an_orphan_that_is_used_after_it_was_found_stays(client: Messenger, raw: redis.Redis) -> None:
     name = f"{OWN}:responses:get:1"
     raw.rpush(name, b"x")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 IDLE_S: Final = 86_400
 SLICE: Final = 500
+FIRST: Final = "task_queues:"  # what the registry of the first generation is called
 _MAY_BE: Final = re.compile(rb":(?:responses|callbacks):|:(?:enterprise|professional|advance|free):")
 
 
@@ -170,8 +171,8 @@ def clean_task(
     task_id: str, *, idle_s: int = 0, dry_run: bool = False, keeper: Keeper | None = None
 ) -> Program[list[Removal]]:
     """Removes the temporary queues of a task, a slice at a time."""
-    found: list[Removal] = []
-    seen: set[str] = set()
+    found = yield from _clean_first(task_id, idle_s, keeper, dry_run=dry_run)
+    seen: set[str] = {one.name for one in found}
     while True:
         names = [name for name in (yield from registry.of_task(task_id, SLICE + len(seen))) if name not in seen]
         if not names:
@@ -250,7 +251,58 @@ def find_orphans(cursor: int, *, idle_s: int = IDLE_S, count: int = SLICE) -> Pr
             # `look` lets pass what is gone already; here only what was seen to be idle is an orphan.
             if entry is None and one.outcome == "would_remove" and (one.idle_s or 0) >= idle_s:
                 found.append(one)
+        owned = yield from _owned_elsewhere([one.name for one in found])
+        found = [one for one in found if one.name not in owned]
     return Slice(int(reply[0]), len(keys), found)
+
+
+def _owned_elsewhere(names: Sequence[str]) -> Program[set[str]]:
+    """Those that the registry of the first generation has: a set `task_queues:<task>` of the names of its queues."""
+    asked = [(name, task) for name in names if (task := _first_task(name)) is not None]
+    if not asked:
+        return set()
+    calls = ((b"SISMEMBER", f"{FIRST}{task}", name) for name, task in asked)
+    replies = yield ops.commands(*calls, key=f"{FIRST}{asked[0][1]}".encode(), reads=True)
+    return {name for (name, _), reply in zip(asked, replies, strict=True) if reply == 1}
+
+
+def _first_task(name: str) -> str | None:
+    try:
+        return TaskQueueName.parse(name).task_id
+    except InvalidName:
+        return None
+
+
+def _first_queues(task_id: str) -> Program[list[str]]:
+    """The queues that the first generation registered to a task; names that are none of ours are left alone."""
+    key = f"{FIRST}{task_id}".encode()
+    cursor: Any = 0
+    found: list[str] = []
+    while True:
+        [reply] = yield ops.commands((b"SSCAN", key, cursor, b"COUNT", SLICE), key=key, reads=True)
+        if isinstance(reply, ResponseError):
+            return found  # something else is called so
+        cursor = reply[0]
+        found += [name for raw in reply[1] if (name := temporary_name(raw)) is not None]
+        if cursor in (0, b"0"):
+            return sorted(set(found))
+
+
+def _clean_first(task_id: str, idle_s: int, keeper: Keeper | None, *, dry_run: bool) -> Program[list[Removal]]:
+    found: list[Removal] = []
+    names = yield from _first_queues(task_id)
+    for start in range(0, len(names), SLICE):
+        some = names[start : start + SLICE]
+        if dry_run:
+            found += yield from look(some, idle_s)
+            continue
+        seen = yield from remove(some, idle_s=idle_s, event="cleaned", keeper=keeper)
+        over = [one.name for one in seen if one.outcome in ("removed", "gone")]
+        if over:
+            key = f"{FIRST}{task_id}".encode()
+            yield ops.commands((b"SREM", key, *over), key=key)
+        found += seen
+    return found
 
 
 def orphans(cursor: int, *, idle_s: int = IDLE_S, dry_run: bool = True, keeper: Keeper | None = None) -> Program[Slice]:
