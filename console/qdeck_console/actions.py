@@ -69,6 +69,7 @@ HEALTH: Final = "health"
 ACTIVITY: Final = "activity"
 DETAIL: Final = "detail"
 JOB: Final = "job"
+REDRIVE: Final = "redrive"
 # The number of each screen.
 TABS: Final = {
     QUEUES: 1, JOBS: 2, STUCK: 3, DEAD: 4, PURGE: 5, SCHEDULES: 6, WORKERS: 7, HEALTH: 8, ACTIVITY: 9,
@@ -79,7 +80,7 @@ GROUPS: Final = (
 )  # fmt: skip
 _LIST: Final = ("list",)
 _MARKED: Final = (JOBS, STUCK, DEAD)  # lists whose entries can be marked
-_PAGES: Final = (*TABS, DETAIL, JOB)
+_PAGES: Final = (*TABS, DETAIL, JOB, REDRIVE)
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action(
@@ -179,6 +180,18 @@ ACTIONS: Final[tuple[Action, ...]] = (
         help="pause the queue, or resume it: no job is claimed", group="act on queues",
     ),
     Action(
+        id="fire", scopes=(SCHEDULES,), keys=("n",), verb="run now", help="make its job now, out of turn",
+        group="act on schedules",
+    ),
+    Action(
+        id="hold", scopes=(SCHEDULES,), keys=("p",), verb="pause", help="pause the schedule, or resume it",
+        group="act on schedules",
+    ),
+    Action(
+        id="rule", scopes=(SCHEDULES,), keys=("e",), verb="edit", help="another rule: cron, time zone, missed turns",
+        group="act on schedules",
+    ),
+    Action(
         id="quiet", scopes=(WORKERS,), keys=("p",), verb="quiet", help="finish what it has, take nothing new",
         group="act on workers",
     ),
@@ -199,7 +212,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         id="apply", scopes=(PURGE,), keys=("a",), verb="apply", help="do exactly what the dry run found", group="purge",
     ),
     Action(
-        id="undo", scopes=(*TABS, JOB), keys=("u",), verb="undo", help="undo the last batch, after naming it",
+        id="undo", scopes=(*TABS, JOB, REDRIVE), keys=("u",), verb="undo", help="undo the last batch, after naming it",
         group="act on jobs",
     ),
     Action(id="copy", scopes=_PAGES, keys=("y",), verb="copy", help="its id or name to the clipboard"),
@@ -269,12 +282,12 @@ def key_table() -> str:
 
 def screens() -> tuple[str, ...]:
     """The scopes that have a screen now; the table of keys leaves the others out."""
-    return (QUEUES, JOBS, STUCK, DEAD, WORKERS, ACTIVITY, DETAIL, JOB, "list", "app")
+    return (QUEUES, JOBS, STUCK, DEAD, SCHEDULES, WORKERS, HEALTH, ACTIVITY, DETAIL, JOB, REDRIVE, "list", "app")
 
 
 def places(action: Action) -> str:
     """Where an action works, in words."""
     if "app" in action.scopes or set(action.scopes) >= set(TABS):
         return "everywhere"
-    words = {"list": "lists", DETAIL: "a queue", JOB: "a job"}
+    words = {"list": "lists", DETAIL: "a queue", JOB: "a job", REDRIVE: "a redrive"}
     return ", ".join(words.get(scope, scope) for scope in action.scopes if scope in screens())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -17,7 +18,7 @@ from textual.worker import WorkerError
 from qdeck import QdeckError
 from qdeck._operations import api
 from qdeck._settings import Target
-from qdeck_console.actions import ACTIVITY, DEAD, JOBS, QUEUES, STUCK, TABS, WORKERS, bindings
+from qdeck_console.actions import ACTIVITY, DEAD, HEALTH, JOBS, QUEUES, SCHEDULES, STUCK, TABS, WORKERS, bindings
 from qdeck_console.contexts import LIVE_S, Contexts, CountedDeck, opens_read_only, record_live
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
@@ -26,11 +27,13 @@ from qdeck_console.screens.acting import Operator
 from qdeck_console.screens.contexts import ContextScreen
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.health import HealthScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.live import LiveScreen
 from qdeck_console.screens.palette import PaletteScreen
 from qdeck_console.screens.queues import QueuesScreen
+from qdeck_console.screens.schedules import SchedulesScreen
 from qdeck_console.screens.stuck import StuckScreen
 from qdeck_console.screens.tables import ActivityScreen, WorkersScreen
 from qdeck_console.terminal import check_terminal, fitting_theme, wants_no_colour
@@ -67,7 +70,9 @@ class ConsoleApp(App[int], inherit_bindings=False):
         JOBS: JobsScreen,
         STUCK: StuckScreen,
         DEAD: DeadScreen,
+        SCHEDULES: SchedulesScreen,
         WORKERS: WorkersScreen,
+        HEALTH: HealthScreen,
         ACTIVITY: ActivityScreen,
     }
     DEFAULT_MODE = QUEUES
@@ -99,6 +104,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.feed = Feed(self._look, self._publish)
         self.shown = Picture()
         self.frozen_ms: int | None = None
+        self.served: deque[float | None] = deque(maxlen=600)  # commands a second, for the chart of the server
         self.last_key_at = float("-inf")
         self.painter = Painter(INK)
         self.operator = Operator(self)
@@ -154,6 +160,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         """Shows the new picture, unless it is frozen."""
         if self.frozen_ms is None:
             self.shown = self.latest
+        server = self.latest.snapshot.server if self.latest.snapshot else None
+        self.served.append(None if server is None or self.latest.is_lost else server.commands_per_s)
         self._each_frame(fresh=True)
 
     def now_on_screen(self, screen: FrameScreen) -> None:
@@ -382,7 +390,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         if isinstance(screen, FrameScreen):
             screen.set_filter("")
             for view in screen.query(LineList):
-                view.cursor = ""
+                view.forget()
             self.now_on_screen(screen)
 
     def action_quit_or_back(self) -> None:

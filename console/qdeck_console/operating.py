@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck.model import JobRecord, State
+from qdeck._deck.model import NATIVE, JobRecord, State
 from qdeck._engine.codec import BAND
 from qdeck._operations import api
 from qdeck._operations.model import Skip, Verb
@@ -75,7 +75,7 @@ async def make_plan(
         return plan, []
     seen = {(job.queue, job.id): job for job in wish.jobs}
     queues = sorted({job.queue for job in wish.jobs})
-    ids = list(dict.fromkeys(job.id for job in wish.jobs))
+    ids = list(dict.fromkeys(job.id if job.layout == NATIVE else job.key for job in wish.jobs))
     plan = await api.abuild_plan(
         deck, wish.verb, queues, ids=ids, priority=wish.priority, target=wish.target, reason=wish.reason
     )
@@ -106,6 +106,9 @@ def _compare(plan: Plan, seen: dict[tuple[str, str], JobRecord]) -> tuple[list[P
 
 def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> str:
     """Why the job is not any more what was seen; empty when it is."""
+    if entry.layout != NATIVE:
+        seen = getattr(job, "seen", None)
+        return CHANGED if seen is not None and str(seen) != entry.seen else ""
     if entry.state != job.state:
         return f"is {entry.state} now"
     if job.state == State.RUNNING:

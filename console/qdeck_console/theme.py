@@ -15,9 +15,9 @@ from textual.color import Color
 from textual.theme import Theme
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Palette:
-    """Every colour of a theme, by its use."""
+    """Every colour of a theme, by its use. Known by identity: styles are looked up by it thousands of times a frame."""
 
     ground: str
     panel: str

@@ -10,8 +10,10 @@ from qdeck_console.app import ConsoleApp
 from qdeck_console.commands import word_table
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.detail import QueueScreen
+from qdeck_console.screens.health import HealthScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.queues import QueuesScreen
+from qdeck_console.screens.schedules import SchedulesScreen
 from qdeck_console.screens.stuck import StuckScreen
 from qdeck_console.screens.tables import ActivityScreen, WorkersScreen
 
@@ -38,7 +40,8 @@ def test_no_key_means_two_things_in_one_place() -> None:
 
 def test_every_action_of_a_screen_is_done_by_it() -> None:
     classes: list[type[FrameScreen]] = [
-        QueuesScreen, StuckScreen, DeadScreen, WorkersScreen, ActivityScreen, QueueScreen, JobScreen,
+        QueuesScreen, StuckScreen, DeadScreen, SchedulesScreen, WorkersScreen, HealthScreen, ActivityScreen,
+        QueueScreen, JobScreen,
     ]  # fmt: skip
     for screen in classes:
         for action in of_scope(screen.SCOPE):

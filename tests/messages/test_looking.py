@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qdeck
+from qdeck._deck import reads
 from qdeck._deck.deck import Deck
 from qdeck.messages import Messenger, SyncDomainQueueManager
 from qdeck.messages import _registry as registry
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import redis
+
+    from qdeck._engine.ops import Program
 
 OWN = "nooble4:dev:ingestion_service"
 
@@ -93,6 +96,23 @@ def test_a_task_of_more_queues_than_a_page_is_told_whole(client: Messenger, deck
     assert [(row.task, row.queues) for row in page.rows] == [("big", 20)]
     rest = deck.look(read_tasks(after=page.next or "", most=5))
     assert [(row.task, row.queues, rest.next) for row in rest.rows] == [("small", 1, None)]
+
+
+async def test_what_a_deck_reads_is_not_counted_as_used(url: str, raw: redis.Redis) -> None:
+    raw.rpush("some:list", b"x")
+    time.sleep(2.1)
+    async with Deck(url) as deck:
+        assert await deck.alook(_length("some:list")) == 1
+    with Deck(url) as deck:
+        assert deck.look(_length("some:list")) == 1
+    assert int(raw.object("idletime", "some:list")) >= 2
+    raw.llen("some:list")
+    assert int(raw.object("idletime", "some:list")) < 2
+
+
+def _length(name: str) -> Program[int]:
+    [reply] = yield reads.read((b"LLEN", name))
+    return int(reads.good(reply))
 
 
 def test_orphans_are_searched_step_by_step(client: Messenger, deck: Deck, raw: redis.Redis) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ("task 6608c5e15607037mre62 failed", "task # failed"),
         ("connection to 10.0.0.7:6379 refused", "connection to N refused"),
         ("HTTP 503", "HTTP N"),
+        ("502 for url https://a.example:8080/in/3dde?x=1", "N for url https://a.example:N/…"),
         ("utf8 and sha256 stay", "utf8 and sha256 stay"),
         ("two\nlines  and\ttabs", "two lines and tabs"),
         ("", ""),

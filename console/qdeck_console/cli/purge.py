@@ -67,10 +67,13 @@ def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, 
         plan = _build(deck, wish)
         if now:
             ctx.exit(_apply(deck, plan, as_json=given.as_json))
+        # Temporary queues are no jobs: a cleaner removes them, the dry run only shows them.
+        temporary = None if wish["rules"] or wish["queues"] else _find_temporary(deck)
     if given.as_json:
-        _write_plan(plan)
+        _write_plan(plan, temporary)
     else:
         _print_plan(plan)
+        _print_temporary(temporary)
     _tell_skips(plan.tail.skipped, len(plan.tail.skipped))
     ctx.exit(1 if plan.tail.skipped else 0)
 
@@ -125,7 +128,28 @@ def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
     return 1 if result.skipped_count else 0
 
 
-def _write_plan(plan: Plan) -> None:
+def _find_temporary(deck: Deck) -> dict[str, int] | None:
+    from qdeck._errors import NotAllowed
+    from qdeck.messages.looking import RemovableSearch
+
+    search = RemovableSearch()
+    try:
+        while deck.look(search.step()):
+            pass
+    except NotAllowed as error:
+        note(f"qdeck: temporary queues are not looked for: {error}")
+        return None
+    return {"expired": search.expired, "orphaned": search.orphans, "bytes": search.bytes}
+
+
+def _print_temporary(found: dict[str, int] | None) -> None:
+    if found is not None and (found["expired"] or found["orphaned"]):
+        line()
+        line(f"temporary queues: {found['expired']:,} whose time is over, {found['orphaned']:,} of nobody")
+        line("qdeck agent --clean-every S removes the first, qdeck clean --orphans --yes the others")
+
+
+def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:
     """One JSON document, entry by entry, so that a plan of a million takes no memory."""
     head, tail = plan.head, plan.tail
     facts = {
@@ -139,6 +163,7 @@ def _write_plan(plan: Plan) -> None:
         "queues": tail.by_queue,
         "states": tail.states,
         "bytes": tail.bytes,
+        "temporary": temporary,
         "blast": {
             "dependants": tail.blast.dependants,
             "unique": tail.blast.unique,

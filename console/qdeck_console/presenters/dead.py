@@ -1,104 +1,273 @@
-"""The dead letters, newest first, in groups by what went wrong."""
+"""Dead letters as triage: how near the limits are, the groups, and the entries of one of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from qdeck_console import format as fmt
+from qdeck_console.presenters.charts import sparkline, thin_bar
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
-from qdeck_console.text import cut_end, cut_id, safe_text
+from qdeck_console.presenters.payload import payload_pieces
+from qdeck_console.sources import Part
+from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
+from qdeck_console.triage import Triaged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import JobDetail, JobRecord
+    from qdeck._operations.groups import Group
+    from qdeck._operations.headroom import Headroom
     from qdeck_console.format import Line, Piece
+    from qdeck_console.history import Rates
+    from qdeck_console.sources import Left
 
-PAGE = 200  # entries that are read; groups of everything come with the full screen
-MOST_QUEUES = 20
+_FULL: Final = 0.9  # of the limit: from there on it is an alarm
+_SOON_MIN: Final = 60.0  # minutes until the first is dropped: an alarm too
+MOST_ROOMS: Final = 20  # queues whose limits are read
+_SHAPES: Final = {"N": "‹n›", "#": "‹id›", "'…'": "‹text›"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadSeen:
-    """What was read: the newest entries, and all about the one under the cursor."""
+    """What was read: groups, limits, a part of the entries of a group, and all about the one under the cursor."""
 
-    jobs: tuple[JobRecord, ...] = ()
-    total: int = 0
+    triaged: Triaged = field(default_factory=Triaged)
+    rooms: tuple[Headroom, ...] = ()
+    part: Part = field(default_factory=Part)
     detail: JobDetail | None = None
 
 
+def drops_in_min(room: Headroom, rate: Rates | None) -> float | None:
+    """In how many minutes the first dead letter is dropped at the present rate."""
+    growth = rate.dead_per_min if rate is not None else None
+    return None if not growth or growth <= 0 else max(0, room.most - room.count) / growth
+
+
+def urgent_first(rooms: Sequence[Headroom], rates: Mapping[str, Rates]) -> list[Headroom]:
+    """The queues in the order in which they will drop dead letters."""
+
+    def key(room: Headroom) -> tuple[float, float]:
+        minutes = drops_in_min(room, rates.get(room.queue))
+        return (minutes if minutes is not None else float("inf"), -room.count / max(1, room.most))
+
+    return sorted(rooms, key=key)
+
+
+def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hide: int, name: int) -> Line:
+    """How near one queue is to its limits."""
+    minutes = drops_in_min(room, rate)
+    share = room.count / max(1, room.most)
+    full = share >= _FULL or (minutes is not None and minutes <= _SOON_MIN)
+    role = "bad" if full else "muted"
+    path = fmt.fit(queue_path(room.queue, name, "strong bold" if full else "text", hide=hide), name)
+    left = room.oldest_ms + room.keep_ms - now_ms if room.oldest_ms is not None else None
+    counts: list[Piece] = [
+        (f"{room.count:,}".rjust(9), f"{role} bold" if full else "text"),
+        (f" of {room.most:,}", "muted"),
+    ]
+    growth: list[Piece] = []
+    if minutes is not None and minutes < 60 * 24 * 7:
+        growth = [("drops begin in ", "muted"), *fmt.span_pieces(minutes * 60_000, "bad bold" if full else "text")]
+    elif rate is not None and rate.dead_per_min:
+        growth = [(f"grows by {rate.dead_per_min * 60:,.0f}/h", "muted")]
+    elif share >= 1:
+        growth = [("full: each new one drops the oldest", "bad")]
+    expires: list[Piece] = []
+    if left is not None:
+        soon = left < 86_400_000
+        expires = [("oldest expires in ", "muted"), *fmt.span_pieces(left, "warn" if soon else "text")]
+    dropped: list[Piece] = [
+        ("dropped ", "muted"),
+        *fmt.cell(f"{room.dropped:,}", "bad bold" if room.dropped else "text"),
+    ]
+    if cells < 100:
+        tail = growth if growth and full else dropped if room.dropped else growth or expires
+        bar = max(6, cells - 2 * MARGIN - name - fmt.length(counts) - 4 - max(12, fmt.length(tail)))
+        return tuple(
+            fmt.fit(
+                [(" ", "text"), *path, (" ", "text"), *thin_bar(share, bar, role), *counts, ("  ", "text"), *tail],
+                cells,
+            )
+        )
+    pieces: list[tuple[Sequence[Piece], int, bool]] = [
+        (counts, 22, False), (growth, 24, False), (expires, 27, False), (dropped, 16, False),
+    ]  # fmt: skip
+    if cells < 130:
+        pieces.pop(2)
+    bar = max(8, cells - 3 - name - sum(width + 1 for _, width, _ in pieces))
+    return ((" " * 2, "text"), *path, (" ", "text"), *thin_bar(share, bar - 1, role), *columns(pieces))
+
+
+def groups_title(seen: Triaged, cells: int) -> Line:
+    """How many groups and entries there are, and whether that is exact."""
+    count = len(seen.groups)
+    words = f"{seen.total:,} {'entry' if seen.total == 1 else 'entries'} in {count:,} group{'s' * (count != 1)}"
+    words = f"{words}, exact" if seen.exact else f"≥ {words}, {seen.scanned:,} of ~{seen.of:,} read"
+    return section("groups", words, "muted", cells)
+
+
 @dataclass(frozen=True, slots=True)
-class DeadGroup:
-    """The head of a group: the error, how many of what was read have it, and where."""
+class GroupGrid:
+    """The columns of the groups that a width has room for; 0 is not shown."""
 
-    error: str
-    count: int
-    queues: tuple[str, ...]
+    error: int
+    message: int
+    queue: int
+    share: int
+    first: int
+    trend: int
+    cells: int
 
-
-def groups(jobs: Sequence[JobRecord]) -> list[tuple[DeadGroup, list[JobRecord]]]:
-    """Entries by their error, the largest group first, the newest entry first in each."""
-    found: dict[str, list[JobRecord]] = {}
-    for job in jobs:
-        found.setdefault(job.error or "unknown", []).append(job)
-    out = []
-    for error, members in found.items():
-        members.sort(key=lambda job: (-(job.since_ms or 0), job.id))
-        queues = tuple(sorted({job.queue for job in members}))
-        out.append((DeadGroup(error, len(members), queues), members))
-    out.sort(key=lambda entry: (-entry[0].count, entry[0].error))
-    return out
-
-
-def group_line(group: DeadGroup, cells: int, *, hide: int) -> Line:
-    """The head of a group."""
-    if len(group.queues) == 1:
-        note = "".join(text for text, _ in queue_path(group.queues[0], 40, "muted", hide=hide))
-    else:
-        note = f"{len(group.queues)} queues"
-    return section(cut_end(safe_text(group.error, limit=60), cells // 2), note, "bad", cells, count=group.count)
+    @classmethod
+    def of(cls, cells: int) -> GroupGrid:
+        """Drops trend, queue, share and first, in that order, until the message has room."""
+        wide = cells >= 130
+        error = 20 if cells >= 100 else 18
+        queue = 24 if cells >= 100 else 0
+        share, first = (11, 9) if wide else (0, 0)
+        trend = 13 if cells >= 100 else 0
+        taken = LEAD + MARGIN + error + 1 + 8 + 9 + sum(width + 1 for width in (queue, share, first, trend) if width)
+        return cls(error, max(10, cells - taken), queue, share, first, trend, cells)
 
 
-def _widths(cells: int) -> tuple[int, int, int, bool]:
-    """Widths of the id, of the queue (0: none) and of the message, and whether tries are shown."""
-    wide = 20 if cells >= 100 else 14
-    queue = 24 if cells >= 100 else 0
-    tries = cells >= 70
-    message = cells - LEAD - MARGIN - wide - 9 - (6 if tries else 0) - (queue + 1 if queue else 0) - 1
-    return wide, queue, max(10, message), tries
+def _group_columns(grid: GroupGrid, values: Mapping[str, Sequence[Piece]]) -> list[Piece]:
+    wanted = (
+        ("error", grid.error, False), ("message", grid.message, False), ("queue", grid.queue, False),
+        ("count", 7, True), ("share", grid.share, False), ("first", grid.first, True), ("last", 8, True),
+        ("last hour", grid.trend, False),
+    )  # fmt: skip
+    return columns([(values[head], width, right) for head, width, right in wanted if width])
 
 
-def head_line(cells: int) -> Line:
-    """The heads of the columns."""
-    wide, queue, message, tries = _widths(cells)
-    parts: list[tuple[Sequence[Piece], int, bool]] = [([("message", "faint")], message, False)]
-    if queue:
-        parts.insert(0, ([("queue", "faint")], queue, False))
-    parts.append(([("died", "faint")], 8, True))
-    if tries:
-        parts.append(([("tries", "faint")], 5, True))
-    return ((" " * LEAD, "text"), *fmt.fit([("id", "faint")], wide), *columns(parts))
+def groups_head(cells: int) -> Line:
+    """The heads of the groups."""
+    names = ("error", "message", "queue", "count", "share", "first", "last", "last hour")
+    heads = {
+        name: [("  " if name == "share" else " " if name == "last hour" else "", "text"), (name, "faint")]
+        for name in names
+    }
+    return ((" " * (LEAD - 1), "text"), *_group_columns(GroupGrid.of(cells), heads))
 
 
-def entry_line(job: JobRecord, cells: int, *, hide: int, at_cursor: bool) -> Line:
+def group_line(group: Group, total: int, now_ms: int, cells: int, *, hide: int, at_cursor: bool, exact: bool) -> Line:
+    """One group."""
+    grid = GroupGrid.of(cells)
+    share = group.count / max(1, total)
+    large = share >= 0.5 and group.count >= 10
+    fresh = bool(group.trend) and sum(group.trend) > 0
+    trend = sparkline(group.trend, "bad" if large else "ghost", last_role=None if large else "muted") if fresh else []
+    name = cut_end(safe_text(group.error_class, limit=120), grid.error)
+    values: dict[str, Sequence[Piece]] = {
+        "error": [(name, "strong bold" if at_cursor else "text")],
+        "message": shape_pieces(group.message_shape, grid.message),
+        "queue": queue_path(group.queue, max(1, grid.queue), "muted", hide=hide),
+        "count": [(f"{'' if exact else '≥ '}{fmt.count(group.count)}", "bad bold" if large else "strong bold")],
+        "share": [("  ", "text"), *thin_bar(share, max(1, grid.share - 2), "bad" if large else "muted")],
+        "first": [(_moment(group.first_ms, now_ms), "muted")],
+        "last": fmt.span_pieces(now_ms - group.last_ms) if group.last_ms else [(fmt.NONE, "ghost")],
+        "last hour": [(" ", "text"), *(trend or [("▁" * max(0, grid.trend - 1), "line")])],
+    }
+    return ((" " * (LEAD - 1), "text"), *_group_columns(grid, values))
+
+
+def _moment(at_ms: int, now_ms: int) -> str:
+    if not at_ms:
+        return fmt.NONE
+    text = fmt.clock(at_ms)
+    return text[:5] if ":" in text[:3] else text[:6] if now_ms - at_ms > 0 else text
+
+
+def shape_pieces(shape: str, cells: int) -> list[Piece]:
+    """The shape of a message, with what varies written as such and quiet."""
+    out: list[Piece] = []
+    for number, part in enumerate(safe_text(shape or "no message", limit=300).split(" ")):
+        for sign, word in _SHAPES.items():
+            bare = part.strip("()[]{},.;:=/-")
+            if bare == sign:
+                before, _, after = part.partition(sign)
+                out += [(" " * bool(number) + before, "text"), (word, "faint"), (after, "text")]
+                break
+        else:
+            out.append((" " * bool(number) + part, "text"))
+    return fmt.fit(out, cells) if fmt.length(out) > cells else out
+
+
+def entries_title(group: Group | None, words: str, marks: Sequence[Piece], where: str, cells: int) -> Line:
+    """Whose entries are listed, in which order, how many are marked, and which of them are in sight."""
+    name = safe_text(group.error_class, limit=60) if group is not None else "entries"
+    left: list[Piece] = [(" " * MARGIN + name, "strong bold"), ("  newest first", "muted")]
+    if where.strip() and cells >= 100:
+        left += [("  ·  ", "ghost"), (cut_end(safe_text(where, limit=200), cells // 3), "muted")]
+    left += marks
+    right = f" {words} "
+    rule = cells - fmt.length(left) - len(right) - 1
+    if rule < 1:
+        return tuple(fmt.fit(left, cells))
+    return (*left, (" ", "text"), ("─" * rule, "line"), (right, "muted"))
+
+
+@dataclass(frozen=True, slots=True)
+class EntryGrid:
+    """The columns of the entries."""
+
+    id: int
+    worker: int
+    payload: int
+
+    @classmethod
+    def of(cls, cells: int) -> EntryGrid:
+        """The worker goes first."""
+        wide = 20 if cells >= 100 else 18
+        worker = 12 if cells >= 100 else 0
+        taken = LEAD + MARGIN + wide + 9 + (worker + 1 if worker else 0) + 6 + 1
+        return cls(wide, worker, max(10, cells - taken))
+
+
+def entries_head(cells: int) -> Line:
+    """The heads of the entries."""
+    grid = EntryGrid.of(cells)
+    heads: list[tuple[Sequence[Piece], int, bool]] = [
+        ([("id", "faint")], grid.id, False),
+        ([("failed", "faint")], 8, True),
+    ]
+    heads.append(([("tries", "faint")], 5, True))
+    if grid.worker:
+        heads.append(([("worker", "faint")], grid.worker, False))
+    return ((" " * (LEAD - 1), "text"), *columns([*heads, ([("payload", "faint")], grid.payload, False)]))
+
+
+def entry_line(job: JobRecord, cells: int, *, at_cursor: bool) -> Line:
     """One dead letter."""
-    wide, queue, message, tries = _widths(cells)
-    name = [(cut_id(job.id, wide), "strong bold" if at_cursor else "text")]
-    age = fmt.span_pieces(None if job.age_s is None else job.age_s * 1000)
-    text = cut_end(safe_text(job.message or "", limit=400), message)
-    parts: list[tuple[Sequence[Piece], int, bool]] = [([(text, "text")], message, False)]
-    if queue:
-        parts.insert(0, (queue_path(job.queue, queue, "muted", hide=hide), queue, False))
-    parts.append((age, 8, True))
-    if tries:
-        parts.append((fmt.cell(fmt.count(job.attempts), "muted"), 5, True))
-    return (("  ", "text"), ("✗", "bad"), (" ", "text"), *fmt.fit(name, wide), *columns(parts))
+    grid = EntryGrid.of(cells)
+    values: list[tuple[Sequence[Piece], int, bool]] = [
+        ([(cut_id(job.id, grid.id), "strong bold" if at_cursor else "text")], grid.id, False),
+        (fmt.span_pieces(None if job.age_s is None else job.age_s * 1000), 8, True),
+        (fmt.cell(fmt.count(job.attempts), "muted"), 5, True),
+    ]
+    if grid.worker:
+        values.append(
+            ([(cut_middle(safe_text(job.worker or fmt.NONE, limit=80), grid.worker), "muted")], grid.worker, False)
+        )
+    values.append((payload_pieces(job, grid.payload), grid.payload, False))
+    return ((" " * (LEAD - 1), "text"), *columns(values))
 
 
-def total_words(seen: DeadSeen) -> str:
-    """How much of everything is shown."""
-    shown = len(seen.jobs)
-    if shown < seen.total:
-        return f"the newest {shown:,} of {seen.total:,} dead letters"
-    return f"{shown:,} dead letter{'s' * (shown != 1)}"
+def left_line(row: Left, cells: int) -> Line:
+    """An entry that left the list while it was looked at."""
+    grid = EntryGrid.of(cells)
+    name = fmt.fit([(cut_id(row.id, grid.id), "faint strike")], grid.id)
+    return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f"  gone: {safe_text(row.why, limit=80)}", "faint"))
+
+
+def retry_would(job: JobDetail, cells: int, *, hide: int) -> list[Line]:
+    """What a retry of an entry would do."""
+    tries = f"with attempts 0 of {job.retries + 1}" if job.retries is not None else "with all its attempts"
+    waits = len(job.dependents)
+    words = f"{waits:,} wait for it" if waits else "nothing waits for it"
+    return [
+        section("a retry would", "", "muted", cells, indent=0),
+        (("enqueue it at the end of ", "muted"), *queue_path(job.queue, max(8, cells - 25), "text", hide=hide)),
+        ((f"{tries}; {words}", "muted"),),
+    ]

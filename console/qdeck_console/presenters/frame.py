@@ -228,7 +228,7 @@ def tabs(all_tabs: Sequence[Tab], active: str, cells: int) -> Line:
 
 
 _LONG, _SHORT, _DIGITS = 0, 1, 2
-_SHORT_NAMES: Final = {"workers": "Work", "activity": "Log"}
+_SHORT_NAMES: Final = {"schedules": "Cron", "workers": "Work", "activity": "Log"}
 
 
 def _tabs(all_tabs: Sequence[Tab], active: str, cells: int, names: int) -> Line:

@@ -59,4 +59,4 @@ def _words(value: Any) -> str:
         return f"{{ {len(value)} keys }}" if value else "{}"
     if isinstance(value, list):
         return f"[ {len(value)} items ]" if value else "[]"
-    return {None: "null", True: "true", False: "false"}.get(value, str(value))
+    return str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)

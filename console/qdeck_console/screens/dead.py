@@ -1,116 +1,370 @@
-"""The dead letters: newest first, grouped by error."""
+"""The dead letters as triage: groups over everything first, then the entries of one, and what is done about them."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar
 
-from qdeck import UnknownJob
-from qdeck._deck.model import JobDetail, JobRecord, Snapshot
-from qdeck._filter import parse
+from textual.containers import Horizontal, Vertical
+
+from qdeck._deck.model import NATIVE, JobRecord, Snapshot
+from qdeck._operations.groups import Group
+from qdeck._operations.headroom import Headroom, read_headroom
 from qdeck._operations.model import Verb
-from qdeck_console.actions import DEAD, bindings
+from qdeck_console.actions import DEAD, Action, bindings
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import dead as present
-from qdeck_console.presenters.dead import DeadGroup, DeadSeen
+from qdeck_console.presenters.dead import DeadSeen
 from qdeck_console.presenters.job_detail import job_lines
-from qdeck_console.screens.joblist import JobListScreen
-from qdeck_console.widgets.lines import Item
+from qdeck_console.presenters.jobs import range_words
+from qdeck_console.screens import deadletters
+from qdeck_console.screens.joblist import plain_line
+from qdeck_console.screens.redrive import start as start_redrive
+from qdeck_console.screens.windowed import ListSeen, WindowedScreen
+from qdeck_console.sources import Left, Source, source
+from qdeck_console.triage import Triage, Triaged, key_of, narrowed
+from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.binding import BindingType
+    from textual.widget import Widget
 
+    from qdeck._deck.model import QueueRow
     from qdeck_console.feed import Reader
-    from qdeck_console.format import Line
+    from qdeck_console.format import Line, Piece
+
+_ACTS: frozenset[str] = frozenset({"retry", "discard", "edit", "redrive"})
 
 
-class DeadScreen(JobListScreen):
+class DeadScreen(WindowedScreen):
     """What will not run again by itself, and why."""
 
     TAB = DEAD
     SCOPE = DEAD
     BINDINGS: ClassVar[list[BindingType]] = bindings(DEAD)
 
-    def everything(self) -> tuple[Wish, int | None] | None:
-        """All dead letters that match, of every queue."""
-        if not self.view.all_marked:
+    def __init__(self) -> None:
+        super().__init__()
+        self._triage: tuple[str, Triage] | None = None
+        self._last = DeadSeen()
+        self._source: tuple[str, Source] | None = None
+        self._begun_at = time.monotonic()
+
+    def body(self) -> Sequence[Widget]:
+        """Limits and groups in full width, below them the entries of a group with one of them beside."""
+        main = Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main")
+        lower = Horizontal(main, Lines(id="side"), id="lower")
+        return (Vertical(Lines(id="room"), Lines(id="ghead"), LineList(id="groups"), lower, id="triage"),)
+
+    @property
+    def group_view(self) -> LineList:
+        """The groups."""
+        return self.query_one("#groups", LineList)
+
+    @property
+    def main_list(self) -> LineList:
+        """The list that has the keys when nothing else has them."""
+        return self.group_view
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether the groups have the keys."""
+        return self.group_view.has_focus
+
+    @property
+    def group(self) -> Group | None:
+        """The group whose entries are listed."""
+        row = self.group_view.row
+        return row if isinstance(row, Group) else None
+
+    @property
+    def where(self) -> str:
+        """The filter for the entries that are listed."""
+        return narrowed(self.group, self.filter_text) if self.group is not None else self.filter_text
+
+    @property
+    def reads(self) -> str:
+        """The groups that match, and the entries of the one under the cursor."""
+        return f"dead/{self.filter_text}/{self.group_view.cursor}" if self.is_mounted else "dead"
+
+    @property
+    def whole(self) -> DeadSeen:
+        """What was read last; the groups stay while another one is chosen."""
+        extra = self.picture.extra
+        if isinstance(extra, DeadSeen):
+            self._last = extra
+        return self._last
+
+    @property
+    def seen(self) -> ListSeen:
+        """What was read of the entries."""
+        if self.picture.extra_of != self.reads:
+            return ListSeen()
+        return ListSeen(part=self.whole.part, detail=self.whole.detail)
+
+    def source(self) -> Source | None:
+        """The entries of the group under the cursor."""
+        group = self.group
+        if group is None:
             return None
-        wish = Wish(verb=Verb.RETRY, where=self.filter_text, states=("dead",))
-        return wish, None if self.filter_text else self.seen.total
+        if self._source is None or self._source[0] != self.reads:
+            layout = next((row.layout for row in self._rows() if row.name == group.queue), NATIVE)
+            self._source = (self.reads, source(self.console.deck, layout, group.queue, "dead", self.where))
+        return self._source[1]
+
+    def _rows(self) -> Sequence[QueueRow]:
+        snapshot = self.picture.snapshot
+        return snapshot.queues if snapshot is not None else ()
 
     def wants(self) -> Reader | None:
-        """The newest entries of the queues with most dead letters, and all about the one under the cursor."""
+        """Goes on with the groups, reads the limits, and the entries that are in sight."""
 
         async def read(snapshot: Snapshot) -> DeadSeen:
-            deck, cursor = self.console.deck, self.view.cursor
-            rows = sorted((row for row in snapshot.queues if row.dead), key=lambda row: -(row.dead or 0))
-            rows = rows[: present.MOST_QUEUES]
-            share = max(10, present.PAGE // max(1, len(rows)))
-            jobs: list[JobRecord] = []
-            for row in rows:
-                page = await deck.apage(row.name, state="dead", most=share, bodies=False)
-                jobs += page.jobs
-            detail: JobDetail | None = None
-            job = next((job for job in jobs if job.key == cursor), jobs[0] if jobs and not cursor else None)
-            if job is not None:
-                try:
-                    detail = await deck.ajob(job.queue, job.id)
-                except UnknownJob:
-                    detail = None  # it went away between the two reads
-            return DeadSeen(jobs=tuple(jobs), total=snapshot.totals.dead, detail=detail)
+            if self._triage is None or self._triage[0] != self.filter_text:
+                self._triage = (self.filter_text, Triage(self.console.deck, self.filter_text))
+            triaged = await self._triage[1].look(snapshot, last_key_at=self.console.last_key_at)
+            rows = [row for row in snapshot.queues if row.dead and row.layout == NATIVE]
+            rows.sort(key=lambda row: -(row.dead or 0))
+            names = [row.name for row in rows[: present.MOST_ROOMS]]
+            rooms: list[Headroom] = await self.console.deck.alook(read_headroom(names)) if names else []
+            listed = await self.read_list()
+            return DeadSeen(triaged=triaged, rooms=tuple(rooms), part=listed.part, detail=listed.detail)
 
         return read
 
-    @property
-    def seen(self) -> DeadSeen:
-        """What was read for this screen."""
-        extra = self.picture.extra
-        return extra if isinstance(extra, DeadSeen) else DeadSeen()
+    def draw(self, *, fresh: bool) -> None:
+        """Draws limits, groups and entries."""
+        triaged, groups = self.whole.triaged, self.whole.triaged.groups
+        rows = [Item(key_of(group), 1, group) for group in groups]
+        chosen = self.group_view.cursor
+        self._draw_room()
+        view = self.group_view
+        known = self.picture.extra_of.startswith(f"dead/{self.filter_text}/")
+        if self.console.last_key_at <= self._begun_at:
+            view.cursor = ""  # nobody has chosen yet: the largest group is it, as they come in
+        if rows or not known:
+            view.show(Listing(rows, self._group_lines), self.painter)
+        else:
+            view.show(Listing([Item("", 1, line) for line in self.empty_lines()], plain_line), self.painter)
+        most = max(4, (self.size.height - 12) // 3) if self.is_tall else 4
+        view.styles.height = min(len(rows), most) if rows else "1fr"
+        self.query_one("#lower").display = bool(rows)
+        self.query_one("#ghead", Lines).show(
+            lambda w, _h: (present.groups_title(triaged, w), present.groups_head(w)) if rows else (), self.painter
+        )
+        if view.cursor != chosen and rows:
+            self._begin()
+            return
+        super().draw(fresh=fresh)
+        self._draw_head()
+
+    def _draw_room(self) -> None:
+        rates, snapshot, panel = self.picture.rates, self.picture.snapshot, self.query_one("#room", Lines)
+        now_ms = snapshot.at_ms if snapshot is not None else 0
+        rooms = present.urgent_first(self.whole.rooms, rates)[: 2 if self.is_tall else 1]
+        blank = int(self.is_tall)
+        panel.styles.height = len(rooms) + 2 * blank * bool(rooms)
+
+        def make(cells: int, _height: int) -> Sequence[Line]:
+            name = 24 if cells >= 100 else 18
+            told = [
+                present.room_line(room, rates.get(room.queue), now_ms, cells, hide=self.hide, name=name)
+                for room in rooms
+            ]
+            return [()] * blank + told
+
+        panel.show(make, self.painter)
+
+    def _group_lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        triaged, snapshot = self.whole.triaged, self.picture.snapshot
+        if not isinstance(item.row, Group):
+            return ()
+        now_ms = snapshot.at_ms if snapshot is not None else 0
+        line = present.group_line(
+            item.row, triaged.total, now_ms, cells, hide=self.hide, at_cursor=at_cursor, exact=triaged.exact
+        )
+        return (line,)
+
+    def _draw_head(self) -> None:
+        part, of = self.seen.part, self.group.count if self.group is not None else None
+
+        def make(cells: int, _height: int) -> Sequence[Line]:
+            first, shown = self.visible_rows()
+            words = range_words(part, first, shown, of) if part.reach else "…"
+            title = present.entries_title(self.group, words, self.marks_words(), self.filter_text, cells)
+            return (title, present.entries_head(cells))
+
+        self.query_one("#head", Lines).show(make, self.painter)
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
-        return present.head_line(cells)
-
-    def items(self) -> list[Item]:
-        """The entries under the heads of their groups."""
-        items: list[Item] = []
-        test = parse(self.filter_text).compile()
-        jobs = [job for job in self.seen.jobs if test(job)]
-        for group, members in present.groups(jobs):
-            items.append(Item("", 1 + int(self.is_tall and bool(items)), group))
-            items += [Item(job.key, 1, job) for job in members]
-        return items
-
-    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-        """The lines of an entry or a head."""
-        if isinstance(item.row, JobRecord):
-            return (present.entry_line(item.row, cells, hide=self.hide, at_cursor=at_cursor),)
-        if isinstance(item.row, DeadGroup):
-            return [()] * (item.height - 1) + [present.group_line(item.row, cells, hide=self.hide)]
-        return ()
+        return present.entries_head(cells)
 
     def total_words(self) -> str:
-        """How much is shown."""
-        return present.total_words(self.seen)
+        """Nothing: the head of the entries tells how many there are."""
+        return ""
+
+    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        """The line of an entry."""
+        if isinstance(item.row, JobRecord):
+            return (present.entry_line(item.row, cells, at_cursor=at_cursor),)
+        return (present.left_line(item.row, cells),) if isinstance(item.row, Left) else ()
 
     def empty_lines(self) -> Sequence[Line]:
         """What is said when nothing is dead."""
+        triaged: Triaged = self.whole.triaged
+        if not triaged.exact:
+            return ((("    …", "ghost"), (f"  {triaged.scanned:,} of ~{triaged.of:,} read", "muted")),)
         if self.filter_text:
             return ((("    no dead letter matches; esc clears the filter", "muted"),),)
+        if triaged.groups:
+            return ((("    its entries are gone meanwhile", "muted"),),)
         return (
             (("    no dead letters", "strong bold"),),
             (("    every queue was asked; a job comes here when its last try has failed", "muted"),),
         )
 
-    def detail(self) -> JobDetail | None:
-        """All about the job under the cursor, once it is read."""
-        detail = self.seen.detail
-        return detail if detail is not None and detail.key == self.view.cursor else None
-
     def side(self, cells: int, height: int) -> Sequence[Line]:
-        """The job under the cursor."""
-        detail = self.detail()
+        """The entry under the cursor."""
+        gone, detail = self.gone(), self.detail()
+        if gone is not None:
+            return ((("–  gone", "faint bold"),), ((gone.why, "muted"),))
         if detail is None:
             return ((("…", "ghost"),),) if self.view.row is not None else ()
-        return job_lines(detail, cells, hide=self.hide)
+        lines: list[Line] = [*job_lines(detail, cells, hide=self.hide), ()]
+        return [*lines, *present.retry_would(detail, cells, hide=self.hide)]
+
+    def everything(self) -> tuple[Wish, int | None] | None:
+        """All of the group, or all of all groups, when that was asked for or the groups have the keys."""
+        group = self.group
+        if self.group_view.all_marked:
+            triaged = self.whole.triaged
+            wish = Wish(verb=Verb.RETRY, where=self.filter_text, states=("dead",))
+            return wish, triaged.total if triaged.exact else None
+        if group is not None and (self.in_groups or self.view.all_marked):
+            wish = Wish(verb=Verb.RETRY, queues=(group.queue,), where=self.where, states=("dead",))
+            return wish, group.count if self.whole.triaged.exact else None
+        return None
+
+    def marks_words(self) -> list[Piece]:
+        """How many entries are marked; that the groups have the keys is no mark."""
+        marked = self.group_view.all_marked or self.view.all_marked or self.view.marks
+        return super().marks_words() if marked else []
+
+    def acted(self) -> None:
+        """Marks were for what was done."""
+        if self.is_mounted:
+            self.group_view.clear_marks()
+        super().acted()
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now."""
+        if action in _ACTS and self.group is None:
+            return self.console.operator.why_not_write() or "there is none"
+        if action == "redrive":
+            return self._why_not_act("retry")
+        if action in {"mark", "range"} and self.in_groups:
+            return "enter goes to its entries"
+        if action == "all":
+            return "" if self.group is not None else "there is none"
+        if action in {"next", "previous"}:
+            return "" if self.group is not None else "there is none"
+        if action == "back" and (self.view.has_focus or self.group_view.all_marked):
+            return ""
+        if action == "write":
+            return "" if self.group is not None else "nothing to write"
+        return super().why_not(action)
+
+    def verb(self, action: Action) -> str:
+        """The verb of an action, as it would act now."""
+        if action.id == "next":
+            return "entries" if self.in_groups else "groups"
+        if action.id == "open" and self.in_groups:
+            return "entries"
+        if action.id == "write":
+            return "export"
+        if action.id == "all" and self.group is not None:
+            count = self.whole.triaged.total if self.in_groups else self.group.count
+            return f"all {count:,}"
+        if action.id == "back" and self.group_view.all_marked:
+            return "clear marks"
+        if action.id == "back" and self.view.has_focus and not (self.view.marks or self.view.all_marked):
+            return "groups"
+        return super().verb(action)
+
+    def do_all(self) -> None:
+        """Marks all groups, or all entries of one."""
+        if not self.in_groups:
+            super().do_all()
+            return
+        self.group_view.toggle_all()
+        self.draw(fresh=False)
+
+    def do_next(self) -> None:
+        """Gives the keys to the other pane."""
+        (self.view if self.in_groups else self.group_view).focus()
+        self.call_after_refresh(self.redraw)
+
+    def do_previous(self) -> None:
+        """The same: there are two."""
+        self.do_next()
+
+    def do_redrive(self) -> None:
+        """Retries at a rate, a few first, and shows how they fare."""
+        everything = self.everything()
+        wish = everything[0] if everything is not None else Wish(verb=Verb.RETRY, jobs=self.targets())
+        start_redrive(self.console, wish, after=self.acted)
+
+    def do_write(self) -> None:
+        """Exports all about the entries that are marked, that match, or that the group has."""
+        everything = self.everything()
+        jobs = () if everything is not None else self.targets()
+        deadletters.export(self.console, jobs, everything[0] if everything is not None else None)
+
+    def copied(self) -> tuple[str, str]:
+        """What `y` takes: the filter of the group, or the id of the entry."""
+        if self.in_groups:
+            return ("filter", self.where) if self.group is not None else ("", "")
+        row = self.view.row
+        return ("id", row.id) if isinstance(row, JobRecord | Left) else ("", "")
+
+    def do_back(self) -> None:
+        """One step back: work, marks, the groups, the filter."""
+        if self.console.operator.cancel():
+            return
+        if self.group_view.all_marked:
+            self.group_view.clear_marks()
+            self.draw(fresh=False)
+        elif self.view.has_focus and not (self.view.marks or self.view.all_marked):
+            self.group_view.focus()
+            self.call_after_refresh(self.redraw)
+        else:
+            super().do_back()
+
+    def _begin(self) -> None:
+        self.view.forget()
+        self.console.now_on_screen(self)
+
+    def _refilter(self) -> None:
+        self.group_view.forget()
+        self._last, self._begun_at = DeadSeen(), time.monotonic()
+        self._begin()
+
+    def moved(self, event: LineList.Moved) -> None:
+        """Another group has other entries; another entry another detail."""
+        if event.view is self.group_view:
+            self.console.last_key_at = time.monotonic()
+            self._begin()
+            return
+        super().moved(event)
+        self.query_one("#head", Lines).refresh_lines()
+
+    def opened(self, event: LineList.Opened) -> None:
+        """From a group to its entries, from an entry to its page."""
+        if event.view is self.group_view:
+            if self.group is not None:
+                self.do_next()
+            return
+        super().opened(event)

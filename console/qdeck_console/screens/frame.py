@@ -16,6 +16,7 @@ from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_acti
 from qdeck_console.feed import Picture, Reader
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
+from qdeck_console.presenters.parts import common_owner
 from qdeck_console.screens import export
 from qdeck_console.widgets.lines import LineList, Lines
 
@@ -93,6 +94,17 @@ class FrameScreen(Screen[None]):
     def reads(self) -> str:
         """The name of what the feed reads for this screen."""
         return self.TAB
+
+    @property
+    def hide(self) -> int:
+        """Leading segments of names that every queue has."""
+        snapshot = self.picture.snapshot
+        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+
+    @property
+    def main_list(self) -> LineList:
+        """The list that has the keys when nothing else has them."""
+        return self.query_one("#list", LineList)
 
     def wants(self) -> Reader | None:
         """What the feed shall read for this screen, besides the queues."""
@@ -247,7 +259,7 @@ class FrameScreen(Screen[None]):
             box.remove_class("-open")
             self.wrong = None
             self._draw_wrong("")
-            self.query_one("#list", LineList).focus()
+            self.main_list.focus()
         self._refilter()
 
     def _refilter(self) -> None:
@@ -285,7 +297,7 @@ class FrameScreen(Screen[None]):
         self._take_filter(event.value)
         if self.wrong is None:
             event.input.set_class(bool(event.value), "-open")
-            self.query_one("#list", LineList).focus()
+            self.main_list.focus()
 
     def on_key(self) -> None:
         """Rows do not move under someone who presses keys."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck._deck.model import JobRecord
-from qdeck_console.presenters.parts import MARGIN, common_owner
+from qdeck_console.presenters.parts import MARGIN
 from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
@@ -34,12 +34,6 @@ class JobListScreen(JobActs):
     def view(self) -> LineList:
         """The list."""
         return self.query_one("#list", LineList)
-
-    @property
-    def hide(self) -> int:
-        """Leading segments of names that every queue has."""
-        snapshot = self.picture.snapshot
-        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
@@ -152,9 +146,7 @@ class JobListScreen(JobActs):
 
     def do_all(self) -> None:
         """Marks all that match, not only what is shown."""
-        was = self.view.all_marked
-        self.view.clear_marks()
-        self.view.all_marked = not was
+        self.view.toggle_all()
         self.draw(fresh=False)
 
     def do_back(self) -> None:
@@ -169,9 +161,21 @@ class JobListScreen(JobActs):
 
     def on_line_list_wanted(self) -> None:
         """Reads what came into sight."""
+        self.wanted()
+
+    def on_line_list_moved(self, event: LineList.Moved) -> None:
+        """Tells who draws what follows the cursor."""
+        self.moved(event)
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        """Opens what was chosen."""
+        self.opened(event)
+
+    def wanted(self) -> None:
+        """Reads what came into sight."""
         self.console.feed.poke()
 
-    def on_line_list_moved(self) -> None:
+    def moved(self, _event: LineList.Moved) -> None:
         """The side pane follows the cursor; what it lacks is read at once."""
         if self.view.in_range:
             self.query_one("#total", Lines).refresh_lines()
@@ -180,7 +184,7 @@ class JobListScreen(JobActs):
         if self.wants() and self.detail() is None:
             self.console.feed.poke()
 
-    def on_line_list_opened(self, event: LineList.Opened) -> None:
+    def opened(self, event: LineList.Opened) -> None:
         """Opens a job."""
         from qdeck_console.screens.job import JobScreen
 

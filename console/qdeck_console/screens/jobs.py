@@ -113,17 +113,19 @@ class JobsScreen(WindowedScreen):
 
     def on_screen_resume(self) -> None:
         """Begins with the fullest queue when none was chosen."""
+        self._choose_any()
+
+    def _choose_any(self) -> None:
         snapshot = self.console.latest.snapshot
         if not self.queue and snapshot is not None and snapshot.queues:
             sizes = ("ready", "running", "delayed", "dead")
             fullest = max(snapshot.queues, key=lambda row: sum(getattr(row, state) or 0 for state in sizes))
             self.choose(fullest.name)
-        super().on_screen_resume()
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the queue and its states, then the list."""
         if not self.queue and self.picture.snapshot is not None and self.picture.snapshot.queues:
-            self.on_screen_resume()
+            self._choose_any()
             return
         self.query_one("#heading", Lines).show(self._title, self.painter)
         super().draw(fresh=fresh)

@@ -51,6 +51,8 @@ class QueuesScreen(FrameScreen):
         self._arranger = Arranger()
         self._entries: list[Entry] = []
         self._listed: dict[str, Item] = {}
+        self._layouts: set[str] = set()
+        self._made_grid = ((0, 0, 0.0), Grid.of(0, layouts=0, span_s=0.0))
         self._drawer = Drawer(picture=self.picture, hide=0, reasons_shown=True)
 
     def body(self) -> Sequence[Widget]:
@@ -84,6 +86,7 @@ class QueuesScreen(FrameScreen):
         )
         wanted = self.filter_text.casefold().strip()
         self._entries = [entry for entry in arranged if wanted in entry.row.name.casefold()] if wanted else arranged
+        self._layouts = {entry.row.layout for entry in self._entries}
         troubled = sum(1 for entry in self._entries if entry.severity is not Severity.FINE)
         self._drawer = drawer = Drawer(
             picture=self.picture,
@@ -97,8 +100,10 @@ class QueuesScreen(FrameScreen):
         self._draw_side()
 
     def _grid(self, cells: int) -> Grid:
-        layouts = len({entry.row.layout for entry in self._entries})
-        return Grid.of(cells, layouts=layouts, span_s=self.picture.history.span_s)
+        wanted = (cells, len(self._layouts), self.picture.history.span_s)
+        if self._made_grid[0] != wanted:
+            self._made_grid = (wanted, Grid.of(cells, layouts=wanted[1], span_s=wanted[2]))
+        return self._made_grid[1]
 
     def _items(self, drawer: Drawer) -> list[Item]:
         items: list[Item] = []
@@ -135,7 +140,7 @@ class QueuesScreen(FrameScreen):
         entries, picture = self._entries, self.picture
         shown = len(entries)
         everything = len(picture.snapshot.queues) if picture.snapshot else 0
-        layouts = len({entry.row.layout for entry in entries})
+        layouts = len(self._layouts)
 
         def make(cells: int, height: int) -> Sequence[Line]:
             if picture.snapshot is None or not everything:

@@ -104,11 +104,11 @@ class WindowedScreen(JobListScreen):
             if self.detail() is None and isinstance(self.view.row, JobRecord) and self._fetched[2] != self.view.cursor:
                 self.fetch()  # the cursor moved on meanwhile
 
-    def on_line_list_wanted(self) -> None:
+    def wanted(self) -> None:
         """Reads what came into sight."""
         self.fetch()
 
-    def on_line_list_moved(self) -> None:
+    def moved(self, _event: LineList.Moved) -> None:
         """The side pane and the footer follow the cursor; what they lack is read at once."""
         self.query_one("#total", Lines).refresh_lines()
         self._draw_side()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, overload
 
 from rich.segment import Segment
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from qdeck_console.actions import bindings
 from qdeck_console.format import Line, Piece, fit
-from qdeck_console.text import safe_text
+from qdeck_console.text import safe_text, width
 from qdeck_console.theme import INK, Painter
 
 if TYPE_CHECKING:
@@ -31,12 +31,20 @@ def strip_of(line: Sequence[Piece], cells: int, painter: Painter, ground: str = 
 
     The last gate before the terminal: whatever a screen forgot to clean is cleaned here.
     """
-    segments = []
+    texts: list[str] = []
+    roles: list[str] = []
     for text, role in fit(line, cells):
         if not text.isprintable():
             text = safe_text(text)
-        segments.append(Segment(text, painter.style(role, ground)))
-    return Strip(segments).simplify().adjust_cell_length(cells, painter.style("text", ground))
+        if roles and roles[-1] == role:
+            texts[-1] += text
+        else:
+            texts.append(text)
+            roles.append(role)
+    segments = [Segment(text, painter.style(role, ground)) for text, role in zip(texts, roles, strict=True)]
+    taken = sum(map(width, texts))
+    strip = Strip(segments, taken)
+    return strip if taken == cells else strip.adjust_cell_length(cells, painter.style("text", ground))
 
 
 class Lines(Widget):
@@ -53,8 +61,12 @@ class Lines(Widget):
 
     def show(self, make: Callable[[int, int], Sequence[Line]], painter: Painter, ground: str | None = None) -> None:
         """Shows what `make(width, height)` says; it is called again when the size changes."""
-        self.make, self.painter, self._made = make, painter, None
-        self.ground = ground or self.ground
+        before, looks = self._made, (self.painter, self.ground)
+        self.make, self.painter, self.ground, self._made = make, painter, ground or self.ground, None
+        if before is not None and before[0] == self.size and looks == (self.painter, self.ground):
+            self._made = (before[0], made := make(*before[0]))
+            if made == before[1]:
+                return  # nothing to draw: most of what a key changes is elsewhere
         self.refresh()
 
     def refresh_lines(self) -> None:
@@ -130,19 +142,23 @@ class LineList(ScrollView, can_focus=True):
     class Moved(Message):
         """The cursor is on another entry."""
 
-        def __init__(self, key: str) -> None:
+        def __init__(self, key: str, view: LineList) -> None:
             super().__init__()
-            self.key = key
+            self.key, self.view = key, view
 
     class Opened(Message):
         """An entry was chosen."""
 
-        def __init__(self, key: str) -> None:
+        def __init__(self, key: str, view: LineList) -> None:
             super().__init__()
-            self.key = key
+            self.key, self.view = key, view
 
     class Wanted(Message):
         """Entries came into sight that are not known yet."""
+
+        def __init__(self, view: LineList) -> None:
+            super().__init__()
+            self.view = view
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -235,7 +251,7 @@ class LineList(ScrollView, can_focus=True):
         """Asks for what came into sight."""
         super().watch_scroll_y(old_value, new_value)
         if self.lacks:
-            self.post_message(self.Wanted())
+            self.post_message(self.Wanted(self))
 
     def visible_keys(self) -> list[str]:
         """The entries of which at least a line is on screen."""
@@ -264,18 +280,28 @@ class LineList(ScrollView, can_focus=True):
     def _set_cursor(self, index: int | None) -> None:
         if index is None:
             return
-        self._index = index
+        before, self._index = self._index, index
         key = self.listing.items[index].key
         self._pending = None if key else index
         changed = key != self.cursor
         self.cursor = key
         if self._range is not None:
             self._mark_range(index)
-        self._drawn.clear()
-        self.refresh()
+            self._drawn.clear()
+            self.refresh()
+        else:
+            self._redraw(before, index)
         if changed:
-            self.post_message(self.Moved(key))
+            self.post_message(self.Moved(key, self))
         self._reveal()
+
+    def _redraw(self, *indexes: int) -> None:
+        """Draws some entries again, and nothing else."""
+        for index in indexes:
+            self._drawn.pop(index, None)
+            if 0 <= index < len(self._tops) - 1:
+                top, bottom = self._tops[index], self._tops[index + 1]
+                self.refresh(Region(0, top - round(self.scroll_offset.y), self.size.width, bottom - top))
 
     def _reveal(self) -> None:
         height, index = self.size.height, self._where.get(self.cursor, self._pending)
@@ -349,7 +375,7 @@ class LineList(ScrollView, can_focus=True):
         if 0 <= index < len(self.listing.items) and self.listing.items[index].key:
             self._set_cursor(index)
             if event.chain == 2:
-                self.post_message(self.Opened(self.cursor))
+                self.post_message(self.Opened(self.cursor, self))
 
     def action_move(self, rows: int) -> None:
         """Moves the cursor by entries; a list without any is scrolled."""
@@ -400,6 +426,12 @@ class LineList(ScrollView, can_focus=True):
         self._drawn.clear()
         self.refresh()
 
+    def toggle_all(self) -> None:
+        """Marks all there are, or takes that back."""
+        was = self.all_marked
+        self.clear_marks()
+        self.all_marked = not was
+
     def toggle_range(self) -> None:
         """Marks from here to where the cursor goes, until it is pressed again."""
         if self._range is not None:
@@ -447,7 +479,7 @@ class LineList(ScrollView, can_focus=True):
     def action_open(self) -> None:
         """Opens what is under the cursor."""
         if self.cursor in self._where or not self._where:
-            self.post_message(self.Opened(self.cursor))
+            self.post_message(self.Opened(self.cursor, self))
 
 
 def _marked(line: Sequence[Piece]) -> Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -10,19 +11,25 @@ import redis.asyncio.connection as aio
 import redis.connection as blocking
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
+from redis.exceptions import ResponseError
 from redis.retry import Retry
 
 from qdeck._connection.address import Address, Kind, Node, mask_url, read_url
 
 TIMEOUT: Final = 5.0
+_NO_TOUCH: Final = ("CLIENT", "NO-TOUCH", "ON")
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the server is, or the servers. Makes connections; never shows the password."""
+    """Where the server is, or the servers. Makes connections; never shows the password.
+
+    `untouched`: what is read is not counted as used, so that who looks does not keep alive what nobody else uses.
+    """
 
     url: str = field(repr=False)
     timeout: float = TIMEOUT
+    untouched: bool = False
 
     def __post_init__(self) -> None:
         _ = self.address
@@ -46,6 +53,8 @@ class Endpoint:
         kind = options.pop("connection_class", blocking.Connection)
         options.setdefault("socket_timeout", self.timeout)
         options.setdefault("socket_connect_timeout", self.timeout)
+        if self.untouched:
+            options["redis_connect_func"] = _leave_untouched
         connection: blocking.AbstractConnection = kind(retry=Retry(NoBackoff(), 0), **options)
         return connection
 
@@ -61,6 +70,8 @@ class Endpoint:
             made = aio.UnixDomainSocketConnection
         else:
             made = aio.Connection
+        if self.untouched:
+            options["redis_connect_func"] = _aleave_untouched
         return made(retry=AsyncRetry(NoBackoff(), 0), **options)
 
     def _options(self, node: Node | None) -> dict[str, Any]:
@@ -71,3 +82,17 @@ class Endpoint:
             return dict(address.options)
         options = address.sentinel_options if node.sentinel else address.options
         return {**options, "host": node.host, "port": node.port}
+
+
+def _leave_untouched(connection: Any) -> None:
+    connection.on_connect()
+    connection.send_command(*_NO_TOUCH, check_health=False)
+    with contextlib.suppress(ResponseError):  # a server before 7.2, or no right to it
+        connection.read_response()
+
+
+async def _aleave_untouched(connection: Any) -> None:
+    await connection.on_connect()
+    await connection.send_command(*_NO_TOUCH, check_health=False)
+    with contextlib.suppress(ResponseError):
+        await connection.read_response()

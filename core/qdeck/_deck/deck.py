@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from redis.exceptions import ResponseError
@@ -59,7 +60,9 @@ class Deck:
         self._read_only_hint = read_only_hint
         self._memory = native.Memory(thresholds=self.thresholds)
         self._others = Others(layouts, str(self.endpoint), self.thresholds, patterns)
-        self._looking = SyncClient(self.endpoint, patience=LOOKING_PATIENCE)
+        # Whether a queue is used is told by when it was last read: looking must not count as that.
+        self._untouched = replace(self.endpoint, untouched=True)
+        self._looking = SyncClient(self._untouched, patience=LOOKING_PATIENCE)
         self._writing = SyncClient(self.endpoint, patience=WRITING_PATIENCE)
         self._aclients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncClient]]
         self._aclients = weakref.WeakKeyDictionary()
@@ -373,7 +376,7 @@ class Deck:
         clients = self._aclients.get(loop)
         if clients is None:
             clients = (
-                AsyncClient(self.endpoint, patience=LOOKING_PATIENCE),
+                AsyncClient(self._untouched, patience=LOOKING_PATIENCE),
                 AsyncClient(self.endpoint, patience=WRITING_PATIENCE),
             )
             self._aclients[loop] = clients

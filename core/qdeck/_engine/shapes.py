@@ -11,10 +11,11 @@ LONGEST: Final = 120
 _LONGEST_CLASS: Final = 200
 LOOKED_AT: Final = 1000  # characters of a message
 
-# What differs from one message to the next of the same kind: who logs in to a URL, quoted text, ids, addresses in
-# memory, numbers.
+# What differs from one message to the next of the same kind: in a URL who logs in and what is behind the host, quoted
+# text, ids, addresses in memory, numbers.
 VARIES: Final = re.compile(
-    r"""(?P<login>(?<=://)[^\s/@]*@)"""
+    r"""(?P<url>(?<=://)[^\s/'"`]+/[^\s'"`]+)"""
+    r"""|(?P<login>(?<=://)[^\s/@]*@)"""
     r"""|(?P<quoted>'[^'\n]*'|"[^"\n]*"|`[^`\n]*`|«[^»\n]*»|“[^”\n]*”)"""
     r"""|(?P<id>\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"""
     r"""|\b0[xX][0-9a-fA-F]+\b"""
@@ -40,7 +41,7 @@ _decode_told: Final = msgspec.json.Decoder(_Told).decode
 
 
 def shape(message: str | None) -> str:
-    """The message without what differs from case to case: quoted text becomes `'…'`, ids `#`, numbers `N`."""
+    """The message without what differs from case to case: quoted text is `'…'`, a path `…`, an id `#`, a number `N`."""
     if not message:
         return ""
     if len(message) > LOOKED_AT:
@@ -51,6 +52,9 @@ def shape(message: str | None) -> str:
 
 
 def _fold(found: re.Match[str]) -> str:
+    if found.lastgroup == "url":
+        login, _, host = found[0].partition("/")[0].rpartition("@")
+        return f"{_STANDS_FOR['login'] if login else ''}{VARIES.sub(_fold, host)}/…"
     return _STANDS_FOR[found.lastgroup or "number"]
 
 

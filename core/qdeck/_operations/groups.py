@@ -44,6 +44,9 @@ def like(message: str | None) -> str:
 
 def _starred(found: re.Match[str]) -> str:
     text = found[0]
+    if found.lastgroup == "url":
+        login, _, host = text.partition("/")[0].rpartition("@")
+        return f"{chr(0) * bool(login)}{VARIES.sub(_starred, host)}/\0"
     return f"{text[0]}\0{text[-1]}" if found.lastgroup == "quoted" else "\0"
 
 

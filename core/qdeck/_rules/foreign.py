@@ -52,6 +52,19 @@ def chosen(rules: Collection[str]) -> frozenset[str]:
     return frozenset(rule for rule in (*_SHARED, *FOREIGN_RULES) if rule in rules)
 
 
+def told(rules: Collection[str], limits: Limits) -> list[str]:
+    """The rules that only other layouts have, with their thresholds, for the head of a plan."""
+    settings = {
+        "pending_too_old": f"max_pending_age {limits.max_pending_age:,} s",
+        "request_too_old": f"max_request_age {limits.max_request_age:,} s",
+        "task_too_old": f"max_task_age {limits.max_task_age:,} s",
+        "broken_entries": "no name that the scheduler reads",
+        "overdue_delayed": "due for over 60 s",
+    }
+    meant = chosen(rules)
+    return [f"{rule} ({settings[rule]})" for rule in FOREIGN_RULES if rule in meant]
+
+
 class Taking:
     """What of other layouts goes into one plan."""
 

@@ -69,6 +69,8 @@ class Errors:
     dead: int | None
     stuck: int | None
     orphaned: int | None
+    stuck_vms: int | None = None
+    """As `stuck`, without requests and tasks of VMPooler: its document counts machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,7 @@ def report(
             dead=sum(row.dead or 0 for row in rows) if known else None,
             stuck=sum((row.stuck or 0) + (row.late or 0) for row in rows) if known else None,
             orphaned=orphaned,
+            stuck_vms=sum((row.stuck or 0) + (row.late or 0) for row in rows if _is_of_jobs(row)) if known else None,
         ),
         checks=tuple(checks),
         notices=tuple(notices),
@@ -144,6 +147,10 @@ def report(
         thresholds=memory.thresholds,
         layouts=MappingProxyType(theirs.layouts),
     )
+
+
+def _is_of_jobs(row: QueueRow) -> bool:
+    return row.layout != "vmpooler" or ":" not in row.name
 
 
 def _with_theirs(

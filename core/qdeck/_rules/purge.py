@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck import reads, workers
 from qdeck._engine import keys
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
-from qdeck._operations.foreign import ground_of
+from qdeck._operations.foreign import Ground, ground_of
 from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, Verb
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import Sums, start_head
@@ -115,7 +115,7 @@ class _Build:
         ground = yield from ground_of(memory, others, self.queues)
         queues = ground.native
         head = yield from start_head(
-            Verb.PURGE, queues, address, where=self._where(), reason=self.reason, life_ms=self.life_ms,
+            Verb.PURGE, queues, address, where=self._where(ground), reason=self.reason, life_ms=self.life_ms,
             abroad=ground.abroad, ages=foreign.told_ages(self.limits) if ground.foreign else None,
         )  # fmt: skip
         too_old = Rule.DEAD_TOO_OLD in self.rules
@@ -136,8 +136,9 @@ class _Build:
                 yield from more.take(layout, self.queues, head)
             return writer.finish(self.sums.tail())
 
-    def _where(self) -> str:
-        return "; ".join(f"{rule.value} ({self.limits.told(rule)})" for rule in self.rules)
+    def _where(self, ground: Ground) -> str:
+        told = [f"{rule.value} ({self.limits.told(rule)})" for rule in self.rules]
+        return "; ".join(told + (foreign.told(self.named, self.limits) if ground.foreign else []))
 
     def _take(self, writer: PlanWriter, purge: select.Purge, queue: str, rule: Rule) -> Program[None]:
         place: select.Place | None = None

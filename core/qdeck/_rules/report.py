@@ -41,7 +41,7 @@ def document(report: HealthReport) -> dict[str, Any]:
             "dlq_size": errors.dead,
             "stuck_count": errors.stuck,
             "orphaned_count": errors.orphaned,
-            "stuck_vm_count": errors.stuck,
+            "stuck_vm_count": errors.stuck_vms,
             "orphaned_metadata_count": errors.orphaned,
         },
         "checks": [_check(check) for check in report.checks],

@@ -185,6 +185,40 @@ class OrphanSearch:
         return self.seen
 
 
+class RemovableSearch:
+    """What a cleaner would remove: queues whose time is over, then orphans; for the dry run of a purge."""
+
+    def __init__(self, idle_s: int = cleaning.IDLE_S) -> None:
+        self._orphans = OrphanSearch(idle_s, most=0)
+        self._start: int | None = 0
+        self.expired = 0
+        self.bytes = 0
+
+    @property
+    def orphans(self) -> int:
+        """How many queues nobody owns."""
+        return self._orphans.seen.count
+
+    @property
+    def scanned(self) -> int:
+        """How many keys were looked at."""
+        return self._orphans.seen.scanned
+
+    def step(self) -> Program[bool]:
+        """One slice; whether there is more."""
+        if self._start is not None:
+            found = yield from cleaning.look_expired(self._start)
+            over = [one for one in found if one.outcome == "would_remove"]
+            self.expired += len(over)
+            self.bytes += sum(one.bytes for one in over)
+            self._start = self._start + len(found) if len(found) == cleaning.SLICE else None
+            return True
+        before = self._orphans.seen.bytes
+        seen = yield from self._orphans.step()
+        self.bytes += seen.bytes - before
+        return not seen.is_done
+
+
 def _rows(names: Sequence[str], now: int) -> Program[tuple[QueueRow, ...]]:
     known = yield from registry.describe(names)
     there = [one for one in known if one is not None]

@@ -1,0 +1,167 @@
+"""A redrive as it goes: how many went back, how the last of them fare, and why it stopped."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from qdeck._operations.model import Fates
+from qdeck._operations.redrive import ENOUGH, TOO_MANY
+from qdeck_console import format as fmt
+from qdeck_console.presenters.charts import thin_bar
+from qdeck_console.presenters.parts import queue_path, section
+from qdeck_console.text import safe_text, wrap
+
+if TYPE_CHECKING:
+    from qdeck._operations.model import BatchResult
+    from qdeck._operations.planfile import Plan
+    from qdeck_console.format import Line, Piece
+
+_FATES: Final = (
+    ("done", "✓", "done", "ok"),
+    ("dead_again", "✗", "dead again", "bad"),
+    ("running", "▸", "running", "accent"),
+    ("waiting", "◦", "waiting", "muted"),
+    ("cancelled", "∅", "cancelled", "muted"),
+    ("gone", "–", "ended, not kept", "muted"),
+)
+_MOST_EVENTS: Final = 12
+
+
+@dataclass(slots=True)
+class Drive:
+    """A redrive: what was asked for, how far it is, and how it ended."""
+
+    plan: Plan
+    rate: float
+    first: int
+    started: float = field(default_factory=time.monotonic)
+    back: int = 0
+    done: int = 0
+    skipped: int = 0
+    fates: Fates = field(default_factory=Fates)
+    watched: int = 0
+    result: BatchResult | None = None
+    error: str = ""
+    over_at: float | None = None
+    events: list[tuple[int, str, str, str]] = field(default_factory=list)  # when, sign, role, words
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more goes back."""
+        return self.over_at is not None
+
+    @property
+    def phase(self) -> str:
+        """What goes on."""
+        if self.is_over:
+            return "over"
+        return "first" if self.done <= self.first else "rest"
+
+    def tell(self, sign: str, role: str, words: str) -> None:
+        """Notes something that happened."""
+        self.events.append((time.time_ns() // 1_000_000, sign, role, words))
+
+
+def state(drive: Drive) -> Piece:
+    """What it is doing, in a word."""
+    if not drive.is_over:
+        return ("▸ watching the first ones" if drive.phase == "first" else "▸ going on", "accent")
+    if drive.error:
+        return ("✗ failed", "bad")
+    result = drive.result
+    if result is not None and result.stopped is not None:
+        return ("▲ cancelled" if result.stopped == "it was cancelled" else "✗ stopped by itself", "warn")
+    return ("✓ all went back", "ok")
+
+
+def redrive_lines(drive: Drive, cells: int, *, hide: int) -> list[Line]:
+    """All of it."""
+    plan, word = drive.plan, state(drive)
+    queues = list(plan.tail.by_queue)
+    place = (
+        queue_path(queues[0], 40, "strong bold", hide=hide)
+        if len(queues) == 1
+        else [(f"{len(queues):,} queues", "strong bold")]
+    )
+    head: list[Piece] = [(f"redrive {plan.count:,} of ", "strong bold"), *place]
+    gap = cells - fmt.length(head) - len(word[0])
+    lines: list[Line] = [
+        (*head, (" " * max(2, gap), "text"), (word[0], f"{word[1]} bold")),
+        ((f"{drive.first:,} first, then {drive.rate:g} a second", "muted"),),
+        (),
+        *_progress(drive, cells),
+        (),
+        *_fates(drive, cells),
+        (),
+        *_why(drive, cells),
+        (),
+        section("what happened", "", "muted", cells, indent=0),
+    ]
+    for at_ms, sign, role, words in drive.events[-_MOST_EVENTS:]:
+        lines.append(
+            ((fmt.clock(at_ms), "muted"), ("  ", "text"), (sign, role), (f" {safe_text(words, limit=200)}", "text"))
+        )
+    return lines
+
+
+def _progress(drive: Drive, cells: int) -> list[Line]:
+    total, seconds = drive.plan.count, max(0.001, (drive.over_at or time.monotonic()) - drive.started)
+    tail: list[Piece] = [
+        ("  ", "text"),
+        (f"{drive.back:,}", "strong bold"),
+        (f" of {total:,} went back", "muted"),
+    ]
+    if not drive.is_over and drive.phase == "rest":
+        tail.append((f"  ~{max(0, total - drive.done) / drive.rate:,.0f} s left", "muted"))
+    elif drive.is_over:
+        tail.append((f"  in {fmt.span(seconds * 1000, fine=True)}", "muted"))
+    if drive.skipped:
+        tail.append((f"  {drive.skipped:,} left alone", "warn"))
+    bar = max(10, min(60, cells - fmt.length(tail)))
+    return [(*thin_bar(drive.done / max(1, total), bar, "accent"), *tail)]
+
+
+def _fates(drive: Drive, cells: int) -> list[Line]:
+    fates = drive.fates
+    of = fates.total or drive.watched
+    note = f"of the {of:,} that went back last" if not drive.is_over else f"of the {of:,} that went back"
+    lines: list[Line] = [section("how they fare", note if of else "none went back yet", "muted", cells, indent=0)]
+    if of:
+        wide = min(60, cells)
+        halves = wide * 2
+        good, bad = fates.done + fates.gone, fates.dead_again
+        first = round(good / of * halves) // 2
+        second = min(wide - first, -(-round(bad / of * halves) // 2))
+        lines.append((("━" * first, "ok"), ("━" * second, "bad"), ("━" * (wide - first - second), "line")))
+    for name, sign, words, role in _FATES:
+        number = getattr(fates, name)
+        if number or name in {"done", "dead_again", "running", "waiting"}:
+            share = f"{100 * number // of:>4} %" if of else ""
+            value = fmt.fit(fmt.cell(fmt.count(number), f"{role} bold" if number else "text"), 9, right=True)
+            lines.append(((f"{sign} ", role), *fmt.fit([(words, "text")], 18), *value, (share, "muted")))
+    return lines
+
+
+def _why(drive: Drive, cells: int) -> list[Line]:
+    result = drive.result
+    if drive.error:
+        return [(("✗ ", "bad"), (safe_text(drive.error, limit=300), "bad"))]
+    if result is not None and result.error is not None:
+        return [(("✗ ", "bad"), (safe_text(result.error, limit=300), "bad"))]
+    if result is not None and result.stopped is not None:
+        left = drive.plan.count - drive.done
+        lines: list[Line] = [
+            (("▲ " if at == 0 else "  ", "warn"), (part, "text"))
+            for at, part in enumerate(wrap(safe_text(result.stopped, limit=300), cells - 2, most=3))
+        ]
+        words = f"  {left:,} stay dead letters as they were" + (
+            "; u takes back what waits still" if result.undoable else ""
+        )
+        return [*lines, ((words, "muted"),)]
+    if drive.is_over:
+        return [(("u", "accent bold"), (" takes back what did not run yet, within 24 h", "muted"))]
+    percent = round(TOO_MANY * 100)
+    words = f"It stops by itself when {percent} % of those that ended died again, {ENOUGH} at least; esc stops it now."
+    return [((part, "muted"),) for part in wrap(words, cells, most=2)]

@@ -1,0 +1,109 @@
+"""Writes dead letters to a file, all about each on a line of JSON: what was marked, or all that match."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from qdeck import UnknownJob
+from qdeck._deck.model import NATIVE
+from qdeck_console.cli import shapes
+from qdeck_console.screens.form import Field, FormScreen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from typing import BinaryIO
+
+    from qdeck._deck.model import JobRecord
+    from qdeck_console.app import ConsoleApp
+    from qdeck_console.operating import Wish
+
+_PAGE: Final = 200
+
+
+def check_new_file(name: str) -> str:
+    """Why a file cannot be made there; nothing that is there already is ever written over."""
+    if not name.strip():
+        return "name a file"
+    path = Path(name).expanduser()
+    if path.exists() or path.is_symlink():
+        return "is there already"
+    return "" if path.parent.is_dir() else f"there is no folder {path.parent}"
+
+
+def open_new_file(name: str) -> tuple[Path, int]:
+    """Makes a file for this user alone, which must not be there yet."""
+    path = Path(name).expanduser()
+    return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
+    """Asks for a file and writes these jobs there, or all that a wish means."""
+    console.operator.run(_export(console, jobs, wish), "export")
+
+
+async def _export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
+    what = f"{len(jobs):,} dead letter{'s' * (len(jobs) != 1)}" if wish is None else "all dead letters that match"
+    offered = f"dead-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    field = Field(label="to the file", value=offered, hint="for you alone, a line of JSON each", check=check_new_file)
+    answer = await console.push_screen_wait(FormScreen(console, f"Export {what}", [field]))
+    if answer is None:
+        console.say("nothing was written", "muted", "")
+        return
+    try:
+        path, handle = open_new_file(answer[0])
+    except OSError as error:
+        console.say(f"{answer[0]}: {error.strerror or error}", "bad", "✗")
+        return
+    try:
+        with os.fdopen(handle, "wb") as file:
+            count = await _write(console, file, jobs, wish)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()  # a part of them would look like all
+        raise
+    work = console.operator.work
+    if work is not None and work.cancelled:
+        path.unlink(missing_ok=True)
+        console.say("cancelled: nothing was written", "muted", "")
+        return
+    console.say(f"{count:,} written to {path}", "ok", "✓")
+
+
+async def _write(console: ConsoleApp, file: BinaryIO, jobs: Sequence[JobRecord], wish: Wish | None) -> int:
+    work, deck, count = console.operator.work, console.deck, 0
+    async for job in _each(console, jobs, wish):
+        if work is not None and work.cancelled:
+            break
+        try:
+            detail = await deck.ajob(job.queue, job.id if job.layout == NATIVE else job.key)
+        except UnknownJob:
+            continue  # it is dead no more
+        file.write(msgspec.json.encode(shapes.detail(detail) | {"queue_from": job.queue}) + b"\n")
+        count += 1
+        if work is not None:
+            work.done = count
+    return count
+
+
+async def _each(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> AsyncIterator[JobRecord]:
+    if wish is None:
+        for job in jobs:
+            yield job
+        return
+    snapshot = console.latest.snapshot
+    rows = snapshot.queues if snapshot is not None else ()
+    for name in wish.queues or tuple(row.name for row in rows if row.dead):
+        cursor: str | None = None
+        while True:
+            page = await console.deck.apage(name, state="dead", where=wish.where, cursor=cursor, most=_PAGE)
+            for job in page.jobs:
+                yield job
+            cursor = page.cursor
+            if cursor is None:
+                break

@@ -1,0 +1,204 @@
+"""Redrive: dead letters go back at a rate, a few first, and a page shows how these fare and why it stopped."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual.containers import Vertical
+
+from qdeck import QdeckError
+from qdeck._operations import api
+from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
+from qdeck_console.operating import jobs_words, make_plan, outcome
+from qdeck_console.presenters.redrive import Drive, redrive_lines
+from qdeck_console.screens.form import Field, FormScreen
+from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.widgets.lines import Item, LineList, Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from textual.binding import BindingType
+    from textual.widget import Widget
+
+    from qdeck._operations.applying import Tally
+    from qdeck._operations.model import Fates
+    from qdeck._operations.planfile import Plan
+    from qdeck_console.app import ConsoleApp
+    from qdeck_console.operating import Wish
+
+WIDEST: Final = 96
+_RATE, _FIRST = "20", 10
+_MOST_FATES: Final = 50_000  # jobs whose fate is asked for again and again
+_DRAW_S: Final = 0.5
+
+
+def start(console: ConsoleApp, wish: Wish, *, after: Callable[[], None] | None = None) -> None:
+    """Plans, asks for the rate and how many first, asks whether to do it, and does it on a page of its own."""
+    console.operator.run(_redrive(console, wish, after), "redrive")
+
+
+def read_rate(text: str) -> float | None:
+    """A rate as it is typed: 20, 20/s, 300/m, 1000/h."""
+    number, _, unit = text.strip().partition("/")
+    per = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}.get(unit.strip())
+    try:
+        rate = float(number) / per if per else 0.0
+    except ValueError:
+        return None
+    return rate if 0 < rate < 1e6 else None
+
+
+def _check_rate(text: str) -> str:
+    return "" if read_rate(text) else "write 20/s, 300/m or 1000/h"
+
+
+def _check_first(text: str) -> str:
+    return "" if text.isdigit() and 0 < int(text) < 1_000_000 else "write a whole number"
+
+
+async def _redrive(console: ConsoleApp, wish: Wish, after: Callable[[], None] | None) -> None:
+    operator = console.operator
+    work = operator.work
+
+    def looked(scanned: int, _found: int) -> None:
+        if work is not None:
+            work.done = scanned
+
+    plan, left_out = await make_plan(
+        console.deck, wish, progress=looked, cancelled=lambda: work is not None and work.cancelled
+    )
+    if not plan.count:
+        console.say(f"nothing to retry: {left_out[0].why if left_out else 'none matches'}", "warn", "▲")
+        return
+    first = min(_FIRST, max(1, plan.count))
+    fields = [
+        Field(label="at a rate of", value=_RATE, hint="a second; or 300/m, 1000/h", check=_check_rate),
+        Field(
+            label="first", value=str(first), hint="so many; the rest follows when they fare well", check=_check_first
+        ),
+    ]
+    answer = await console.push_screen_wait(FormScreen(console, f"Redrive {jobs_words(plan.count)}", fields))
+    if answer is None or not await operator.ask(plan, left_out):
+        console.say("nothing was done", "muted", "")
+        return
+    drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]))
+    console.open(RedriveScreen(drive))
+    await _drive(console, drive, plan)
+    if after is not None:
+        after()
+
+
+async def _drive(console: ConsoleApp, drive: Drive, plan: Plan) -> None:
+    operator = console.operator
+    work = operator.work
+    if work is not None:
+        work.total, work.done, work.started = plan.count, 0, time.monotonic()
+    drive.tell("▸", "accent", f"{min(drive.first, plan.count):,} go back first")
+
+    def went(tally: Tally) -> None:
+        if drive.done <= drive.first < tally.done:
+            drive.tell("▸", "accent", "they fare well: the rest follows")
+        drive.back, drive.done, drive.skipped = tally.applied, tally.done, tally.skipped_count
+        if work is not None:
+            work.done = tally.done
+
+    def fared(fates: Fates, watched: int) -> None:
+        drive.fates, drive.watched = fates, watched
+
+    try:
+        result, fates = await api.aredrive_plan(
+            console.deck, plan, rate=drive.rate, first=drive.first, progress=went, watched=fared,
+            cancelled=lambda: work is not None and work.cancelled,
+        )  # fmt: skip
+    except (QdeckError, OSError) as error:
+        drive.error, drive.over_at = str(error), time.monotonic()
+        drive.tell("✗", "bad", str(error))
+        raise
+    drive.result, drive.fates, drive.watched, drive.over_at = result, fates, fates.total, time.monotonic()
+    drive.back = result.applied
+    if result.undoable:
+        operator.remember(result.batch, f"redrive of {jobs_words(result.applied)}")
+    words, role, glyph = outcome(result)
+    drive.tell(glyph, role, result.stopped or words)
+    console.say(words, role, glyph)
+
+
+class RedriveScreen(FrameScreen):
+    """One redrive, live; it goes on when the page is left."""
+
+    TAB = DEAD
+    SCOPE = REDRIVE
+    BINDINGS: ClassVar[list[BindingType]] = bindings(REDRIVE)
+
+    def __init__(self, drive: Drive) -> None:
+        super().__init__()
+        self.drive = drive
+        self._asked_at = 0.0
+        self._cost_s = 0.0
+        self._asking = False
+
+    def body(self) -> Sequence[Widget]:
+        """A list of lines without a cursor: the movement keys scroll it."""
+        return (Vertical(LineList(id="list"), id="main"),)
+
+    def on_mount(self) -> None:
+        """Draws what goes on."""
+        self.set_interval(_DRAW_S, self._tick)
+
+    def _tick(self) -> None:
+        if not self.is_current:
+            return
+        self.draw(fresh=False)
+        drive, now = self.drive, time.monotonic()
+        settled = drive.fates.total and drive.fates.settled >= drive.fates.total
+        small = drive.plan.count <= _MOST_FATES
+        if (
+            drive.is_over
+            and small
+            and not settled
+            and not self._asking
+            and now - self._asked_at > max(1.0, 10 * self._cost_s)
+        ):
+            self._asking = True
+            self.run_worker(self._ask(), group="fates", exit_on_error=False)
+
+    async def _ask(self) -> None:
+        started = time.monotonic()
+        try:
+            self.drive.fates = await api.aread_fates(self.console.deck, self.drive.plan)
+        except (QdeckError, OSError):
+            return  # the frame tells that the server is lost; it is asked again
+        finally:
+            self._asking, self._asked_at, self._cost_s = False, time.monotonic(), time.monotonic() - started
+
+    def draw(self, *, fresh: bool) -> None:
+        """Draws the redrive."""
+        cells = max(40, min(WIDEST, self.size.width - 8))
+        lines = redrive_lines(self.drive, cells, hide=self.hide)
+        if not self.is_tall:
+            lines = [line for line in lines if line]
+        self.query_one(LineList).show(Listing([Item("", 1, line) for line in lines], _draw), self.painter)
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now."""
+        return "" if action == "back" else super().why_not(action)
+
+    def verb(self, action: Action) -> str:
+        """The verb of an action, as it would act now."""
+        return "stop" if action.id == "back" and not self.drive.is_over else super().verb(action)
+
+    def is_offered(self, action: Action) -> bool:
+        """Nothing can be opened here."""
+        return action.id != "open"
+
+    def do_back(self) -> None:
+        """Stops what goes on; when it is over, back to the dead letters."""
+        if self.drive.is_over or not self.console.operator.cancel():
+            self.console.back()
+
+
+def _draw(item: Item, _cells: int, _at_cursor: bool) -> Sequence[tuple[tuple[str, str], ...]]:
+    line = item.row
+    return ((("    ", "text"), *line),) if isinstance(line, tuple) else ()

@@ -1,0 +1,170 @@
+"""The dead letters of everything in groups, kept up to date queue by queue, a little work at each picture.
+
+A queue is read again only when its numbers changed, and not before it has rested for many times what reading it cost:
+a million dead letters are shown from the first page on, and become exact in the background.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck.model import NATIVE
+from qdeck._filter import parse
+from qdeck._layouts.base import Entry
+from qdeck._operations.groups import PART_MS, Gathering, Groups, GroupWalk, read_groups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.deck import Deck
+    from qdeck._deck.model import QueueRow, Snapshot
+    from qdeck._operations.groups import Group
+
+_BUDGET_S: Final = 0.12
+_FIRST_S: Final = 0.3
+_REST: Final = 10
+_FOREIGN_REST_S: Final = 5.0
+_RESORT_S: Final = 10.0
+_QUIET_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triaged:
+    """The groups so far: `scanned` of `of` entries looked at, exact when it is all of them."""
+
+    groups: tuple[Group, ...] = ()
+    total: int = 0
+    scanned: int = 0
+    of: int = 0
+    exact: bool = True
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One queue: what was found when it was read last, and the reading that goes on."""
+
+    name: str
+    layout: str
+    size: int = 0
+    mark: tuple[object, ...] = ()
+    read_mark: tuple[object, ...] | None = None
+    found: Groups | None = None
+    gathering: Gathering | None = None
+    walk: GroupWalk | None = None
+    cursor: str | None = None
+    looked_at: int = 0
+    cost_s: float = 0.0
+    rested_at: float = 0.0
+    groups: Groups = field(default_factory=lambda: Groups(groups=(), total=0, exact=False))
+
+
+class Triage:
+    """Groups over all queues of a deck that match a filter."""
+
+    def __init__(self, deck: Deck, where: str) -> None:
+        self._deck, self._where, self._wanted = deck, where, parse(where)
+        self._queues: dict[str, _Queue] = {}
+        self._order: dict[tuple[str, str, str], int] = {}
+        self._sorted_at = float("-inf")
+
+    async def look(self, snapshot: Snapshot, *, last_key_at: float = float("-inf")) -> Triaged:
+        """Goes on reading for a moment, and tells what is known."""
+        rows = [row for row in snapshot.queues if row.dead]
+        named = self._wanted.pushdown(snapshot.at_ms).queues
+        if named is not None:
+            rows = [row for row in rows if row.name in named]
+        queues = [self._known(row, snapshot.at_ms) for row in rows]
+        self._queues = {queue.name: queue for queue in queues}
+        started = time.monotonic()
+        for queue in sorted(queues, key=lambda queue: (queue.found is not None, queue.size)):
+            spent = time.monotonic() - started
+            if spent > (_BUDGET_S if any(other.found or other.gathering for other in queues) else _FIRST_S):
+                break
+            if self._is_due(queue, started):
+                await self._read(queue, snapshot.at_ms, started)
+        return self._told(queues, last_key_at)
+
+    def _known(self, row: QueueRow, now_ms: int) -> _Queue:
+        queue = self._queues.get(row.name) or _Queue(row.name, row.layout)
+        queue.size = row.dead or 0
+        # The last part of the hour is in it because the trend moves on with it.
+        queue.mark = (row.dead, row.totals.get("dead"), row.totals.get("dropped_dead"), now_ms // PART_MS)
+        return queue
+
+    @staticmethod
+    def _is_due(queue: _Queue, now: float) -> bool:
+        if queue.gathering is not None:
+            return True
+        rest = max(_REST * queue.cost_s, 0.0 if queue.layout == NATIVE else _FOREIGN_REST_S)
+        changed = queue.read_mark != queue.mark or queue.layout != NATIVE
+        return changed and (queue.found is None or now - queue.rested_at >= rest)
+
+    async def _read(self, queue: _Queue, now_ms: int, tick: float) -> None:
+        begun = time.monotonic()
+        if queue.gathering is None and queue.layout == NATIVE and self._wanted.is_everything:
+            # Queues count their dead letters by kind: most need not be read at all.
+            counted = await self._deck.alook(read_groups([queue.name], most_read=1))
+            if counted.exact:
+                queue.groups = queue.found = counted
+                queue.read_mark, queue.cost_s, queue.rested_at = queue.mark, time.monotonic() - begun, time.monotonic()
+                return
+        if queue.gathering is None:
+            queue.gathering, queue.read_mark, queue.cost_s = Gathering(now_ms=now_ms), queue.mark, 0.0
+            queue.walk, queue.cursor, queue.looked_at = None, None, 0
+            if queue.layout == NATIVE:
+                queue.walk = GroupWalk(queue.name, now_ms, queue.gathering, self._wanted)
+        over = False
+        while not over and time.monotonic() - tick < (_BUDGET_S if queue.looked_at else _FIRST_S):
+            over = await self._page(queue)
+        queue.cost_s += time.monotonic() - begun
+        if over or queue.found is None:
+            queue.groups = queue.gathering.finish(exact=over)
+        if over:
+            queue.found, queue.gathering, queue.rested_at = queue.groups, None, time.monotonic()
+
+    async def _page(self, queue: _Queue) -> bool:
+        assert queue.gathering is not None  # noqa: S101 - _read made it
+        if queue.walk is not None:
+            await self._deck.alook(queue.walk.page())
+            queue.looked_at = queue.walk.scanned
+            return queue.walk.over
+        page = await self._deck.apage(queue.name, state="dead", where=self._where, cursor=queue.cursor)
+        for job in page.jobs:
+            if isinstance(job, Entry):
+                queue.gathering.add(job)
+        queue.cursor, queue.looked_at = page.cursor, queue.looked_at + page.scanned
+        return page.cursor is None
+
+    def _told(self, queues: Sequence[_Queue], last_key_at: float) -> Triaged:
+        groups = [group for queue in queues for group in queue.groups.groups]
+        now = time.monotonic()
+        if not self._order or (now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S):
+            groups.sort(key=lambda group: (-group.count, group.error_class, group.message_shape, group.queue))
+            self._sorted_at = now
+        else:  # rows do not move under someone who looks at them
+            last = len(self._order)
+            groups.sort(key=lambda group: (self._order.get(_key(group), last), -group.count))
+        self._order = {_key(group): at for at, group in enumerate(groups)}
+        return Triaged(
+            groups=tuple(groups),
+            total=sum(queue.groups.total for queue in queues),
+            scanned=sum(queue.size if queue.found is not None else queue.looked_at for queue in queues),
+            of=sum(queue.size for queue in queues),
+            exact=all(queue.found is not None for queue in queues),
+        )
+
+
+def _key(group: Group) -> tuple[str, str, str]:
+    return group.queue, group.error_class, group.message_shape
+
+
+def key_of(group: Group) -> str:
+    """The identity of a group."""
+    return "\n".join(_key(group))
+
+
+def narrowed(group: Group, where: str) -> str:
+    """The filter for the entries of a group that match another filter too."""
+    return f"{group.where} ({where})" if where.strip() and group.where else group.where or where

@@ -1,0 +1,58 @@
+"""How the server itself fares: what `INFO` tells, and the commands that took it longest. With plain reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import reads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qdeck._engine.ops import Program
+
+MOST_SLOW: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slow:
+    """One command that took long: when, for how long, and its first words."""
+
+    at_ms: int
+    took_us: int
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """What the server tells of itself; empty where the rights do not reach."""
+
+    facts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    slow: tuple[Slow, ...] | None = None  # None: it may not be read
+    slow_count: int | None = None
+
+    def number(self, name: str) -> int | None:
+        """A fact that is a whole number."""
+        text = self.facts.get(name, "")
+        return int(text) if text.lstrip("-").isdigit() else None
+
+
+def read_vitals() -> Program[Vitals]:
+    """One round trip: `INFO`, and the newest entries of the slow log."""
+    info, slow, count = yield reads.read((b"INFO",), (b"SLOWLOG", b"GET", MOST_SLOW), (b"SLOWLOG", b"LEN"))
+    facts: dict[str, str] = {}
+    if isinstance(info, bytes):
+        lines = info.decode("utf-8", "replace").splitlines()
+        facts = dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
+    return Vitals(
+        facts=MappingProxyType(facts),
+        slow=None if reads.is_error(slow) else tuple(_slow(entry) for entry in slow if len(entry) >= 4),
+        slow_count=count if isinstance(count, int) else None,
+    )
+
+
+def _slow(entry: list[Any]) -> Slow:
+    words = [word.decode("utf-8", "replace") for word in entry[3][:3] if isinstance(word, bytes)]
+    return Slow(at_ms=int(entry[1]) * 1000, took_us=int(entry[2]), words=tuple(words))

@@ -1,0 +1,89 @@
+"""The Health screen: every check with what it found, the server, and enter that opens what is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import Status
+from qdeck._deck.vitals import read_vitals
+from qdeck._settings import Target
+from qdeck_console.app import ConsoleApp
+from qdeck_console.contexts import Contexts
+from qdeck_console.presenters import health as present
+from qdeck_console.presenters.health import Row
+from qdeck_console.screens.detail import QueueScreen
+from qdeck_console.screens.health import HealthScreen
+from support.screens import SEARCH, app_of, console, fill, lines, shown, text, until
+
+if TYPE_CHECKING:
+    import redis
+
+
+def test_since_is_told_of_what_changed_while_we_looked() -> None:
+    since = present.Since()
+    bad = Row(check="stuck", status=Status.DEGRADED, detail="")
+    assert since.note([bad], 1000) == {"stuck/": (1000, True)}
+    assert since.note([bad], 2000) == {"stuck/": (1000, True)}
+    fine = Row(check="stuck", status=Status.HEALTHY, detail="")
+    assert since.note([fine], 3000) == {"stuck/": (3000, False)}
+    assert since.note([bad], 4000) == {"stuck/": (4000, False)}
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, size: tuple[int, int]) -> None:
+    fill(url)
+    target = Target(url=url)
+    contexts = Contexts(target)
+    deck = contexts.deck(target, read_only=False)
+    async with shown(ConsoleApp(deck, contexts.describe(target, deck), contexts=contexts), size) as pilot:
+        app = app_of(pilot)
+        await pilot.press("8")
+        seen = await until(pilot, "over the threshold")
+        assert seen.index("over the threshold") < seen.index("fine ")
+        assert all(len(line) == size[0] for line in lines(app))
+        screen = app.screen
+        assert isinstance(screen, HealthScreen)
+        if size[0] >= 140:
+            seen = await until(pilot, "cmd/s")
+            for word in ("memory", "persistence", "clients", "slow commands", "before "):
+                assert word in seen, word
+        else:
+            await pilot.press("G", "pagedown")
+            assert "persistence" in text(app)
+        rows = {row.check: row for row in (item.row for item in screen.view.listing.items) if isinstance(row, Row)}
+        assert rows["paused"].queue == SEARCH
+        assert rows["dead_letters"].value == 12
+        for check, where in (("stuck", "stuck"), ("dead_letters", "dead")):
+            if rows[check].status is not Status.HEALTHY:
+                screen._leads_to(rows[check])
+                assert screen._leads_to(rows[check]) == where
+        await pilot.press("slash", *"paused", "enter")
+        await until(pilot, "1 checks")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, QueueScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is screen)
+        await pilot.press("escape", "slash", *"eviction", "enter")
+        await until(pilot, "1 checks")
+        await pilot.press("enter")
+        await until(pilot, "it is fine")
+        await pilot.press("y")
+        await until(pilot, "check sent to the clipboard")
+
+
+async def test_what_may_not_be_read_is_told_as_unknown(url: str, raw: redis.Redis) -> None:
+    raw.acl_setuser("watcher", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@read", "+ping", "+time",
+                    "+hello", "+client", "-info", "-slowlog"])  # fmt: skip
+    where = url.replace("redis://", "redis://watcher:secret@")
+    with Deck(where) as deck:
+        vitals = deck.look(read_vitals())
+        assert (vitals.slow, dict(vitals.facts)) == (None, {})
+    async with console(where, "8") as pilot:
+        seen = await until(pilot, "SLOWLOG is not allowed")
+        assert "INFO is not allowed" in seen
+        assert "not known" in seen
+    with Deck(url) as deck:
+        assert deck.look(read_vitals()).number("uptime_in_seconds") is not None

@@ -1,0 +1,114 @@
+"""The Schedules screen: when turns come, what is wrong with a schedule, and running, pausing and editing one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.produce import new_job
+from qdeck._schedules import store
+from qdeck._schedules.model import Definition, ScheduleRow
+from qdeck_console.format import length
+from qdeck_console.presenters import schedules as present
+from qdeck_console.screens.job import JobScreen
+from support.hostile import HOSTILE, is_clean
+from support.screens import MAIL, app_of, console, lines, text, until
+
+if TYPE_CHECKING:
+    import redis
+
+
+def add(url: str, name: str, cron: str = "0 4 * * *") -> None:
+    """A schedule that makes jobs of a task."""
+    job = new_job(MAIL, "send", ["everyone"], {"kind": "digest"})
+    with Deck(url) as deck:
+        deck.write(store.register(Definition.of(name, MAIL, job, cron=cron)))
+
+
+def rows(url: str) -> dict[str, ScheduleRow]:
+    """All schedules by name."""
+    with Deck(url) as deck:
+        return {row.name: row for row in deck.look(store.read())}
+
+
+@pytest.mark.parametrize("size", [(160, 48), (100, 30), (80, 24)])
+def test_every_width_has_its_columns(size: tuple[int, int]) -> None:
+    row = ScheduleRow(name="nightly", queue=MAIL, cron="0 4 * * *", next_ms=90_000, late_s=70, missed=2)
+    [first, second] = present.lines(row, size[0], False, now_ms=0, hide=2)
+    assert length(first) <= size[0]
+    assert "1m 30s" in "".join(part for part, _ in first)
+    assert "1m 10s late" in "".join(part for part, _ in second)
+    assert length(present.head(size[0])) <= size[0]
+
+
+async def test_a_schedule_is_run_paused_and_edited(url: str) -> None:
+    add(url, "nightly")
+    add(url, "weekly", "0 4 * * 1")
+    async with console(url, "6") as pilot:
+        app = app_of(pilot)
+        seen = await until(pilot, "2 schedules")
+        assert "nightly" in seen
+        assert all(len(line) == 160 for line in lines(app))
+        await pilot.press("enter")
+        await until(pilot, "it made no job yet")
+        await pilot.press("g", "n")
+        await until(pilot, "nightly made cron:nightly:")
+        await until(pilot, lambda: (rows(url)["nightly"].made, rows(url)["weekly"].made) == (1, 0))
+        await until(pilot, "ready")
+        await pilot.press("p")
+        await until(pilot, "nightly is paused")
+        await until(pilot, "p resume")
+        assert not rows(url)["nightly"].enabled
+        await pilot.press("p")
+        await until(pilot, "nightly is resumed")
+        await until(pilot, "p pause")
+        await pilot.press("e")
+        await until(pilot, "Turns from now on")
+        await pilot.press("end", *"x", "enter")
+        await until(pilot, "needs what is asked for")
+        await pilot.press("backspace", "backspace", "1", "enter")
+        await until(pilot, "nightly comes by 0 4 * * 1")
+        assert rows(url)["nightly"].cron == "0 4 * * 1"
+        await pilot.press("e")
+        await until(pilot, "Turns from now on")
+        await pilot.press("escape")
+        await until(pilot, "nothing was changed")
+        await pilot.press("enter")
+        await until(pilot, "everyone")
+        assert isinstance(app.screen, JobScreen)
+        await pilot.press("escape", "slash", *"week", "enter")
+        await until(pilot, "1 schedule")
+
+
+async def test_no_schedule_read_only_and_gone(url: str) -> None:
+    async with console(url, "6", size=(80, 24), read_only=True) as pilot:
+        await until(pilot, "qdeck schedule add")
+        await pilot.press("n")
+        await until(pilot, "read-only")
+        add(url, "late")
+        await until(pilot, "1 schedule")
+        with Deck(url) as deck:
+            deck.write(store.remove("late"))
+        await until(pilot, "no schedule:")
+
+
+async def test_one_that_cannot_be_read_is_told_and_stops_nothing(url: str, raw: redis.Redis) -> None:
+    add(url, "fine")
+    for name, word in HOSTILE.items():
+        raw.hset(store.SCHEDULES, f"bad-{name}", word.encode("utf-8", "surrogatepass"))
+        raw.hset(store.SCHEDULES, word.encode("utf-8", "surrogatepass"), "{}")
+    async with console(url, "6") as pilot:
+        app = app_of(pilot)
+        await until(pilot, "cannot be read")
+        await pilot.press("G", "g", "n")
+        assert is_clean(text(app).replace("\n", ""))
+
+
+def test_what_is_wrong_is_said_in_words() -> None:
+    assert present.reason(ScheduleRow(name="a")) == ""
+    assert present.reason(ScheduleRow(name="a", enabled=False)) == "paused"
+    assert "no worker" in present.reason(ScheduleRow(name="a", late_s=90))
+    assert "dead letter" in present.reason(ScheduleRow(name="a", last_outcome="dead"))
+    assert "cannot be read" in present.reason(ScheduleRow(name="a", problem="is damaged"))
