@@ -9,8 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from qdeck._app import App, Call, Task, chain, group
+    from qdeck._app import App, Task
+    from qdeck._calls import Call, chain, group
     from qdeck._context import Failure, JobContext, current_job
+    from qdeck._durability import Durability, Durable
     from qdeck._errors import (
         DependencyCycle,
         InvalidFilter,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         LayoutMismatch,
         LeaseLost,
         NotAllowed,
+        NotDurable,
         OutcomeUnknown,
         PayloadNotSerializable,
         PayloadTooLarge,
@@ -46,6 +49,8 @@ __all__ = [
     "App",
     "Call",
     "DependencyCycle",
+    "Durability",
+    "Durable",
     "Failure",
     "InvalidFilter",
     "InvalidName",
@@ -57,6 +62,7 @@ __all__ = [
     "LayoutMismatch",
     "LeaseLost",
     "NotAllowed",
+    "NotDurable",
     "OutcomeUnknown",
     "PayloadNotSerializable",
     "PayloadTooLarge",
@@ -83,8 +89,10 @@ __all__ = [
 # Imported when first asked for: the client library takes longer to import than most commands take to run, and who only
 # wants a queue's name or the version needs none of it.
 _HOMES: Final = {
-    "_app": "App Call Task chain group",
+    "_app": "App Task",
+    "_calls": "Call chain group",
     "_context": "Failure JobContext current_job",
+    "_durability": "Durability Durable",
     "_job": "Job",
     "_names": "QueueName",
     "_options": "Priority",

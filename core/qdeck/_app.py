@@ -6,20 +6,21 @@ import asyncio
 import difflib
 import logging
 import os
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
+from qdeck._calls import Call, read_after
+from qdeck._calls import enqueue as enqueue_calls
+from qdeck._calls import secure as secure_calls
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
-from qdeck._engine import codec, programs
+from qdeck._durability import Durable, read_durable
+from qdeck._engine import codec
 from qdeck._engine.ids import check_id, new_id
-from qdeck._engine.ops import Made, NewJob, Program
+from qdeck._engine.ops import Made, NewJob
 from qdeck._errors import (
-    DependencyCycle,
     InvalidOption,
     OutcomeUnknown,
     ServerRefused,
     ServerUnreachable,
-    UnknownDependency,
     UnknownTask,
 )
 from qdeck._job import Job
@@ -37,7 +38,7 @@ from qdeck._options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from qdeck._schedules.model import Definition
@@ -45,20 +46,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 _log = logging.getLogger(__name__)
-MAX_DEPENDENCIES: Final = 500
 _OPTIONS: Final = {f"_{name}": name for name in option_names() if name != "process"}
-
-
-class Call(NamedTuple):
-    """A job that is not enqueued yet. It has its id already, so that others can wait for it."""
-
-    queue: str
-    job: NewJob
-
-    @property
-    def id(self) -> str:
-        """The id that its job will have."""
-        return self.job.id
 
 
 class Task(Generic[P, R]):
@@ -86,7 +74,7 @@ class Task(Generic[P, R]):
             return self._call_with(args, kwargs)
         tail = self._tail or self._make_tail()
         body = codec.encode_call(self.name, args, kwargs, self.app.max_payload)
-        return Call(self.options.queue, NewJob(new_id(), self.options.priority, tail, body))
+        return Call(self.options.queue, NewJob(new_id(), self.options.priority, tail, body), self.app.durable)
 
     def enqueue(self, *args: Any, **kwargs: Any) -> Job:
         """Enqueues a job, in blocking code; returns once the server has stored it."""
@@ -131,12 +119,14 @@ class Task(Generic[P, R]):
             None if delay is None else read_duration("_delay", delay),
             None if at is None else read_due(at),
             head.name or "" if unique else "",
-            _read_after(own.get("_after", ()), queue),
+            read_after(own.get("_after", ()), queue),
         )
-        return Call(queue, job)
+        return Call(queue, job, read_durable(own["_durable"]) if "_durable" in own else self.app.durable)
 
 
-_CALL_ONLY: Final = frozenset({"_name", "_delay", "_at", "_after", "_unique", "_id", "_tags", "_run_anyway"})
+_CALL_ONLY: Final = frozenset(
+    {"_name", "_delay", "_at", "_after", "_unique", "_id", "_tags", "_run_anyway", "_durable"}
+)
 
 
 def _no_such_option(key: str) -> InvalidOption:
@@ -172,29 +162,6 @@ def _head(options: Options, task: str, handler: Handler | None, **more: Any) -> 
     )
 
 
-def _read_after(given: Any, queue: str) -> tuple[str, ...]:
-    if isinstance(given, str | Job | Call):
-        given = [given]
-    if not isinstance(given, Iterable) or isinstance(given, bytes | dict):
-        raise InvalidOption(f"_after is {given!r}", hint="give a job, a call or an id, or a list of them")
-    refs: list[str] = []
-    for item in given:
-        if isinstance(item, Job | Call):
-            ref, other = item.id, item.queue
-        else:
-            if not isinstance(item, str):
-                raise InvalidOption(f"_after names {item!r}", hint="give jobs, calls or ids (`id`, or `id@queue`)")
-            ref, _, other = item.partition("@")
-        check_id(ref)
-        refs.append(ref if other in ("", queue) else f"{ref}@{QueueName.parse(other)}")
-    if len(refs) > MAX_DEPENDENCIES:
-        raise InvalidOption(
-            f"_after names {len(refs)} jobs, at most {MAX_DEPENDENCIES} will do",
-            hint="let them wait in groups: a job after each group, and one after those",
-        )
-    return tuple(dict.fromkeys(refs))
-
-
 class App:
     """Where the server is, which tasks there are and what their defaults are. Making one does not connect."""
 
@@ -206,8 +173,13 @@ class App:
         max_payload: int = codec.MAX_PAYLOAD,
         environments: Sequence[str] = (),
         patience: float = 30.0,
+        durable: Durable | int | None = None,
     ) -> None:
-        """`queue` is where jobs go whose task names none. `patience`: seconds to try again after a lost connection."""
+        """`queue` is where jobs go whose task names none. `patience`: seconds to try again after a lost connection.
+
+        With `durable` every enqueue waits until so many replicas have the job (see `Durable`), and raises `NotDurable`
+        when they do not in time.
+        """
         found = url or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL")
         if not found:
             raise InvalidOption(
@@ -217,6 +189,7 @@ class App:
         self.environments = tuple(environments)
         self.max_payload = max_payload
         self.patience = patience
+        self.durable = read_durable(durable)
         self.queue = self.queue_name(queue)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, Definition] = {}
@@ -336,12 +309,18 @@ class App:
     def enqueue_many(self, calls: Iterable[Call]) -> list[Job]:
         """Enqueues jobs in blocking code, one round trip per slice. Jobs may wait for others of the same list."""
         given = list(calls)
-        return self._jobs(given, self.client.run(_enqueue(given)))
+        jobs = self._jobs(given, self.client.run(enqueue_calls(given)))
+        if any(call.durable for call in given):
+            self.client.run(secure_calls(given, jobs))
+        return jobs
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Job]:
         """Enqueues jobs in asyncio, one round trip per slice."""
         given = list(calls)
-        return self._jobs(given, await self.aclient().run(_enqueue(given)))
+        jobs = self._jobs(given, await self.aclient().run(enqueue_calls(given)))
+        if any(call.durable for call in given):
+            await self.aclient().run(secure_calls(given, jobs))
+        return jobs
 
     def aclient(self) -> AsyncClient:
         """The client of the running event loop."""
@@ -366,112 +345,3 @@ class App:
 
     def _jobs(self, calls: list[Call], made: list[Made]) -> list[Job]:
         return [Job(self, call.queue, m.id, m.created) for call, m in zip(calls, made, strict=True)]
-
-
-def chain(*calls: Call) -> list[Call]:
-    """Lets each job wait for the one before it. Pass the result to `app.enqueue_many`."""
-    linked: list[Call] = []
-    for call in calls:
-        linked.append(_after(call, linked[-1:]))
-    return linked
-
-
-def group(calls: Iterable[Call], then: Call) -> list[Call]:
-    """Lets one job wait for all of the others. Pass the result to `app.enqueue_many`."""
-    members = list(calls)
-    return [*members, _after(then, members)]
-
-
-def _after(call: Call, parents: Sequence[Call]) -> Call:
-    refs = _read_after([*call.job.after, *parents], call.queue)
-    return call._replace(job=call.job._replace(after=refs))
-
-
-def _enqueue(calls: list[Call]) -> Program[list[Made]]:
-    """Makes the jobs of a list, parents first, as few calls as their queues and order allow."""
-    if len(calls) == 1 and not calls[0].job.after:
-        return (yield from programs.enqueue(calls[0].queue, [calls[0].job]))
-    linked = any(call.job.after for call in calls)
-    order = _in_order(calls) if linked else list(range(len(calls)))
-    if linked:
-        yield from _check_other_queues(calls)
-    made: dict[int, Made] = {}
-    stand_ins: dict[str, str] = {}  # jobs of other queues that were not made, and who holds their unique names
-    for indexes in _runs(calls, order, linked=linked):
-        queue = calls[indexes[0]].queue
-        jobs = [programs.wait_for(calls[i].job, stand_ins) for i in indexes]
-        answers = yield from programs.enqueue(queue, jobs)
-        made.update(zip(indexes, answers, strict=True))
-        for job, answer in zip(jobs, answers, strict=True):
-            if answer.id != job.id:
-                stand_ins[f"{job.id}@{queue}"] = f"{answer.id}@{queue}"
-    return [made[i] for i in range(len(calls))]
-
-
-def _runs(calls: list[Call], order: list[int], *, linked: bool) -> list[list[int]]:
-    """Jobs of one queue together; where jobs wait for others, only as far as the order stays."""
-    if not linked:
-        by_queue: dict[str, list[int]] = {}
-        for i in order:
-            by_queue.setdefault(calls[i].queue, []).append(i)
-        return list(by_queue.values())
-    runs: list[list[int]] = []
-    for i in order:
-        if runs and calls[runs[-1][0]].queue == calls[i].queue:
-            runs[-1].append(i)
-        else:
-            runs.append([i])
-    return runs
-
-
-def _full_ref(call: Call, ref: str) -> str:
-    return ref if "@" in ref else f"{ref}@{call.queue}"
-
-
-def _in_order(calls: list[Call]) -> list[int]:
-    """Indexes with every parent before its children, else as given."""
-    index: dict[str, int] = {}
-    for i, call in enumerate(calls):
-        # Of two with one id the first is made, and the second is told so.
-        index.setdefault(f"{call.id}@{call.queue}", i)
-    waits = [[index[r] for ref in c.job.after if (r := _full_ref(c, ref)) in index] for c in calls]
-    order: list[int] = []
-    state = [0] * len(calls)  # 0 not seen, 1 on the way, 2 placed
-    for start in range(len(calls)):
-        stack = [start]
-        while stack:
-            i = stack[-1]
-            if state[i] == 2:
-                stack.pop()
-                continue
-            open_parents = [p for p in waits[i] if state[p] != 2]
-            circle = i in waits[i] or any(state[p] == 1 for p in open_parents)
-            if circle:
-                ids = ", ".join(calls[p].id for p in {i, *open_parents})
-                raise DependencyCycle(f"jobs wait for each other: {ids}", hint="leave one of these _after out")
-            state[i] = 1
-            if open_parents:
-                stack.append(open_parents[0])
-            else:
-                state[i] = 2
-                order.append(stack.pop())
-    return order
-
-
-def _check_other_queues(calls: list[Call]) -> Program[None]:
-    """Refuses jobs that wait for an unknown job of another queue, before anything is made."""
-    own = {f"{call.id}@{call.queue}" for call in calls}
-    asked: dict[str, list[str]] = {}
-    for call in calls:
-        for ref in call.job.after:
-            if _full_ref(call, ref) not in own:
-                job_id, _, queue = _full_ref(call, ref).partition("@")
-                asked.setdefault(queue, []).append(job_id)
-    for queue, job_ids in asked.items():
-        found = yield from programs.exists(queue, job_ids)
-        for job_id, there in zip(job_ids, found, strict=True):
-            if not there:
-                raise UnknownDependency(
-                    f"no job {job_id!r} in queue {queue!r} to wait for",
-                    hint="enqueue it first; a job that ended long ago is not known any more",
-                )

@@ -15,6 +15,7 @@ QdeckError
 ├── NotAllowed (also PermissionError)    the server or a read-only deck refuses
 ├── ServerRefused                        the server cannot take writes now (memory, disk, replica)
 ├── OutcomeUnknown                       sent, no answer: may or may not have happened; safe to repeat
+├── NotDurable                           enqueued, and not as safe as was asked for
 ├── LayoutMismatch                       the queue was written by a newer qdeck
 ├── ResultTimeout (also TimeoutError)    the job did not end in time
 ├── JobFailed                            the job whose result was asked for is dead or cancelled
@@ -26,6 +27,13 @@ QdeckError
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._job import Job
 
 
 class QdeckError(Exception):
@@ -94,6 +102,17 @@ class ServerRefused(QdeckError):
 
 class OutcomeUnknown(QdeckError):
     """It was sent and no answer came: it may have happened, and it is safe to repeat."""
+
+
+class NotDurable(QdeckError):
+    """The jobs are enqueued, and not as safe as was asked for.
+
+    `jobs` are all jobs of the call; `job.durable` of each says how many replicas have it.
+    """
+
+    def __init__(self, message: str = "", *, jobs: Sequence[Job] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.jobs = tuple(jobs)
 
 
 class LayoutMismatch(QdeckError):

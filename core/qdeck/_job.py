@@ -14,6 +14,7 @@ from qdeck._errors import JobFailed, ResultTimeout, UnknownJob
 
 if TYPE_CHECKING:
     from qdeck._app import App
+    from qdeck._durability import Durability
     from qdeck._engine.ops import Program
 
 _FIRST_PAUSE: Final = 0.002
@@ -48,15 +49,19 @@ def look(queue: str, job_id: str) -> Program[Look]:
 
 
 class Job:
-    """A job on the server. `created` is false when a job of this unique name, or this id, was there already."""
+    """A job on the server. `created` is false when a job of this unique name, or this id, was there already.
 
-    __slots__ = ("_app", "created", "id", "queue")
+    `durable` tells how safe it was when its enqueue returned, if that was asked for.
+    """
+
+    __slots__ = ("_app", "created", "durable", "id", "queue")
 
     def __init__(self, app: App, queue: str, job_id: str, created: bool = True) -> None:
         self._app = app
         self.queue = queue
         self.id = job_id
         self.created = created
+        self.durable: Durability | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.id} on {self.queue}>"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chaos.jobs import NOTES_URL, QUEUE
 from chaos.ledger import Ledger, wait_until
-from qdeck._app import chain, group
+from qdeck import chain, group
 from qdeck._engine import ops, programs
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ import qdeck
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._deck.deck import Deck
 from qdeck._engine import programs
+from qdeck_console.embedded_cluster import ask
 from servers.load import Load
-from support.clusters import MASTER, Trio, ask, replicas_of, wait_for
+from support.clusters import MASTER, Trio, replicas_of, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck_console.embedded_cluster import ask
 from servers.load import Load
-from support.clusters import Cluster, ask, queue_slot
+from support.clusters import Cluster, queue_slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

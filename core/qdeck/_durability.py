@@ -1,0 +1,134 @@
+"""How safe a job is: waits until replicas, or the disk, have what an enqueue wrote, and tells how many have.
+
+Replication is asynchronous: a master that dies takes with it what it acknowledged a moment before. `WAIT` and `WAITAOF`
+tell how far the others are, for the writes of their own connection. So a small write goes before them on the same
+connection, and a look whether the jobs are there: an answer that was lost and asked for again, or a failover in
+between, must not count for jobs that are nowhere.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import ResponseError
+
+from qdeck._engine import keys, ops, programs
+from qdeck._errors import InvalidOption, ServerRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._engine.ops import Arg, Program
+
+COUNTER: Final = "n:durable"  # in `{q}:meta`: jobs whose safety was asked for
+_SLICE_S: Final = 2.0  # of waiting in one call, well below the time after which a silent server is given up
+_MOST_S: Final = 60.0
+_MOST_REPLICAS: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durable:
+    """What an enqueue waits for before it returns: so many replicas, and with `fsync` that it is on disk there too.
+
+    With `fsync` the master's own disk counts as well, and without replicas it alone.
+    """
+
+    replicas: int = 0
+    fsync: bool = False
+    timeout: float = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.replicas, bool) or not 0 <= self.replicas <= _MOST_REPLICAS:
+            raise InvalidOption(f"replicas is {self.replicas!r}", hint=f"give a number from 0 to {_MOST_REPLICAS}")
+        if not self.replicas and not self.fsync:
+            raise InvalidOption("nothing is to be waited for", hint="give replicas=1, or fsync=True, or both")
+        if not 0 < self.timeout <= _MOST_S:
+            raise InvalidOption(f"timeout is {self.timeout!r}", hint=f"give seconds, at most {_MOST_S:.0f}")
+
+    def __str__(self) -> str:
+        disk = ["the master's disk"] if self.fsync else []
+        others = [f"{self.replicas} replica{'s' * (self.replicas > 1)}"] if self.replicas else []
+        return " and ".join([*disk, *others])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durability:
+    """How safe a job was when its enqueue returned: how many replicas had it, and with `fsync` on disk."""
+
+    wanted: Durable
+    replicas: int
+    on_disk: bool | None = None
+    """Whether the master had it on disk; None when that was not asked for."""
+    found: bool = True
+    """Whether the job was there at that moment: after a failover in between it may not be."""
+
+    @property
+    def met(self) -> bool:
+        """Whether that is all that was wanted."""
+        return self.found and self.replicas >= self.wanted.replicas and self.on_disk is not False
+
+    def __str__(self) -> str:
+        if not self.found:
+            return "the job is not there any more: the master changed meanwhile"
+        disk = "" if self.on_disk is None else f", the master's disk {'has' if self.on_disk else 'does not have'} it"
+        return f"{self.replicas} of {self.wanted.replicas} replicas have it{disk}"
+
+
+def read_durable(value: Any) -> Durable | None:
+    """What is wanted: `Durable(…)`, or short a number of replicas; None and False are nothing."""
+    if value is None or value is False:
+        return None
+    if isinstance(value, Durable):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Durable(replicas=value)
+    raise InvalidOption(
+        f"durable is {value!r}", hint="give a number of replicas, or qdeck.Durable(replicas=1, fsync=True)"
+    )
+
+
+def confirm(queue: str, job_ids: Sequence[str], wanted: Durable) -> Program[Durability]:
+    """Waits until these jobs of one queue are as safe as wanted, at most as long as that says."""
+    until = time.monotonic() + wanted.timeout
+    while True:
+        left = until - time.monotonic()
+        told = yield from _wait(queue, job_ids, wanted, max(0.001, min(left, _SLICE_S)))
+        if told.met or not told.found or left <= _SLICE_S:
+            return told
+
+
+def _wait(queue: str, job_ids: Sequence[str], wanted: Durable, seconds: float) -> Program[Durability]:
+    found = True
+    for at in range(0, len(job_ids) - ops.SLICE, ops.SLICE):
+        found = found and all((yield from programs.exists(queue, job_ids[at : at + ops.SLICE])))
+    last = job_ids[(len(job_ids) - 1) // ops.SLICE * ops.SLICE :]
+    meta, ms = keys.key(queue, "meta"), round(seconds * 1000)
+    wait: tuple[Arg, ...] = (b"WAITAOF", 1, wanted.replicas, ms) if wanted.fsync else (b"WAIT", wanted.replicas, ms)
+    counted, heads, ended, reply = yield ops.commands(
+        (b"HINCRBY", meta, COUNTER, len(job_ids)),
+        (b"HMGET", keys.key(queue, "head"), *last),
+        (b"ZMSCORE", keys.key(queue, "done"), *last),
+        wait,
+        key=meta,
+    )
+    for one in (counted, heads, ended, reply):
+        if isinstance(one, ResponseError):
+            raise _explain(one, queue)
+    found = found and all(head is not None or end is not None for head, end in zip(heads, ended, strict=True))
+    if wanted.fsync:
+        local, replicas = reply
+        return Durability(wanted=wanted, replicas=replicas, on_disk=local >= 1, found=found)
+    return Durability(wanted=wanted, replicas=reply, found=found)
+
+
+def _explain(error: ResponseError, queue: str) -> Exception:
+    text = str(error)
+    if "appendonly is disabled" in text:
+        return ServerRefused(
+            "the server keeps no append-only file", hint="set appendonly yes there, or ask for replicas only"
+        )
+    if "unknown command" in text and "WAITAOF" in text.upper():
+        return ServerRefused("the server does not know WAITAOF", hint="fsync needs Redis 7.2 or Valkey")
+    return programs.explain(error, queue)
