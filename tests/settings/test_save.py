@@ -1,0 +1,64 @@
+"""Single settings are written into a configuration without touching anything else in it."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck import InvalidOption
+from qdeck._settings.save import save, with_setting
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = """# mine
+default_context = "dev"
+
+[contexts.dev]
+url = "redis://localhost"
+
+[purge]  # leftovers
+max_ready_age = 86_400   # a day
+purge_enabled = true
+
+[health]
+"""
+
+
+def test_a_line_changes_one_is_added_and_a_table_too(tmp_path: Path) -> None:
+    file = tmp_path / "qdeck.toml"
+    file.write_text(TEXT)
+    file.chmod(0o640)
+    found = save(
+        file,
+        {
+            ("purge", "max_ready_age"): 43200,
+            ("purge", "rules"): ["ready_too_old", "dead_too_old"],
+            ("dead_letters", "dlq_ttl"): 12.5,
+        },
+    )
+    assert found.settings.purge.max_ready_age == 43200
+    text = file.read_text()
+    assert "max_ready_age = 43200   # a day" in text
+    assert "# mine" in text
+    assert 'purge_enabled = true\nrules = ["ready_too_old", "dead_too_old"]\n\n[health]' in text
+    assert text.endswith("[dead_letters]\ndlq_ttl = 12.5\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_cannot_be_changed_safely_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "qdeck.toml"
+    for text in ("purge = { max_ready_age = 5 }\n", "purge.max_ready_age = 5\n"):
+        file.write_text(text)
+        with pytest.raises(InvalidOption):
+            save(file, {("purge", "max_ready_age"): 7})
+        assert file.read_text() == text
+    with pytest.raises(InvalidOption):
+        save(tmp_path / "none.toml", {("purge", "max_ready_age"): 7})
+
+
+def test_an_empty_file_gets_its_table() -> None:
+    assert with_setting("", "purge", "purge_enabled", True) == "[purge]\npurge_enabled = true\n"
