@@ -65,6 +65,9 @@ def build(act: Act, entry: Entry, now: int, priority: Any = None) -> Step:
         return _step(act, entry, checks, writes, None, None)
     if task is None:
         raise InvalidOption(f"{entry.id!r}: {entry.problem}", hint="discard it")
+    if act is Act.RETRY and was.score is not None:
+        # Between its two writes the worker would take out of the line what was put back into it.
+        raise InvalidOption(f"{entry.id!r}: its worker is about to take it out of the line", hint="try again")
     fresh = _changed(act, task, now, priority)
     value = json.dumps(fresh).encode()
     score = None
