@@ -95,9 +95,12 @@ def worker(kind: str, url: str) -> Iterator[None]:
 def measure(make: Callable[[str], Callable[[int], None]], url: str, pairs: int) -> dict[str, float]:
     """Pairs a second, and how long one takes."""
     numbers, took, lock = count(), [], threading.Lock()
+    ready = threading.Barrier(CLIENTS + 1)
 
     def run() -> None:
         pair, own = make(url), []
+        pair(-1 - threading.get_native_id())  # connects
+        ready.wait()
         while (number := next(numbers)) < pairs:
             began = time.perf_counter()
             pair(number)
@@ -107,9 +110,10 @@ def measure(make: Callable[[str], Callable[[int], None]], url: str, pairs: int) 
 
     make(url)(-1)
     threads = [threading.Thread(target=run) for _ in range(CLIENTS)]
-    began = time.perf_counter()
     for thread in threads:
         thread.start()
+    ready.wait()
+    began = time.perf_counter()
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - began

@@ -39,7 +39,13 @@ PAGE: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("value", [HEAD, JUNE, PAGE], ids=["head", "june", "page"])
+CALLBACK: dict[str, Any] = {
+    "action_id": "2", "action_type": "embedding.batch_completed",
+    "data": {"correlation_id": "corr123", "task_id": "task_987efg", "embeddings": [[0.1, 0.2]], "error": None},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [HEAD, JUNE, PAGE, CALLBACK], ids=["head", "june", "page", "callback"])
 def test_every_generation_survives_a_round_trip(value: dict[str, Any]) -> None:
     assert json.loads(DomainAction.parse(json.dumps(value)).to_json()) == {"data": {}, **value}
 
@@ -48,6 +54,8 @@ def test_what_an_answer_needs_is_found_where_each_generation_puts_it() -> None:
     head, june, page = map(DomainAction.from_dict, (HEAD, JUNE, PAGE))
     assert (head.reply_to, head.correlation) == (HEAD["callback_queue_name"], UUID)
     assert (june.reply_to, june.correlation, june.tier) == ("execution:t-1:callbacks", "task:12345", "professional")
+    callback = DomainAction.from_dict(CALLBACK)
+    assert (callback.reply_to, callback.correlation, callback.task) == (None, "corr123", "task_987efg")
     assert (page.reply_to, page.correlation) == (PAGE["data"]["callback_queue_name"], "corr123")
 
 

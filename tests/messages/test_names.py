@@ -56,6 +56,30 @@ def test_names_of_the_first_generation_are_read_and_written_back(text: str) -> N
     assert found.tier in ("professional", "enterprise", "advance", "free")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nooble4:dev:management:actions:main",
+        "execution:t-1:callbacks",
+        "ingestion:t-1:actions",
+        "ingestion:responses:c-9",
+        "conversation:responses:suffix:c-1",
+    ],
+)
+def test_what_services_built_by_hand_is_read_as_well(text: str) -> None:
+    assert str(QueueName.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nooble4:development:embedding:streams:main", "execution:agent-123:professional", "execution.t-1.actions"],
+)
+def test_other_names_that_were_in_use_are_told_to_lack_a_type(text: str) -> None:
+    with pytest.raises(qdeck.InvalidName, match="no type") as told:
+        QueueName.parse(text)
+    assert "actions" in (told.value.hint or "")
+
+
 @pytest.mark.parametrize("text", ["", "a:b:c", "a:b:gold:1", "a:b:free:", ":b:free:1", "management:actions"])
 def test_other_names_are_none_of_the_first_generation(text: str) -> None:
     with pytest.raises(qdeck.InvalidName, match="is not"):
