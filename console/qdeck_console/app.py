@@ -24,6 +24,7 @@ from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.presenters import frame
 from qdeck_console.screens.acting import Operator
+from qdeck_console.screens.activity import ActivityScreen
 from qdeck_console.screens.contexts import ContextScreen
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.frame import FrameScreen
@@ -35,7 +36,7 @@ from qdeck_console.screens.palette import PaletteScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.schedules import SchedulesScreen
 from qdeck_console.screens.stuck import StuckScreen
-from qdeck_console.screens.tables import ActivityScreen, WorkersScreen
+from qdeck_console.screens.tables import WorkersScreen
 from qdeck_console.terminal import check_terminal, fitting_theme, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables

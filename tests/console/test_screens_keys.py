@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from qdeck_console.actions import ACTIONS, TABS, key_table, of_scope, screens
 from qdeck_console.app import ConsoleApp
 from qdeck_console.commands import word_table
+from qdeck_console.screens.activity import ActivityScreen
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.health import HealthScreen
@@ -15,7 +16,7 @@ from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.schedules import SchedulesScreen
 from qdeck_console.screens.stuck import StuckScreen
-from qdeck_console.screens.tables import ActivityScreen, WorkersScreen
+from qdeck_console.screens.tables import WorkersScreen
 
 if TYPE_CHECKING:
     from qdeck_console.screens.frame import FrameScreen

@@ -1,4 +1,4 @@
-"""Rows of the workers and of the log of operations."""
+"""Rows of the workers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.model import WorkerRow
-    from qdeck._operations.model import Activity
     from qdeck_console.format import Line, Piece
 
 Column = tuple[str, int, bool]
 _WORKER: Final[tuple[Column, ...]] = (
     ("state", 9, False), ("running", 8, True), ("done", 8, True), ("failed", 7, True), ("memory", 8, True),
     ("seen", 8, True), ("pid", 7, True), ("host", 18, False),
-)  # fmt: skip
-_ACTIVITY: Final[tuple[Column, ...]] = (
-    ("what", 12, False), ("count", 8, True), ("became", 16, False), ("undo", 8, True), ("who", 16, False),
 )  # fmt: skip
 
 
@@ -72,28 +68,3 @@ def worker_line(row: WorkerRow, cells: int, at_cursor: bool) -> Line:
     }
     glyph = ("•", "ok") if row.alive else ("✗", "bad")
     return _row(glyph, row.id, "strong bold" if at_cursor else "text", values, _WORKER, cells, 20)
-
-
-def activity_head(cells: int) -> Line:
-    """The heads of the log."""
-    return _head("when, where", _ACTIVITY, cells, 24)
-
-
-def activity_line(row: Activity, cells: int, at_cursor: bool, *, undone: bool, now_ms: int) -> Line:
-    """One operation."""
-    told = row.counts.get("applied", row.counts.get("restored"))
-    left = None if undone or row.undo_until_ms is None else row.undo_until_ms - now_ms
-    skipped = row.counts.get("skipped", 0)
-    became = "undone" if undone else row.outcome + (f", {skipped:,} left" if skipped else "")
-    where = row.where or ", ".join(row.queues)
-    role = "faint" if undone else "text"
-    values: dict[str, list[Piece]] = {
-        "what": [(safe_text(row.verb, limit=40), f"{'faint' if undone else 'strong'} bold")],
-        "count": fmt.cell(fmt.count(told), role),
-        "became": [(safe_text(became, limit=60), "bad" if row.outcome == "failed" else role)],
-        "undo": fmt.span_pieces(left) if left is not None and left > 0 else [(fmt.ZERO, "ghost")],
-        "who": [(safe_text(f"{row.who}@{row.host}", limit=80), "muted")],
-    }
-    glyph = ("◁", "faint") if undone else {"done": ("✓", "ok"), "failed": ("✗", "bad")}.get(row.outcome, ("▲", "warn"))
-    name = f"{fmt.clock(row.at_ms)}  {where}"
-    return _row(glyph, name, "strong bold" if at_cursor else role, values, _ACTIVITY, cells, 24)

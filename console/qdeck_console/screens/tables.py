@@ -1,4 +1,4 @@
-"""Plain live tables: the workers, and the log of operations."""
+"""Plain live tables: what they share, and the workers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck._deck.model import Snapshot, WorkerRow
-from qdeck._operations import api
-from qdeck._operations.model import Activity
-from qdeck_console.actions import ACTIVITY, WORKERS, bindings
+from qdeck_console.actions import WORKERS, bindings
 from qdeck_console.presenters import tables as present
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from qdeck_console.actions import Action
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
-
-_DAY_MS = 86_400_000
 
 
 class TableScreen(FrameScreen):
@@ -69,6 +65,14 @@ class TableScreen(FrameScreen):
         read = self.picture.extra_of == self.reads
         line: Line = (("    ", "text"), (self.words(len(items)) if read else "…", "muted"))
         self.query_one("#total", Lines).show(lambda _w, h: ((), line) if h > 1 else (line,), self.painter)
+
+    def show_lines(self, lines: Sequence[Line]) -> None:
+        """Shows lines without a cursor, for a page about one thing."""
+
+        def draw(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
+            return ((("    ", "text"), *item.row),) if isinstance(item.row, tuple) else ()
+
+        self.view.show(Listing([Item("", 1, line) for line in lines], draw), self.painter)
 
     def on_line_list_moved(self) -> None:
         """The footer follows the cursor."""
@@ -140,69 +144,3 @@ class WorkersScreen(TableScreen):
             self.console.say(f"{worker} {told}", "ok", "✓")
 
         self.console.operator.run(act(), what)
-
-
-class ActivityScreen(TableScreen):
-    """Who did what, when, to how many, and until when it can be undone."""
-
-    TAB = ACTIVITY
-    SCOPE = ACTIVITY
-    BINDINGS: ClassVar[list[BindingType]] = bindings(ACTIVITY)
-
-    def wants(self) -> Reader | None:
-        """The operations of the last day, newest first."""
-
-        async def read(snapshot: Snapshot) -> tuple[Activity, ...]:
-            return tuple(reversed(await api.aread_activity(self.console.deck, snapshot.at_ms - _DAY_MS)))
-
-        return read
-
-    def head(self, cells: int) -> Line:
-        """The heads of the columns."""
-        return present.activity_head(cells)
-
-    def items(self) -> list[Item]:
-        """The operations whose words have the text of the filter."""
-        wanted = self.filter_text.casefold().strip()
-        rows = [row for row in self.rows if isinstance(row, Activity)]
-        undone = {row.batch for row in rows if row.verb == "undo"}
-        return [
-            Item(f"{row.at_ms}/{row.verb}/{row.batch}", 1, (row, row.batch in undone))
-            for row in rows
-            if wanted in " ".join([row.verb, row.who, row.where, row.reason, *row.queues]).casefold()
-        ]
-
-    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-        """One operation."""
-        if not isinstance(item.row, tuple):
-            return ()
-        row, undone = item.row
-        now_ms = self.picture.snapshot.at_ms if self.picture.snapshot else row.at_ms
-        return (present.activity_line(row, cells, at_cursor, undone=undone, now_ms=now_ms),)
-
-    def words(self, shown: int) -> str:
-        """How many there are."""
-        return f"{shown:,} operation{'s' * (shown != 1)} within a day" if shown else "nothing was done within a day"
-
-    def _chosen(self) -> tuple[Activity, bool] | None:
-        row = self.view.row
-        return row if isinstance(row, tuple) else None
-
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        if action != "undo":
-            return super().why_not(action)
-        why, chosen = self.console.operator.why_not_write(), self._chosen()
-        if why or chosen is None:
-            return why or "no operation under the cursor"
-        row, undone = chosen
-        if undone:
-            return "it was undone"
-        now_ms = self.picture.snapshot.at_ms if self.picture.snapshot else 0
-        return "" if row.batch and row.undo_until_ms and row.undo_until_ms > now_ms else "nothing is kept to undo it"
-
-    def do_undo(self) -> None:
-        """Takes the batch under the cursor back, after naming it."""
-        chosen = self._chosen()
-        if chosen is not None and chosen[0].batch is not None:
-            self.console.operator.name_and_undo(chosen[0].batch, f"{chosen[0].verb} by {chosen[0].who}")

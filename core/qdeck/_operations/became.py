@@ -1,0 +1,99 @@
+"""What became of the jobs of a batch, from what is kept to undo it: after-action truth for the log of operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import reads
+from qdeck._deck.model import State
+from qdeck._engine import keys
+from qdeck._errors import QdeckError, UsageError
+from qdeck._operations import registry, undoing
+from qdeck._operations.model import Verb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qdeck._engine.ops import Program
+    from qdeck._operations.registry import Kept
+
+MOST: Final = 20_000  # jobs that are looked for; of a larger batch these are a part, and said to be
+_STATES: Final = (
+    State.DEAD, State.DONE, State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.CANCELLED,
+)  # fmt: skip
+GONE: Final = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Became:
+    """Where the jobs of a batch are now. `states` counts them; `gone` ended so long ago that nothing is kept."""
+
+    batch: str
+    verb: str
+    total: int = 0
+    looked: int = 0
+    states: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    queues: tuple[str, ...] = ()
+    undone: bool = False
+    until_ms: int | None = None
+    kept_bytes: int = 0
+    all_kept_bytes: int = 0  # what the undo of all batches takes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every job of it was looked for."""
+        return self.looked == self.total
+
+    def count(self, *states: str) -> int:
+        """How many are in some states."""
+        return sum(self.states.get(state, 0) for state in states)
+
+
+def read(batch: str) -> Program[Became]:
+    """What became of a batch; raises when nothing is kept about it."""
+    known = yield from registry.read()
+    kept = known.get(batch)
+    if kept is None:
+        raise UsageError(f"nothing is kept about the batch {batch!r}", hint="it is kept for a day")
+    counts: dict[str, int] = {}
+    total = looked = 0
+    for queue in kept.queues:
+        place = kept.target if kept.verb == Verb.MOVE and kept.target else queue
+        [slices] = yield reads.read((b"HGET", keys.undo_key(queue, batch), b"slices"))
+        for number in range(1, int(reads.good(slices, queue) or 0) + 1):
+            ids = yield from _ids(kept, queue, number)
+            total += len(ids)
+            if ids and looked < MOST:
+                looked += len(ids)
+                yield from _count(place, ids, counts)
+    return Became(
+        batch=batch,
+        verb=kept.verb,
+        total=total,
+        looked=looked,
+        states=MappingProxyType(counts),
+        queues=tuple(kept.queues),
+        undone=kept.undone,
+        until_ms=kept.until_ms,
+        kept_bytes=kept.bytes,
+        all_kept_bytes=sum(one.bytes for one in known.values()),
+    )
+
+
+def _ids(kept: Kept, queue: str, number: int) -> Program[list[str | bytes]]:
+    try:
+        part = yield from undoing.read_slice(queue, kept.batch, number)
+    except QdeckError:
+        return []  # an undo removes what it took back
+    columns = part.get("c") or {}
+    return list(columns.get("ids") or [])
+
+
+def _count(queue: str, ids: list[str | bytes], counts: dict[str, int]) -> Program[None]:
+    replies = yield reads.read(*[(b"ZMSCORE", keys.key(queue, state), *ids) for state in _STATES])
+    rows = [reads.good(reply, queue) for reply in replies]
+    for scores in zip(*rows, strict=True):
+        state = next((name.value for name, score in zip(_STATES, scores, strict=True) if score is not None), GONE)
+        counts[state] = counts.get(state, 0) + 1

@@ -1,0 +1,119 @@
+"""The Activity screen: what became of a batch, and undo of the one that is chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck import UsageError
+from qdeck._deck.deck import Deck
+from qdeck._engine import ops
+from qdeck._operations import activity, api, became
+from qdeck._operations.model import Activity
+from qdeck_console.format import length
+from qdeck_console.presenters import activity as present
+from qdeck_console.screens.activity import ActivityScreen, BatchScreen
+from support.hostile import HOSTILE, is_clean
+from support.screens import HOOKS, app_of, console, fail_next, fill, lines, run, text, until
+
+if TYPE_CHECKING:
+    import redis
+
+
+def retry(url: str, where: str = "") -> str:
+    """Retries dead letters and returns the batch."""
+    with Deck(url) as deck:
+        return api.apply_plan(deck, api.build_plan(deck, "retry", HOOKS, where=where)).batch
+
+
+def finish_next(url: str) -> None:
+    """Runs the next job, and it is done."""
+    [job] = run(url, ops.turn(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
+    done = ops.Ending(kind="done", id=job.id, token=job.token)
+    run(url, ops.turn(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[done]))
+
+
+def test_what_became_of_a_batch_is_counted_where_its_jobs_are(url: str) -> None:
+    fill(url)
+    batch = retry(url)
+    for _ in range(3):
+        fail_next(url, HOOKS, {"class": "ConnectionError", "message": "again"})
+    finish_next(url)
+    with Deck(url, read_only=True) as deck:
+        seen = deck.look(became.read(batch))
+        assert (seen.total, seen.looked) == (12, 12)
+        assert (seen.count("done"), seen.count("dead"), seen.count("ready")) == (1, 3, 8)
+        assert present.truth(seen) == ("1 done, 3 dead again, 8 waiting", "warn")
+        assert [row.verb for row in deck.look(activity.newest(10))] == ["retry"]
+        with pytest.raises(UsageError):
+            deck.look(became.read("b-nobody"))
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_a_batch_is_opened_and_undone(url: str, size: tuple[int, int]) -> None:
+    fill(url)
+    batch = retry(url)
+    fail_next(url, HOOKS, {"class": "ConnectionError", "message": "again"})
+    async with console(url, "9", size=size) as pilot:
+        app = app_of(pilot)
+        await until(pilot, "1 dead again")
+        assert all(len(line) == size[0] for line in lines(app))
+        await pilot.press("enter")
+        await until(pilot, "what became of them")
+        assert isinstance(app.screen, BatchScreen)
+        seen = await until(pilot, "would put 11 back")
+        assert batch in seen
+        await pilot.press("u")
+        await until(pilot, "u again undoes: retry by")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, ActivityScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: app.clipboard == batch)
+        await pilot.press("u", "u")
+        await until(pilot, "◁")
+        await pilot.press("G", "u")
+        await until(pilot, "it was undone")
+        await pilot.press("slash", *"nothing at all", "enter")
+        await until(pilot, "no operation matches")
+
+
+async def test_nothing_was_done_yet_and_read_only(url: str) -> None:
+    async with console(url, "9", size=(80, 24), read_only=True) as pilot:
+        await until(pilot, "nothing was done yet")
+        await pilot.press("u")
+        await until(pilot, "read-only")
+
+
+@pytest.mark.parametrize("cells", [60, 76, 100, 118])
+def test_every_width_has_its_columns(cells: int) -> None:
+    row = Activity(
+        at_ms=1, who="ana", host="desk", verb="reprioritise", queues=("a:b:c:d",), counts={"applied": 1200},
+        where="error:X", reason="INC-1",
+    )  # fmt: skip
+    drawn = present.lines(row, cells, False, undone=None, now_ms=5, became=None, hide=0)
+    assert len(drawn) == present.height(row) == 2
+    assert all(length(line) <= cells for line in drawn)
+    assert length(present.head(cells)) <= cells
+    assert cells < 70 or "1,200" in "".join(part for part, _ in drawn[0])
+
+
+async def test_what_others_wrote_is_text_only(url: str, raw: redis.Redis) -> None:
+    fill(url)
+    with Deck(url) as deck:
+        for word in HOSTILE.values():
+            entry = Activity(
+                at_ms=1, who=word, host=word, verb=word, where=word, reason=word, queues=(word,), batch=word
+            )
+            try:
+                deck.write(activity.record(entry))
+            except UnicodeEncodeError:
+                continue
+    async with console(url, "9") as pilot:
+        await until(pilot, "operation")
+        for _ in range(4):
+            await pilot.press("j")
+            assert is_clean(text(app_of(pilot)).replace("\n", ""))
+        await pilot.press("enter")
+        await until(pilot, "what became of them")
+        assert is_clean(text(app_of(pilot)).replace("\n", ""))
