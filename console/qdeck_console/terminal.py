@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from qdeck import UsageError
 from qdeck_console.presenters.frame import Context
+from qdeck_console.web import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 def check_terminal(environment: Mapping[str, str] = os.environ) -> None:
     """Raises when there is no terminal to draw on: drawing would go elsewhere, and no key would ever come."""
+    if is_served(environment):
+        return
     streams = (sys.stdin, sys.stdout, sys.__stderr__)  # Textual draws on the last one
     if not all(stream is not None and stream.isatty() for stream in streams):
         raise UsageError("there is no terminal", hint="use `qdeck status`, with --json for programs")

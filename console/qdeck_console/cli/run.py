@@ -20,6 +20,8 @@ INTERRUPTED: Final = 130
 
 COMMANDS: Final = {
     "console": ("start:console", "Opens the console; so does qdeck alone."),
+    "snapshot": ("snapshot:snapshot", "One frame of the console, as text or SVG."),
+    "serve": ("serve:serve", "The console in a browser."),
     "demo": ("start:demo", "A server of its own with a lively workload, and the console on it."),
     "status": ("look:status", "One look at every queue."),
     "jobs": ("jobs:jobs", "Lists the jobs of a queue, or cancels, discards, moves, runs, reprioritises them."),

@@ -13,6 +13,7 @@ import click
 
 from qdeck_console.cli.base import command, explicit_url, need_writable, read_only_hint, settings
 from qdeck_console.cli.output import dumps, safe
+from qdeck_console.web import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ def need_console() -> None:
     """Raises where no console can be shown: without a terminal, or without Textual."""
     from qdeck._errors import UsageError
 
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) and not is_served():
         raise UsageError("the console needs a terminal; qdeck --help lists the commands that need none")
     if importlib.util.find_spec("textual") is None:
         raise UsageError("The console needs Textual: pip install 'qdeck[console]'")

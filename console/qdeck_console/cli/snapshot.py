@@ -1,0 +1,59 @@
+"""`qdeck snapshot`: one frame of the console."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import re
+
+import click
+
+from qdeck_console.cli.base import command, read_only_hint, settings
+from qdeck_console.cli.output import line
+
+THEMES = ("ink", "paper", "16")
+
+
+class Size(click.ParamType[tuple[int, int]]):
+    """Columns and rows, as `160x48`."""
+
+    name = "size"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Reads it."""
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"(\d{2,3})[x×](\d{2,3})", value)
+        if match is None:
+            self.fail(f"{value!r}: columns and rows, such as 160x48", param, ctx)
+        return int(match[1]), int(match[2])
+
+
+@command("snapshot", short_help="One frame of the console, as text or SVG.")
+@click.option("--size", type=Size(), default="160x48", metavar="WxH", show_default=True, help="Columns and rows.")
+@click.option("--screen", default="queues", metavar="NAME", show_default=True, help="Which screen: queues, dead, …")
+@click.option("--theme", type=click.Choice(THEMES), default="ink", show_default=True, help="The colours of --svg.")
+@click.option("--svg", is_flag=True, help="With its looks, as a picture.")
+def snapshot(size: tuple[int, int], screen: str, theme: str, *, svg: bool) -> None:
+    """Prints one frame of the console, as it would be in a terminal of this size now. Needs no terminal."""
+    from qdeck._errors import UsageError
+
+    if importlib.util.find_spec("textual") is None:
+        raise UsageError("qdeck snapshot needs Textual: pip install 'qdeck[console]'")
+    given = settings()
+    target = given.target()
+    from qdeck_console.app import ConsoleApp
+    from qdeck_console.contexts import Contexts
+    from qdeck_console.snapshot import take
+
+    if screen not in ConsoleApp.MODES:
+        raise UsageError(f"there is no screen {screen!r}: there is {', '.join(ConsoleApp.MODES)}")
+    with given.deck() as looking:
+        looking.status()  # what is wrong with the server ends the command: nobody asked for a frame of that
+    contexts = Contexts(target, given.configuration())
+    deck = contexts.deck(target, read_only=read_only_hint(target, given.confirm) is not None)
+    app = ConsoleApp(deck, contexts.describe(target, deck), theme=f"qdeck-{theme}", contexts=contexts)
+    frame = asyncio.run(take(app, screen, size))
+    line(frame.svg if svg else frame.text)

@@ -1,0 +1,57 @@
+"""One frame of the console without a terminal: for reports, tickets, tests and the pictures of the README."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qdeck_console.screens.frame import FrameScreen
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from qdeck_console.app import ConsoleApp
+
+LONGEST_S: Final = 5.0
+_STILL: Final = 3  # looks in a row that see the same
+_LOOK_S: Final = 0.15
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a terminal would show."""
+
+    text: str
+    svg: str
+
+
+def text_of(app: ConsoleApp) -> str:
+    """The screen as characters, without its looks."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
+
+
+async def settled(pilot: Pilot[int], app: ConsoleApp, *, longest_s: float = LONGEST_S) -> None:
+    """Waits until the screen has what it reads and no longer changes, but for its clocks."""
+    until, seen, same = time.monotonic() + longest_s, "", 0
+    while time.monotonic() < until and same < _STILL:
+        await pilot.pause()
+        await asyncio.sleep(_LOOK_S)
+        screen, picture = app.screen, app.shown
+        ready = picture.snapshot is not None or picture.is_lost
+        if isinstance(screen, FrameScreen) and screen.wants() is not None:
+            ready = ready and (picture.extra_of == screen.reads or picture.is_lost)
+        body = text_of(app).partition("\n")[2]
+        same = same + 1 if ready and body == seen else 0
+        seen = body
+
+
+async def take(app: ConsoleApp, screen: str, size: tuple[int, int]) -> Frame:
+    """Runs the app without a terminal until the screen is drawn, and returns its frame."""
+    async with app.run_test(size=size) as pilot:
+        if screen != app.current_mode:
+            app.action_tab(screen)
+        await settled(pilot, app)
+        return Frame(text_of(app), app.export_screenshot())
