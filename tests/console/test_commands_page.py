@@ -68,7 +68,8 @@ RUNS: Final[dict[str, list[tuple[int, str]]]] = {
     "dead retry|discard": [
         (0, "dead retry"),
         (0, "dead retry $QUEUE --where error:Timeout* --yes"),
-        (0, "dead retry $QUEUE --id $ID --yes --rate 1000/s"),
+        (0, "dead retry --id $ID --yes --rate 1000/s"),
+        (1, "dead retry --id nowhere --yes"),
         (0, "dead discard $QUEUE --dry-run"),
         (0, "dead discard --yes"),
         (1, "dead retry --plan p; dead discard --id $ID --yes; dead retry --apply p"),

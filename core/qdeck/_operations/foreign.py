@@ -148,6 +148,8 @@ def match(
                 continue
             if wish.ids and entry.id not in wish.ids and entry.key not in wish.ids:
                 continue
+            for name in left & {entry.id, entry.key}:
+                sums.meet(name)
             left -= {entry.id, entry.key}
             mark = hash((entry.key, entry.seen))
             if layout.repeats or mark not in met:  # a scan may show an entry twice
@@ -159,7 +161,7 @@ def match(
         if cursor is None:
             break
     for missing in sorted(left):
-        sums.skip(queue, missing, f"there is no such entry that is {' or '.join(states)}")
+        sums.miss(queue, missing, f"there is no such entry that is {' or '.join(states)}")
 
 
 def _planned(layout: Layout, act: Act, found: Sequence[Entry], head: PlanHead, sums: Sums) -> Program[list[PlanEntry]]:

@@ -81,6 +81,8 @@ class Sums:
     handlers: int = 0
     skipped: list[Skip] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    _met: set[str] = field(default_factory=set)
+    _missed: dict[str, tuple[set[str], str]] = field(default_factory=dict)
 
     def add(self, entries: Sequence[PlanEntry]) -> None:
         """Counts entries that are all of one queue."""
@@ -95,6 +97,20 @@ class Sums:
         """Notes a job that was named and is left alone."""
         if len(self.skipped) < MOST_SKIPS:
             self.skipped.append(Skip(id=job_id, why=why, queue=queue))
+
+    def meet(self, job_id: str) -> None:
+        """Notes that a job that was named is in some queue."""
+        self._met.add(job_id)
+
+    def miss(self, queue: str, job_id: str, why: str) -> None:
+        """Notes that a job that was named is not in this queue; it may be in another."""
+        self._missed.setdefault(job_id, (set(), why))[0].add(queue)
+
+    def close(self) -> None:
+        """Skips what was named and found nowhere."""
+        for job_id, (queues, why) in self._missed.items():
+            if job_id not in self._met:
+                self.skip(next(iter(queues)) if len(queues) == 1 else "", job_id, why)
 
     def tail(self) -> PlanTail:
         """The last line of the plan."""
@@ -205,6 +221,7 @@ def build(
             yield from _match(queue, wish, head.created_ms, sums, take)
         for layout, queue in ground.foreign:
             yield from foreign.match(layout, queue, wish, head, sums, add)
+        sums.close()
         return writer.finish(sums.tail())
 
 
@@ -254,9 +271,15 @@ def _named(
         sums.scanned += len(part)
         fitting: dict[str, list[Row]] = {}
         for job_id, place in zip(part, places, strict=True):
+            if place is not None:
+                sums.meet(job_id)
             if place is None or place.state not in allowed:
-                if tell:
-                    sums.skip(queue, job_id, "there is no such job" if place is None else f"is {place.state}")
+                if not tell:
+                    continue
+                if place is None:
+                    sums.miss(queue, job_id, "there is no such job")
+                else:
+                    sums.skip(queue, job_id, f"is {place.state}")
             else:
                 row = Row(queue, place.state, jobs.raw_id(job_id), b"%d" % place.score, now, reaches_no_secret(wanted))
                 fitting.setdefault(place.state, []).append(row)
