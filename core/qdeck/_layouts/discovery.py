@@ -7,7 +7,9 @@ memory here. What it found is remembered on the operator's side; a name that has
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
     from qdeck._layouts.base import Layout
 
-STEP: Final = 10_000  # keys that the server looks at in one call: a few ms
-FIRST_STEPS: Final = 300  # of a look, until every key was seen once
+STEP: Final = 6000  # keys that the server looks at in one call: about a ms
+FIRST_S: Final = 1.2  # of the first look, until every key was seen once: longer nobody wants to wait for a picture
+NEXT_S: Final = 0.08  # of those after it, where the first did not come to the end
 NEXT_STEPS: Final = 2
 KEEP_NAMES: Final = 1000  # of one group
 
@@ -115,11 +118,11 @@ def _sweep(layouts: Sequence[Layout], remembered: Remembered, notices: list[str]
         for i, (glob, kind) in enumerate(layout.patterns()):
             one = remembered.passes.setdefault(_name(layout, i), Pass(found={}, next={}))
             walks.append((layout, one, glob, kind))
-    for number in range(FIRST_STEPS):
+    fresh = all(one.passes == 0 and one.cursor == "0" for _, one, _, _ in walks)
+    until = time.monotonic() + (FIRST_S if fresh else NEXT_S)
+    for number in itertools.count():
         # Until every key was seen once the scan goes on; after that it takes a few steps a look.
-        due = [walk for walk in walks if walk[1].passes == 0 or number < NEXT_STEPS]
-        if number and not any(walk[1].passes == 0 or walk[1].cursor != "0" for walk in due):
-            return
+        due = [walk for walk in walks if (walk[1].passes == 0 and time.monotonic() < until) or number < NEXT_STEPS]
         due = [walk for walk in due if number == 0 or walk[1].cursor != "0"]
         if not due:
             return

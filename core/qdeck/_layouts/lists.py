@@ -30,7 +30,7 @@ from qdeck._layouts.base import (
     raw_of,
     text_of,
 )
-from qdeck._layouts.lists_names import BUILT_IN, TASK_QUEUES, Names, glob_of
+from qdeck._layouts.lists_names import BUILT_IN, Names, glob_of
 from qdeck._layouts.steps import short
 from qdeck._layouts.times import read_ms
 
@@ -64,8 +64,8 @@ class Lists(Layout):
         return {}
 
     def patterns(self) -> Sequence[tuple[bytes, str | None]]:
-        """All lists, and the registries of tasks."""
-        return ((b"*", "list"), (TASK_QUEUES + b"*", "set"))
+        """All lists."""
+        return ((b"*", "list"),)
 
     @property
     def flavour(self) -> str:
@@ -74,8 +74,6 @@ class Lists(Layout):
 
     def gather(self, name: bytes) -> str | None:
         """By queue; dead letters apart."""
-        if name.startswith(TASK_QUEUES):
-            return "tasks"
         found = self.names.queue_of(name)
         return None if found is None else f"{'dead' if found[1] else 'ready'} {found[0]}"
 

@@ -41,7 +41,8 @@ class Others:
             remembered = self._remembered = discovery.recall(self._address)
         passes = sum(one.passes for one in remembered.passes.values())
         notices = yield from discovery.look(self.layouts, remembered)
-        if sum(one.passes for one in remembered.passes.values()) != passes:
+        unfinished = any(one.passes == 0 for one in remembered.passes.values())
+        if unfinished or sum(one.passes for one in remembered.passes.values()) != passes:
             discovery.remember(self._address, remembered)
         rows: list[QueueRow] = []
         self._homes = {}
