@@ -175,6 +175,13 @@ def test_schedules_tick_once_beside_their_queues(app: qdeck.App, deck: Deck) -> 
     assert Counter(row.queue for row in rows) == Counter(QUEUES)
 
 
+def test_other_layouts_say_that_they_are_not_on_cluster(cluster: Cluster) -> None:
+    with Deck(cluster.url, layouts=("native", "ifdb", "vmpooler")) as deck:
+        assert any(notice.startswith("not on Cluster: ifdb, vmpooler") for notice in deck.status().notices)
+    with pytest.raises(qdeck.InvalidOption, match="not on Cluster: lists"):
+        Deck(cluster.url, layouts=("lists",))
+
+
 def test_a_server_of_its_own_is_no_cluster(url: str) -> None:
     with pytest.raises(qdeck.QdeckError, match="no cluster") as caught:
         Deck(url.replace("redis://", "redis+cluster://")).status()

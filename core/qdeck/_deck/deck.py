@@ -59,7 +59,9 @@ class Deck:
         self.thresholds = thresholds or Thresholds()
         self._read_only_hint = read_only_hint
         self._memory = native.Memory(thresholds=self.thresholds)
-        self._others = Others(layouts, str(self.endpoint), self.thresholds, patterns)
+        self._others = Others(
+            layouts, str(self.endpoint), self.thresholds, patterns, on_cluster=self.endpoint.is_cluster
+        )
         # Whether a queue is used is told by when it was last read: looking must not count as that.
         self._untouched = replace(self.endpoint, untouched=True)
         self._looking = SyncClient(self._untouched, patience=LOOKING_PATIENCE)

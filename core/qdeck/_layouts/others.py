@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qdeck._deck import native, reads, verdict
 from qdeck._deck.model import NATIVE
-from qdeck._errors import QdeckError
+from qdeck._errors import InvalidOption, QdeckError
 from qdeck._layouts import discovery, make_all
 
 if TYPE_CHECKING:
@@ -23,9 +23,20 @@ class Others:
     """Foreign layouts by name; without any of them everything here does nothing."""
 
     def __init__(
-        self, names: Sequence[str], address: str, thresholds: Thresholds, patterns: Sequence[str] = ()
+        self,
+        names: Sequence[str],
+        address: str,
+        thresholds: Thresholds,
+        patterns: Sequence[str] = (),
+        *,
+        on_cluster: bool = False,
     ) -> None:
-        self.layouts = make_all(names, patterns)
+        made = make_all(names, patterns)
+        self.layouts = [layout for layout in made if layout.on_cluster or not on_cluster]
+        left_out = ", ".join(layout.name for layout in made if layout not in self.layouts)
+        self._notices = (f"not on Cluster: {left_out} (a queue's keys are in several slots)",) if left_out else ()
+        if left_out and not self.layouts and NATIVE not in names:
+            raise InvalidOption(f"not on Cluster: {left_out}", hint="their queues keep keys in several slots")
         self.shows_native = NATIVE in names
         self._address, self._thresholds = address, thresholds
         self._verdict = verdict.Standing()
@@ -63,7 +74,7 @@ class Others:
     def extend(self, seen: Snapshot) -> Program[Snapshot]:
         """A picture of the native queues with those of the other layouts."""
         if not self.layouts:
-            return seen
+            return replace(seen, notices=(*seen.notices, *self._notices)) if self._notices else seen
         found, notices = yield from self.rows(seen.at_ms)
         native_rows = seen.queues if self.shows_native else ()
         fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.name for row in found)
@@ -73,7 +84,8 @@ class Others:
         there = dict.fromkeys(row.layout for row in found)
         return replace(
             seen, status=status, reasons=reasons, queues=rows, fresh=fresh, totals=native.sums(rows),
-            layouts=(*(seen.layouts if self.shows_native else ()), *there), notices=(*seen.notices, *notices),
+            layouts=(*(seen.layouts if self.shows_native else ()), *there),
+            notices=(*seen.notices, *self._notices, *notices),
         )  # fmt: skip
 
     def queues(self) -> Program[list[tuple[Layout, str]]]:
