@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PROCESSES = 4
 WORKERS = 2
 WATCH_S = 0.4
+ARRIVES_S = 2.0
 GRACE_MS = 10_000  # a cleaner that was killed needs a moment to be back
 REGISTRY = "{qdeck:messages}:"
 
@@ -185,7 +186,8 @@ class Load:
         begun: dict[str, float] = {}
         for kind, number, at in notes:
             if kind == "B":
-                begun[number] = float(at)
+                # Sent again, its predecessor's queue may go, rightly, until the new request has arrived.
+                begun[number] = float(at) + (ARRIVES_S if number in begun else 0.0)
             else:
                 waits.setdefault(number, []).append((begun[number], float(at)))
         for _, name, before, after, _ in parts.read_notes(self.folder, "cleaner"):

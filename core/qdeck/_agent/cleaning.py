@@ -49,7 +49,7 @@ async def _expired(client: AsyncClient, report: cleaning.CleanReport, cancelled:
 
 
 async def _orphans(client: AsyncClient, report: cleaning.CleanReport, cancelled: Callable[[], bool]) -> None:
-    cursor = 0
+    cursor: Any = 0
     while not cancelled():
         seen = await client.run(cleaning.orphans(cursor, idle_s=cleaning.IDLE_S, dry_run=report.dry_run))
         report.scanned += seen.scanned

@@ -230,12 +230,12 @@ def end(keeper: Keeper, report: CleanReport) -> Program[None]:
 class Slice:
     """One slice of the search for orphans."""
 
-    cursor: int
+    cursor: Any
     scanned: int
     found: list[Removal]
 
 
-def find_orphans(cursor: int, *, idle_s: int = IDLE_S, count: int = SLICE) -> Program[Slice]:
+def find_orphans(cursor: Any, *, idle_s: int = IDLE_S, count: int = SLICE) -> Program[Slice]:
     """Looks at one slice of the keys for temporary queues that nobody registered and nobody touched for so long."""
     [reply] = yield ops.commands((b"SCAN", cursor, b"COUNT", count, b"TYPE", b"list"), reads=True)
     if isinstance(reply, ResponseError):
@@ -253,7 +253,8 @@ def find_orphans(cursor: int, *, idle_s: int = IDLE_S, count: int = SLICE) -> Pr
                 found.append(one)
         owned = yield from _owned_elsewhere([one.name for one in found])
         found = [one for one in found if one.name not in owned]
-    return Slice(int(reply[0]), len(keys), found)
+    # On a cluster a cursor is more than a number; at the end it is zero everywhere.
+    return Slice(0 if reply[0] in (0, b"0") else reply[0], len(keys), found)
 
 
 def _owned_elsewhere(names: Sequence[str]) -> Program[set[str]]:
@@ -305,7 +306,7 @@ def _clean_first(task_id: str, idle_s: int, keeper: Keeper | None, *, dry_run: b
     return found
 
 
-def orphans(cursor: int, *, idle_s: int = IDLE_S, dry_run: bool = True, keeper: Keeper | None = None) -> Program[Slice]:
+def orphans(cursor: Any, *, idle_s: int = IDLE_S, dry_run: bool = True, keeper: Keeper | None = None) -> Program[Slice]:
     """One slice of the search, whose orphans are removed if nobody touched them since they were found."""
     seen = yield from find_orphans(cursor, idle_s=idle_s)
     if dry_run or not seen.found:

@@ -15,7 +15,15 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import redis
-from redis.exceptions import ResponseError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 
 from qdeck._engine import programs
 from qdeck._engine.ops import pack
@@ -24,12 +32,15 @@ if TYPE_CHECKING:
     import redis.asyncio.connection as aio
     import redis.connection as blocking
 
-    from qdeck._connection import Endpoint
+    from qdeck._connection import AsyncClient, SyncClient
     from qdeck._engine.ops import Arg
 
 PIECE_S: Final = 5.0  # a connection that went silent is noticed after so long
 MOST: Final = 512  # answers that one loop waits for at the same time
 _BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError, TimeoutError, asyncio.IncompleteReadError)
+# What a server says that does not have the key any more, or not yet: another one has it.
+_MOVES: Final = (MovedError, AskError, ReadOnlyError, ClusterDownError, TryAgainError, MasterDownError)
+_ELSEWHERE: Final = ("MOVED", "ASK", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "UNBLOCKED", "LOADING")
 
 
 def _peek(name: str, seconds: float) -> tuple[Arg, ...]:
@@ -40,6 +51,11 @@ def _pop(name: str, seconds: float) -> tuple[Arg, ...]:
     return (b"BLPOP", name, b"%.3f" % max(seconds, 0.001))
 
 
+def _is_elsewhere(error: ResponseError) -> bool:
+    # The classes of some of these errors lose the word that the server said first.
+    return isinstance(error, _MOVES) or str(error).startswith(_ELSEWHERE)
+
+
 def _pause() -> float:
     return random.uniform(0.02, 0.2)  # noqa: S311 - spreads reconnects, guards nothing
 
@@ -47,9 +63,10 @@ def _pause() -> float:
 class AsyncLines:
     """Connections of one loop that block on lists."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._free: list[aio.AbstractConnection] = []
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self._endpoint = client.endpoint
+        self._free: dict[Any, list[aio.AbstractConnection]] = {}
         self._room = asyncio.Semaphore(MOST)
         self._closed = False
 
@@ -61,10 +78,13 @@ class AsyncLines:
     async def send_and_peek(self, steps: bytes, name: str, until: float) -> tuple[Any, bytes | None] | None:
         """Two steps and the first look, in one round trip: the first answer and what was seen.
 
-        None when anything was wrong: then the steps may have happened or not, and are to be sent again.
+        None when anything was wrong: then the steps may have happened or not, and are to be sent again. On a cluster,
+        where their keys are on several servers, nothing is sent.
         """
+        if self._endpoint.is_cluster:
+            return None
         async with self._room:
-            line = self._free.pop() if self._free else self._endpoint.async_connection()
+            line = await self._line(name)
             piece = min(max(0.0, until - time.monotonic()), PIECE_S)
             try:
                 async with asyncio.timeout(piece + self._endpoint.timeout):
@@ -74,12 +94,13 @@ class AsyncLines:
                     await line.read_response(disable_decoding=True)
                     found = await line.read_response(disable_decoding=True)
             except (ResponseError, *_BROKEN):
+                self._client.doubt()
                 await self._drop(line)
                 return None
             except BaseException:
                 await self._drop(line)
                 raise
-            self._free.append(line)
+            await self._keep(line)
             return first, found
 
     async def pop(self, name: str, until: float) -> bytes | None:
@@ -91,27 +112,24 @@ class AsyncLines:
         """Sends a blocking command until it has an answer or the time is over."""
         async with self._room:
             while (left := until - time.monotonic()) > 0:
-                line = self._free.pop() if self._free else self._endpoint.async_connection()
+                line = await self._line(name)
                 piece = min(left, PIECE_S)
                 try:
                     async with asyncio.timeout(piece + self._endpoint.timeout):
                         await line.connect()
                         await line.send_command(*command(name, piece), check_health=False)
                         reply = await line.read_response(disable_decoding=True)
-                except ResponseError as error:
+                except (ResponseError, *_BROKEN) as error:
                     await self._drop(line)
-                    raise programs.explain(error) from error
-                except _BROKEN:
-                    await self._drop(line)
+                    if isinstance(error, ResponseError) and not _is_elsewhere(error):
+                        raise programs.explain(error) from error
+                    self._client.doubt()
                     await asyncio.sleep(min(_pause(), max(0.0, until - time.monotonic())))
                     continue
                 except BaseException:
                     await self._drop(line)
                     raise
-                if self._closed:
-                    await self._drop(line)
-                else:
-                    self._free.append(line)
+                await self._keep(line)
                 if reply is not None:
                     return reply
         return None
@@ -119,8 +137,21 @@ class AsyncLines:
     async def close(self) -> None:
         """Closes the connections that are not in use."""
         self._closed = True
-        while self._free:
-            await self._drop(self._free.pop())
+        for free in self._free.values():
+            while free:
+                await self._drop(free.pop())
+
+    async def _line(self, name: str) -> aio.AbstractConnection:
+        """A connection to the server that has the list: one that is free, or a new one."""
+        line = await self._client.line(name.encode())
+        free = self._free.get(_place(line))
+        return free.pop() if free else line
+
+    async def _keep(self, line: aio.AbstractConnection) -> None:
+        if self._closed:
+            await self._drop(line)
+        else:
+            self._free.setdefault(_place(line), []).append(line)
 
     async def _drop(self, line: aio.AbstractConnection) -> None:
         with contextlib.suppress(*_BROKEN):
@@ -128,26 +159,27 @@ class AsyncLines:
 
 
 class Lines:
-    """The same for blocking code: one connection for each thread."""
+    """The same for blocking code: each thread has one connection to each server that it needs."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, client: SyncClient) -> None:
+        self._client = client
+        self._endpoint = client.endpoint
         self._local = threading.local()
 
     def peek(self, name: str, until: float) -> bytes | None:
         """The first entry of a list as soon as there is one, which stays there; None when the time is over."""
         while (left := until - time.monotonic()) > 0:
-            line = self._line()
+            line = self._line(name)
             piece = min(left, PIECE_S)
             try:
                 line.connect()
                 line.send_command(*_peek(name, piece), check_health=False)
                 reply: Any = line.read_response(disable_decoding=True, timeout=piece + self._endpoint.timeout)
-            except ResponseError as error:
+            except (ResponseError, *_BROKEN) as error:
                 self.close()
-                raise programs.explain(error) from error
-            except _BROKEN:
-                self.close()
+                if isinstance(error, ResponseError) and not _is_elsewhere(error):
+                    raise programs.explain(error) from error
+                self._client.doubt()
                 time.sleep(min(_pause(), max(0.0, until - time.monotonic())))
                 continue
             except BaseException:
@@ -160,7 +192,9 @@ class Lines:
 
     def send_and_peek(self, steps: bytes, name: str, until: float) -> tuple[Any, bytes | None] | None:
         """Two steps and the first look, in one round trip: the first answer and what was seen."""
-        line = self._line()
+        if self._endpoint.is_cluster:
+            return None
+        line = self._line(name)
         piece = min(max(0.0, until - time.monotonic()), PIECE_S)
         try:
             line.connect()
@@ -169,6 +203,7 @@ class Lines:
             line.read_response(disable_decoding=True)
             found: Any = line.read_response(disable_decoding=True, timeout=piece + self._endpoint.timeout)
         except (ResponseError, *_BROKEN):
+            self._client.doubt()
             self.close()
             return None
         except BaseException:
@@ -177,14 +212,19 @@ class Lines:
         return first, found
 
     def close(self) -> None:
-        """Closes this thread's connection."""
-        line = self._local.__dict__.pop("line", None)
-        if line is not None:
+        """Closes this thread's connections."""
+        for line in self._local.__dict__.pop("lines", {}).values():
             line.disconnect()
 
-    def _line(self) -> blocking.AbstractConnection:
+    def _line(self, name: str) -> blocking.AbstractConnection:
         held = self._local.__dict__
-        if "line" not in held or held["pid"] != os.getpid():
-            held["line"], held["pid"] = self._endpoint.blocking_connection(), os.getpid()
-        line: blocking.AbstractConnection = held["line"]
-        return line
+        if "lines" not in held or held["pid"] != os.getpid():
+            held["lines"], held["pid"] = {}, os.getpid()
+        lines: dict[Any, blocking.AbstractConnection] = held["lines"]
+        line = self._client.line(name.encode())
+        return lines.setdefault(_place(line), line)
+
+
+def _place(line: Any) -> tuple[Any, Any]:
+    """Which server a connection is to; one over a Unix socket has no port, and is the only one."""
+    return getattr(line, "host", None), getattr(line, "port", None)

@@ -149,7 +149,7 @@ def _report(found: Sequence[Removal], *, dry_run: bool) -> CleanReport:
     return report
 
 
-def _take(report: CleanReport, seen: Slice, progress: Callable[[CleanReport], None] | None) -> int:
+def _take(report: CleanReport, seen: Slice, progress: Callable[[CleanReport], None] | None) -> Any:
     report.scanned += seen.scanned
     for one in seen.found:
         report.add(one)

@@ -82,7 +82,7 @@ class Messenger:
         self.app = app
         self.names = Names(own, dict(services or {}), app.environments)
         self.ttl_ms = read_duration("ttl", ttl)
-        self._lines = Lines(app.endpoint)
+        self._lines = Lines(app.client)
         self._alines: dict[asyncio.AbstractEventLoop, AsyncLines] = {}
 
     def new_action(self, action_type: str, data: dict[str, Any] | None = None, **fields: Any) -> DomainAction:
@@ -203,7 +203,7 @@ class Messenger:
         if lines is None:
             for other in [known for known in self._alines if known.is_closed()]:
                 del self._alines[other]
-            lines = self._alines[loop] = AsyncLines(self.app.endpoint)
+            lines = self._alines[loop] = AsyncLines(self.app.aclient())
         return lines
 
     def close(self) -> None:

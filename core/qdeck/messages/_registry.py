@@ -165,11 +165,11 @@ def drop_many(
     if not queues:
         return []
     source, digest = _script("drop")
-    yield ops.commands((b"SCRIPT", b"LOAD", source), key=queues[0].encode(), reads=True)
+    yield ops.commands((b"SCRIPT", b"LOAD", source), reads=True)
     args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS)
     replies = yield ops.commands(
-        *((b"EVALSHA", digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues),
-        key=queues[0].encode(),
+        # Without a key, so that the servers of a cluster do their parts at the same time.
+        *((b"EVALSHA", digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues)
     )
     found: list[tuple[int, int, int] | str] = []
     for reply in replies:

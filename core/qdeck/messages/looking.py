@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import reads
 from qdeck.messages import _cleaning as cleaning
@@ -164,7 +164,7 @@ class OrphanSearch:
     def __init__(self, idle_s: int = cleaning.IDLE_S, most: int = MOST_ORPHANS) -> None:
         self._idle_s = max(1, idle_s)
         self._most = most
-        self._cursor = 0
+        self._cursor: Any = 0
         self.seen = Orphans()
 
     def step(self) -> Program[Orphans]:

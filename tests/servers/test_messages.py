@@ -1,0 +1,111 @@
+"""Messages between services whose queues are on several servers, and across a change of the master."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import qdeck
+from messages.waiting import until
+from qdeck.messages import DomainAction, DomainQueueManager, Messenger, Service, SyncDomainQueueManager
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from support.clusters import Cluster
+
+
+@contextlib.asynccontextmanager
+async def serving(*services: Service) -> AsyncIterator[None]:
+    """Runs services beside the test."""
+    works = []
+    for service in services:
+        started = asyncio.Event()
+
+        def told(event: dict[str, Any], started: asyncio.Event = started) -> None:
+            if event["event"] == "started":
+                started.set()
+
+        works.append(asyncio.create_task(service.serve(on_event=told, grace=1.0)))
+        await asyncio.wait_for(started.wait(), 20)
+    try:
+        yield
+    finally:
+        for service in services:
+            service.stop()
+        await asyncio.wait_for(asyncio.gather(*works), 30)
+        for service in services:
+            await service.aclose()
+
+
+@pytest.fixture
+def make(cluster: Cluster) -> Callable[[str], Service]:
+    return lambda name: Service(qdeck.App(cluster.url, queue=f"nooble4:dev:{name}:actions"))
+
+
+def echoing(service: Service) -> Service:
+    @service.on_action("embedding.echo")
+    async def echo(action: DomainAction) -> dict[str, Any]:
+        return {"n": action.data["n"]}
+
+    return service
+
+
+async def test_requests_and_callbacks_find_their_way_on_a_cluster(
+    cluster: Cluster, make: Callable[[str], Service]
+) -> None:
+    embedding, ingestion = echoing(make("embedding")), make("ingestion_service")
+    got: list[str] = []
+
+    @ingestion.on_callback("embedding", "embedding.done", ends_task=True)
+    async def done(action: DomainAction) -> None:
+        got.append(str(action.task))
+
+    @ingestion.on_notification("catalogue", "changed")
+    async def changed(event: DomainAction) -> None:
+        got.append("changed")
+
+    catalogue, blocking = make("catalogue"), Messenger(qdeck.App(cluster.url, queue="nooble4:dev:client:actions"))
+    async with serving(embedding, ingestion):
+        answers = await asyncio.gather(
+            *(ingestion.arequest(ingestion.new_action("embedding.echo", {"n": n}), timeout=20) for n in range(30))
+        )
+        assert [answer.data for answer in answers] == [{"n": n} for n in range(30)]
+        asked = blocking.new_action("embedding.echo", {"n": 7})
+        assert (await asyncio.to_thread(blocking.request, asked, timeout=20)).data == {"n": 7}
+        for n in range(5):
+            action = ingestion.new_action("embedding.echo", {"n": n}, task_id=f"t-{n}")
+            await ingestion.arequest_callback(action, callback_action_type="embedding.done")
+        await catalogue.anotify("changed", catalogue.new_action("catalogue.changed"))
+        await until(lambda: sorted(got) == ["changed", *(f"t-{n}" for n in range(5))])
+        manager = DomainQueueManager(ingestion)
+        for n in range(5):
+            async with asyncio.timeout(15):
+                while await manager.task_queues(f"t-{n}"):  # noqa: ASYNC110 - the other side ends the task
+                    await asyncio.sleep(0.05)
+    await catalogue.aclose()
+    blocking.close()
+
+
+def test_orphans_are_found_on_all_servers_of_a_cluster(cluster: Cluster) -> None:
+    app = qdeck.App(cluster.url, queue="nooble4:dev:client:actions")
+    manager = SyncDomainQueueManager(app)
+    for n in range(60):
+        app.client.run(_push(f"nooble4:dev:client:responses:get:{n}"))
+    time.sleep(2.1)
+    plan = manager.clean_orphaned_queues(idle=1, dry_run=True)
+    assert plan.removed == 60
+    report = manager.clean_orphaned_queues(idle=1, undo=True)
+    assert (report.removed, report.undoable) == (60, 60)
+    assert manager.clean_orphaned_queues(idle=1, dry_run=True).removed == 0
+    app.close()
+
+
+def _push(name: str) -> Any:
+    from qdeck._engine import ops
+
+    yield ops.commands((b"RPUSH", name, b"x"), key=name.encode())
