@@ -70,6 +70,7 @@ ACTIVITY: Final = "activity"
 DETAIL: Final = "detail"
 JOB: Final = "job"
 REDRIVE: Final = "redrive"
+ENTRIES: Final = "entries"
 # The number of each screen.
 TABS: Final = {
     QUEUES: 1, JOBS: 2, STUCK: 3, DEAD: 4, PURGE: 5, SCHEDULES: 6, WORKERS: 7, HEALTH: 8, ACTIVITY: 9,
@@ -80,7 +81,7 @@ GROUPS: Final = (
 )  # fmt: skip
 _LIST: Final = ("list",)
 _MARKED: Final = (JOBS, STUCK, DEAD)  # lists whose entries can be marked
-_PAGES: Final = (*TABS, DETAIL, JOB, REDRIVE)
+_PAGES: Final = (*TABS, DETAIL, JOB, REDRIVE, ENTRIES)
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action(
@@ -112,11 +113,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="move", call="open",
     ),
     Action(
-        id="next", scopes=(JOBS, DEAD), keys=("tab", "right"), verb="next", help="the next state, or the other pane",
-        group="move",
+        id="next", scopes=(JOBS, DEAD, PURGE), keys=("tab", "right"), verb="next",
+        help="the next state, or the other pane", group="move",
     ),
     Action(
-        id="previous", scopes=(JOBS, DEAD), keys=("shift+tab", "left"), verb="previous", help="the one before",
+        id="previous", scopes=(JOBS, DEAD, PURGE), keys=("shift+tab", "left"), verb="previous", help="the one before",
         group="move", footer=False,
     ),
     Action(id="mark", scopes=_MARKED, keys=("space",), verb="mark", help="mark the entry", group="choose"),
@@ -212,6 +213,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
         id="apply", scopes=(PURGE,), keys=("a",), verb="apply", help="do exactly what the dry run found", group="purge",
     ),
     Action(
+        id="save", scopes=(PURGE,), keys=("S",), verb="save rules",
+        help="this run's rules and thresholds to qdeck.toml", group="purge",
+    ),
+    Action(
         id="undo", scopes=(*TABS, JOB, REDRIVE), keys=("u",), verb="undo", help="undo the last batch, after naming it",
         group="act on jobs",
     ),
@@ -282,12 +287,12 @@ def key_table() -> str:
 
 def screens() -> tuple[str, ...]:
     """The scopes that have a screen now; the table of keys leaves the others out."""
-    return (QUEUES, JOBS, STUCK, DEAD, SCHEDULES, WORKERS, HEALTH, ACTIVITY, DETAIL, JOB, REDRIVE, "list", "app")
+    return (*TABS, DETAIL, JOB, REDRIVE, ENTRIES, "list", "app")
 
 
 def places(action: Action) -> str:
     """Where an action works, in words."""
     if "app" in action.scopes or set(action.scopes) >= set(TABS):
         return "everywhere"
-    words = {"list": "lists", DETAIL: "a queue", JOB: "a job", REDRIVE: "a redrive"}
+    words = {"list": "lists", DETAIL: "a queue", JOB: "a job", REDRIVE: "a redrive", ENTRIES: "a plan"}
     return ", ".join(words.get(scope, scope) for scope in action.scopes if scope in screens())

@@ -18,7 +18,7 @@ from textual.worker import WorkerError
 from qdeck import QdeckError
 from qdeck._operations import api
 from qdeck._settings import Target
-from qdeck_console.actions import ACTIVITY, DEAD, HEALTH, JOBS, QUEUES, SCHEDULES, STUCK, TABS, WORKERS, bindings
+from qdeck_console.actions import ACTIVITY, DEAD, HEALTH, JOBS, PURGE, QUEUES, SCHEDULES, STUCK, TABS, WORKERS, bindings
 from qdeck_console.contexts import LIVE_S, Contexts, CountedDeck, opens_read_only, record_live
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
@@ -33,6 +33,7 @@ from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.live import LiveScreen
 from qdeck_console.screens.palette import PaletteScreen
+from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.schedules import SchedulesScreen
 from qdeck_console.screens.stuck import StuckScreen
@@ -71,6 +72,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         JOBS: JobsScreen,
         STUCK: StuckScreen,
         DEAD: DeadScreen,
+        PURGE: PurgeScreen,
         SCHEDULES: SchedulesScreen,
         WORKERS: WorkersScreen,
         HEALTH: HealthScreen,

@@ -86,6 +86,15 @@ class Contexts:
         return {} if self._configuration is None else self._configuration.settings.contexts
 
     @property
+    def configuration(self) -> Configuration | None:
+        """What was read, and from which file."""
+        return self._configuration
+
+    def take_configuration(self, found: Configuration) -> None:
+        """Goes on with a configuration that was written anew."""
+        self._configuration = found
+
+    @property
     def where(self) -> str:
         """The file in words."""
         return self._configuration.where if self._configuration is not None else "no qdeck.toml was read"

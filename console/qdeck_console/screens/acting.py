@@ -16,12 +16,13 @@ from qdeck_console.presenters.parts import common_owner
 from qdeck_console.screens.confirm import ConfirmScreen, word_is_production
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from qdeck._operations.applying import Tally
     from qdeck._operations.model import BatchResult, Skip
     from qdeck._operations.planfile import Plan
     from qdeck_console.app import ConsoleApp
+    from qdeck_console.format import Line
 
 AGAIN_S = 6.0  # within which a second `u` undoes what the first one named
 
@@ -118,14 +119,14 @@ class Operator:
         if after is not None:
             after()
 
-    async def ask(self, plan: Plan, left_out: list[Skip]) -> bool:
+    async def ask(self, plan: Plan, left_out: list[Skip], *, lines: Sequence[Line] = ()) -> bool:
         """Shows the plan in numbers and waits for the answer; in production its name has to be typed."""
         console = self._console
         snapshot = console.shown.snapshot
         environment = seen_environment(snapshot, console.context.environment)
         name = console.context.title if word_is_production(environment) else ""
         hide = common_owner([row.name for row in snapshot.queues]) if snapshot else 0
-        lines = plan_lines(plan, left_out, 69, hide=hide)
+        lines = lines or plan_lines(plan, left_out, 69, hide=hide)
         dialog = ConfirmScreen(console, title(plan), lines, button(plan), name=name)
         answer = await console.push_screen_wait(dialog)
         if answer and console.is_over:

@@ -1,0 +1,265 @@
+"""What a purge screen knows and does, without how it looks: rules, dry run, plan, and the dialogs about them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import TYPE_CHECKING
+
+from qdeck import InvalidOption
+from qdeck._operations.planindex import PlanIndex, Share, Shares
+from qdeck._rules.limits import Limits, Rule, read_rules
+from qdeck._rules.purge import abuild_purge_plan
+from qdeck._settings.model import FOREIGN_RULES, Settings
+from qdeck._settings.save import Value, save
+from qdeck_console.operating import outcome
+from qdeck_console.presenters import purge as present
+from qdeck_console.presenters.purge import DryRun, PlanRow, RuleRow
+from qdeck_console.screens.confirm import ConfirmScreen
+from qdeck_console.screens.deadletters import check_new_file, open_new_file
+from qdeck_console.screens.form import Field, FormScreen
+from qdeck_console.screens.frame import FrameScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from qdeck._operations.model import BatchResult, PlanEntry
+    from qdeck._operations.planfile import Plan
+    from qdeck_console.format import Line
+
+
+class PurgeWork(FrameScreen):
+    """One run of the purge: its thresholds, what was found, and what is done."""
+
+    @property
+    def plan_height(self) -> int:
+        """How many lines of the plan there is room for."""
+        raise NotImplementedError
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = self.limits = Limits()
+        self.off: set[str] = set()
+        self.off_before: set[str] = set()
+        self.dry: DryRun | None = None
+        self.shares = Shares()
+        self.plan: Plan | None = None
+        self.index: PlanIndex | None = None
+        self.made_with: tuple[Limits, frozenset[str]] | None = None
+        self.result: BatchResult | None = None
+        self.folds: dict[str, bool] = {}
+
+    def take_settings(self) -> None:
+        """Takes rules and thresholds from the configuration."""
+        found = self.console.contexts.configuration
+        settings = found.settings if found is not None else Settings()
+        self.base = self.limits = Limits.of(settings)
+        wanted = read_rules((), settings)
+        whole = all(rule in wanted for rule in Rule)
+        self.off_before = {rule for rule in Rule if rule not in wanted}
+        self.off_before |= set() if whole else {rule for rule in FOREIGN_RULES if rule not in wanted}
+        self.off = set(self.off_before)
+
+    def rules(self) -> list[str]:
+        """The rules that there are: those of other layouts only where there is one."""
+        snapshot = self.picture.snapshot
+        foreign = snapshot is not None and any(row.layout != "native" for row in snapshot.queues)
+        return [*(rule.value for rule in Rule), *(FOREIGN_RULES if foreign else ())]
+
+    def on(self) -> tuple[str, ...]:
+        """The rules that are on."""
+        return tuple(rule for rule in self.rules() if rule not in self.off)
+
+    def found_shares(self) -> list[Share]:
+        """What was found: of the plan, or of the dry run so far."""
+        return self.index.shares if self.index is not None else self.shares.all()
+
+    def rule_rows(self) -> list[RuleRow]:
+        """The rules as they are shown."""
+        found: dict[str, int] = {}
+        for share in self.found_shares():
+            found[share.rule] = found.get(share.rule, 0) + share.count
+        rows, any_run = [], self.dry is not None or self.plan is not None
+        for rule in self.rules():
+            now, was = (present.threshold_words(limits, rule) for limits in (self.limits, self.base))
+            count = found.get(rule, 0) if any_run else None
+            exact = self.dry is None or self.dry.is_over(rule)
+            rows.append(
+                RuleRow(
+                    rule=rule, on=rule not in self.off, threshold=now, was=was if was != now else "",
+                    found=count if exact or count else None, exact=exact,
+                )
+            )  # fmt: skip
+        return rows
+
+    def changed(self) -> list[tuple[str, str, str]]:
+        """The thresholds of this run that the configuration does not have."""
+        return [(row.rule, row.was, row.threshold) for row in self.rule_rows() if row.was]
+
+    def plan_rows(self) -> list[PlanRow]:
+        """The plan by rule, and under each rule by queue; what the filter leaves."""
+        wanted = self.filter_text.casefold().strip()
+        by_rule: dict[str, list[Share]] = {rule: [] for rule in self.rules()}
+        for share in self.found_shares():
+            if wanted in share.queue.casefold():
+                by_rule.setdefault(share.rule, []).append(share)
+        awaited = self.dry.rules if self.dry is not None else ()
+        by_rule = {rule: shares for rule, shares in by_rule.items() if shares or rule in awaited}
+        thresholds = {row.rule: row for row in self.rule_rows()}
+        room = max(8, self.plan_height)
+        rows: list[PlanRow] = []
+        left = room - len(by_rule)
+        for rule, shares in by_rule.items():
+            folded = self.folds.get(rule, left < len(shares))
+            left -= 0 if folded else len(shares)
+            known = thresholds.get(rule)
+            over = self.dry is None or self.dry.is_over(rule)
+            rows.append(
+                PlanRow(
+                    rule=rule, threshold=known.threshold if known else "", changed=bool(known and known.was),
+                    count=sum(share.count for share in shares), bytes=sum(share.bytes for share in shares),
+                    oldest_s=max((share.oldest_s or 0 for share in shares), default=None),
+                    effects=tuple(dict.fromkeys(share.effect for share in shares)), folded=folded or not shares,
+                    exact=over, begun=over or bool(shares),
+                )
+            )  # fmt: skip
+            if not folded:
+                rows += [
+                    PlanRow(
+                        rule=rule, share=share, count=share.count, bytes=share.bytes, oldest_s=share.oldest_s,
+                        effects=(share.effect,), exact=over,
+                    )
+                    for share in sorted(shares, key=lambda share: -share.count)
+                ]  # fmt: skip
+        return rows
+
+    async def ask_threshold(self, row: RuleRow) -> None:
+        """Asks for a threshold for this run."""
+        key = present.KEYS[row.rule]
+
+        def check(value: str) -> str:
+            try:
+                self.limits.changed(f"{key}={value}")
+            except InvalidOption:
+                return "write a whole number" if key == "dlq_max_entries" else "write 90s, 15m, 2h or 7d"
+            return ""
+
+        hint = "a number" if key == "dlq_max_entries" else "90s 15m 2h 7d"
+        field = Field(
+            label=key,
+            value=row.threshold.replace(" min", "m").replace(" ", "").replace(",", ""),
+            hint=hint,
+            check=check,
+        )
+        answer = await self.console.push_screen_wait(
+            FormScreen(self.console, f"{present.name_of(row.rule)}, for this run", [field])
+        )
+        if answer is not None:
+            self.limits = self.limits.changed(f"{key}={answer[0]}")
+            self.draw(fresh=False)
+            self.draw_frame()
+
+    async def save_settings(self) -> None:
+        """Shows what the configuration would change to, and writes it there."""
+        found = self.console.contexts.configuration
+        if found is None or found.file is None:
+            return
+        changes: dict[tuple[str, str], Value] = {}
+        for rule, _was, _now in self.changed():
+            key = present.KEYS[rule]
+            changes["dead_letters" if key.startswith("dlq_") else "purge", key] = getattr(self.limits, key)
+        if self.off != self.off_before:
+            changes["purge", "rules"] = list(self.on())
+        about: list[Line] = [
+            ((f"{table}.{key} ", "text"), ("= ", "muted"), (str(value), "warn bold"))
+            for (table, key), value in changes.items()
+        ]
+        if not await self.console.push_screen_wait(
+            ConfirmScreen(self.console, f"Save to {found.file.name}", about, "Save")
+        ):
+            self.console.say("nothing was saved", "muted", "")
+            return
+        try:
+            self.console.contexts.take_configuration(await asyncio.to_thread(save, found.file, changes))
+        except InvalidOption as error:
+            self.console.say(f"{error}: {error.hint}", "bad", "✗")
+            return
+        limits, off = self.limits, self.off
+        self.take_settings()
+        self.limits, self.off = limits, off
+        self.console.say(f"saved to {found.file}", "ok", "✓")
+        self.draw(fresh=False)
+
+    async def dry_run(self, run: DryRun) -> None:
+        """Makes the plan, and tells on the way what is found."""
+        console = self.console
+        work = console.operator.work
+
+        def looked(scanned: int, _taken: int) -> None:
+            run.scanned = scanned
+            if work is not None:
+                work.done = scanned
+
+        def watch(queue: str, rule: Rule, _scanned: int, entries: Sequence[PlanEntry], last: bool) -> None:
+            self.shares.take(entries)
+            run.now = queue
+            if last:
+                run.over.add((queue, rule.value))
+
+        try:
+            wanted = read_rules(run.rules)
+            made_with = (self.limits, frozenset(run.rules))
+            plan = await abuild_purge_plan(
+                console.deck, wanted, self.limits, progress=looked, watch=watch,
+                cancelled=lambda: work is not None and work.cancelled,
+            )  # fmt: skip
+            index = await asyncio.to_thread(PlanIndex.read, plan)
+            self.plan, self.index, self.made_with = plan, index, made_with
+            words = f"{plan.count:,} entries would go" if plan.count else "nothing is over its threshold"
+            console.say(f"{words}; nothing was written", "ok", "✓")
+        except InvalidOption:
+            if work is None or not work.cancelled:
+                raise
+            console.say("dry run cancelled: nothing was written", "muted", "")
+        finally:
+            self.dry = None
+            if self.is_mounted:
+                self.redraw()
+
+    async def apply_plan(self, plan: Plan) -> None:
+        """Asks with the plan in numbers, and applies it."""
+        console, operator = self.console, self.console.operator
+        snapshot = self.picture.snapshot
+        age = (snapshot.at_ms if snapshot is not None else plan.head.created_ms) - plan.head.created_ms
+        lines = present.confirm_rows(plan, self.found_shares(), age, 69)
+        if not await operator.ask(plan, [], lines=lines):
+            console.say("nothing was done", "muted", "")
+            return
+        result = await operator.apply(plan)
+        self.result = result
+        console.say(*outcome(result))
+        self.redraw()
+
+    async def write_plan(self, plan: Plan) -> None:
+        """Copies the plan to a file that is named."""
+        field = Field(
+            label="to the file", value=f"{plan.id}.jsonl", hint="qdeck purge --apply FILE does it", check=check_new_file
+        )
+        answer = await self.console.push_screen_wait(FormScreen(self.console, f"Save the plan {plan.id}", [field]))
+        if answer is None:
+            self.console.say("nothing was written", "muted", "")
+            return
+        try:
+            path = await asyncio.to_thread(_copy, plan.path, answer[0])
+        except OSError as error:
+            self.console.say(f"{answer[0]}: {error.strerror or error}", "bad", "✗")
+            return
+        self.console.say(f"plan of {plan.count:,} written to {path}", "ok", "✓")
+
+
+def _copy(source: Path, name: str) -> Path:
+    path, handle = open_new_file(name)
+    with source.open("rb") as read, open(handle, "wb") as written:  # noqa: PTH123 - it is open already
+        shutil.copyfileobj(read, written)
+    return path

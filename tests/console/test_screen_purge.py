@@ -1,0 +1,172 @@
+"""The purge as a place to work: rules, thresholds, dry run, plan, entries, apply, undo; and every key."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+from qdeck._deck.deck import Deck
+from qdeck._operations.planfile import load_plan
+from qdeck._settings import load
+from qdeck_console.contexts import Contexts
+from qdeck_console.screens.purge import PurgeScreen
+from qdeck_console.screens.purgeentries import EntriesScreen
+from support.driving import app_of, console, row, text, until
+from support.yard import Yard
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+    import redis
+    from textual.pilot import Pilot
+
+MAIL, HOOKS = "demo:dev:mail:actions", "demo:dev:hooks:actions"
+HOUR = 3600
+
+
+def fill(url: str, raw: redis.Redis) -> None:
+    """Old and young jobs in several states."""
+    with Deck(url) as deck:
+        mail, hooks = Yard(deck, raw, MAIL), Yard(deck, raw, HOOKS)
+        mail.keep_all()
+        hooks.keep_all()
+        for number in range(3):
+            mail.ended("done", 5 * HOUR + number)
+        for age in (30 * HOUR, 1):
+            mail.ready(age)
+        hooks.ended("dead", 200 * HOUR)
+        hooks.ended("dead", 20 * HOUR)
+
+
+def screen(pilot: Pilot[int]) -> PurgeScreen:
+    found = pilot.app.screen
+    assert isinstance(found, PurgeScreen)
+    return found
+
+
+async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redis.Redis) -> None:
+    fill(url, raw)
+    with Deck(url) as deck:
+        before = Yard(deck, raw, MAIL).digest()
+    async with console(url, "5") as pilot:
+        await until(pilot, "no plan yet")
+        await pilot.press("a")
+        await until(pilot, "dry run first")
+        await pilot.press("d")
+        shown = await until(pilot, "5 entries   3 rules   2 queues")
+        for words in ("done too old", "→ dead", "removed", "cancelled", "good until", "never touched"):
+            assert (words in shown) == (words != "→ dead"), words
+        with Deck(url) as deck:
+            assert Yard(deck, raw, MAIL).digest() == before, "a dry run writes nothing"
+        await pilot.press("tab")
+        await until(pilot, lambda: screen(pilot).view.has_focus)
+        await pilot.press("g", "j", "j", "j")
+        await until(pilot, "done too old, over 1 h")
+        await until(pilot, "apply would")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EntriesScreen))
+        await until(pilot, "1–3 of 3, in the order of the plan")
+        await pilot.press("j", "G", "escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PurgeScreen))
+        await pilot.press("g", "enter")
+        await until(pilot, "▸ ready too old")
+        await pilot.press("enter")
+        await until(pilot, "▾ ready too old")
+        await pilot.press("slash", *"hooks", "enter")
+        await until(pilot, lambda: "▾ ready too old" not in text(app_of(pilot)))
+        await pilot.press("escape")
+        await until(pilot, "▾ ready too old")
+        await pilot.press("a")
+        shown = await until(pilot, "Purge 5 jobs of 2 queues")
+        assert "dead too old, done too old" in shown
+        await pilot.press("enter")
+        await until(pilot, "nothing was done")
+        await pilot.press("a", "tab", "enter")
+        await until(pilot, "5 purged")
+        await until(pilot, "5 applied")
+        assert (row(url, MAIL).ready, row(url, MAIL).done, row(url, HOOKS).dead) == (1, 0, 1)
+        await pilot.press("a")
+        await until(pilot, "it is applied")
+        await pilot.press("u", "u")
+        await until(pilot, "undone: purge of 5 jobs")
+        assert (row(url, MAIL).ready, row(url, MAIL).done, row(url, HOOKS).dead) == (2, 3, 2)
+
+
+async def test_rules_and_thresholds_are_those_of_this_run_until_they_are_saved(
+    url: str, raw: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(url, raw)
+    file = tmp_path / "qdeck.toml"
+    file.write_text("# ours\n[purge]\nmax_completed_age = 7200 # two hours\n")
+    monkeypatch.chdir(tmp_path)
+    async with console(url) as pilot:
+        app = app_of(pilot)
+        app.contexts = Contexts(app.contexts.target, load(file))
+        await pilot.press("5")
+        shown = await until(pilot, "no plan yet")
+        assert "2 h" in next(line for line in shown.splitlines() if "done too old" in line)
+        await pilot.press("S")
+        await until(pilot, "nothing was changed for this run")
+        await pilot.press("g", "space", "j", "space")
+        await until(pilot, "□ ready too old")
+        await pilot.press("space", "j", "e")
+        await until(pilot, "done too old, for this run")
+        field = pilot.app.screen.query_one("#field0")
+        field.value = "soon"  # type: ignore[attr-defined] # it is an input
+        await until(pilot, "write 90s, 15m, 2h or 7d")
+        field.value = "6h"  # type: ignore[attr-defined] # it is an input
+        await pilot.press("enter")
+        await until(pilot, "2 h → 6 h")
+        await pilot.press("d")
+        await until(pilot, "2 entries   2 rules   2 queues")
+        await pilot.press("e")
+        await until(pilot, "done too old, for this run")
+        await pilot.press("escape", "space", "a")
+        await until(pilot, "rules changed: d again")
+        await pilot.press("space", "S")
+        await until(pilot, "purge.max_completed_age = 21600")
+        await pilot.press("enter")
+        await until(pilot, "nothing was saved")
+        await pilot.press("S", "tab", "enter")
+        await until(pilot, "saved to")
+        assert "max_completed_age = 21600 # two hours" in file.read_text()
+        assert "running_without_owner" not in file.read_text()
+        await pilot.press("w")
+        await until(pilot, "Save the plan")
+        await pilot.press("enter")
+        await until(pilot, "plan of 2 written to")
+        [path] = tmp_path.glob("*.jsonl")
+        assert load_plan(path).count == 2
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_a_dry_run_can_be_cancelled_and_looking_is_always_allowed(url: str, raw: redis.Redis) -> None:
+    fill(url, raw)
+    async with console(url, "5", size=(80, 24), read_only=True) as pilot:
+        shown = await until(pilot, "running without owner")
+        assert all(len(line) <= 80 for line in shown.splitlines())
+        await pilot.press("d")
+        shown = await until(pilot, "5 entries")
+        assert "rules" in shown
+        await pilot.press("a")
+        await until(pilot, "nothing can be changed")
+        await pilot.press("tab")
+        await until(pilot, "older than")
+        await pilot.press("escape")
+        await until(pilot, "oldest")
+        work = app_of(pilot).operator
+        await pilot.press("d")
+        if work.work is not None:  # it may be over by now
+            work.cancel()
+        await until(pilot, lambda: screen(pilot).dry is None)
+        assert work.work is None or work.work.cancelled
+
+
+async def test_nothing_to_do_and_an_empty_server_say_so(url: str) -> None:
+    async with console(url, "5") as pilot:
+        await until(pilot, "no plan yet")
+        await pilot.press("d")
+        await until(pilot, "nothing is over its threshold")
+        await pilot.press("a")
+        await until(pilot, "nothing to do")
