@@ -51,7 +51,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
         """Reads an envelope from JSON; what is wrong with it is told as a `UsageError`."""
         try:
             value = _decoder.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"{cls._what()} is not JSON: {error}", hint="send UTF-8 JSON, an object") from error
         return cls.from_dict(value)
 

@@ -92,7 +92,7 @@ def _raw_job(job_id: str, task: str, raw: bytes, *, retries: int) -> NewJob:
     try:
         msgspec.json.decode(raw)
         body = b"[[" + raw + b"],{}]"
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         body = codec.encode_json([[raw.decode("utf-8", "backslashreplace")], {}])
     tail = codec.Head(enqueued_ms=0, priority=100, retries=retries, task=task, keep_ms=0).tail()
     return NewJob(job_id, 100, tail, body)

@@ -25,6 +25,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from qdeck._connection.address import Kind
 from qdeck._engine import programs
 from qdeck._engine.ops import pack
 
@@ -51,6 +52,10 @@ def _pop(name: str, seconds: float) -> tuple[Arg, ...]:
     return (b"BLPOP", name, b"%.3f" % max(seconds, 0.001))
 
 
+_Place = tuple[str, int]
+_ONE: Final[_Place] = ("", 0)  # where there is one server only
+
+
 def _is_elsewhere(error: ResponseError) -> bool:
     # The classes of some of these errors lose the word that the server said first.
     return isinstance(error, _MOVES) or str(error).startswith(_ELSEWHERE)
@@ -66,7 +71,8 @@ class AsyncLines:
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._endpoint = client.endpoint
-        self._free: dict[Any, list[aio.AbstractConnection]] = {}
+        self._is_one = client.endpoint.address.kind is Kind.SERVER
+        self._free: dict[_Place, list[aio.AbstractConnection]] = {}
         self._room = asyncio.Semaphore(MOST)
         self._closed = False
 
@@ -143,15 +149,20 @@ class AsyncLines:
 
     async def _line(self, name: str) -> aio.AbstractConnection:
         """A connection to the server that has the list: one that is free, or a new one."""
+        if self._is_one and (free := self._free.get(_ONE)):
+            return free.pop()
         line = await self._client.line(name.encode())
-        free = self._free.get(_place(line))
+        free = self._free.get(self._place(line))
         return free.pop() if free else line
 
     async def _keep(self, line: aio.AbstractConnection) -> None:
         if self._closed:
             await self._drop(line)
         else:
-            self._free.setdefault(_place(line), []).append(line)
+            self._free.setdefault(self._place(line), []).append(line)
+
+    def _place(self, line: aio.AbstractConnection) -> _Place:
+        return _ONE if self._is_one else _place(line)
 
     async def _drop(self, line: aio.AbstractConnection) -> None:
         with contextlib.suppress(*_BROKEN):
@@ -164,6 +175,7 @@ class Lines:
     def __init__(self, client: SyncClient) -> None:
         self._client = client
         self._endpoint = client.endpoint
+        self._is_one = client.endpoint.address.kind is Kind.SERVER
         self._local = threading.local()
 
     def peek(self, name: str, until: float) -> bytes | None:
@@ -220,11 +232,13 @@ class Lines:
         held = self._local.__dict__
         if "lines" not in held or held["pid"] != os.getpid():
             held["lines"], held["pid"] = {}, os.getpid()
-        lines: dict[Any, blocking.AbstractConnection] = held["lines"]
+        lines: dict[_Place, blocking.AbstractConnection] = held["lines"]
+        if self._is_one and _ONE in lines:
+            return lines[_ONE]
         line = self._client.line(name.encode())
-        return lines.setdefault(_place(line), line)
+        return lines.setdefault(_ONE if self._is_one else _place(line), line)
 
 
-def _place(line: Any) -> tuple[Any, Any]:
-    """Which server a connection is to; one over a Unix socket has no port, and is the only one."""
-    return getattr(line, "host", None), getattr(line, "port", None)
+def _place(line: Any) -> _Place:
+    """Which server of several a connection is to."""
+    return line.host, line.port
