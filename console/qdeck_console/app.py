@@ -37,7 +37,7 @@ from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.schedules import SchedulesScreen
 from qdeck_console.screens.stuck import StuckScreen
-from qdeck_console.screens.tables import WorkersScreen
+from qdeck_console.screens.workers import WorkersScreen
 from qdeck_console.terminal import check_terminal, fitting_theme, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables

@@ -16,7 +16,7 @@ from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.schedules import SchedulesScreen
 from qdeck_console.screens.stuck import StuckScreen
-from qdeck_console.screens.tables import WorkersScreen
+from qdeck_console.screens.workers import WorkersScreen
 
 if TYPE_CHECKING:
     from qdeck_console.screens.frame import FrameScreen

@@ -1,25 +1,20 @@
-"""Plain live tables: what they share, and the workers."""
+"""What plain live tables share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual.containers import Vertical
 
-from qdeck._deck.model import Snapshot, WorkerRow
-from qdeck_console.actions import WORKERS, bindings
-from qdeck_console.presenters import tables as present
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.binding import BindingType
     from textual.widget import Widget
 
     from qdeck_console.actions import Action
-    from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
 
@@ -81,66 +76,3 @@ class TableScreen(FrameScreen):
     def is_offered(self, action: Action) -> bool:
         """Nothing opens here."""
         return action.id != "open" and super().is_offered(action)
-
-
-class WorkersScreen(TableScreen):
-    """Who works, on what, and whether they live."""
-
-    TAB = WORKERS
-    SCOPE = WORKERS
-    BINDINGS: ClassVar[list[BindingType]] = bindings(WORKERS)
-
-    def wants(self) -> Reader | None:
-        """All workers."""
-
-        async def read(_snapshot: Snapshot) -> tuple[WorkerRow, ...]:
-            return tuple(await self.console.deck.aworkers())
-
-        return read
-
-    def head(self, cells: int) -> Line:
-        """The heads of the columns."""
-        return present.worker_head(cells)
-
-    def items(self) -> list[Item]:
-        """The workers whose id, host or queues have the text of the filter."""
-        wanted = self.filter_text.casefold().strip()
-        rows = [row for row in self.rows if isinstance(row, WorkerRow)]
-        return [
-            Item(row.id, 1, row) for row in rows if wanted in " ".join([row.id, row.host or "", *row.queues]).casefold()
-        ]
-
-    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-        """One worker."""
-        return (present.worker_line(item.row, cells, at_cursor),) if isinstance(item.row, WorkerRow) else ()
-
-    def words(self, shown: int) -> str:
-        """How many there are."""
-        return f"{shown:,} worker{'s' * (shown != 1)}" if shown else "no worker has told of itself"
-
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        if action not in {"quiet", "stop"}:
-            return super().why_not(action)
-        row = self.view.row
-        why = self.console.operator.why_not_write()
-        if why or not isinstance(row, WorkerRow):
-            return why or "no worker under the cursor"
-        return "" if row.alive else "it is gone"
-
-    def do_quiet(self) -> None:
-        """Asks the worker to take nothing new."""
-        self._order("quiet", "was asked to take nothing new")
-
-    def do_stop(self) -> None:
-        """Asks the worker to end."""
-        self._order("stop", "was asked to finish and end")
-
-    def _order(self, what: str, told: str) -> None:
-        worker = self.view.cursor
-
-        async def act() -> None:
-            await self.console.deck.aorder_worker(worker, what)
-            self.console.say(f"{worker} {told}", "ok", "✓")
-
-        self.console.operator.run(act(), what)

@@ -1,0 +1,186 @@
+"""Workers as rows below their hosts, and one with what it runs and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from qdeck_console import format as fmt
+from qdeck_console.presenters.parts import LEAD, MARGIN, columns, pair, queue_path, section
+from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.model import JobRecord, WorkerRow
+    from qdeck_console.format import Line, Piece
+
+# The last ones go first where there is no room.
+_COLUMNS: Final = (
+    ("state", 13, False), ("running", 9, True), ("jobs/s", 7, True), ("memory", 9, True), ("seen", 8, True),
+    ("failed", 8, True), ("done", 9, True), ("pid", 8, True),
+)  # fmt: skip
+_LEAST: Final = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What a worker runs; of some queues only the first jobs were looked at."""
+
+    jobs: tuple[JobRecord, ...] = ()
+    partial: bool = False
+
+
+@dataclass(slots=True)
+class Speeds:
+    """Jobs a second of each worker, from what it told in its heartbeats."""
+
+    told: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def note(self, rows: Sequence[WorkerRow]) -> None:
+        """Takes heartbeats in."""
+        known = {row.id for row in rows}
+        self.told = {name: kept for name, kept in self.told.items() if name in known}
+        for row in rows:
+            if row.seen_ms is None or row.done is None:
+                continue
+            kept = self.told.setdefault(row.id, [])
+            if not kept or kept[-1][0] != row.seen_ms:
+                kept.append((row.seen_ms, row.done + (row.failed or 0)))
+                del kept[:-20]
+
+    def of(self, row: WorkerRow) -> float | None:
+        """What it does now; until it was heard of twice, what it did since it started."""
+        kept = self.told.get(row.id, [])
+        if not row.alive:
+            return None
+        if len(kept) > 1 and kept[-1][0] > kept[0][0]:
+            return max(0.0, (kept[-1][1] - kept[0][1]) * 1000 / (kept[-1][0] - kept[0][0]))
+        if row.started_ms is None or row.seen_ms is None or row.done is None or row.seen_ms <= row.started_ms:
+            return None
+        return (row.done + (row.failed or 0)) * 1000 / (row.seen_ms - row.started_ms)
+
+
+def _kept(cells: int) -> tuple[list[tuple[str, int, bool]], int]:
+    kept = list(_COLUMNS)
+    while True:
+        left = cells - LEAD - MARGIN - sum(width + 1 for _, width, _ in kept)
+        if left >= _LEAST or not kept:
+            return kept, max(8, left)
+        kept.pop()
+
+
+def head(cells: int) -> Line:
+    """The heads of the columns."""
+    kept, room = _kept(cells)
+    shown: list[tuple[Sequence[Piece], int, bool]] = [([(label, "faint")], wide, right) for label, wide, right in kept]
+    return ((" " * LEAD, "text"), *fmt.fit([("worker", "faint")], room), *columns(shown))
+
+
+def host_line(host: str, rows: Sequence[WorkerRow], cells: int) -> Line:
+    """The head of a host: how many workers, what runs there, and the memory they take."""
+    alive = [row for row in rows if row.alive]
+    running, room = sum(row.running or 0 for row in alive), sum(row.concurrency or 0 for row in alive)
+    memory = sum(row.memory_bytes or 0 for row in alive)
+    gone = len(rows) - len(alive)
+    words = [f"{running:,} of {room:,} run", "".join(text for text, _ in fmt.size(memory))]
+    if gone:
+        words.append(f"{gone:,} gone")
+    role = "bad" if not alive else "warn" if gone else "muted"
+    label = cut_end(safe_text(host or "unknown host", limit=200), max(12, cells // 2))
+    return section(label, "  ·  ".join(words), role, cells, count=len(alive))
+
+
+def state_of(row: WorkerRow) -> tuple[str, str, str]:
+    """Its sign, its role and its state in a word."""
+    if not row.alive:
+        return ("✗", "bad", "gone") if row.state != "stopped" else ("∅", "muted", "stopped")
+    if row.asked:
+        return "▲", "warn", f"asked: {row.asked}"
+    if row.state in ("quiet", "stopping"):
+        return "▲", "warn", row.state
+    return "•", "ok", row.state or "unknown"
+
+
+def lines(row: WorkerRow, cells: int, at_cursor: bool, *, speed: float | None) -> list[Line]:
+    """One worker."""
+    glyph, role, word = state_of(row)
+    kept, room = _kept(cells)
+    plain = "text" if row.alive else "faint"
+    busy = row.concurrency is not None and (row.running or 0) >= row.concurrency
+    seen_ms = None if row.heartbeat_s is None else row.heartbeat_s * 1000
+    count = fmt.count(row.running)
+    values: dict[str, list[Piece]] = {
+        "state": [(cut_end(safe_text(word, limit=40), 13), "muted" if role == "ok" else role)],
+        "running": [(f"{count}/{row.concurrency}" if row.concurrency else count, "warn bold" if busy else plain)],
+        "jobs/s": fmt.cell(fmt.rate(speed), plain),
+        "memory": fmt.size(row.memory_bytes),
+        "seen": fmt.span_pieces(seen_ms, plain if row.alive else "bad"),
+        "failed": fmt.cell(fmt.count(row.failed), plain),
+        "done": fmt.cell(fmt.count(row.done), plain),
+        "pid": [(str(row.pid or fmt.NONE), "muted")],
+    }
+    shown: list[tuple[Sequence[Piece], int, bool]] = [(values[label], wide, right) for label, wide, right in kept]
+    name = cut_middle(safe_text(row.id, limit=200), room)
+    return [
+        (
+            ("  ", "text"), (glyph, role), (" ", "text"),
+            *fmt.fit([(name, "strong bold" if at_cursor else plain)], room), *columns(shown),
+        )
+    ]  # fmt: skip
+
+
+def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide: int) -> list[Line]:
+    """All that a worker tells of itself."""
+    glyph, role, word = state_of(row)
+    state = f"{glyph} {safe_text(word, limit=30)}"
+    found: list[Line] = [
+        (*fmt.fit([(cut_middle(safe_text(row.id, limit=200), cells - len(state) - 1), "strong bold")],
+                  cells - len(state)), (state, f"{role} bold")),
+        ((cut_end(safe_text(f"{row.host or 'unknown host'}, pid {row.pid or '?'}", limit=200), cells), "muted"),),
+        (),
+    ]  # fmt: skip
+    count = fmt.count(row.running)
+    rows: list[tuple[str, list[Piece]]] = [
+        ("running", [(f"{count} of {row.concurrency}" if row.concurrency else count, "strong bold")]),
+        ("jobs/s", fmt.cell(fmt.rate(speed))),
+        ("done", fmt.cell(fmt.count(row.done))),
+        ("failed", fmt.cell(fmt.count(row.failed))),
+        ("memory", fmt.size(row.memory_bytes)),
+        ("up", fmt.span_pieces(None if row.started_ms is None else max(0, now_ms - row.started_ms))),
+        ("last heartbeat", fmt.span_pieces(None if row.heartbeat_s is None else row.heartbeat_s * 1000)),
+        ("version", [(safe_text(row.version or fmt.NONE, limit=40), "text")]),
+    ]
+    found += [pair(label, value, cells) for label, value in rows]
+    found += [(), section("queues", "", "muted", cells, indent=0, count=len(row.queues))]
+    for queue, weight in list(row.queues.items())[:12]:
+        value = [(f"×{weight}", "muted")] if weight != 1 else []
+        found.append((*fmt.fit(queue_path(queue, cells - 6, "text", hide=hide), cells - 5),
+                      *fmt.fit(value, 5, right=True)))  # fmt: skip
+    if len(row.queues) > 12:
+        found.append(((f"{len(row.queues) - 12} more", "faint"),))
+    return found
+
+
+def running_head(running: Running | None, cells: int) -> Line:
+    """The head of what it runs."""
+    count = None if running is None else len(running.jobs)
+    note = "at least: not all of its queues' jobs were looked at" if running is not None and running.partial else ""
+    return section("runs", note, "muted", cells, indent=0, count=count)
+
+
+def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: int) -> Line:
+    """One running job: its id, its task and queue, and for how long."""
+    since = None if job.since_ms is None else max(0, now_ms - job.since_ms)
+    wide = cells >= 70
+    name, task = (20, 22) if wide else (14, max(6, cells - 26))
+    line: list[Piece] = [
+        ("▸ ", "accent"),
+        *fmt.fit([(cut_id(safe_text(job.id, limit=200), name), "text")], name),
+        (" ", "text"),
+        *fmt.fit([(cut_end(safe_text(job.name or job.task or "unknown task", limit=120), task), "muted")], task),
+    ]
+    if wide:
+        room = cells - fmt.length(line) - 12
+        line += [(" ", "text"), *fmt.fit(queue_path(job.queue, room, "muted", hide=hide), room)]
+    return (*line, *fmt.fit(fmt.span_pieces(since), max(8, cells - fmt.length(line)), right=True))

@@ -1,0 +1,112 @@
+"""The Workers screen: hosts, what each worker runs and for how long, and asking one to be quiet or to stop."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import WorkerRow
+from qdeck._engine import codec, keys, ops
+from qdeck._engine.ops import commands
+from qdeck_console.format import length
+from qdeck_console.presenters import workers as present
+from qdeck_console.screens.job import JobScreen
+from qdeck_console.screens.workers import WorkerScreen, WorkersScreen
+from support.hostile import HOSTILE, is_clean
+from support.screens import MAIL, SEARCH, app_of, console, lines, run, text, until
+
+
+def tell(url: str, worker: str, **said: object) -> None:
+    """A worker tells of itself."""
+    now = time.time_ns() // 1_000_000
+    facts = {
+        "host": "box-1", "pid": 7, "state": "running", "queues": {MAIL: 2, SEARCH: 1}, "concurrency": 4, "running": 1,
+        "done": 600, "failed": 3, "rss": 52_000_000, "started_ms": now - 60_000, "seen_ms": now, "version": "1.0",
+    }  # fmt: skip
+    with Deck(url) as deck:
+        deck.write(_told(worker, codec.encode_json(facts | said)))
+
+
+def _told(worker: str, line: bytes) -> ops.Program[None]:
+    yield commands((b"HSET", keys.WORKERS, worker.encode("utf-8", "surrogatepass"), line), key=keys.WORKERS.encode())
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> None:
+    with Deck(url) as deck:
+        for number in range(3):
+            deck.enqueue(MAIL, "send", [f"letter {number}"])
+    run(url, ops.turn(MAIL, "wrk-a", 1, room=2, lease_ms=600_000))
+    tell(url, "wrk-a", running=2)
+    tell(url, "wrk-b", host="box-2")
+    tell(url, "wrk-old", seen_ms=1, started_ms=0)
+    async with console(url, "7", size=size) as pilot:
+        app = app_of(pilot)
+        seen = await until(pilot, "2 workers, 1 gone, 3 jobs run")
+        assert all(len(line) == size[0] for line in lines(app))
+        for word in ("box-1  1", "box-2  1", "wrk-a", "2/4", "gone"):
+            assert word in seen, word
+        screen = app.screen
+        assert isinstance(screen, WorkersScreen)
+        await pilot.press("slash", *"wrk-a", "enter")
+        await until(pilot, lambda: screen.running is not None and len(screen.running.jobs) == 2)
+        if size[0] >= 140:
+            await until(pilot, "runs  2")
+        await pilot.press("enter")
+        await until(pilot, "send")
+        page = app.screen
+        assert isinstance(page, WorkerScreen)
+        await until(pilot, "52.0 MB")
+        await pilot.press("p")
+        await until(pilot, "asked: quiet")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen))
+        await until(pilot, "letter")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: app.screen is screen)
+        await pilot.press("x")
+        await until(pilot, "was asked to finish and end")
+        await pilot.press("escape", "slash", *"old", "enter")
+        await until(pilot, lambda: screen.chosen is not None and screen.chosen.id == "wrk-old")
+        await pilot.press("p")
+        await until(pilot, "it is gone")
+        await pilot.press("y")
+        await until(pilot, lambda: app.clipboard == "wrk-old")
+
+
+async def test_none_and_read_only(url: str) -> None:
+    async with console(url, "7", size=(80, 24), read_only=True) as pilot:
+        await until(pilot, "no worker has told of itself")
+        await pilot.press("p")
+        await until(pilot, "read-only")
+        for word in HOSTILE.values():
+            tell(url, word, host=word.encode("utf-8", "replace").decode(), state="running")
+        await until(pilot, "workers")
+        for _ in range(3):
+            await pilot.press("j")
+            assert is_clean(text(app_of(pilot)).replace("\n", ""))
+
+
+def test_jobs_a_second_come_from_heartbeats() -> None:
+    speeds = present.Speeds()
+    first = WorkerRow(id="a", alive=True, done=100, failed=0, seen_ms=10_000, started_ms=0)
+    speeds.note([first])
+    assert speeds.of(first) == 10.0
+    later = WorkerRow(id="a", alive=True, done=150, failed=10, seen_ms=12_000, started_ms=0)
+    speeds.note([later])
+    assert speeds.of(later) == 30.0
+    speeds.note([])
+    assert speeds.told == {}
+    assert speeds.of(WorkerRow(id="b", alive=True)) is None
+
+
+@pytest.mark.parametrize("cells", [60, 76, 100, 118])
+def test_every_width_has_its_columns(cells: int) -> None:
+    row = WorkerRow(id="wrk-1", alive=True, running=4, concurrency=4, state="running", done=1_234_567)
+    [line] = present.lines(row, cells, False, speed=2.0)
+    assert length(line) <= cells
+    assert "4/4" in "".join(part for part, _ in line)
+    assert length(present.head(cells)) <= cells
+    assert length(present.host_line("box", [row], cells)) <= cells
