@@ -1,0 +1,134 @@
+"""What can be dangerous about a server, each on a real one: `doctor` names it with what to do, `health` judges it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import Status
+from qdeck._errors import ServerRefused
+from qdeck._rules.doctor import Finding, diagnose
+from qdeck._rules.health import HealthReport, check_health
+from qdeck._settings import Configuration, Settings, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.servers import Server
+
+QUEUE = "demo:mail:actions"
+
+
+def look(url: str) -> tuple[dict[str, Finding], HealthReport, dict[str, Any]]:
+    """What doctor finds by name, the report on health, and its checks by name."""
+    with Deck(url) as deck:
+        found = diagnose(deck, Configuration(settings=Settings()), Target(url=url)).findings
+        report = check_health(deck)
+    return {one.name: one for one in found}, report, {check.name: check for check in report.checks}
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_server_that_may_throw_data_away(make_server: Callable[..., Server]) -> None:
+    """Eviction policy: only with a memory limit can it bite."""
+    server = make_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+    found, report, checks = look(server.url)
+    assert (found["eviction"].ok, found["eviction"].fix) == (False, "set maxmemory-policy noeviction")
+    assert "allkeys-lru" in found["eviction"].detail
+    assert (report.status, checks["eviction"].status) == (Status.DEGRADED, Status.DEGRADED)
+    with server.client() as raw:
+        raw.config_set("maxmemory", 0)
+        assert look(server.url)[0]["eviction"].ok
+        raw.config_set("maxmemory", "100mb")
+        raw.config_set("maxmemory-policy", "noeviction")
+    found, report, _ = look(server.url)
+    assert (found["eviction"].ok, report.status) == (True, Status.HEALTHY)
+
+
+@pytest.mark.parametrize(
+    ("share", "status"), [(0.5, Status.HEALTHY), (0.94, Status.DEGRADED), (1.05, Status.UNHEALTHY)]
+)
+def test_memory_near_its_limit(make_server: Callable[..., Server], share: float, status: Status) -> None:
+    """'memory near limit': 90 % warns, 98 % is critical"""
+    server = make_server("--maxmemory-policy", "noeviction")
+    with server.client() as raw:
+        raw.setrange("ballast", 30_000_000, b"x")  # beside which what connections take does not count
+        raw.config_set("maxmemory", round(raw.info("memory")["used_memory"] / share))
+    found, report, checks = look(server.url)
+    assert found["memory"].ok is (status is Status.HEALTHY)
+    assert (report.status, checks["memory"].status) == (status, status)
+    if status is not Status.HEALTHY:
+        assert "raise maxmemory" in found["memory"].fix
+        assert "of its memory limit" in report.reasons[0].text
+    if status is Status.UNHEALTHY:
+        with Deck(server.url) as deck, pytest.raises(ServerRefused, match="memory"):
+            deck.enqueue(QUEUE, "t")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ok", "told"),
+    [
+        (("--save", ""), False, "nothing is kept"),
+        (("--save", "3600 1"), True, "snapshots only"),
+        (("--appendonly", "yes"), True, "append-only file"),
+    ],
+)
+def test_what_a_restart_keeps(
+    make_server: Callable[..., Server], arguments: tuple[str, ...], ok: bool, told: str
+) -> None:
+    found, report, checks = look(make_server(*arguments).url)
+    assert (found["persistence"].ok, told in found["persistence"].detail) == (ok, True)
+    assert ("appendonly yes" in found["persistence"].fix) is (told != "append-only file")
+    assert report.status is Status.HEALTHY, "a choice that some make on purpose: it is told, and not judged"
+    assert checks["persistence"].value == ("aof" if told == "append-only file" else "snapshots or none")
+
+
+def test_a_replica_cannot_be_changed(make_server: Callable[..., Server]) -> None:
+    """'replica read-only': named before anybody tries, and when somebody does"""
+    master = make_server("--repl-diskless-sync-delay", "0")
+    with Deck(master.url) as deck:
+        job = deck.enqueue(QUEUE, "t")
+    replica = make_server("--replicaof", "127.0.0.1", str(master.port))
+    with replica.client() as raw:
+        wait_for(lambda: raw.exists(f"{{{QUEUE}}}:ready"))
+    found, report, checks = look(replica.url)
+    assert (found["role"].ok, checks["role"].status) == (False, Status.DEGRADED)
+    assert "Sentinel" in found["role"].fix
+    assert any("replica" in reason.text for reason in report.reasons)
+    with Deck(replica.url) as deck:
+        assert deck.find(job.id)[0].state == "ready", "looking works"
+        with pytest.raises(ServerRefused, match=r"(?i)read.?only replica"):
+            deck.enqueue(QUEUE, "t")
+
+
+def test_a_server_that_fails_to_save(make_server: Callable[..., Server], tmp_path: Path) -> None:
+    """'failing saves': unhealthy, because it may refuse writes, and a restart loses them"""
+    server = make_server("--save", "3600 1", "--enable-protected-configs", "local")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    with Deck(server.url) as deck, server.client() as raw:
+        raw.config_set("dir", str(folder))
+        shutil.rmtree(folder)
+        raw.bgsave()
+        wait_for(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
+        found, report, checks = look(server.url)
+        assert (found["saving"].ok, "disk" in found["saving"].fix) == (False, True)
+        assert (report.status, checks["saving"].status) == (Status.UNHEALTHY, Status.UNHEALTHY)
+        with pytest.raises(ServerRefused):
+            deck.enqueue(QUEUE, "t")
+        folder.mkdir()
+        raw.config_set("dir", str(folder))
+        raw.bgsave()
+        wait_for(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "ok")
+    found, report, _ = look(server.url)
+    assert (found["saving"].ok, report.status) == (True, Status.HEALTHY)
