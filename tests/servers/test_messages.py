@@ -12,11 +12,13 @@ import pytest
 import qdeck
 from messages.waiting import until
 from qdeck.messages import DomainAction, DomainQueueManager, Messenger, Service, SyncDomainQueueManager
+from qdeck_console.embedded_cluster import ask
+from support.clusters import MASTER, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from support.clusters import Cluster
+    from support.clusters import Cluster, Trio
 
 
 @contextlib.asynccontextmanager
@@ -89,6 +91,39 @@ async def test_requests_and_callbacks_find_their_way_on_a_cluster(
                     await asyncio.sleep(0.05)
     await catalogue.aclose()
     blocking.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_who_waits_for_an_answer_gets_it_from_the_new_master(make_trio: Callable[..., Trio]) -> None:
+    trio = make_trio()
+    embedding = echoing(Service(qdeck.App(trio.url, queue="nooble4:dev:embedding:actions")))
+    client = Messenger(qdeck.App(trio.url, queue="nooble4:dev:client:actions"))
+    async with serving(embedding):
+        answer = await client.arequest(client.new_action("embedding.echo", {"n": 1}), timeout=20)
+        assert answer.data == {"n": 1}
+        old = trio.master()
+        waiting = asyncio.create_task(
+            client.arequest(client.new_action("embedding.nobody"), service="later", timeout=60)
+        )
+        await until(lambda: _length(trio, "{nooble4:dev:later:actions}:ready") == 1)
+        ask(trio.sentinels[1], "SENTINEL", "FAILOVER", MASTER)
+        await asyncio.to_thread(wait_for, lambda: trio.master() is not old, "new master")
+        later = Service(qdeck.App(trio.url, queue="nooble4:dev:later:actions"))
+
+        @later.on_action("embedding.nobody")
+        async def at_last(action: DomainAction) -> dict[str, Any]:
+            return {"from": "the new master"}
+
+        async with serving(later):
+            assert (await waiting).data == {"from": "the new master"}
+        assert (await client.arequest(client.new_action("embedding.echo", {"n": 2}), timeout=30)).data == {"n": 2}
+    await client.aclose()
+
+
+def _length(trio: Trio, key: str) -> int:
+    with trio.master().client() as raw:
+        return int(raw.zcard(key))
 
 
 def test_orphans_are_found_on_all_servers_of_a_cluster(cluster: Cluster) -> None:
