@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
 import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import redis
 
 HOSTILE = {
     "title": "\x1b]0;owned\x07",
@@ -24,6 +30,66 @@ HOSTILE = {
     "markup": "[/] [bold [@click=app.quit]x[/] [link=javascript:1]",
     "lines": "first\r\nsecond\nthird\ttab",
 }
+
+RAW = {
+    "invalid utf-8": b"\xff\xfe\x80 \xc3( \xed\xa0\x80",
+    "pickle": b"\x80\x04\x95\x1d\0\0\0\0\0\0\0\x8c\x05posix\x94\x8c\x06system\x94\x93\x94\x8c\x02id\x94\x85\x94R\x94.",
+    "a megabyte": b"\x1b[2J" + b"A" * 1_000_000,
+    "a megabyte of words": b"word\x07 \n" * 125_000,
+    "deep": b"[" * 5_000,
+    "empty": b"",
+}
+
+
+def corpus() -> list[bytes]:
+    """All of it as bytes."""
+    return [text.encode("utf-8", "surrogatepass") for text in HOSTILE.values()] + list(RAW.values())
+
+
+def poison(raw: redis.Redis, queue: str = "demo:dev:evil:actions") -> None:
+    """Fills a server with it: names, every field of jobs in every state, workers, schedules, what operators did."""
+    now = time.time_ns() // 1_000_000
+    states = ("ready", "delayed", "blocked", "running", "dead_letter", "done", "cancelled")
+    key = b"{" + queue.encode() + b"}:"
+    pipe = raw.pipeline(transaction=False)
+    for number, evil in enumerate(corpus()):
+        text = evil.decode("utf-8", "replace")
+        told = json.dumps({"class": text, "message": text, "traceback": text, "worker": text, "attempt": text})
+        for state in states:
+            job = b"%d%s-" % (number, state.encode()) + evil[:300]
+            score = now - 1000 * number + (10**15 if state == "ready" else 0)
+            pipe.zadd(key + state.encode(), {job: score})
+            pipe.hset(key + b"head", job, b"%d 100 3 %s\nn%s\nt%s" % (now, evil, evil, evil))
+            pipe.hset(key + b"body", job, evil if number % 2 else json.dumps([[text], {text: text}]).encode())
+            pipe.hset(key + b"error", job, b"%d failed " % now + (told.encode() if number % 3 else evil))
+            pipe.hset(key + b"tries", job, b"4 0 0" if number % 2 else evil)
+            pipe.hset(key + b"lease", job, b"%s:1 %d 60000 1" % (evil, now))
+            pipe.hset(key + b"result", job, evil)
+            pipe.hset(key + b"log", job, evil)
+        name = evil[:300]
+        said = {"host": text, "version": text, "queues": {text: 1}, "state": text, "seen_ms": now, "started_ms": now}
+        pipe.hset("qdeck:workers", b"w%d" % number + name, json.dumps(said) if number % 2 else evil)
+        pipe.hset("qdeck:control", b"w%d" % number + name, evil)
+        pipe.hset("qdeck:schedules", b"s%d" % number + name, evil)
+        pipe.hset("{qdeck:schedules}:state", b"s%d" % number + name, evil)
+        done: dict[str, object] = {
+            "at_ms": now,
+            "who": text,
+            "host": text,
+            "verb": text,
+            "queues": [text],
+            "where": text,
+            "reason": text,
+        }
+        done |= {"counts": {"planned": 1, text: 2}, "outcome": text, "batch": text, "plan": text}
+        pipe.xadd("qdeck:activity", {"e": json.dumps(done) if number % 2 else evil})
+        pipe.hset("qdeck:queues", b"evil%d:" % number + name, 1)
+        pipe.hset(b"{evil%d:" % number + name + b"}:meta", mapping={"v": "1", "ready": "3", "dead_letter": evil})
+    pipe.hset(key + b"meta", mapping={"v": "1", "n:enqueued": "9"})
+    for state in states:
+        pipe.hset(key + b"meta", state, str(len(corpus())))
+    pipe.hset("qdeck:queues", queue, now)
+    pipe.execute()
 
 
 def is_clean(text: str) -> bool:

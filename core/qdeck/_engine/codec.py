@@ -246,8 +246,11 @@ def _refuse_what_changes(values: Iterable[Any]) -> None:
 
 
 def decode_json(raw: bytes) -> Any:
-    """A value from JSON text."""
-    return _decoder.decode(raw)
+    """A value from JSON text. What is nested too deeply is not readable, like what is no JSON at all."""
+    try:
+        return _decoder.decode(raw)
+    except RecursionError as error:
+        raise msgspec.DecodeError("nested too deeply") from error
 
 
 def read_netstrings(raw: bytes) -> list[bytes]:

@@ -70,7 +70,7 @@ def group_of(kind: str, event: bytes) -> str:
     """Class and shape of what an event tells, a line each; `kind` stands for a class where it names none."""
     try:
         told = _decode_told(event)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         told = _Told()
     error = (told.class_ or "").rpartition(".")[2] or _CLASS_OF.get(kind, kind)
     error = " ".join(error[:_LONGEST_CLASS].split())

@@ -114,5 +114,5 @@ def _read_entry(raw: bytes | None) -> Activity | None:
         known["queues"] = tuple(known.get("queues") or ())
         known["counts"] = MappingProxyType(dict(known.get("counts") or {}))
         return Activity(**known)
-    except (msgspec.MsgspecError, TypeError, ValueError):
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
         return None

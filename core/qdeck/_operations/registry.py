@@ -39,7 +39,7 @@ def read() -> Program[dict[str, Kept]]:
     for name, value in raw.items():
         try:
             found[name.decode()] = msgspec.json.decode(value, type=Kept)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
     return found
 

@@ -123,7 +123,7 @@ class Row:
             return self.full().message
         try:
             text = _decode_told(raw[raw.index(b"{", found.start()) :]).message
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return self.full().message
         return payload.mask_text(text)
 
