@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,7 +18,9 @@ import pytest
 
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck.deck import Deck
+from qdeck_console.cli.base import LAYOUTS
 from qdeck_console.demo import names
+from qdeck_console.demo.others import seed_others, writers
 from qdeck_console.demo.run import Demo
 from qdeck_console.demo.seed import Seeder
 
@@ -50,6 +53,29 @@ def test_the_first_look_finds_what_is_promised(deck: Deck) -> None:
     assert (rows[names.SEARCH].ready or 0) > 400
     assert rows[names.SEARCH].limit == 4
     assert snapshot.totals.dead == 30
+
+
+def test_the_first_look_finds_four_systems_of_others(url: str) -> None:
+    client = SyncClient(Endpoint(url))
+    seed_others(client, 1)
+    with Deck(url, layouts=LAYOUTS) as deck:
+        snapshot = deck.status()
+        assert snapshot.layouts == ("native", "lists", "vmpooler", "ifdb", "scheduler")
+        assert snapshot.notices == ()
+        for layout in snapshot.layouts[1:]:
+            rows = [row for row in snapshot.queues if row.layout == layout]
+            assert sum(row.dead or 0 for row in rows) >= 3, layout
+            assert sum(row.ready or 0 for row in rows) >= 5, layout
+        before = {row.name: (row.ready, row.running, row.done) for row in snapshot.queues}
+        living = writers(client, 7)
+        for _ in range(60):
+            for writer in living:
+                writer.tick()
+        after = deck.status()
+        assert {row.name: (row.ready, row.running, row.done) for row in after.queues} != before
+        # It stays small, however long it runs.
+        assert sum((row.ready or 0) + (row.running or 0) for row in after.queues) < 200
+    client.close()
 
 
 def test_dead_letters_of_several_kinds_with_real_tracebacks(deck: Deck) -> None:
@@ -99,13 +125,17 @@ def test_it_is_lively_and_a_worker_gets_stuck() -> None:
 
 
 def left_over(before: set[int], url: str) -> list[object]:
+    """Processes of this demo: other tests may have one of their own at the same time."""
     port = url.rpartition(":")[2].partition("/")[0]
-    return [
-        process.cmdline()
-        for process in psutil.process_iter()
-        if process.pid not in before
-        and ("qdeck_console.demo" in " ".join(process.cmdline()) or port in process.cmdline())
-    ]
+    found: list[object] = []
+    for process in psutil.process_iter():
+        if process.pid in before:
+            continue
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            if port in words or (process.environ().get("QDECK_URL") == url and "qdeck_console.demo" in " ".join(words)):
+                found.append(words)
+    return found
 
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

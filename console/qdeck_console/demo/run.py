@@ -16,6 +16,7 @@ from qdeck import QdeckError
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import keys, ops
 from qdeck_console.demo import names
+from qdeck_console.demo.others import seed_others
 from qdeck_console.demo.seed import Seeder
 from qdeck_console.embedded import EmbeddedServer, dying_with_parent
 
@@ -51,6 +52,7 @@ class Demo:
             self._fill()
             self._start("work", "32", *(f"{queue}={weight}" for queue, weight in names.WORKER.items()))
             self._start("produce", str(self.seed))
+            self._start("others", str(self.seed))
             hung = self._start("work", "2", f"{names.VIDEO}=1")
             self._await_workers(2)
             threading.Thread(target=self._freeze, args=(hung,), name="qdeck-demo-freeze", daemon=True).start()
@@ -88,6 +90,7 @@ class Demo:
         client = SyncClient(Endpoint(self.url))
         try:
             Seeder(client, self.seed).run()
+            seed_others(client, self.seed)
         finally:
             client.close()
 
