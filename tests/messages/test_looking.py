@@ -10,9 +10,10 @@ import pytest
 import qdeck
 from qdeck._deck import reads
 from qdeck._deck.deck import Deck
+from qdeck._operations.api import undo_batch
 from qdeck.messages import Messenger, SyncDomainQueueManager
 from qdeck.messages import _registry as registry
-from qdeck.messages.looking import OrphanSearch, read_counts, read_queues, read_tasks
+from qdeck.messages.looking import OrphanSearch, read_counts, read_queues, read_tasks, report_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +68,17 @@ def test_tasks_and_their_queues_are_told_without_being_touched(client: Messenger
     assert int(raw.object("idletime", names[0])) >= 1
     counts = {one.event: one.count for one in deck.look(read_counts())}
     assert counts == {"made": 4}
+
+
+def test_a_deck_cleans_a_task_after_it_told_what_that_does(client: Messenger, deck: Deck, raw: redis.Redis) -> None:
+    name = make(client, "t", "a")
+    raw.rpush(name, b"x")
+    plan = deck.look(report_task("t", idle_s=0, dry_run=True))
+    assert (plan.removed, plan.undoable, plan.batch, raw.exists(name)) == (1, 1, None, 1)
+    done = deck.write(report_task("t", idle_s=0))
+    assert (done.removed, raw.exists(name)) == (1, 0)
+    assert undo_batch(deck, done.batch).restored == 1
+    assert raw.exists(name)
 
 
 def test_many_are_told_page_by_page(client: Messenger, deck: Deck) -> None:

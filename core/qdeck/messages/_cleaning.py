@@ -257,6 +257,23 @@ def find_orphans(cursor: Any, *, idle_s: int = IDLE_S, count: int = SLICE) -> Pr
     return Slice(0 if reply[0] in (0, b"0") else reply[0], len(keys), found)
 
 
+def report_of(found: Sequence[Removal], *, dry_run: bool) -> CleanReport:
+    """What became of some queues, all by name."""
+    report = CleanReport(dry_run=dry_run, scanned=len(found), most_samples=len(found))
+    for one in found:
+        report.add(one)
+    return report
+
+
+def report_task(task_id: str, *, idle_s: int = 60, dry_run: bool = False, undo: bool = True) -> Program[CleanReport]:
+    """Cleans a task by hand, or tells what that would do; with `undo` copies are kept and the log tells of it."""
+    keeper = (yield from keep(f"task {task_id}")) if undo and not dry_run else None
+    report = report_of((yield from clean_task(task_id, idle_s=idle_s, dry_run=dry_run, keeper=keeper)), dry_run=dry_run)
+    if keeper is not None:
+        yield from end(keeper, report)
+    return report
+
+
 def _owned_elsewhere(names: Sequence[str]) -> Program[set[str]]:
     """Those that the registry of the first generation has: a set `task_queues:<task>` of the names of its queues."""
     asked = [(name, task) for name in names if (task := _first_task(name)) is not None]

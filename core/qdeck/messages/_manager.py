@@ -142,13 +142,6 @@ def _no_task_queue(task_id: str | None) -> None:
         )
 
 
-def _report(found: Sequence[Removal], *, dry_run: bool) -> CleanReport:
-    report = CleanReport(dry_run=dry_run, scanned=len(found), most_samples=len(found))
-    for one in found:
-        report.add(one)
-    return report
-
-
 def _take(report: CleanReport, seen: Slice, progress: Callable[[CleanReport], None] | None) -> Any:
     report.scanned += seen.scanned
     for one in seen.found:
@@ -213,7 +206,9 @@ class DomainQueueManager(_Manager):
         self, task_id: str, *, idle: float = 0, dry_run: bool = True, undo: bool = False
     ) -> CleanReport:
         """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day."""
-        return await self.app.aclient().run(_clean_task(task_id, round(idle), dry_run=dry_run, undo=undo))
+        return await self.app.aclient().run(
+            cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo)
+        )
 
     async def task_queues(self, task_id: str) -> list[Temporary]:
         """The temporary queues of a task, as registered."""
@@ -251,7 +246,7 @@ class DomainQueueManager(_Manager):
             some = await self.app.aclient().run(cleaning.sweep_expired())
             found += some
             if not cleaning.goes_on(some):
-                return _report(found, dry_run=False)
+                return cleaning.report_of(found, dry_run=False)
 
     async def metrics(self) -> list[LifeCycleCount]:
         """What happened to temporary queues, per service, type and tier."""
@@ -304,7 +299,7 @@ class SyncDomainQueueManager(_Manager):
         self, task_id: str, *, idle: float = 0, dry_run: bool = True, undo: bool = False
     ) -> CleanReport:
         """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day."""
-        return self.app.client.run(_clean_task(task_id, round(idle), dry_run=dry_run, undo=undo))
+        return self.app.client.run(cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo))
 
     def task_queues(self, task_id: str) -> list[Temporary]:
         """The temporary queues of a task, as registered."""
@@ -339,20 +334,11 @@ class SyncDomainQueueManager(_Manager):
             some = self.app.client.run(cleaning.sweep_expired())
             found += some
             if not cleaning.goes_on(some):
-                return _report(found, dry_run=False)
+                return cleaning.report_of(found, dry_run=False)
 
     def metrics(self) -> list[LifeCycleCount]:
         """What happened to temporary queues, per service, type and tier."""
         return _counts(self.app.client.run(registry.metrics()))
-
-
-def _clean_task(task_id: str, idle_s: int, *, dry_run: bool, undo: bool) -> Program[CleanReport]:
-    keeper = (yield from cleaning.keep(f"task {task_id}")) if undo and not dry_run else None
-    found = yield from cleaning.clean_task(task_id, idle_s=idle_s, dry_run=dry_run, keeper=keeper)
-    report = _report(found, dry_run=dry_run)
-    if keeper is not None:
-        yield from cleaning.end(keeper, report)
-    return report
 
 
 def _of_task(task_id: str) -> Program[list[Temporary]]:

@@ -11,7 +11,10 @@ For screens and reports. All are programs of plain reads, which a deck runs: `de
     seen = await deck.alook(search.step())                    # Orphans: so far; one slice of the keys for each call
 
 To look at a queue is no use of it: how many messages it holds cannot be read without touching it, so bytes are told.
-To clean: `DomainQueueManager.report_task_queues(task, idle=60, dry_run=False, undo=True)`.
+To clean a task from a deck, with a batch that `undo_batch` takes back: first the plan, then the same for real.
+
+    plan = await deck.alook(report_task("task_001", dry_run=True))      # CleanReport: removed, in_use, kept, samples
+    done = await deck.awrite(report_task("task_001"))                   # and batch, undoable, undo_until_ms
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck import reads
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
+from qdeck.messages._cleaning import report_task
 from qdeck.messages._manager import LifeCycleCount
 
 if TYPE_CHECKING:
@@ -31,6 +35,20 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
     from qdeck.messages._cleaning import Removal
     from qdeck.messages._registry import Temporary
+
+__all__ = [
+    "OrphanSearch",
+    "Orphans",
+    "QueuePage",
+    "QueueRow",
+    "RemovableSearch",
+    "TaskPage",
+    "TaskRow",
+    "read_counts",
+    "read_queues",
+    "read_tasks",
+    "report_task",
+]
 
 PAGE: Final = 500
 MOST_ORPHANS: Final = 1000  # that are told by name
