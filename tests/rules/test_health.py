@@ -211,3 +211,21 @@ def test_doctor_asks_every_command_of_the_scripts(yard: Yard) -> None:
     for call in calls:
         reply = yard.raw.execute_command("ACL", "DRYRUN", "default", *call)
         assert reply in (b"OK", "OK"), call
+
+
+def test_doctor_tells_whose_queues_there_are_and_what_can_be_done_with_them(yard: Yard) -> None:
+    """'checks connection, rights, server settings, layouts, what qdeck can and cannot do here'"""
+    yard.raw.sadd("vmpooler__pools", "debian-12")
+    yard.raw.sadd("vmpooler__ready__debian-12", "vm1")
+    yard.raw.rpush("mails", "one")
+    before = yard.digest()
+    with Deck(yard.deck.endpoint.url, layouts=("native", "lists", "vmpooler")) as deck:
+        target = Target(url=yard.deck.endpoint.url)
+        found = doctor.diagnose(deck, Configuration(settings=Settings()), target).findings
+    named = {finding.name: finding for finding in found}
+    assert "native: 1 queue; " in named["layouts"].detail
+    assert "vmpooler: " in named["layouts"].detail
+    assert "can retry, discard" in named["layout_vmpooler"].detail
+    assert "cannot requeue: the manager fills a pool up by itself" in named["layout_vmpooler"].detail
+    assert "layout_ifdb" not in named
+    assert yard.digest() == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from qdeck._deck.deck import Deck
     from qdeck._deck.model import ServerInfo
     from qdeck._engine.ops import Program
+    from qdeck._layouts.base import Layout
     from qdeck._settings import Configuration, Target
     from qdeck._settings.thresholds import Thresholds
 
@@ -109,7 +111,7 @@ def _server(deck: Deck, *, found_read_only: bool) -> Program[list[Finding]]:
     found += yield from _settings(server, info, deck.thresholds)
     found.append((yield from _script_cache()))
     if looking.ok:
-        found += yield from _layouts()
+        found += yield from _layouts(deck)
     found.append(_abilities(looking, changing, read_only=found_read_only))
     return found
 
@@ -282,19 +284,35 @@ def _script_cache() -> Program[Finding]:
     return Finding(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
 
 
-def _layouts() -> Program[list[Finding]]:
+def _layouts(deck: Deck) -> Program[list[Finding]]:
+    """Whose queues are there, and what can be done with those of others."""
     memory = native.Memory()
     try:
         names: Sequence[str] = yield from native.names(memory)
         rows = yield from workers.list_workers()
+        foreign, notices = yield from deck.others.rows((yield from reads.clock()))
     except QdeckError as error:
         return [Finding(name="layouts", ok=False, detail=str(error), fix=error.hint)]
+    counts = Counter(row.layout for row in foreign)
+    told = [f"native: {_queues(len(names))}", *(f"{name}: {_queues(count)}" for name, count in counts.items())]
+    found = [Finding(name="layouts", ok=True, detail="; ".join(told))]
+    found += [Finding(name="layouts", ok=None, detail=notice) for notice in notices]
+    found += [_layout(layout) for layout in deck.others.layouts if layout.name in counts]
     alive = sum(row.alive for row in rows)
-    count = "1 queue" if len(names) == 1 else f"{len(names):,} queues"
-    return [
-        Finding(name="layouts", ok=True, detail=f"native: {count}"),
-        Finding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"),
-    ]
+    found.append(Finding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))
+    return found
+
+
+def _layout(layout: Layout) -> Finding:
+    abilities = layout.capabilities().items()
+    can = ", ".join(act.value for act, ability in abilities if ability.can)
+    cannot = "; ".join(f"cannot {act.value}: {ability.why}" for act, ability in abilities if not ability.can)
+    detail = f"can {can}" + (f"; {cannot}" if cannot else "")
+    return Finding(name=f"layout_{layout.name}", ok=True, detail=detail)
+
+
+def _queues(count: int) -> str:
+    return "1 queue" if count == 1 else f"{count:,} queues"
 
 
 def _abilities(looking: Finding, changing: Finding, *, read_only: bool) -> Finding:
