@@ -38,7 +38,7 @@ from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.screens.schedules import SchedulesScreen
 from qdeck_console.screens.stuck import StuckScreen
 from qdeck_console.screens.workers import WorkersScreen
-from qdeck_console.terminal import check_terminal, fitting_theme, wants_no_colour
+from qdeck_console.terminal import check_terminal, fitting_theme, wants_ascii, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
 from qdeck_console.tidying import keep_tidy
@@ -154,7 +154,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def _watch_theme(self, theme: str) -> None:
         super()._watch_theme(theme)
-        self.painter = Painter(palette_of(self.available_themes[theme]), plain=wants_no_colour())
+        self.painter = Painter(palette_of(self.available_themes[theme]), plain=wants_no_colour(), ascii=wants_ascii())
         for screen in self.screen_stack if self._running else ():
             if isinstance(screen, FrameScreen):
                 screen.redraw()

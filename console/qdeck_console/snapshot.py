@@ -35,7 +35,7 @@ def text_of(app: ConsoleApp) -> str:
 
 async def settled(pilot: Pilot[int], app: ConsoleApp, *, longest_s: float = LONGEST_S) -> None:
     """Waits until the screen has what it reads and no longer changes, but for its clocks."""
-    until, seen, same = time.monotonic() + longest_s, "", 0
+    until, seen, same, first = time.monotonic() + longest_s, "", 0, 0.0
     while time.monotonic() < until and same < _STILL:
         await pilot.pause()
         await asyncio.sleep(_LOOK_S)
@@ -43,6 +43,8 @@ async def settled(pilot: Pilot[int], app: ConsoleApp, *, longest_s: float = LONG
         ready = picture.snapshot is not None or picture.is_lost
         if isinstance(screen, FrameScreen) and screen.wants() is not None:
             ready = ready and (picture.extra_of == screen.reads or picture.is_lost)
+        first = first or picture.read_at
+        ready = ready and (picture.read_at != first or picture.is_lost)  # two looks tell rates
         body = text_of(app).partition("\n")[2]
         same = same + 1 if ready and body == seen else 0
         seen = body

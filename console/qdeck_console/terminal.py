@@ -34,6 +34,14 @@ def wants_no_colour(environment: Mapping[str, str] = os.environ) -> bool:
     return bool(environment.get("NO_COLOR"))
 
 
+def wants_ascii(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether only ASCII is sure to be one cell wide: asked for, the Linux console, or East Asian ambiguous width."""
+    if environment.get("QDECK_ASCII"):
+        return True
+    words = environment.get("LC_ALL") or environment.get("LC_CTYPE") or environment.get("LANG") or ""
+    return environment.get("TERM") == "linux" or words[:2] in {"zh", "ja", "ko"}
+
+
 def fitting_theme(color_system: str | None) -> str:
     """The theme for the colours that a terminal has: sixteen need values that come out exactly."""
     if wants_no_colour():

@@ -75,6 +75,26 @@ def _visible(char: str, kind: str) -> str:
     return " " if kind == "Zs" else char
 
 
+_PLAIN: Final = str.maketrans(
+    "✗▲•✓║▸▾◇◦◁◆▌–∅●→■□‹›━╸─│┤╌▁▂▃▄▅▆▇█×↓↑≥·…",
+    "x!.+=>v?o<*|-#@>xo<>=--||-_..-=+*#xv^>0.",
+)
+
+
+def plain_signs(text: str) -> str:
+    """Our own signs in ASCII, cell for cell, for terminals that have no others or draw some of them two cells wide."""
+    if text.isascii():
+        return text
+    if "…" in text and len(text) > 1:
+        text = _CUT.sub("..", text)
+    if "·" in text and len(text) > 1:
+        text = text.replace(" · ", " - ")
+    return text.replace("≥ ", ">=").translate(_PLAIN)
+
+
+_CUT: Final = re.compile("[ -~]…")
+
+
 def width(text: str) -> int:
     """Cells that the text takes."""
     return len(text) if text.isascii() else cell_len(text)

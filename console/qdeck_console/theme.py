@@ -233,6 +233,7 @@ class Painter:
 
     palette: Palette
     plain: bool = False  # no colour wanted: words, signs and weight must tell
+    ascii: bool = False  # signs that every terminal has
     stale: bool = False  # the picture is out of date: everything steps back, nothing disappears
 
     def style(self, role: str, ground: str = "ground") -> Style:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck_console.format import count, fit, length, path, rate, short_count, size, span
-from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
+from qdeck_console.terminal import wants_ascii
+from qdeck_console.text import cut_end, cut_middle, plain_signs, safe_text, width, wrap
 from support.hostile import HOSTILE, is_clean
 
 
@@ -102,3 +103,25 @@ def test_names_lose_their_middle_first() -> None:
     assert shown(27) == "ingestion ▸ … ▸ task_987efg"
     assert shown(25) == "ingestion ▸ … ▸ task…7efg"
     assert shown(12) == "task_987efg"
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("·", "0"),
+        ("a  ·  b", "a  -  b"),
+        ("task_98…", "task_9.."),
+        ("≥ 74", ">=74"),
+        ("mail ▸ a", "mail > a"),
+        ("é", "é"),
+    ],
+)
+def test_own_signs_in_ascii_take_the_same_cells(text: str, plain: str) -> None:
+    assert plain_signs(text) == plain
+    assert width(plain) == width(text)
+
+
+def test_ascii_is_chosen_where_other_signs_are_not_safe() -> None:
+    assert not wants_ascii({"LANG": "en_GB.UTF-8", "TERM": "xterm-256color"})
+    for environment in ({"TERM": "linux"}, {"LANG": "ja_JP.UTF-8"}, {"QDECK_ASCII": "1"}):
+        assert wants_ascii(environment)

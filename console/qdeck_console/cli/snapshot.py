@@ -9,6 +9,7 @@ import re
 import click
 
 from qdeck_console.cli.base import command, read_only_hint, settings
+from qdeck_console.cli.looks import ascii_option
 from qdeck_console.cli.output import line
 
 THEMES = ("ink", "paper", "16")
@@ -35,6 +36,7 @@ class Size(click.ParamType[tuple[int, int]]):
 @click.option("--size", type=Size(), default="160x48", metavar="WxH", show_default=True, help="Columns and rows.")
 @click.option("--screen", default="queues", metavar="NAME", show_default=True, help="Which screen: queues, dead, …")
 @click.option("--theme", type=click.Choice(THEMES), default="ink", show_default=True, help="The colours of --svg.")
+@ascii_option
 @click.option("--svg", is_flag=True, help="With its looks, as a picture.")
 def snapshot(size: tuple[int, int], screen: str, theme: str, *, svg: bool) -> None:
     """Prints one frame of the console, as it would be in a terminal of this size now. Needs no terminal."""

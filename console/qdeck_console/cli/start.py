@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from qdeck_console.cli.base import command, explicit_url, need_writable, read_only_hint, settings
+from qdeck_console.cli.looks import ascii_option
 from qdeck_console.cli.output import dumps, safe
 from qdeck_console.web import is_served
 
@@ -45,6 +46,7 @@ def open_console() -> int:
 
 
 @command("console", short_help="Opens the console.")
+@ascii_option
 @click.pass_context
 def console(ctx: click.Context) -> None:
     """Opens the console; so does qdeck alone."""
@@ -52,6 +54,7 @@ def console(ctx: click.Context) -> None:
 
 
 @command("demo", short_help="A server of its own with a lively workload.")
+@ascii_option
 @click.option("--headless", is_flag=True, help="Without the console: print the URL and run until SIGTERM.")
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), metavar="N", help="End after so long.")
 @click.pass_context

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from qdeck_console.format import Line, fit
-from qdeck_console.widgets.lines import Lines, strip_of
+from qdeck_console.widgets.lines import Lines
+from qdeck_console.widgets.strips import strip_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, overload
 
-from rich.segment import Segment
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -15,9 +14,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from qdeck_console.actions import bindings
-from qdeck_console.format import Line, Piece, fit
-from qdeck_console.text import safe_text, width
 from qdeck_console.theme import INK, Painter
+from qdeck_console.widgets.strips import marked, strip_of, without_margin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,26 +23,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.binding import BindingType
 
-
-def strip_of(line: Sequence[Piece], cells: int, painter: Painter, ground: str = "ground") -> Strip:
-    """A line as Textual draws it, in exactly `cells` cells.
-
-    The last gate before the terminal: whatever a screen forgot to clean is cleaned here.
-    """
-    texts: list[str] = []
-    roles: list[str] = []
-    for text, role in fit(line, cells):
-        if not text.isprintable():
-            text = safe_text(text)
-        if roles and roles[-1] == role:
-            texts[-1] += text
-        else:
-            texts.append(text)
-            roles.append(role)
-    segments = [Segment(text, painter.style(role, ground)) for text, role in zip(texts, roles, strict=True)]
-    taken = sum(map(width, texts))
-    strip = Strip(segments, taken)
-    return strip if taken == cells else strip.adjust_cell_length(cells, painter.style("text", ground))
+    from qdeck_console.format import Line
 
 
 class Lines(Widget):
@@ -336,14 +315,14 @@ class LineList(ScrollView, can_focus=True):
             lines = [(("    …", "ghost"),)]
             at_cursor = index == self._pending
         elif item.key and lines and (self.all_marked or item.key in self.marks):
-            lines[0] = _marked(lines[0])
+            lines[0] = marked(lines[0])
         if not at_cursor:
             return [strip_of(line, cells, self.painter) for line in lines]
         ground = "cursor" if self.has_focus and not self.painter.stale else "raised"
         bar = ("▌", "accent" if ground == "cursor" else "faint")
         margin = strip_of((), 1, self.painter)
         return [
-            Strip.join([margin, strip_of((bar, *_without_margin(line)), cells - 1, self.painter, ground)])
+            Strip.join([margin, strip_of((bar, *without_margin(line)), cells - 1, self.painter, ground)])
             for line in lines
         ]
 
@@ -480,20 +459,3 @@ class LineList(ScrollView, can_focus=True):
         """Opens what is under the cursor."""
         if self.cursor in self._where or not self._where:
             self.post_message(self.Opened(self.cursor, self))
-
-
-def _marked(line: Sequence[Piece]) -> Line:
-    """A row with the sign of a mark in the place of its state's."""
-    return (("  ", "text"), ("◆", "accent bold"), *_without_margin(line, 3))
-
-
-def _without_margin(line: Sequence[Piece], left: int = 2) -> list[Piece]:
-    """A row without its first cells: the margin and the place of the cursor's bar."""
-    out: list[Piece] = []
-    for text, role in line:
-        if left and len(text) <= left:
-            left -= len(text)
-            continue
-        out.append((text[left:], role))
-        left = 0
-    return out

@@ -1,0 +1,56 @@
+"""Lines turned into what Textual draws: the last gate before the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from textual.strip import Strip
+
+from qdeck_console.format import Line, Piece, fit
+from qdeck_console.text import plain_signs, safe_text, width
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck_console.theme import Painter
+
+
+def strip_of(line: Sequence[Piece], cells: int, painter: Painter, ground: str = "ground") -> Strip:
+    """A line as Textual draws it, in exactly `cells` cells.
+
+    The last gate before the terminal: whatever a screen forgot to clean is cleaned here.
+    """
+    texts: list[str] = []
+    roles: list[str] = []
+    for text, role in fit(line, cells):
+        if not text.isprintable():
+            text = safe_text(text)
+        if painter.ascii:
+            text = plain_signs(text)
+        if roles and roles[-1] == role:
+            texts[-1] += text
+        else:
+            texts.append(text)
+            roles.append(role)
+    segments = [Segment(text, painter.style(role, ground)) for text, role in zip(texts, roles, strict=True)]
+    taken = sum(map(width, texts))
+    strip = Strip(segments, taken)
+    return strip if taken == cells else strip.adjust_cell_length(cells, painter.style("text", ground))
+
+
+def marked(line: Sequence[Piece]) -> Line:
+    """A row with the sign of a mark in the place of its state's."""
+    return (("  ", "text"), ("◆", "accent bold"), *without_margin(line, 3))
+
+
+def without_margin(line: Sequence[Piece], left: int = 2) -> list[Piece]:
+    """A row without its first cells: the margin and the place of the cursor's bar."""
+    out: list[Piece] = []
+    for text, role in line:
+        if left and len(text) <= left:
+            left -= len(text)
+            continue
+        out.append((text[left:], role))
+        left = 0
+    return out
