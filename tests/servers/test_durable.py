@@ -92,6 +92,7 @@ def test_an_answer_that_was_lost_does_not_pass_for_one_of_the_replicas(
     app.close()
 
 
+@pytest.mark.slow
 def test_what_a_failover_loses_was_told(
     make_server: Callable[..., Server], make_proxy: Callable[[str], FaultProxy]
 ) -> None:

@@ -101,7 +101,7 @@ def test_a_master_that_is_killed(make_trio: Callable[..., Trio]) -> None:
         for queue, ids in load.ids.items():
             assert not set(lost) & set(ids[: made_before[queue] - 50])
         assert len(lost) < 50
-        assert load.longest_s < 15
+        assert load.longest_s < 30
 
 
 @pytest.mark.slow

@@ -22,9 +22,9 @@ MASTER = "mymaster"
 class Cluster(EmbeddedCluster[Server]):
     """An embedded cluster that can be hurt."""
 
-    def __init__(self, *, nodes: int = 3, args: Sequence[str] = (), password: str | None = None) -> None:
+    def __init__(self, *, nodes: int = 3, args: Sequence[str] = (), binary: Path | None = None) -> None:
         def make(own: Sequence[str]) -> Server:
-            return Server(args=(*args, *own), password=password)
+            return Server(args=(*args, *own), binary=binary)
 
         super().__init__(make, nodes=nodes)
 
@@ -74,7 +74,8 @@ class Sentinel(Server):
         self._watched = (
             f"sentinel monitor {MASTER} {HOST} {master_port} {quorum}\n"
             f"sentinel down-after-milliseconds {MASTER} {down_after_ms}\n"
-            f"sentinel failover-timeout {MASTER} 5000\n"
+            # An election that nobody won is repeated after twice this.
+            f"sentinel failover-timeout {MASTER} 2000\n"
         )
 
     def _write_config(self) -> Path:
@@ -87,7 +88,10 @@ class Sentinel(Server):
 class Trio:
     """A master, replicas, and three Sentinels that watch them."""
 
-    def __init__(self, *, replicas: int = 1, down_after_ms: int = 1000, args: Sequence[str] = ()) -> None:
+    def __init__(
+        self, *, replicas: int = 1, down_after_ms: int = 1000, args: Sequence[str] = (), binary: Path | None = None
+    ) -> None:
+        self._binary = binary
         self._down_after_ms = down_after_ms
         self._count = replicas
         self._args = tuple(args)
@@ -131,12 +135,12 @@ class Trio:
             self._serve(("--replicaof", f"{HOST} {first.port}", "--repl-diskless-sync-delay", "0"))
         wait_for(lambda: replicas_of(first) == self._count, "replicas")
         for _ in range(3):
-            self.sentinels.append(Sentinel(first.port, down_after_ms=self._down_after_ms))
+            self.sentinels.append(Sentinel(first.port, down_after_ms=self._down_after_ms, binary=self._binary))
             self.sentinels[-1].start()
         wait_for(lambda: all(map(self._is_ready, self.sentinels)), "Sentinels")
 
     def _serve(self, args: Sequence[str]) -> Server:
-        server = Server(args=(*self._args, "--repl-diskless-sync-delay", "0", *args))
+        server = Server(args=(*self._args, "--repl-diskless-sync-delay", "0", *args), binary=self._binary)
         self.servers.append(server)
         server.start()
         return server
@@ -152,7 +156,7 @@ def replicas_of(server: EmbeddedServer) -> int:
     return str(ask(server, "INFO", "replication")).count("state=online")
 
 
-def wait_for(test: Any, what: str, timeout_s: float = 30.0) -> None:
+def wait_for(test: Any, what: str, timeout_s: float = 60.0) -> None:
     """Waits until a test holds; a server that does not answer yet does not count."""
     last_moment = time.monotonic() + timeout_s
     while True:

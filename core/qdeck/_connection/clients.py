@@ -71,11 +71,6 @@ class SyncClient:
         [node] = self._drive(self._routes.find(key, self._effort()))
         return self.endpoint.blocking_connection(node)
 
-    @property
-    def has_others(self) -> bool:
-        """Whether another server may take over what one has."""
-        return self._routes is not None
-
     def doubt(self) -> None:
         """A line broke or was sent away: where its server is, is to be asked again."""
         if self._routes is not None:
@@ -208,11 +203,6 @@ class AsyncClient:
             return self.endpoint.async_connection()
         [node] = await self._drive(self._routes.find(key, self._effort()))
         return self.endpoint.async_connection(node)
-
-    @property
-    def has_others(self) -> bool:
-        """Whether another server may take over what one has."""
-        return self._routes is not None
 
     def doubt(self) -> None:
         """A line broke or was sent away: where its server is, is to be asked again."""

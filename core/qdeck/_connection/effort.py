@@ -62,10 +62,10 @@ class Effort:
                     f"{self._endpoint} did not answer: what was sent may or may not have happened",
                     hint="it is safe to repeat with the same id",
                 ) from error
-            raise ServerUnreachable(
-                f"{self._endpoint} cannot be reached: {reason(error)}",
-                hint="is the server running, and is the address right?",
-            ) from error
+            hint = "is the server running, and is the address right?"
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                hint = "name the authority that signed its certificate: ?ssl_ca_certs=/path/ca.pem behind the URL"
+            raise ServerUnreachable(f"{self._endpoint} cannot be reached: {reason(error)}", hint=hint) from error
         return self.next_length()
 
     def next_length(self) -> float:
