@@ -57,7 +57,7 @@ class Stage:
             self.raw.zadd(done, {self.raw.zrange(done, -1, -1)[0]: 1000 * (int(time.time()) - 7200)})
         if heading == "The server is full":
             used = int(self.raw.info("memory")["used_memory"])
-            self.raw.config_set("maxmemory", used - 50_000)
+            self.raw.config_set("maxmemory", used * 3 // 4)
 
     def _fail_and_mend(self) -> None:
         """A worker whose jobs die until what they need is there again; it goes on working."""
