@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck.messages import Service
+from messages.waiting import OWN
+from qdeck.messages import Messenger, Service, SyncDomainQueueManager
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 
 @pytest.fixture
@@ -49,3 +50,17 @@ async def serve() -> AsyncIterator[Callable[..., Any]]:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait_for(task, 30)
         await service.aclose()
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Messenger]:
+    """What the ingestion service sends with."""
+    made = Messenger(qdeck.App(url, queue=f"{OWN}:actions"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def manager(client: Messenger) -> SyncDomainQueueManager:
+    """Its queue manager."""
+    return SyncDomainQueueManager(client)

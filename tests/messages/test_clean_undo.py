@@ -5,31 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import pytest
-
-import qdeck
+from messages.waiting import OWN
 from qdeck._deck.deck import Deck
 from qdeck._operations import api, cleaned
-from qdeck.messages import Messenger, SyncDomainQueueManager
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    import pytest
     import redis
 
-OWN = "nooble4:dev:ingestion_service"
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Messenger]:
-    made = Messenger(qdeck.App(url, queue=f"{OWN}:actions"))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def manager(client: Messenger) -> SyncDomainQueueManager:
-    return SyncDomainQueueManager(client)
+    from qdeck.messages import Messenger, SyncDomainQueueManager
 
 
 def make(client: Messenger, correlation: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from messages.waiting import until
+from messages.waiting import OWN, until
 from qdeck.messages import (
     DomainAction,
     DomainQueueManager,
@@ -23,23 +23,9 @@ from qdeck.messages import _registry as registry
 from qdeck_console.cli.run import run as cli
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     import redis
-
-OWN = "nooble4:dev:ingestion_service"
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Messenger]:
-    made = Messenger(qdeck.App(url, queue=f"{OWN}:actions"))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def manager(client: Messenger) -> SyncDomainQueueManager:
-    return SyncDomainQueueManager(client)
 
 
 def make(client: Messenger, task: str, correlation: str, tier: str = "free") -> str:

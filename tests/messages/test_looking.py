@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import qdeck
+from messages.waiting import OWN
 from qdeck._deck import reads
 from qdeck._deck.deck import Deck
 from qdeck._operations.api import undo_batch
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     import redis
 
     from qdeck._engine.ops import Program
-
-OWN = "nooble4:dev:ingestion_service"
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[Messenger]:
-    made = Messenger(qdeck.App(url, queue=f"{OWN}:actions"))
-    yield made
-    made.close()
 
 
 @pytest.fixture
