@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import NATIVE
+from qdeck._layouts import NAMES
 from qdeck._operations import activity
 from qdeck_console.terminal import context_of
 
@@ -109,10 +110,16 @@ class Contexts:
 
     def deck(self, target: Target, *, read_only: bool, cost: Cost | None = None) -> CountedDeck:
         """A deck on a server."""
-        layouts = target.layouts or (NATIVE,)
+        layouts = target.layouts or (NATIVE, *NAMES)
         hint = "type :live to write" if not target.read_only else "its context says read_only = true"
         return CountedDeck(
-            target.url, read_only, thresholds=target.thresholds, read_only_hint=hint, layouts=layouts, cost=cost
+            target.url,
+            read_only,
+            thresholds=target.thresholds,
+            read_only_hint=hint,
+            layouts=layouts,
+            patterns=target.patterns,
+            cost=cost,
         )
 
     def describe(self, target: Target, deck: Deck, *, title: str | None = None) -> Context:

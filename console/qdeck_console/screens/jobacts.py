@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from textual.app import SuspendNotSupported
 
 from qdeck import QdeckError
+from qdeck._deck.model import NATIVE
 from qdeck._filter import PRIORITIES
 from qdeck._operations import api, editing
 from qdeck._operations.model import PlanEntry, Skip, Verb
@@ -71,6 +72,10 @@ class JobActs(FrameScreen):
             return "no job under the cursor"
         if action == "edit" and len(jobs) > 1:
             return "one job at a time"
+        theirs = next((job for job in jobs if job.layout != NATIVE), None)
+        if theirs is not None:
+            word = "edit" if action == "edit" else VERBS[action].value
+            return self.console.deck.others.why_not(theirs.layout, word, theirs.state)
         fitting = [job for job in jobs if job.state in _states(action)]
         return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
 

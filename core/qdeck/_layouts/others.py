@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qdeck._deck import native, reads, verdict
-from qdeck._deck.model import NATIVE
+from qdeck._deck.model import NATIVE, State
 from qdeck._errors import InvalidOption, QdeckError
 from qdeck._layouts import discovery, make_all
+from qdeck._layouts.base import Act
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,6 +88,13 @@ class Others:
             layouts=(*(seen.layouts if self.shows_native else ()), *there),
             notices=(*seen.notices, *self._notices, *notices),
         )  # fmt: skip
+
+    def why_not(self, name: str, verb: str, state: str) -> str:
+        """Why a layout cannot do something to an entry in a state; empty when it can."""
+        layout = next((one for one in self.layouts if one.name == name), None)
+        if layout is None or verb not in list(Act):
+            return f"{name} has nothing like {verb}"
+        return layout.why_not(Act(verb), State(state))
 
     def queues(self) -> Program[list[tuple[Layout, str]]]:
         """The foreign queues that are there now."""
