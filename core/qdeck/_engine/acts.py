@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine.ops import Arg, Op
@@ -43,7 +44,7 @@ def act(
     queue: str,
     verb: str,
     state: str,
-    entries: Sequence[tuple[Arg, Arg]],
+    entries: Sequence[tuple[str, str]],
     *,
     batch: str,
     offset: int,
@@ -61,9 +62,7 @@ def act(
     that die of it are counted: class and shape of a message, a line each.
     """
     args: list[Arg] = [now, verb, state, offset, keep_bytes, keep_ms, event, extra, most_bytes, group]
-    for pair in entries:
-        args += pair
-    return Op(load("act"), queue, args, _read_acted, batch)
+    return Op(load("act"), queue, args, _read_acted, batch, list(chain.from_iterable(entries)))
 
 
 def edit(

@@ -17,6 +17,8 @@ from qdeck._engine.shapes import group_of
 
 T = TypeVar("T")
 Arg = bytes | str | int
+_FEW: Final = 2  # arguments before the ids of a command
+_MANY: Final = 16
 SLICE: Final = 500  # jobs in one call at most: `unpack` in Lua fails from 8,000 values on
 
 
@@ -42,12 +44,15 @@ class Op(Generic[T]):
     args: Sequence[Arg]
     read: Callable[[Any], T]
     batch: str = ""
+    pairs: Sequence[str] = ()  # very many more arguments, in pairs
 
     def packed(self) -> bytes:
         """The call as it goes over the wire, by digest."""
         head, count = _prefix(self.script, self.queue, self.batch)
-        out = [b"*%d\r\n" % (count + len(self.args)), head]
+        out = [b"*%d\r\n" % (count + len(self.args) + len(self.pairs)), head]
         _pack_into(out, self.args)
+        if self.pairs:
+            _pack_pairs(out, self.pairs)
         return b"".join(out)
 
 
@@ -77,8 +82,33 @@ def _pack_into(out: list[bytes], args: Iterable[Arg]) -> None:
 def pack(*args: Arg) -> bytes:
     """One command as it goes over the wire."""
     out = [b"*%d\r\n" % len(args)]
-    _pack_into(out, args)
+    head = len(args)
+    if len(args) > _MANY and set(map(type, args[_FEW:])) == {bytes}:
+        head = _FEW
+    _pack_into(out, args[:head])
+    if head < len(args):
+        _pack_bytes(out, args[head:])
     return b"".join(out)
+
+
+def _pack_pairs(out: list[bytes], args: Sequence[str]) -> None:
+    """Very many ids, each with what was seen of it: mostly all of one length, and then one format fits all."""
+    first, second = set(map(len, args[::2])), set(map(len, args[1::2]))
+    text = f"${max(first)}\r\n%s\r\n${max(second)}\r\n%s\r\n" * (len(args) // 2) % tuple(args)
+    if len(first) == len(second) == 1 and text.isascii():
+        out.append(text.encode())
+    else:
+        _pack_into(out, args)
+
+
+def _pack_bytes(out: list[bytes], args: Sequence[Any]) -> None:
+    """Very many ids: they are nearly always of one length, and then what is between them is the same."""
+    sizes = set(map(len, args))
+    if len(sizes) > 1:
+        _pack_into(out, args)
+        return
+    mark = b"$%d\r\n" % sizes.pop()
+    out += (mark, (b"\r\n" + mark).join(args), b"\r\n")
 
 
 def commands(*calls: tuple[Arg, ...], key: bytes = b"", reads: bool = False) -> Send:

@@ -32,7 +32,7 @@ MOST_SKIPS: Final = 10_000  # that are told one by one
 _COUNT_EVERY: Final = 100  # slices between two looks at how much undo takes
 _DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for the end
 # What these do to a job is little; the others take about twice as long, and a call is not to block the server for long.
-_LIGHT: Final = (Verb.RETRY, Verb.RUN, Verb.REPRIORITISE, Verb.REQUEUE)
+_LIGHT: Final = (Verb.RETRY, Verb.DISCARD, Verb.RUN, Verb.REPRIORITISE, Verb.REQUEUE)
 Progress = Callable[["Tally"], None]
 
 

@@ -313,24 +313,24 @@ def make_entries(
         return []
     queue, state = rows[0].queue, rows[0].state
     sizes = yield from _look_around(queue, state, rows, verb, sums)
-    effect = (Verb.DISCARD if verb is Verb.PURGE else verb).value
+    effect, runs = (Verb.DISCARD if verb is Verb.PURGE else verb).value, state == State.RUNNING
     entries = []
     for row, size in zip(rows, sizes, strict=True):
-        if state == State.RUNNING:
+        if runs:
             if row.lease_raw is None:
                 sums.skip(queue, row.id, "no lease")
                 continue
             seen = row.lease_raw.split(b" ", 1)[0].decode("utf-8", "replace")
         else:
             seen = row.score.decode()
-        if not row.raw_id.isascii():
+        raw_id, since = row.raw_id, row.since_ms
+        if not raw_id.isascii():
             sums.skip(queue, ascii(row.id), "its id is no text of ours")
             continue
-        since = row.since_ms
         entries.append(
             PlanEntry(
-                queue=queue, id=row.id, state=state, seen=seen, effect=effect, rule=rule, reason=reason, bytes=size,
-                age_s=None if since is None else (now - since) / 1000,
+                queue=queue, id=raw_id.decode(), state=state, seen=seen, effect=effect, rule=rule, reason=reason,
+                bytes=size, age_s=None if since is None else (now - since) / 1000,
             )
         )  # fmt: skip
     sums.add(entries)

@@ -6,14 +6,16 @@ goes on is not chased.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import reads
 from qdeck._deck.jobs import OF_BODY, OF_HEAD
 from qdeck._deck.model import State
 from qdeck._engine import keys
-from qdeck._operations.rows import Row, reaches_no_secret
+from qdeck._operations.rows import ENDED, Row, reaches_no_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -164,7 +166,8 @@ class Walk:
                 columns[part] = reads.good(reply, queue)
                 largest = max(largest, sum(map(len, filter(None, columns[part]))))
         now, plain = self.now, needs.plain
-        rows = [Row(queue, state, raw_id, score, now, plain) for raw_id, score in zip(ids, scores, strict=True)]
+        since = self._since(scores)
+        rows = [Row(queue, state, i, s, now, plain, at) for i, s, at in zip(ids, scores, since, strict=True)]
         for part, values in columns.items():
             put(rows, part, values)
         self._pace(len(ids), largest)
@@ -176,6 +179,13 @@ class Walk:
             rows = list(filter(needs.full, rows))
         return rows
 
+    def _since(self, scores: list[bytes]) -> Sequence[int | None]:
+        """When jobs came into their state, where their scores say so."""
+        try:
+            return list(map(int, scores)) if self.state in ENDED else [None] * len(scores)
+        except ValueError:  # a score with a fraction is none of ours
+            return [None] * len(scores)
+
     def _pace(self, count: int, largest: int) -> None:
         """Pages grow until one kind of value in them takes a few MB."""
         average = largest // count + 1
@@ -184,9 +194,7 @@ class Walk:
 
 def put(rows: Sequence[Row], part: str, values: Sequence[bytes | None]) -> None:
     """Gives rows what was read of them."""
-    name = f"{part}_raw"
-    for row, value in zip(rows, values, strict=True):
-        setattr(row, name, value)
+    deque(map(setattr, rows, repeat(f"{part}_raw"), values), maxlen=0)  # a loop in C
 
 
 def fill(queue: str, part: str, rows: Sequence[Row]) -> Program[None]:
