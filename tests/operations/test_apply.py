@@ -14,6 +14,7 @@ from qdeck._deck.deck import Deck
 from qdeck._engine import acts, programs
 from qdeck._errors import InvalidFilter, InvalidOption, NotAllowed, UsageError
 from qdeck._operations import api
+from qdeck._operations.applying import Pace
 from qdeck._operations.model import Verb
 from qdeck._operations.planfile import Plan, load_plan
 
@@ -300,3 +301,17 @@ async def test_asyncio_has_the_same(url: str, yard: Yard) -> None:
         assert (await api.aread_groups(deck)).total == 500
         assert [entry.verb for entry in await api.aread_activity(deck)] == ["retry", "undo"]
         assert await api.aread_stuck(deck) == []
+
+
+def test_slices_shrink_while_calls_take_long() -> None:
+    pace = Pace()
+    pace.trip(30.0)  # a server far away: that is not its work
+    pace.took(200, 31.5)
+    assert pace.most == acts.SLICE
+    pace.took(200, 46.0)
+    assert 20 <= pace.most < 60
+    for _ in range(20):
+        pace.took(pace.most, 31.0)
+    assert pace.most == acts.SLICE
+    pace.took(1, 5000.0)
+    assert pace.most == 20

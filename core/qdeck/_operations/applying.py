@@ -6,6 +6,7 @@ it took, beside what undoes it: so a slice that is sent again is done once, whoe
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from qdeck._operations.planfile import Plan
 
 MOST_SKIPS: Final = 10_000  # that are told one by one
+_LONGEST_MS: Final = 4.0  # a call may hold up the server for 5
+_LEAST: Final = 20  # entries of a slice at least, and how many more when calls are short again
 _COUNT_EVERY: Final = 100  # slices between two looks at how much undo takes
 _DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for the end
 # What these do to a job is little; the others take about twice as long, and a call is not to block the server for long.
@@ -94,6 +97,27 @@ class Slices:
         del self._held[:count]
 
 
+class Pace:
+    """How many entries go into a slice: fewer while calls hold up the server for longer than they may."""
+
+    def __init__(self) -> None:
+        self.most = acts.SLICE
+        self._trip_ms = math.inf
+
+    def trip(self, ms: float) -> None:
+        """What a call takes that does nothing."""
+        self._trip_ms = min(self._trip_ms, ms)
+
+    def took(self, count: int, ms: float) -> None:
+        """A slice of so many took so long, the way there and back with it."""
+        self.trip(ms)
+        work_ms = ms - self._trip_ms
+        if work_ms > _LONGEST_MS:
+            self.most = max(_LEAST, int(count * _LONGEST_MS / work_ms / 2))
+        else:
+            self.most = min(acts.SLICE, self.most + _LEAST)
+
+
 class Application:
     """One run over a plan."""
 
@@ -106,6 +130,7 @@ class Application:
         self._bytes: dict[str, int] = {}
         self._kept: registry.Kept | None = None
         self._calls = 0
+        self._pace = Pace()
         self._outbox: set[str] = set()
         self._abroad = foreign.Abroad(plan.head, plan.batch, keep_ms)
         reason = plan.head.reason or f"{plan.verb.value} by an operator"
@@ -116,7 +141,9 @@ class Application:
 
     def begin(self) -> Program[None]:
         """Checks that the plan is good here and now, and makes its batch known."""
+        started = time.perf_counter()
         plan, now = self.plan, (yield from reads.clock())
+        self._pace.trip((time.perf_counter() - started) * 1000)
         yield from check_server(plan)
         known = yield from registry.read()
         begun = known.get(plan.batch)
@@ -141,7 +168,7 @@ class Application:
 
     def step(self, most: int) -> Program[list[PlanEntry] | None]:
         """Does the next slice; gives the entries that were applied, None at the end."""
-        part = self._slices.next(min(most, acts.SLICE))
+        part = self._slices.next(min(most, self._pace.most))
         if not part:
             return None
         if part[0].layout != NATIVE:
@@ -161,12 +188,12 @@ class Application:
             event=event,
             extra=self._extra,
             group=shapes.group_of("buried", event) if first.effect == Verb.BURY else "",
-            keep_bytes=self._room
-            - sum(size for name, size in self._bytes.items() if name != queue)
-            - self._abroad.bytes,
+            keep_bytes=self._room_for(queue),
             keep_ms=self._keep_ms,
         )
+        started = time.perf_counter()
         acted = yield from programs.call(op)
+        self._pace.took(acted.count, (time.perf_counter() - started) * 1000)
         self._slices.taken(acted.count)
         applied = self.tally.take(part, acted)
         self._calls += 1
