@@ -77,10 +77,28 @@ def test_cancelled_then_resumed_with_other_slices(deck: Deck, yard: Yard) -> Non
 
     part = api.apply_plan(deck, plan, rate=350.0, progress=note, cancelled=lambda: len(seen) == 3)
     assert part.stopped == "it was cancelled"
-    assert seen == [70, 140, 210], "smaller slices at a rate"
-    assert len(yard.ids("ready")) == part.applied == 210
+    assert seen[:2] == [70, 140], "smaller slices at a rate"
+    assert len(yard.ids("ready")) == part.applied == seen[2]
     result = api.apply_plan(deck, plan)
     assert (result.applied, result.skipped, result.undoable) == (1000, (), 1000)
+    assert len(yard.ids("ready")) == 1000
+    assert api.undo_batch(deck).restored == 1000
+
+
+def test_resumed_with_smaller_slices(deck: Deck, yard: Yard) -> None:
+    """What was done as one slice is one, however many entries the next one asks for."""
+    yard.bulk_dead(1000)
+    plan = api.build_plan(deck, "retry", QUEUE)
+    seen: list[int] = []
+    part = api.apply_plan(deck, plan, progress=lambda tally: seen.append(tally.done), cancelled=lambda: len(seen) == 3)
+    assert part.applied == seen[2] > 150
+    smaller = api.apply_plan(
+        deck, plan, rate=350.0, progress=lambda tally: seen.append(tally.done), cancelled=lambda: len(seen) == 8
+    )
+    assert seen[3:6] == seen[:3], "the slices of before"
+    assert smaller.applied == seen[7] <= seen[2] + 140, "then smaller ones"
+    result = api.apply_plan(deck, plan, rate=2000.0, progress=lambda tally: seen.append(tally.done))
+    assert (result.applied, result.skipped) == (1000, ())
     assert len(yard.ids("ready")) == 1000
     assert api.undo_batch(deck).restored == 1000
 
@@ -309,9 +327,12 @@ def test_slices_shrink_while_calls_take_long() -> None:
     pace.took(200, 31.5)
     assert pace.most == acts.SLICE
     pace.took(200, 46.0)
+    assert pace.most == acts.SLICE, "once is nothing"
+    pace.took(200, 46.0)
     assert 20 <= pace.most < 60
     for _ in range(20):
         pace.took(pace.most, 31.0)
     assert pace.most == acts.SLICE
-    pace.took(1, 5000.0)
+    for _ in range(2):
+        pace.took(1, 5000.0)
     assert pace.most == 20

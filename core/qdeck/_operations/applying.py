@@ -103,6 +103,7 @@ class Pace:
     def __init__(self) -> None:
         self.most = acts.SLICE
         self._trip_ms = math.inf
+        self._was_long = False
 
     def trip(self, ms: float) -> None:
         """What a call takes that does nothing."""
@@ -112,9 +113,10 @@ class Pace:
         """A slice of so many took so long, the way there and back with it."""
         self.trip(ms)
         work_ms = ms - self._trip_ms
-        if work_ms > _LONGEST_MS:
+        before, self._was_long = self._was_long, work_ms > _LONGEST_MS
+        if before and self._was_long:  # once can be this machine's doing
             self.most = max(_LEAST, int(count * _LONGEST_MS / work_ms / 2))
-        else:
+        elif not self._was_long:
             self.most = min(acts.SLICE, self.most + _LEAST)
 
 
@@ -194,6 +196,8 @@ class Application:
         started = time.perf_counter()
         acted = yield from programs.call(op)
         self._pace.took(acted.count, (time.perf_counter() - started) * 1000)
+        if acted.count > len(part):
+            part = self._slices.next(acted.count)  # it was done before, as a larger slice
         self._slices.taken(acted.count)
         applied = self.tally.take(part, acted)
         self._calls += 1
