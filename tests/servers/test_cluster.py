@@ -13,6 +13,7 @@ from agent.running import running
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck.deck import Deck
 from qdeck._engine import ops, programs
+from qdeck._layouts import NAMES
 from qdeck._operations.api import apply_plan, build_plan, read_groups, undo_batch
 from qdeck._schedules import store
 from support.clusters import Cluster, queue_slot
@@ -178,6 +179,8 @@ def test_schedules_tick_once_beside_their_queues(app: qdeck.App, deck: Deck) -> 
 def test_other_layouts_say_that_they_are_not_on_cluster(cluster: Cluster) -> None:
     with Deck(cluster.url, layouts=("native", "ifdb", "vmpooler")) as deck:
         assert any(notice.startswith("not on Cluster: ifdb, vmpooler") for notice in deck.status().notices)
+    with Deck(cluster.url, layouts=("native", *NAMES)) as deck:
+        assert not deck.status().notices, "nobody asked for one of them"
     with pytest.raises(qdeck.InvalidOption, match="not on Cluster: lists"):
         Deck(cluster.url, layouts=("lists",))
 

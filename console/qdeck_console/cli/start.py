@@ -57,14 +57,15 @@ def console(ctx: click.Context) -> None:
 @ascii_option
 @click.option("--headless", is_flag=True, help="Without the console: print the URL and run until SIGTERM.")
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), metavar="N", help="End after so long.")
+@click.option("--cluster", is_flag=True, help="Three servers that make a cluster, instead of one.")
 @click.pass_context
-def demo(ctx: click.Context, *, headless: bool, seconds: float | None) -> None:
+def demo(ctx: click.Context, *, headless: bool, seconds: float | None, cluster: bool) -> None:
     """Starts a server of its own with a lively workload, and opens the console on it."""
     if not headless:
         need_console()
     from qdeck_console.demo import run
 
-    ctx.exit(run(headless=headless, seconds=seconds, json=settings().as_json))
+    ctx.exit(run(headless=headless, seconds=seconds, json=settings().as_json, cluster=cluster))
 
 
 @command("worker", short_help="Runs jobs until SIGTERM.")

@@ -19,6 +19,7 @@ from qdeck_console.demo import names
 from qdeck_console.demo.others import seed_others
 from qdeck_console.demo.seed import Seeder
 from qdeck_console.embedded import EmbeddedServer, dying_with_parent
+from qdeck_console.embedded_cluster import EmbeddedCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,9 +41,10 @@ class _Told(BaseException):
 class Demo:
     """The demo's server and processes. Whatever was started ends with the context manager, by its own pid."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, *, cluster: bool = False) -> None:
         self.seed = seed
-        self.server = EmbeddedServer()
+        self.server = EmbeddedCluster(lambda args: EmbeddedServer(args=args)) if cluster else EmbeddedServer()
+        self._other_systems = not cluster  # their queues are not on Cluster
         self._processes: list[subprocess.Popen[bytes]] = []
         self._over = threading.Event()
 
@@ -52,7 +54,8 @@ class Demo:
             self._fill()
             self._start("work", "32", *(f"{queue}={weight}" for queue, weight in names.WORKER.items()))
             self._start("produce", str(self.seed))
-            self._start("others", str(self.seed))
+            if self._other_systems:
+                self._start("others", str(self.seed))
             hung = self._start("work", "2", f"{names.VIDEO}=1")
             self._await_workers(2)
             threading.Thread(target=self._freeze, args=(hung,), name="qdeck-demo-freeze", daemon=True).start()
@@ -90,7 +93,8 @@ class Demo:
         client = SyncClient(Endpoint(self.url))
         try:
             Seeder(client, self.seed).run()
-            seed_others(client, self.seed)
+            if self._other_systems:
+                seed_others(client, self.seed)
         finally:
             client.close()
 
@@ -148,6 +152,7 @@ def run(
     *,
     seed: int = 1,
     read_only: bool = False,
+    cluster: bool = False,
 ) -> int:
     """Runs the demo until the console is left; headless, for some seconds or until a signal. Returns the exit code."""
     if not headless:
@@ -155,7 +160,7 @@ def run(
 
         check_terminal()
     try:
-        with _told_by_signals(), Demo(seed) as demo:
+        with _told_by_signals(), Demo(seed, cluster=cluster) as demo:
             try:
                 return _headless(demo, seconds, json=json) if headless else _console(demo, seconds, read_only=read_only)
             finally:

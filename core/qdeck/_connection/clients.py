@@ -93,9 +93,22 @@ class SyncClient:
             return self._drive(self._routes.exchange(send, self._effort()))
         effort: Effort | None = None
         while True:
-            [heard] = self._hear([(None, send.data, send.count)])
-            if not isinstance(heard, Lost):
-                return heard
+            line = self._connection(None)
+            sent = False
+            # As `_hear` does for several, without a list of one: most calls of most programs go this way.
+            try:
+                if not line.is_connected:
+                    line.connect()
+                self._met = sent = True
+                line.send_packed_command([send.data], check_health=False)
+                return [_read(line) for _ in range(send.count)]
+            except TROUBLE as error:
+                line.disconnect()
+                heard = Lost(error, sent)
+            except BaseException:
+                # Cut off in the middle (Ctrl-C): a reply still on its way must not be taken for the next one's.
+                line.disconnect()
+                raise
             effort = effort or self._effort()
             effort.sent = effort.sent or heard.sent
             time.sleep(effort.next_pause(heard.error, reads=send.reads))
@@ -125,7 +138,6 @@ class SyncClient:
                 for line, gone, (_, _, count) in zip(lines, lost, talks, strict=True)
             ]
         except BaseException:
-            # Cut off in the middle (Ctrl-C): a reply still on its way must not be taken for the next one's.
             for line in lines:
                 line.disconnect()
             raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from qdeck._deck import native, reads, verdict
 from qdeck._deck.model import NATIVE, State
 from qdeck._errors import InvalidOption, QdeckError
-from qdeck._layouts import discovery, make_all
+from qdeck._layouts import NAMES, discovery, make_all
 from qdeck._layouts.base import Act
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ class Others:
         made = make_all(names, patterns)
         self.layouts = [layout for layout in made if layout.on_cluster or not on_cluster]
         left_out = ", ".join(layout.name for layout in made if layout not in self.layouts)
-        self._notices = (f"not on Cluster: {left_out} (a queue's keys are in several slots)",) if left_out else ()
+        # Whoever takes all layouts there are has asked for none of them.
+        told = left_out and not set(NAMES) <= set(names)
+        self._notices = (f"not on Cluster: {left_out} (a queue's keys are in several slots)",) if told else ()
         if left_out and not self.layouts and NATIVE not in names:
             raise InvalidOption(f"not on Cluster: {left_out}", hint="their queues keep keys in several slots")
         self.shows_native = NATIVE in names
