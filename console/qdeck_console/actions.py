@@ -44,6 +44,8 @@ class Action:
 _NAMES: Final = {
     "escape": "esc",
     "slash": "/",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
     "question_mark": "?",
     "colon": ":",
     "asterisk": "*",
@@ -113,7 +115,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="move", call="open",
     ),
     Action(
-        id="next", scopes=(JOBS, DEAD, PURGE), keys=("tab", "right"), verb="next",
+        id="next", scopes=(JOBS, DEAD, PURGE, JOB), keys=("tab", "right"), verb="next",
         help="the next state, or the other pane", group="move",
     ),
     Action(
@@ -170,6 +172,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action(
         id="discard", scopes=(JOBS, DEAD, JOB), keys=("x",), verb="discard",
         help="remove with all that is kept about it", group="act on jobs",
+    ),
+    Action(
+        id="earlier", scopes=(JOB,), keys=("left_square_bracket",), verb="try", help="the error of the try before",
+    ),
+    Action(
+        id="later_try", scopes=(JOB,), keys=("right_square_bracket",), verb="next try",
+        help="the error of the next try", footer=False,
     ),
     Action(id="filter", scopes=tuple(TABS), keys=("slash",), verb="filter", help="show only what matches"),
     Action(

@@ -214,7 +214,7 @@ async def test_the_log_tells_what_was_done_and_undoes_it(url: str) -> None:
     with Deck(url) as deck:
         api.apply_plan(deck, api.build_plan(deck, "retry", HOOKS, reason="INC-1"))
     async with console(url, "9") as pilot:
-        await until(pilot, "1 operation within a day")
+        await until(pilot, "1 operation")
         await pilot.press("u")
         await until(pilot, "u again undoes: retry by")
         await pilot.press("u")
@@ -233,5 +233,5 @@ async def test_workers_are_listed_and_asked_to_be_quiet(url: str, raw: redis.Red
         assert "\x1b" not in shown
         await pilot.press("p")
         await until(pilot, "asked to take nothing new")
-        await until(pilot, "asked qu")
+        await until(pilot, "asked: quiet")
         assert raw.hget("qdeck:control", "wrk-1") == b"quiet"

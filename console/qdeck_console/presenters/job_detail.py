@@ -61,7 +61,7 @@ def job_lines(
         *_timeline(job, cells, most=60 if full else 10),
         _BLANK,
     ]
-    lines += [section("job", "", "muted", cells, indent=0), *_facts(job, cells)]
+    lines += [section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
     if full and job.log:
         lines += [_BLANK, section("output", "", "muted", cells, indent=0)]
         lines += [((part, "text"),) for part in wrap(safe_text(job.log, limit=20_000, one_line=False), cells, most=200)]
@@ -137,14 +137,20 @@ def _timeline(job: JobDetail, cells: int, *, most: int) -> list[Line]:
     if len(events) > most:
         lines.append(((f"{len(events) - most:,} earlier", "faint"),))
     for event in events[-most:]:
-        glyph, role = _GLYPHS.get(event.kind, ("•", "muted"))
+        glyph, role = event_glyph(event)
         at = fmt.clock(event.at_ms)
-        words = cut_end(_words(event), cells - len(at) - 4)
+        words = cut_end(event_words(event), cells - len(at) - 4)
         lines.append(((at, "muted"), ("  ", "text"), (glyph, role), (" ", "text"), (words, "text")))
     return lines
 
 
-def _words(event: HistoryEvent) -> str:
+def event_glyph(event: HistoryEvent) -> Piece:
+    """The sign of an event with its role."""
+    return _GLYPHS.get(event.kind, ("•", "muted"))
+
+
+def event_words(event: HistoryEvent) -> str:
+    """An event in words."""
     data = event.data
     worker = safe_text(str(data.get("worker", "")), limit=80)
     if event.kind == "claimed":
@@ -160,7 +166,8 @@ def _words(event: HistoryEvent) -> str:
     return safe_text(event.kind, limit=40)
 
 
-def _facts(job: JobDetail, cells: int) -> list[Line]:
+def job_facts(job: JobDetail, cells: int) -> list[Line]:
+    """Its settings and limits as pairs."""
     tries = f"{job.attempts or 0} of {(job.retries or 0) + 1}" if job.retries is not None else str(job.attempts or 0)
     lines = [
         pair("priority", [(str(job.priority), "text")], cells),

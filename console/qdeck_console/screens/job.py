@@ -1,19 +1,21 @@
-"""One job on a page of its own, with its traceback and its output."""
+"""One job on a page of its own: payload, relations, every try with its error, and its output."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck import UnknownJob
+from qdeck import QdeckError, UnknownJob
 from qdeck._deck.model import JobDetail, JobRecord, Snapshot
 from qdeck_console.actions import JOB, Action, bindings
-from qdeck_console.presenters.job_detail import job_lines
+from qdeck_console.presenters import job_page as present
 from qdeck_console.presenters.parts import common_owner
+from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.text import safe_text
-from qdeck_console.widgets.lines import Item, LineList, Listing
+from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
 
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
+    from qdeck_console.presenters.job_page import Keyed
 
 WIDEST = 120
+LEFT = 64
 
 
 class JobScreen(JobActs):
@@ -39,6 +43,9 @@ class JobScreen(JobActs):
         self.queue, self.job_id = queue, job_id
         self._job: JobDetail | None = None
         self._gone = False
+        self._try: int | None = None  # the last one, until another is chosen
+        self._folded: set[str] = set()
+        self._unfolded = False
 
     @property
     def tab(self) -> str:
@@ -51,8 +58,12 @@ class JobScreen(JobActs):
         return f"job/{self.queue}/{self.job_id}"
 
     def body(self) -> Sequence[Widget]:
-        """The detail as a list of lines without a cursor: the movement keys scroll it."""
-        return (Vertical(LineList(id="list"), id="main"),)
+        """What it is at the left, what happened to it at the right; on narrow terminals one below the other."""
+        return (
+            Lines(id="job-head"),
+            Vertical(LineList(id="list"), id="main"),
+            Vertical(LineList(id="past"), id="job-side"),
+        )
 
     def wants(self) -> Reader | None:
         """This job."""
@@ -69,31 +80,147 @@ class JobScreen(JobActs):
         """This job, as it was seen."""
         return () if self._job is None or self._gone else (self._job,)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether there is room for two panes."""
+        return self.size.width >= WIDE
+
+    @property
+    def chosen_try(self) -> int:
+        """The try whose error is shown."""
+        count = len(present.tries(self._job)) if self._job is not None else 0
+        return count - 1 if self._try is None else min(self._try, count - 1)
+
     def draw(self, *, fresh: bool) -> None:
         """Draws the job; one that is gone says so and stays readable."""
         picture = self.picture
         mine = picture.extra_of == self.reads
+        notice: list[Line] = []
         if mine and isinstance(picture.extra, JobDetail):
             self._job, self._gone = picture.extra, False
-        cells = max(20, min(WIDEST, self.size.width - 8))
-        hide = common_owner([row.name for row in picture.snapshot.queues]) if picture.snapshot else 0
-        lines: list[Line] = []
         if mine and isinstance(picture.extra, UnknownJob):
             self._gone = True
-            lines += [((safe_text(str(picture.extra), limit=300), "warn"),), ()]
-        if self._job is not None:
-            lines += job_lines(self._job, cells, hide=hide, full=True)
-        elif not lines:
-            lines = [(("…", "ghost"),)]
-        self.query_one(LineList).show(Listing([Item("", 1, line) for line in lines], _draw), self.painter)
+        if self._gone and mine:
+            notice = [(("    ", "text"), (safe_text(str(picture.extra), limit=300), "warn"))]
+        self._draw_head(notice)
+        left, right = self._panes()
+        self._show("#list", left if self.is_wide else [*right, ("", ()), *left])
+        self._show("#past", right if self.is_wide else [])
+
+    def _draw_head(self, notice: list[Line]) -> None:
+        job, now_ms = self._job, self.picture.snapshot.at_ms if self.picture.snapshot else 0
+        hide = self._hide
+
+        def make(_cells: int, _height: int) -> Sequence[Line]:
+            cells = self.size.width - 5
+            if job is None:
+                return notice or ((("    …", "ghost"),),)
+            lines = present.header(job, cells, now_ms=now_ms, hide=hide)
+            return [*((("    ", "text"), *line) for line in lines), *notice, ()]
+
+        head = self.query_one("#job-head", Lines)
+        head.styles.height = (3 if job is not None else 1) + (len(notice) if job is not None else 0)
+        head.show(make, self.painter)
+
+    @property
+    def _hide(self) -> int:
+        snapshot = self.picture.snapshot
+        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+
+    def _panes(self) -> tuple[list[Keyed], list[Keyed]]:
+        job = self._job
+        if job is None:
+            return [], []
+        width = self.size.width
+        cells = LEFT - 8 if self.is_wide else max(20, min(WIDEST, width - 8))
+        beside = max(20, min(WIDEST, width - LEFT - 6)) if self.is_wide else cells
+        now_ms = self.picture.snapshot.at_ms if self.picture.snapshot else 0
+        left = [
+            *present.tree(job, cells, self._folded), *present.relations(job, cells, hide=self._hide),
+            *present.facts(job, cells),
+        ]  # fmt: skip
+        chosen = self.chosen_try if self.chosen_try >= 0 else None
+        right = present.timeline(job, beside, chosen=chosen, now_ms=now_ms)
+        if chosen is not None:
+            right += present.error(job, chosen, beside, unfolded=self._unfolded)
+        return left, [*right, *present.output(job, beside)]
+
+    def _show(self, where: str, lines: list[Keyed]) -> None:
+        items = [Item(key, 1, line) for key, line in lines]
+        self.query_one(where, LineList).show(Listing(items, _draw), self.painter)
 
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""
-        return "" if action == "back" else super().why_not(action)
+        if action == "back":
+            return ""
+        if action in {"earlier", "later_try"}:
+            return self._why_not_try(action)
+        if action == "next":
+            return "" if self.is_wide else "there is one pane"
+        return super().why_not(action)
+
+    def _why_not_try(self, action: str) -> str:
+        count = len(present.tries(self._job)) if self._job is not None else 0
+        if count < 2:
+            return "it failed once" if count else "it did not fail"
+        if action == "earlier":
+            return "that is the first try" if self.chosen_try == 0 else ""
+        return "that is the last try" if self.chosen_try == count - 1 else ""
 
     def is_offered(self, action: Action) -> bool:
-        """Nothing can be opened here."""
-        return action.id != "open"
+        """Opening is for lines that have something below them."""
+        return action.id != "open" and (action.id != "next" or self.is_wide) and super().is_offered(action)
+
+    def do_next(self) -> None:
+        """Gives the keys to the other pane."""
+        left, right = self.query_one("#list", LineList), self.query_one("#past", LineList)
+        (right if left.has_focus else left).focus()
+
+    def do_earlier(self) -> None:
+        """Shows the error of the try before."""
+        self._try = self.chosen_try - 1
+        self.draw(fresh=False)
+
+    def do_later_try(self) -> None:
+        """Shows the error of the next try."""
+        self._try = self.chosen_try + 1
+        self.draw(fresh=False)
+
+    def on_line_list_opened(self, event: LineList.Opened) -> None:
+        """Folds and unfolds, or opens a job that this one has to do with."""
+        key = event.key
+        if key.startswith("p/"):
+            self._folded ^= {key}
+        elif key == "traceback":
+            self._unfolded = not self._unfolded
+        elif key.startswith("job/"):
+            self.console.run_worker(self._open(key.removeprefix("job/")), group="find", exit_on_error=False)
+            return
+        self.draw(fresh=False)
+
+    async def _open(self, job_id: str) -> None:
+        try:
+            found = await self.console.deck.afind(job_id)
+        except (QdeckError, OSError) as error:
+            self.console.say(str(error), "bad", "✗")
+            return
+        if found:
+            self.console.open(JobScreen(self._tab, found[0].queue, found[0].id))
+        else:
+            self.console.say(f"no queue has {job_id} any more", "warn", "▲")
+
+    def copied(self) -> tuple[str, str]:
+        """What `y` takes: the value under the cursor when it is one of the payload, else the id."""
+        view = self.query_one("#list", LineList)
+        if self._job is not None and view.has_focus and view.cursor.startswith("p/") and view.cursor != "p/":
+            value = present.value_at(self._job, view.cursor)
+            if value is not None:
+                return "value", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        return "id", self.job_id
+
+    def exported(self) -> list[object]:
+        """What `w` writes: all about the job."""
+        return [self._job] if self._job is not None else []
 
     def do_back(self) -> None:
         """Back to the list."""
