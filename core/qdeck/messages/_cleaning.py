@@ -130,15 +130,15 @@ def remove(names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper | No
     """
     if not names:
         return []
-    free = yield from registry.begin(names)
     now = yield from registry.server_ms()
+    free = yield from registry.begin(names)
     mine = [name for name, answer in zip(names, free, strict=True) if answer]
     keeping: dict[str, Any] = {}
     if keeper is not None and mine:
         yield from keeper.note(mine)
         keeping = {"batch": keeper.batch, "copy_bytes": keeper.most(len(mine))}
-    # A second less than was announced: the clock was read after that.
-    dropped = yield from registry.drop_many(mine, now + registry.ACT_MS - 1000, idle_s, **keeping)
+    # The clock was read before the announcements were made: all of them last until then.
+    dropped = yield from registry.drop_many(mine, now + registry.ACT_MS, idle_s, **keeping)
     ended: list[tuple[str, int, int]] = []
     left: list[str] = []
     outcome: dict[str, Removal] = {}

@@ -26,6 +26,7 @@ TTL_S: Final = 3600.0
 _PARTS: Final = ("queues", "waiting", "about", "tasks", "callbacks", "removing", "metrics")
 KEYS: Final = tuple(f"{cleaned.TAG}:{part}".encode() for part in _PARTS)
 QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS = KEYS
+AT_ONCE: Final = 100  # names in one call, which is not to keep the server busy for long
 ACT_MS: Final = 5_000  # how long a remover may act after it announced itself
 
 
@@ -112,16 +113,18 @@ def touch(names: Sequence[str]) -> Program[int]:
 
 def begin(names: Sequence[str]) -> Program[list[bool]]:
     """Announces that queues are to be removed; False where somebody waits."""
-    free = yield from call("registry", KEYS, [0, "begin", ACT_MS, *names])
+    free: list[int] = []
+    for start in range(0, len(names), AT_ONCE):
+        free += yield from call("registry", KEYS, [0, "begin", ACT_MS, *names[start : start + AT_ONCE]])
     return [answer == 1 for answer in free]
 
 
 def finish(event: str, gone: Sequence[tuple[str, int, int]]) -> Program[list[bool]]:
     """Strikes queues off, with how many messages and bytes went with them; which of them were registered."""
-    args: list[Arg] = [0, "finish", event]
-    for row in gone:
-        args += (*row, _group(row[0]))
-    struck: list[int] = yield from call("registry", KEYS, args)
+    struck: list[int] = []
+    for start in range(0, len(gone), AT_ONCE):
+        rows = [part for row in gone[start : start + AT_ONCE] for part in (*row, _group(row[0]))]
+        struck += yield from call("registry", KEYS, [0, "finish", event, *rows])
     return [one == 1 for one in struck]
 
 
