@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck.model import NATIVE
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -28,10 +30,12 @@ class Walk:
         self.cursor = page.cursor
         self.goes_on = page.cursor is not None
         for record in page.jobs:
-            if record.id in self._seen:
+            # In other layouts an id may be that of several entries.
+            name = record.id if record.layout == NATIVE else record.key
+            if name in self._seen:
                 continue
             if record.state in _MOVING:
-                self._seen.add(record.id)
+                self._seen.add(name)
             yield record
             if self._left is not None:
                 self._left -= 1

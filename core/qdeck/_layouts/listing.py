@@ -60,12 +60,13 @@ def page(
         if place.source >= len(sources):
             return Page(jobs=(), cursor=None, scanned=scanned)
         source = sources[place.source]
+        start = place.mark if layout.repeats and source.kind is Kind.LIST else ""
         raws, mark = yield from read_slice(source, place.mark, min(most, SLICE))
         place = Place(place.source + 1) if mark is None else Place(place.source, mark)
         scanned += len(raws)
         if raws:
             entries = yield from layout.fill(queue, raws, now)
-            kept = _numbered(e for e in entries if e.state in states and e.queue == queue)
+            kept = _numbered((e for e in entries if e.state in states and e.queue == queue), start)
             kept = [entry for entry in kept if test(entry)]
             if kept or scanned >= most:
                 end = place.source >= len(sources)
@@ -73,13 +74,17 @@ def page(
     return Page(jobs=(), cursor=str(place), scanned=scanned)
 
 
-def _numbered(entries: Iterable[Entry]) -> list[Entry]:
-    """Entries that are the same to the byte get a number, so that a key stays the identity of one."""
+def _numbered(entries: Iterable[Entry], start: str) -> list[Entry]:
+    """Entries that are the same to the byte get a number, so that a key stays the identity of one.
+
+    Behind the first page of a list, from `start` on, all do: they may be the same as one before.
+    """
     found: list[Entry] = []
     times: dict[str, int] = {}
     for entry in entries:
         count = times[entry.key] = times.get(entry.key, 0) + 1
-        found.append(entry if count == 1 else replace(entry, key=f"{entry.key}#{count}"))
+        number = f"#{start}+{count}" if start else "" if count == 1 else f"#{count}"
+        found.append(replace(entry, key=entry.key + number) if number else entry)
     return found
 
 
