@@ -66,6 +66,15 @@ class EmbeddedCluster(Generic[Made]):
         self.nodes.append(node)
         return node
 
+    def follow(self, master: Made) -> Made:
+        """Starts a replica of one of the servers."""
+        name = ask(master, "CLUSTER", "MYID")
+        node = self.join()
+        ask(node, "CLUSTER", "MEET", HOST, master.port)
+        self.wait()
+        ask(node, "CLUSTER", "REPLICATE", name)
+        return node
+
     def wait(self) -> None:
         """Returns when every server knows all the others and that all slots are served."""
         last_moment = time.monotonic() + self._start_timeout_s

@@ -24,7 +24,11 @@ SLICE: Final = 500  # jobs in one call at most: `unpack` in Lua fails from 8,000
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Bytes for the server and how many replies they bring. `reads` tells that sending again cannot matter."""
+    """Bytes for the server and how many replies they bring. `reads` tells that sending again cannot matter.
+
+    `key` is one of the keys. On a cluster, commands that have none themselves go to its server, and what writes keeps
+    its order; without it, the commands of a request have nothing to do with each other.
+    """
 
     data: bytes
     count: int

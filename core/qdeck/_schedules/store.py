@@ -65,7 +65,7 @@ def _mark(queue: str, name: str, upto: Arg) -> Program[None]:
 
 def cron_key(queue: str) -> bytes:
     """The hash of a queue that keeps the last turn of each schedule that makes jobs there."""
-    return f"{{{queue}}}:cron".encode()
+    return keys.key(queue, "cron")
 
 
 def register(definition: Definition, replaces: bytes | None = None) -> Program[str]:
