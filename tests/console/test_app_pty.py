@@ -21,6 +21,7 @@ from qdeck._deck.deck import Deck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 LEAVE_SCREEN, MOUSE_OFF, SHOW_CURSOR = b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?25h"
 
@@ -151,3 +152,38 @@ def test_no_color_sends_no_colour(url: str, terminal: Callable[..., Terminal]) -
     assert shown.end() == 0
     assert b"38;2;" not in shown.output
     assert b"48;2;" not in shown.output
+
+
+EDITOR = """
+import pathlib, sys
+path = pathlib.Path(sys.argv[1])
+print("the editor has the terminal", flush=True)
+path.write_text(path.read_text().replace("letter", "parcel"))
+"""
+
+
+def test_the_editor_of_the_user_gets_the_terminal_and_gives_it_back(
+    url: str, terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    script = tmp_path / "editor.py"
+    script.write_text(EDITOR)
+    with Deck(url) as deck:
+        made = deck.enqueue("demo:dev:mail:actions", "send", ["letter"])
+    shown = terminal(CONSOLE, url, env={"VISUAL": f"{sys.executable} {script}"})
+    shown.wait_for(b"1 queue")
+    shown.send(b":")
+    shown.wait_for(b"do it")
+    shown.send(f"find {made.id}".encode())
+    time.sleep(0.3)
+    shown.send(b"\r")
+    shown.wait_for(b"letter")
+    shown.send(b"e")
+    shown.wait_for(b"the editor has the terminal")
+    assert LEAVE_SCREEN in shown.output, "the console left the screen to the editor"
+    shown.wait_for(b"1 edited")
+    shown.wait_for(b"parcel")
+    shown.send(b"\x03")
+    assert shown.end() == 0
+    assert is_left_clean(shown)
+    with Deck(url) as deck:
+        assert deck.job("demo:dev:mail:actions", made.id).payload() == [["parcel"], {}]

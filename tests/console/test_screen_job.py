@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.widgets import TextArea
 
 from qdeck._deck.deck import Deck
 from qdeck_console.presenters import job_page as present
+from qdeck_console.screens.editor import escaped
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.widgets.lines import LineList
+from support.hostile import is_clean
 from support.screens import HOOKS, app_of, command, console, fail_next, lines, text, until
 
 if TYPE_CHECKING:
@@ -121,3 +125,36 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
         await until(pilot, "waits for")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.job_id == "job-waits")
+
+
+async def test_a_payload_is_edited_here_when_there_is_no_editor(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "/no/such/editor")
+    with Deck(url) as deck:
+        made = deck.enqueue(HOOKS, "deliver", ["old\u202e\x1b[2J"], {"n": 1})
+    async with console(url) as pilot:
+        app = app_of(pilot)
+        await command(pilot, f"find {made.id}")
+        await until(pilot, "deliver")
+        await pilot.press("e")
+        await until(pilot, "f2 take it")
+        assert is_clean(text(app).replace("\n", ""))
+        area = app.screen.query_one("#text", TextArea)
+        assert "\\u202e" in area.text
+        before = area.text
+        area.text = "[1, 2"
+        await pilot.press("f2")
+        await until(pilot, "the payload is no JSON")
+        area.text = before.replace("old", "new")
+        await pilot.press("f2")
+        await until(pilot, "1 edited")
+        await pilot.press("e")
+        await until(pilot, "f2 take it")
+        await pilot.press("escape")
+        await until(pilot, "nothing was changed")
+    with Deck(url) as deck:
+        assert deck.job(HOOKS, made.id).payload() == [["new\u202e\x1b[2J"], {"n": 1}]
+
+
+def test_what_a_terminal_might_act_on_is_escaped() -> None:
+    assert escaped('{"a": "\u202eé"}\n') == '{"a": "\\u202eé"}\n'
+    assert json.loads(escaped('"\U000e0041\x9b"')) == "\U000e0041\x9b"

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-from textual.app import SuspendNotSupported
 
 from qdeck import QdeckError
 from qdeck._deck.model import NATIVE
@@ -17,6 +10,7 @@ from qdeck._filter import PRIORITIES
 from qdeck._operations import api, editing
 from qdeck._operations.model import PlanEntry, Skip, Verb
 from qdeck_console.operating import Wish, difference, outcome
+from qdeck_console.screens.editor import edit
 from qdeck_console.screens.frame import FrameScreen
 
 if TYPE_CHECKING:
@@ -161,14 +155,20 @@ async def _edit(console: ConsoleApp, job: JobRecord) -> None:
     if why:
         console.say(f"not edited: {why}", "warn", "▲")
         return
-    before = draft.text()
-    try:
-        after = _in_editor(console, before)
-    except (OSError, SuspendNotSupported) as error:
-        console.say(f"no editor: {str(error) or 'this terminal cannot be left'}", "bad", "✗")
-        return
-    if after is None or after.strip() == before.strip():
+
+    def check(text: str) -> str:
+        try:
+            editing.new_body(draft, text)
+        except QdeckError as error:
+            return str(error)
+        return ""
+
+    after = await edit(console, f"Payload of {job.id}", draft.text(), check)
+    if after is None:
         console.say("nothing was changed", "muted", "")
+        return
+    if console.is_over:
+        console.say("the 30 minutes are over", "warn", "▲")
         return
     try:
         result = await api.aedit_job(console.deck, draft, after)
@@ -179,18 +179,3 @@ async def _edit(console: ConsoleApp, job: JobRecord) -> None:
     if result.applied:
         console.operator.remember(result.batch, f"edit of {job.id}")
     console.say(*outcome(result))
-
-
-def _in_editor(console: ConsoleApp, text: str) -> str | None:
-    """The text as it left the user's editor; None when the editor says that it failed."""
-    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    handle, name = tempfile.mkstemp(prefix="qdeck-", suffix=".json")  # for this user alone
-    path = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        with console.suspend():
-            code = subprocess.call([*command, name])
-        return path.read_text(encoding="utf-8") if code == 0 else None
-    finally:
-        path.unlink(missing_ok=True)

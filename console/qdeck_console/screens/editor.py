@@ -1,0 +1,149 @@
+"""Editing a text: in the editor of the user, or here when there is none, or to mend a mistake."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import TextArea
+
+from qdeck_console.screens.dialog import Dialog
+from qdeck_console.text import cut_end, safe_text
+from qdeck_console.widgets.lines import Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from textual.widget import Widget
+
+    from qdeck_console.app import ConsoleApp
+    from qdeck_console.format import Line
+
+
+async def edit(console: ConsoleApp, title: str, text: str, check: Callable[[str], str]) -> str | None:
+    """The text as it was left; None when nothing is to be done. What `check` finds wrong is mended here."""
+    command = editor_command()
+    after: str | None = text
+    wrong = ""
+    if command:
+        try:
+            after = _in_editor(console, command, text)
+        except (OSError, SuspendNotSupported) as error:
+            told = str(error) or "this terminal cannot be left"
+            console.say(f"{command[0]}: {told}", "warn", "▲")
+        else:
+            if after is None or after.strip() == text.strip():
+                return None
+            wrong = check(after)
+            if not wrong:
+                return after
+    if not wrong:
+        after = text
+    return await console.push_screen_wait(EditorScreen(console, title, escaped(after or text), check, wrong=wrong))
+
+
+def editor_command() -> list[str]:
+    """The user's editor with its arguments; empty when there is none."""
+    wanted = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        command = shlex.split(wanted)
+    except ValueError:
+        return []
+    return command if command and shutil.which(command[0]) else []
+
+
+def _in_editor(console: ConsoleApp, command: list[str], text: str) -> str | None:
+    """The text as it left the user's editor; None when the editor says that it failed."""
+    handle, name = tempfile.mkstemp(prefix="qdeck-", suffix=".json")  # for this user alone
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        with console.suspend():
+            code = subprocess.call([*command, name])
+        return path.read_text(encoding="utf-8", errors="replace") if code == 0 else None
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def escaped(text: str) -> str:
+    """JSON with every character that a terminal might act on as its escape: it means the same."""
+    return "".join(char if char.isprintable() or char == "\n" else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    code = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{code[at]:02x}{code[at + 1]:02x}" for at in range(0, len(code), 2))
+
+
+class EditorScreen(Dialog[str | None]):
+    """An editor of our own. It is left with a text that passes its check, or with nothing."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "cancel", priority=True),
+        Binding("f2,ctrl+o", "take", "take it", priority=True),
+    ]
+
+    def __init__(
+        self, console: ConsoleApp, title: str, text: str, check: Callable[[str], str], *, wrong: str = ""
+    ) -> None:
+        super().__init__(console)
+        self._asked, self._text, self._check, self._wrong = title, text, check, wrong
+
+    def panel(self) -> Iterable[Widget]:
+        """What is edited, the text, and what is wrong with it."""
+        with Vertical(id="editor"):
+            yield Lines(id="title", ground="panel")
+            yield TextArea(self._text, id="text", tab_behavior="indent", compact=True)
+            yield Lines(id="answers", ground="panel")
+
+    def on_mount(self) -> None:
+        """Shows it."""
+        super().on_mount()
+        head: Line = ((safe_text(self._asked, limit=200), "strong bold"),)
+        title = self.query_one("#title", Lines)
+        title.styles.height = 2
+        title.show(lambda _w, _h: (head,), self.console_app.painter)
+        self.query_one("#answers", Lines).styles.height = 2
+        self.query_one("#text", TextArea).focus()
+        self._draw(self._wrong)
+
+    def _draw(self, wrong: str) -> None:
+        hint: Line = (
+            ("f2", "accent bold"), (" take it  ", "muted"), ("esc", "accent bold"), (" cancel  ", "muted")
+        )  # fmt: skip
+
+        def make(cells: int, _height: int) -> list[Line]:
+            return [((cut_end(safe_text(wrong, limit=300), cells), "bad"),), hint]
+
+        self.query_one("#answers", Lines).show(make, self.console_app.painter)
+
+    def on_text_area_changed(self) -> None:
+        """Forgets what was wrong: it is looked at again when it is taken."""
+        if self._wrong:
+            self._wrong = ""
+            self._draw("")
+
+    def action_take(self) -> None:
+        """Gives the text, or says what is wrong with it."""
+        text = self.query_one("#text", TextArea).text
+        if text.strip() == self._text.strip() and not self._wrong:
+            _ = self.dismiss(None)
+            return
+        self._wrong = self._check(text)
+        if self._wrong:
+            self._draw(self._wrong)
+        else:
+            _ = self.dismiss(text)
+
+    def action_leave(self) -> None:
+        """Changes nothing."""
+        _ = self.dismiss(None)
