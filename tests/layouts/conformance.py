@@ -11,7 +11,7 @@ from qdeck._deck.model import State
 from qdeck._errors import UsageError
 from qdeck._filter import parse
 from qdeck._layouts import discovery, make, steps
-from qdeck._layouts.base import Act, Entry, Seen
+from qdeck._layouts.base import Act, Ages, Entry, Seen, Stale
 from qdeck._layouts.listing import every
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ class Conformance:
         """Fills the server with entries of every state, broken ones too."""
         raise NotImplementedError
 
+    def make(self) -> Layout:
+        """A new one of it; a layout that is not among those of the package overrides this."""
+        return make(self.layout)
+
     @pytest.fixture
     def deck(self, url: str, raw: redis.Redis) -> Iterator[Deck]:
         self.populate(raw)
@@ -63,7 +67,7 @@ class Conformance:
             yield deck
 
     def look(self, deck: Deck) -> Layout:
-        made = make(self.layout)
+        made = self.make()
         deck.look(discovery.look([made], discovery.Remembered(passes={})))
         return made
 
@@ -167,6 +171,31 @@ class Conformance:
                 assert values(raw) == before, (act, entry.key)
         assert tried
 
+    def test_what_is_stale_is_told_and_can_go_and_come_back(self, deck: Deck, raw: redis.Redis) -> None:
+        layout = self.look(deck)
+        before, now, cursor = values(raw), _now(deck), None
+        ages = Ages(
+            max_pending_age=0, max_ready_age=0, max_completed_age=0, max_orphaned_age=0, max_request_age=0, done_age=0,
+            dlq_ttl_s=0, dlq_max_entries=0,
+        )  # fmt: skip
+        found: list[Stale] = []
+        for _ in range(1000):
+            page = deck.look(layout.stale(ages, now, cursor))
+            found += page.found
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert cursor is None
+        assert values(raw) == before
+        for number, stale in enumerate(found):
+            assert stale.reason
+            step = deck.look(layout.step(stale.act, stale.entry, now, ages=ages, reason=stale.reason))
+            [done] = deck.write(steps.run(self.layout, f"s{number}", [step]))
+            assert done.done, (stale.rule, stale.entry.key, done.why)
+            [back] = deck.write(steps.undo(self.layout, f"s{number}"))
+            assert back.done, (stale.rule, stale.entry.key, back.why)
+            assert values(raw) == before
+
     def test_an_entry_that_changed_is_left_alone(self, deck: Deck, raw: redis.Redis) -> None:
         layout = self.look(deck)
         found = self.entries(deck, layout)
@@ -187,7 +216,7 @@ class Conformance:
             deck.write(steps.undo(self.layout, f"first{number}"))
 
     def test_keys_of_another_type_do_not_stop_the_rest(self, deck: Deck, raw: redis.Redis) -> None:
-        for key, kind in make(self.layout).fixed_keys().items():
+        for key, kind in self.make().fixed_keys().items():
             if kind is not None and not raw.exists(key):
                 raw.set(key, "something else")
         layout = self.look(deck)
