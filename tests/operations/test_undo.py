@@ -169,8 +169,10 @@ def test_move_and_back(deck: Deck, yard: Yard) -> None:
 def test_requeue_is_fenced_and_cannot_be_undone(deck: Deck, yard: Yard) -> None:
     ids = [yard.add(n, priority=n) for n in range(3)]
     held = yard.claim(3)
-    result = api.apply_plan(deck, api.build_plan(deck, "requeue", QUEUE))
-    assert result.applied == 3
+    plan = api.build_plan(deck, "requeue", QUEUE)
+    assert "cannot be undone" in plan.tail.warnings[0]
+    result = api.apply_plan(deck, plan)
+    assert (result.applied, result.undoable, result.undo_until_ms) == (3, 0, None)
     assert yard.ids("ready") == ids, "back to their old places"
     assert yard.raw.hlen(yard.key("lease")) == 1
     turn = yard.end(held[0], "done")

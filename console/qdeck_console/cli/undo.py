@@ -17,6 +17,8 @@ _SHOWN = 20
 def undo(ctx: click.Context, batch: str | None) -> None:
     """Takes a batch back, job by job; one that went on since is left alone, with the reason. Twice is once.
 
+    What died only because it waited for these jobs goes back with them.
+
     qdeck activity tells the batches, and until when they can be undone.
     """
     from qdeck._operations import api
@@ -29,12 +31,15 @@ def undo(ctx: click.Context, batch: str | None) -> None:
             {
                 "batch": result.batch,
                 "restored": result.restored,
+                "dependants": result.dependants,
                 "skipped": [skip_json(skip) for skip in result.skipped],
                 "error": result.error,
             }
         )
     else:
         line(f"{jobs_words(result.restored)} of {safe(result.batch)} went back")
+        if result.dependants:
+            line(f"{jobs_words(result.dependants)} that waited for them, and had died or gone on, went back too")
     for skip in result.skipped[:_SHOWN]:
         note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
     if len(result.skipped) > _SHOWN:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._layouts.others import Others
 
+NO_UNDO: Final = "this cannot be undone: the workers that have these jobs lose them for good"
 MOST_SKIPS: Final = 1000  # that are told one by one
 _SIZED: Final = ("body", "error", "log", "result")
 _SAMPLE: Final = 32  # values of a page whose length tells whether reading them all is cheap
@@ -313,6 +314,8 @@ def make_entries(
         return []
     queue, state = rows[0].queue, rows[0].state
     sizes = yield from _look_around(queue, state, rows, verb, sums)
+    if verb is Verb.REQUEUE and NO_UNDO not in sums.warnings:
+        sums.warnings.append(NO_UNDO)
     effect, runs = (Verb.DISCARD if verb is Verb.PURGE else verb).value, state == State.RUNNING
     entries = []
     for row, size in zip(rows, sizes, strict=True):
