@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from qdeck._operations.driving import Steps
     from qdeck._operations.registry import Kept
 
-_ROUNDS: Final = 10  # news that go back and forth between queues
+PARENT_GONE: Final = "a job that it waited for has ended"  # as undo.lua says it
+_ROUNDS: Final = 20  # back and forth between queues
 
 
 def find(batch: str | None) -> Program[Kept]:
@@ -81,6 +82,9 @@ class _Reached(NamedTuple):
     told: list[str]
 
 
+_Place = tuple[str, int | str]  # a queue, and a slice of it as `acts.undo` names it
+
+
 class _Undoing:
     """One run over what a batch did, to its jobs and through them to others, in whatever queue."""
 
@@ -91,6 +95,7 @@ class _Undoing:
         self.error: str | None = None
         self.whole = True
         self._reached: dict[str, _Reached] = {}
+        self._fates: dict[_Place, acts.Undone] = {}
 
     def gather(self) -> Program[None]:
         """Lets what is under way arrive, and finds every queue that the batch reached."""
@@ -111,39 +116,46 @@ class _Undoing:
                 self.skipped.append(Skip(id="", why=why, queue=queue))
 
     def steps(self) -> Iterator[Program[None]]:
-        """The slices of the batch from the last to the first; then what waited for its jobs, nearest first."""
-        for place, queue in reversed(list(enumerate(self.kept.queues))):
-            for number in range(self._reached[queue].slices, 0, -1):
-                yield self._own(queue, place, number)
+        """The slices of the batch from the last to the first; then those that waited for its jobs, nearest first.
+
+        Again and again those with jobs whose parents, maybe of another queue, were not back yet.
+        """
+        todo: list[_Place] = []
+        for queue in reversed(self.kept.queues):
+            todo += [(queue, number) for number in range(self._reached[queue].slices, 0, -1)]
+        for queue, found in self._reached.items():
+            todo += [(queue, f"~{number}") for number in range(1, found.fallen + 1)]
+        for queue, found in reversed(self._reached.items()):
+            todo += [(queue, f"^{number}") for number in range(found.gone_on, 0, -1)]
+        for _ in range(_ROUNDS):
+            before = self.restored + self.dependants
+            for place in todo:
+                yield self._slice(place)
+            todo = [place for place in todo if any(why == PARENT_GONE for _, why in self._fates[place].skipped)]
+            if self.restored + self.dependants == before:
+                break
         for layout in self.kept.layouts:
             yield self._abroad(layout)
-        for queue, found in self._reached.items():
-            for number in range(1, found.fallen + 1):
-                yield self._dependants(queue, f"~{number}")
-        for queue, found in reversed(self._reached.items()):
-            for number in range(found.gone_on, 0, -1):
-                yield self._dependants(queue, f"^{number}")
 
-    def _own(self, queue: str, place: int, number: int) -> Program[None]:
-        undone = yield from _undo_slice(self.kept, queue, place, number)
-        self.restored += undone.restored
-        self._skip(queue, undone)
+    def _slice(self, place: _Place) -> Program[None]:
+        queue, number = place
+        before = self._fates.get(place)
+        if isinstance(number, int):
+            self._fates[place] = undone = yield from _undo_slice(self.kept, queue, number)
+            self.restored += undone.restored - (before.restored if before else 0)
+        else:
+            self._fates[place] = undone = yield from programs.call(acts.undo(queue, self.kept.batch, number))
+            self.dependants += undone.restored - (before.restored if before else 0)
 
     def _abroad(self, layout: str) -> Program[None]:
         outcomes = yield from steps.undo(layout, self.kept.batch)
         self.restored += sum(outcome.done for outcome in outcomes)
         self.skipped += [Skip(id=outcome.id, why=outcome.why) for outcome in outcomes if not outcome.done]
 
-    def _dependants(self, queue: str, name: str) -> Program[None]:
-        undone = yield from programs.call(acts.undo(queue, self.kept.batch, name))
-        self.dependants += undone.restored
-        self._skip(queue, undone)
-
-    def _skip(self, queue: str, undone: acts.Undone) -> None:
-        self.skipped += [Skip(id=job_id, why=why, queue=queue) for job_id, why in undone.skipped]
-
     def finish(self) -> Program[None]:
         """Tells other queues what they have to know, and writes down what was done."""
+        for (queue, _), undone in self._fates.items():
+            self.skipped += [Skip(id=job_id, why=why, queue=queue) for job_id, why in undone.skipped]
         for queue in self._reached or self.kept.queues:
             yield from _deliver(queue)
         yield from _finish(self)
@@ -165,9 +177,9 @@ def _read_reached(queue: str, batch: str) -> Program[_Reached]:
     )
 
 
-def _undo_slice(kept: Kept, queue: str, place: int, number: int) -> Program[acts.Undone]:
+def _undo_slice(kept: Kept, queue: str, number: int) -> Program[acts.Undone]:
     if kept.verb == Verb.MOVE and kept.target is not None:
-        return (yield from _move_back(kept, queue, place, number))
+        return (yield from _move_back(kept, queue, kept.queues.index(queue), number))
     return (yield from programs.call(acts.undo(queue, kept.batch, number)))
 
 

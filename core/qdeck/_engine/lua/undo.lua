@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
--- done once.
+-- done once, but for jobs whose parents are not back yet: these are kept for a later call. The answer tells of all calls.
 -- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq groups after bell outbox undo
 -- uses: time open constants head forget groups await ring tally states holder columns
 -- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependants
@@ -9,18 +9,18 @@ local offset = string.find(ARGV[2], '^[~^]') and ARGV[2] or redis.call('HGET', U
 local packed = offset and redis.call('HGET', UNDO, offset)
 if not packed then return redis.error_reply('QDECK EXPIRED') end
 local slice = cmsgpack.unpack(packed)
-local why = {}
+local PARENT_GONE = 'a job that it waited for has ended'
 
 local function answer(u)
   local out = { NOW, u.done, slice.n }
   for _, word in ipairs(u.skipped) do out[#out + 1] = word end
   return out
 end
-if slice.u then return answer(slice.u) end
+if slice.u and not slice.c then return answer(slice.u) end
 
 local c, at = slice.c, tonumber(slice.t)
 
--- Keeps the jobs for which `test` gives no reason against: their numbers in the columns. A job may wait for another of
+-- The jobs for which `test` gives no reason against, as numbers in the columns; and the reasons. A job may wait for another of
 -- the slice, whichever comes first in it: those that were refused are looked at again after each one that was not.
 local restored, names = {}, {}
 local function only(test)
@@ -39,13 +39,7 @@ local function only(test)
     if #kept == before or #kept == #c.ids then break end
   end
   table.sort(kept)
-  for n, id in ipairs(c.ids) do
-    if reasons[n] then
-      why[#why + 1] = id
-      why[#why + 1] = reasons[n]
-    end
-  end
-  return kept
+  return kept, reasons
 end
 local function pick(values, kept)
   local out = {}
@@ -80,7 +74,7 @@ local function may_live(id, head, refs)
   end
   for ref in string.gmatch(refs or '', '%S+') do
     if not string.find(ref, '@', 1, true) and not restored[ref] and not LIVE[state_of(ref) or ''] then
-      return 'a job that it waited for has ended'
+      return PARENT_GONE
     end
   end
   return nil
@@ -273,15 +267,36 @@ local function test_of()
   return function(n, id) return there(n, id) or may_live(id, heads[n], c.waits and c.waits[n]) end
 end
 
-local u = { done = 0, skipped = why }
-if not c then
-  why[1], why[2] = '', 'there was no room to keep what this slice of ' .. slice.n .. ' needs to be undone'
-elseif c.ids and #c.ids > 0 then
-  local kept = only(test_of())
-  if #kept > 0 then undo[slice.v](kept, pick(c.ids, kept), pick(c.scores, kept)) end
-  u.done = #kept
+-- The rows of the columns with these numbers; what holds for all of them stays.
+local function rows_of(numbers)
+  local out = { line = c.line, groups = c.groups }
+  for name, values in pairs(c) do
+    if name ~= 'line' and name ~= 'groups' then out[name] = pick(values, numbers) end
+  end
+  return out
 end
-slice.c, slice.u = nil, u
+
+local u = { done = slice.u and slice.u.done or 0, skipped = slice.u and slice.u.final or {}, final = {} }
+local later = {}
+if not c then
+  u.skipped = { '', 'there was no room to keep what this slice of ' .. slice.n .. ' needs to be undone' }
+elseif c.ids and #c.ids > 0 then
+  local kept, reasons = only(test_of())
+  if #kept > 0 then undo[slice.v](kept, pick(c.ids, kept), pick(c.scores, kept)) end
+  u.done = u.done + #kept
+  for _, word in ipairs(u.skipped) do u.final[#u.final + 1] = word end
+  for n, id in ipairs(c.ids) do
+    if reasons[n] then
+      u.skipped[#u.skipped + 1], u.skipped[#u.skipped + 2] = id, reasons[n]
+      if reasons[n] == PARENT_GONE then
+        later[#later + 1] = n
+      else
+        u.final[#u.final + 1], u.final[#u.final + 2] = id, reasons[n]
+      end
+    end
+  end
+end
+slice.c, slice.u = #later > 0 and rows_of(later) or nil, u
 local left = cmsgpack.pack(slice)
 redis.call('HSET', UNDO, offset, left)
 redis.call('HINCRBY', UNDO, 'bytes', #left - #packed)
