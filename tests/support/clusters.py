@@ -22,9 +22,11 @@ MASTER = "mymaster"
 class Cluster(EmbeddedCluster[Server]):
     """An embedded cluster that can be hurt."""
 
-    def __init__(self, *, nodes: int = 3, args: Sequence[str] = (), binary: Path | None = None) -> None:
+    def __init__(
+        self, *, nodes: int = 3, args: Sequence[str] = (), binary: Path | None = None, password: str | None = None
+    ) -> None:
         def make(own: Sequence[str]) -> Server:
-            return Server(args=(*args, *own), binary=binary)
+            return Server(args=(*args, *own, *_masterauth(password)), binary=binary, password=password)
 
         super().__init__(make, nodes=nodes)
 
@@ -64,19 +66,34 @@ def queue_slot(queue: str) -> int:
     return int(key_slot(b"{%b}" % queue.encode()))
 
 
+# The servers' password, and that of the Sentinels among themselves and for clients.
+_SECRETS = "sentinel auth-pass {0} {1}\nrequirepass {2}\nsentinel sentinel-pass {2}\n"
+
+
+def _masterauth(password: str | None) -> tuple[str, ...]:
+    return ("--masterauth", password) if password else ()
+
+
 class Sentinel(Server):
     """A Sentinel in a directory of its own."""
 
     def __init__(
-        self, master_port: int, *, down_after_ms: int, quorum: int = 2, binary: str | Path | None = None
+        self,
+        master: Server,
+        *,
+        down_after_ms: int,
+        binary: Path | None = None,
+        passwords: tuple[str, str] | None = None,
     ) -> None:
-        super().__init__(binary=binary, args=("--sentinel",))
+        super().__init__(binary=binary, args=("--sentinel",), password=passwords and passwords[1])
         self._watched = (
-            f"sentinel monitor {MASTER} {HOST} {master_port} {quorum}\n"
+            f"sentinel monitor {MASTER} {HOST} {master.port} 2\n"
             f"sentinel down-after-milliseconds {MASTER} {down_after_ms}\n"
             # An election that nobody won is repeated after twice this.
             f"sentinel failover-timeout {MASTER} 2000\n"
         )
+        if passwords is not None:
+            self._watched += _SECRETS.format(MASTER, *passwords)
 
     def _write_config(self) -> Path:
         path = self.directory / "sentinel.conf"
@@ -89,9 +106,16 @@ class Trio:
     """A master, replicas, and three Sentinels that watch them."""
 
     def __init__(
-        self, *, replicas: int = 1, down_after_ms: int = 1000, args: Sequence[str] = (), binary: Path | None = None
+        self,
+        *,
+        replicas: int = 1,
+        down_after_ms: int = 1000,
+        args: Sequence[str] = (),
+        binary: Path | None = None,
+        passwords: tuple[str, str] | None = None,
     ) -> None:
         self._binary = binary
+        self._passwords = passwords
         self._down_after_ms = down_after_ms
         self._count = replicas
         self._args = tuple(args)
@@ -134,13 +158,17 @@ class Trio:
         for _ in range(self._count):
             self._serve(("--replicaof", f"{HOST} {first.port}", "--repl-diskless-sync-delay", "0"))
         wait_for(lambda: replicas_of(first) == self._count, "replicas")
+        options: dict[str, Any] = {"binary": self._binary, "passwords": self._passwords}
+        options["down_after_ms"] = self._down_after_ms
         for _ in range(3):
-            self.sentinels.append(Sentinel(first.port, down_after_ms=self._down_after_ms, binary=self._binary))
+            self.sentinels.append(Sentinel(first, **options))
             self.sentinels[-1].start()
         wait_for(lambda: all(map(self._is_ready, self.sentinels)), "Sentinels")
 
     def _serve(self, args: Sequence[str]) -> Server:
-        server = Server(args=(*self._args, "--repl-diskless-sync-delay", "0", *args), binary=self._binary)
+        password = self._passwords and self._passwords[0]
+        given = (*self._args, "--repl-diskless-sync-delay", "0", *args, *_masterauth(password))
+        server = Server(args=given, binary=self._binary, password=password)
         self.servers.append(server)
         server.start()
         return server
