@@ -44,6 +44,7 @@ class Load:
     seed: int = 1
     every_s: float = 0.5
     most_s: float = 600.0
+    most_kills: int = 1000  # where a process takes longer to start than it lives, the end would never come
     kills: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -95,7 +96,8 @@ class Load:
                 self._watch()
                 looked = time.monotonic()
             time.sleep(0.05)
-            if time.monotonic() - shot > self.every_s and len(self.running) > WORKERS + 1:
+            fires = len(self.running) > WORKERS + 1 and self.kills.total() < self.most_kills
+            if fires and time.monotonic() - shot > self.every_s:
                 shot = time.monotonic()
                 role, number = dice.choice(list(self.running))
                 process = self.running[role, number]
