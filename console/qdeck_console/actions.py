@@ -71,6 +71,7 @@ HEALTH: Final = "health"
 ACTIVITY: Final = "activity"
 DETAIL: Final = "detail"
 JOB: Final = "job"
+TASKS: Final = "tasks"
 REDRIVE: Final = "redrive"
 ENTRIES: Final = "entries"
 # The number of each screen.
@@ -83,7 +84,7 @@ GROUPS: Final = (
 )  # fmt: skip
 _LIST: Final = ("list",)
 _MARKED: Final = (JOBS, STUCK, DEAD)  # lists whose entries can be marked
-_PAGES: Final = (*TABS, DETAIL, JOB, REDRIVE, ENTRIES)
+_PAGES: Final = (*TABS, DETAIL, JOB, REDRIVE, ENTRIES, TASKS)
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action(
@@ -174,13 +175,17 @@ ACTIONS: Final[tuple[Action, ...]] = (
         help="remove with all that is kept about it", group="act on jobs",
     ),
     Action(
+        id="tasks", scopes=(QUEUES, HEALTH), keys=("t",), verb="tasks",
+        help="temporary queues by the task that owns them", footer=False,
+    ),
+    Action(
         id="earlier", scopes=(JOB,), keys=("left_square_bracket",), verb="try", help="the error of the try before",
     ),
     Action(
         id="later_try", scopes=(JOB,), keys=("right_square_bracket",), verb="next try",
         help="the error of the next try", footer=False,
     ),
-    Action(id="filter", scopes=tuple(TABS), keys=("slash",), verb="filter", help="show only what matches"),
+    Action(id="filter", scopes=(*TABS, TASKS), keys=("slash",), verb="filter", help="show only what matches"),
     Action(
         id="sort", scopes=(QUEUES,), keys=("s",), verb="sort", help="sort by another column; worst first by default"
     ),
@@ -296,12 +301,12 @@ def key_table() -> str:
 
 def screens() -> tuple[str, ...]:
     """The scopes that have a screen now; the table of keys leaves the others out."""
-    return (*TABS, DETAIL, JOB, REDRIVE, ENTRIES, "list", "app")
+    return (*TABS, DETAIL, JOB, REDRIVE, ENTRIES, TASKS, "list", "app")
 
 
 def places(action: Action) -> str:
     """Where an action works, in words."""
     if "app" in action.scopes or set(action.scopes) >= set(TABS):
         return "everywhere"
-    words = {"list": "lists", DETAIL: "a queue", JOB: "a job", REDRIVE: "a redrive", ENTRIES: "a plan"}
+    words = {"list": "lists", DETAIL: "a queue", JOB: "a job", REDRIVE: "a redrive", ENTRIES: "a plan", TASKS: "tasks"}
     return ", ".join(words.get(scope, scope) for scope in action.scopes if scope in screens())

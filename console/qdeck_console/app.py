@@ -346,6 +346,9 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.deck = self.contexts.deck(self.contexts.target, read_only=read_only, cost=cost)
         self.context = replace(self.context, read_only=read_only, live_until=until)
         await self._leave(before, feeding)
+        for screen in [screen for stack in self._screen_stacks.values() for screen in stack]:
+            if isinstance(screen, FrameScreen):
+                screen.deck_changed()
         self._start_feed()
         self._each_frame(fresh=False)
 

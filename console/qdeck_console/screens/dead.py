@@ -118,6 +118,10 @@ class DeadScreen(WindowedScreen):
         snapshot = self.picture.snapshot
         return snapshot.queues if snapshot is not None else ()
 
+    def deck_changed(self) -> None:
+        """Lists and groups are read by another deck."""
+        self._source = self._triage = None
+
     def wants(self) -> Reader | None:
         """Goes on with the groups, reads the limits, and the entries that are in sight."""
 

@@ -143,6 +143,9 @@ class FrameScreen(Screen[None]):
         self.draw_frame()
         self.draw(fresh=fresh)
 
+    def deck_changed(self) -> None:
+        """Another deck on the same server took the place of the one before: what holds on to that one is made anew."""
+
     def redraw(self) -> None:
         """Draws everything again from the same picture."""
         self.show(self.picture, fresh=False)

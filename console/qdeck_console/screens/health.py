@@ -164,6 +164,12 @@ class HealthScreen(FrameScreen):
         else:
             self.console.open(QueueScreen(place))
 
+    def do_tasks(self) -> None:
+        """Opens the temporary queues."""
+        from qdeck_console.screens.tasks import TasksScreen
+
+        self.console.open(TasksScreen())
+
     def exported(self) -> list[object]:
         """What `w` writes: the checks, then the server."""
         snapshot = self.picture.snapshot

@@ -103,6 +103,10 @@ class JobsScreen(WindowedScreen):
             self._source = (asked, made)
         return self._source[1]
 
+    def deck_changed(self) -> None:
+        """The list is read by another deck."""
+        self._source = None
+
     def wants(self) -> Reader | None:
         """The part of the list that is in sight; at first the fullest queue is chosen."""
 

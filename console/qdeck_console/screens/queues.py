@@ -197,6 +197,12 @@ class QueuesScreen(FrameScreen):
         """Pauses or resumes the queue under the cursor."""
         pause.toggle(self.console, self.selected())
 
+    def do_tasks(self) -> None:
+        """Opens the temporary queues."""
+        from qdeck_console.screens.tasks import TasksScreen
+
+        self.console.open(TasksScreen())
+
     def do_sort(self) -> None:
         """Sorts by the next column."""
         self.sort = Sort((self.sort + 1) % len(Sort))

@@ -1,0 +1,205 @@
+"""Temporary queues: the tasks that own them, and those that nobody owns. Looking at one is no use of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from qdeck.messages import looking
+from qdeck.messages._cleaning import Removal
+from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, QueueRow, TaskPage, TaskRow
+from qdeck_console.actions import HEALTH, TASKS, Action, bindings
+from qdeck_console.presenters import tasks as present
+from qdeck_console.presenters.parts import section
+from qdeck_console.screens.tables import TableScreen
+from qdeck_console.text import safe_text
+from qdeck_console.widgets.lines import Item
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.binding import BindingType
+
+    from qdeck._deck.model import Snapshot
+    from qdeck_console.feed import Reader
+    from qdeck_console.format import Line
+    from qdeck_console.widgets.lines import LineList
+
+MOST = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksSeen:
+    """What was read: the first tasks by name, and the orphans that were found so far."""
+
+    page: TaskPage
+    orphans: Orphans
+
+
+class TasksBase(TableScreen):
+    """A page that is opened from Health or from the queues."""
+
+    TAB = HEALTH
+    SCOPE = TASKS
+    BINDINGS: ClassVar[list[BindingType]] = bindings(TASKS)
+
+    @property
+    def now_ms(self) -> int:
+        """The server's clock."""
+        return self.picture.snapshot.at_ms if self.picture.snapshot else 0
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now."""
+        return "" if action == "back" else super().why_not(action)
+
+    def do_back(self) -> None:
+        """Clears the filter, else goes back."""
+        if self.filter_text:
+            self.set_filter("")
+        else:
+            self.console.back()
+
+
+class TasksScreen(TasksBase):
+    """All tasks with temporary queues, and what nobody owns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._search = OrphanSearch()
+
+    @property
+    def reads(self) -> str:
+        """What the feed reads for it."""
+        return "tasks"
+
+    def wants(self) -> Reader | None:
+        """The tasks, and a slice more of the keys in search of orphans."""
+
+        async def read(_snapshot: Snapshot) -> TasksSeen:
+            page = await self.console.deck.alook(looking.read_tasks(most=MOST))
+            return TasksSeen(page=page, orphans=await self.console.deck.alook(self._search.step()))
+
+        return read
+
+    @property
+    def seen(self) -> TasksSeen | None:
+        """What was read."""
+        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        return extra if isinstance(extra, TasksSeen) else None
+
+    def head(self, cells: int) -> Line:
+        """The heads of the columns."""
+        return present.head(cells)
+
+    def items(self) -> list[Item]:
+        """Tasks, then orphans."""
+        seen, wanted = self.seen, self.filter_text.casefold().strip()
+        if seen is None:
+            return []
+        items = [
+            Item(f"task/{row.task}", 1, row)
+            for row in seen.page.rows
+            if wanted in f"{row.task} {' '.join(row.services)} {row.tier}".casefold()
+        ]
+        orphans = [
+            Item(f"orphan/{row.name}", 1, row) for row in seen.orphans.rows if wanted in row.name.casefold()
+        ]  # fmt: skip
+        if orphans:
+            items += [*([Item("", 1, ())] if items else []), Item("", 1, ("nobody owns them", seen.orphans)), *orphans]
+        return items
+
+    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        """A task, an orphan, or a head."""
+        row = item.row
+        if isinstance(row, TaskRow):
+            return (present.task_line(row, cells, at_cursor, now_ms=self.now_ms),)
+        if isinstance(row, Removal):
+            return (present.orphan_line(row, cells, at_cursor),)
+        if isinstance(row, tuple) and row:
+            found: Orphans = row[1]
+            note = "" if found.is_done else f"{found.scanned:,} keys looked at so far"
+            return (section(row[0], note, "warn", cells, count=found.count),)
+        return ((),)
+
+    def words(self, shown: int) -> str:
+        """How much there is."""
+        seen = self.seen
+        if seen is None:
+            return "…"
+        tasks = f"{len(seen.page.rows):,}{'+' if seen.page.next else ''}"
+        search = "" if seen.orphans.is_done else f", looking for orphans: {seen.orphans.scanned:,} keys"
+        if not shown:
+            return ("nothing matches; esc clears the filter" if self.filter_text else "no temporary queue") + search
+        one = tasks == "1"
+        return f"{tasks} task{'s' * (not one)}, {seen.page.queues:,} queues, {seen.orphans.count:,} orphans{search}"
+
+    def is_offered(self, action: Action) -> bool:
+        """Enter opens the queues of a task."""
+        return super().is_offered(action) or action.id == "open"
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now."""
+        if action == "open":
+            row = self.view.row
+            return "" if isinstance(row, TaskRow) else "it belongs to no task" if row else "nothing under the cursor"
+        return super().why_not(action)
+
+    def on_line_list_opened(self, _event: LineList.Opened) -> None:
+        """Opens a task."""
+        row, why = self.view.row, self.why_not("open")
+        if why or not isinstance(row, TaskRow):
+            self.console.say(why, "muted", "∅")
+        else:
+            self.console.open(TaskScreen(row.task))
+
+    def copied(self) -> tuple[str, str]:
+        """What `y` takes: the task, or the name of the orphan."""
+        row = self.view.row
+        if isinstance(row, TaskRow):
+            return "task", row.task
+        return ("name", row.name) if isinstance(row, Removal) else ("", "")
+
+
+class TaskScreen(TasksBase):
+    """The temporary queues of one task."""
+
+    def __init__(self, task: str) -> None:
+        super().__init__()
+        self.task_id = task
+
+    @property
+    def reads(self) -> str:
+        """What the feed reads for it."""
+        return f"task/{self.task_id}"
+
+    def wants(self) -> Reader | None:
+        """Its queues."""
+
+        async def read(_snapshot: Snapshot) -> QueuePage:
+            return await self.console.deck.alook(looking.read_queues(task=self.task_id, most=MOST))
+
+        return read
+
+    def head(self, cells: int) -> Line:
+        """The heads of the columns."""
+        return present.head(cells, of_queues=True)
+
+    def items(self) -> list[Item]:
+        """Its queues."""
+        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        rows = extra.rows if isinstance(extra, QueuePage) else ()
+        wanted = self.filter_text.casefold().strip()
+        return [Item(row.name, 1, row) for row in rows if wanted in row.name.casefold()]
+
+    def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        """One queue."""
+        row = item.row
+        return (present.queue_line(row, cells, at_cursor, now_ms=self.now_ms),) if isinstance(row, QueueRow) else ()
+
+    def words(self, shown: int) -> str:
+        """How many there are, and of what."""
+        return f"{shown:,} temporary queue{'s' * (shown != 1)} of the task {safe_text(self.task_id, limit=80)}"
+
+    def copied(self) -> tuple[str, str]:
+        """What `y` takes: the name of a queue."""
+        return ("name", self.view.cursor) if self.view.row is not None else ("", "")

@@ -1,0 +1,67 @@
+"""The page of temporary queues: tasks and what they own, orphans, and that looking is no use of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck.messages import _registry as registry
+from qdeck_console.screens.tasks import TaskScreen, TasksScreen
+from support.hostile import HOSTILE, is_clean
+from support.screens import app_of, command, console, lines, text, until
+
+if TYPE_CHECKING:
+    import redis
+
+
+def register(url: str, name: str, task: str, *, ttl_ms: int = 600_000, wait_ms: int | None = None) -> None:
+    """A temporary queue of a task."""
+    with Deck(url) as deck:
+        deck.write(
+            registry.register(name, "responses", "billing", task=task, tier="free", ttl_ms=ttl_ms, wait_ms=wait_ms)
+        )
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_tasks_own_queues_and_nobody_owns_orphans(url: str, raw: redis.Redis, size: tuple[int, int]) -> None:
+    for number in range(3):
+        register(url, f"billing:responses:task_1:free:{number}", "task_1", wait_ms=300_000 if number else None)
+    register(url, "billing:responses:task_2:free:0", "task_2")
+    raw.rpush("billing:responses:task_1:free:0", "a message")
+    async with console(url, "8", "t", size=size) as pilot:
+        app = app_of(pilot)
+        await until(pilot, "2 tasks, 4 queues")
+        assert isinstance(app.screen, TasksScreen)
+        assert all(len(line) == size[0] for line in lines(app))
+        await pilot.press("enter")
+        await until(pilot, "3 temporary queues of the task task_1")
+        assert isinstance(app.screen, TaskScreen)
+        seen = text(app)
+        assert "holds messages" in seen
+        assert "somebody waits" in seen
+        await pilot.press("g", "y")
+        await until(pilot, lambda: app.clipboard.startswith("billing:responses:task_1"))
+        await pilot.press("escape", "slash", *"task_2", "enter")
+        await until(pilot, lambda: "task_1" not in text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "task_1" in text(app))
+        await pilot.press("escape", "1", "t")
+        await until(pilot, "2 tasks, 4 queues")
+        await command(pilot, "back")
+        await until(pilot, "no queue yet")
+
+
+async def test_none_and_what_others_wrote(url: str) -> None:
+    async with console(url, "8", "t", size=(80, 24), read_only=True) as pilot:
+        await until(pilot, "no temporary queue")
+        for word in HOSTILE.values():
+            name = word.encode("utf-8", "replace").decode()
+            register(url, name, name or "task")
+        await until(pilot, "tasks")
+        for _ in range(3):
+            await pilot.press("j", "enter")
+            await pilot.pause(0.1)
+            assert is_clean(text(app_of(pilot)).replace("\n", ""))
+            await pilot.press("escape")
