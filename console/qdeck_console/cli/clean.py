@@ -13,6 +13,7 @@ from qdeck_console.cli.output import iso, line, note, safe, write_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from qdeck._operations.clean_lists import ListsCleaned
     from qdeck.messages import CleanReport, Removal, SyncDomainQueueManager
 
 
@@ -28,6 +29,7 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
 
     A queue where somebody waits is never removed, nor one with messages that came within --idle seconds. With
     --orphans: lists that are named like temporary queues and have no task; without --yes they are only counted.
+    Lists that other programs registered in task_queues:TASK_ID go too; their orphans only with --layout lists.
     Copies of what is removed are kept for a day: qdeck undo puts it back.
     Exit code 1: some were left.
     """
@@ -36,6 +38,10 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes exclude each other")
     plan = dry_run or (orphans and not yes)
+    layouts = settings().layouts
+    lists = _clean_lists(task_id, idle, plan=plan) if "lists" in (layouts or ("lists",)) else None
+    if layouts and "native" not in layouts:
+        ctx.exit(_tell_lists(lists, task_id) if lists is not None else 0)
     manager = _manager(writes=not plan)
     try:
         if task_id is not None:
@@ -46,11 +52,59 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
             )
     finally:
         manager.app.close()
+    some = lists is not None and bool(lists.removed or lists.left)
     if settings().as_json:
-        write_json({"task": task_id, **_shape(report)})
+        write_json({"task": task_id, **_shape(report), "lists": None if lists is None else _lists_shape(lists)})
     else:
-        _print(report, task_id)
-    ctx.exit(1 if report.in_use or report.kept else 0)
+        if report.samples or not some:
+            _print(report, task_id)
+        if lists is not None and some:
+            _print_lists(lists)
+    ctx.exit(1 if report.in_use or report.kept or (lists is not None and lists.left) else 0)
+
+
+def _clean_lists(task_id: str | None, idle: float | None, *, plan: bool) -> ListsCleaned:
+    """The lists of other programs: those of a task by its registry, orphans only where --layout lists asks for them."""
+    from qdeck._operations.clean_lists import ListsCleaned, clean_orphaned_lists, clean_task_lists
+
+    given = settings()
+    with given.deck() as deck:
+        if task_id is not None:
+            return clean_task_lists(deck, task_id, idle_s=60 if idle is None else idle, dry_run=plan)
+        if "lists" not in given.layouts:
+            return ListsCleaned(dry_run=plan)
+        return clean_orphaned_lists(deck, idle_s=86_400 if idle is None else idle, dry_run=plan)
+
+
+def _tell_lists(found: ListsCleaned, task_id: str | None) -> int:
+    if settings().as_json:
+        write_json({"task": task_id, **_lists_shape(found)})
+    else:
+        _print_lists(found)
+    return 1 if found.left else 0
+
+
+def _lists_shape(found: ListsCleaned) -> dict[str, Any]:
+    return {
+        "batch": found.batch,
+        "applied": 0 if found.dry_run else len(found.removed),
+        "dry_run": found.dry_run,
+        "removed": len(found.removed),
+        "queues": [{"queue": name, "effect": effect} for name, effect in found.removed],
+        "skipped": [{"id": name, "why": why} for name, why in found.left],
+        "undo_until": iso(found.undo_until_ms),
+    }
+
+
+def _print_lists(found: ListsCleaned) -> None:
+    for name, effect in found.removed:
+        line(f"{'would be ' if found.dry_run else ''}{effect}: {safe(name)}")
+    for name, why in found.left:
+        note(f"qdeck: {safe(name)} is left: {why}")
+    if found.undo_until_ms is not None:
+        line(f"qdeck undo {found.batch} puts them back until {iso(found.undo_until_ms)}")
+    elif not found.removed and not found.left:
+        note("qdeck: there is no list to remove")
 
 
 def _manager(*, writes: bool) -> SyncDomainQueueManager:

@@ -50,39 +50,67 @@ def build(act: Act, entry: Entry, suffix: str) -> Step:
     )
 
 
-def clean_task(task_id: str) -> Program[tuple[list[Step], list[str]]]:
+def clean_task(task_id: str, idle_s: float = 0) -> Program[tuple[list[Step], list[tuple[str, str]]]]:
     """Removes what a task that ended left behind: each registered list with its entries in the registry, one step each.
 
-    What is too long to be given back, or is no list, is told and left.
+    What is in use, too long to be given back, or no list, is told and left.
     """
     registry = TASK_QUEUES + raw_of(task_id)
     steps: list[Step] = []
-    left: list[str] = []
+    left: list[tuple[str, str]] = []
     cursor: object = b"0"
     while True:
         [reply] = yield reads.read((b"SSCAN", registry, cursor if isinstance(cursor, bytes) else b"0", b"COUNT", 500))
         cursor, names = reads.good(reply)
-        sizes = yield from reads.ask([(b"LLEN", name) for name in names])
-        for name, size in zip(names, sizes, strict=True):
-            if reads.is_error(size) or size > MOST_CLEANED:
-                why = "is no list" if reads.is_error(size) else f"has {size:,} entries, over {MOST_CLEANED:,}"
-                left.append(f"{text_of(name)} {why}")
-                continue
-            [entries] = yield reads.read((b"LRANGE", name, 0, MOST_CLEANED))
-            steps.append(_clean(registry, name, reads.good(entries)))
+        entries = yield from _removable(names, idle_s, left)
+        steps += [_clean(registry, name, found, registered=True) for name, found in entries]
         if cursor == b"0":
             return steps, left
 
 
-def _clean(registry: bytes, name: bytes, entries: Sequence[bytes]) -> Step:
+def clean_orphans(
+    names: Sequence[bytes], prefix: str, idle_s: float
+) -> Program[tuple[list[Step], list[tuple[str, str]]]]:
+    """Removes lists of a queue of many lists whose task no registry names, and that nobody touched for so long."""
+    left: list[tuple[str, str]] = []
+    registries = {name: TASK_QUEUES + name[len(raw_of(prefix)) :] for name in names}
+    there = yield from reads.ask([(b"EXISTS", key) for key in registries.values()])
+    lost = [name for name, known in zip(registries, there, strict=True) if known == 0]
+    entries = yield from _removable(lost, idle_s, left)
+    return [_clean(registries[name], name, found, registered=False) for name, found in entries], left
+
+
+def _removable(
+    names: Sequence[bytes], idle_s: float, left: list[tuple[str, str]]
+) -> Program[list[tuple[bytes, Sequence[bytes]]]]:
+    sizes = yield from reads.ask([(b"LLEN", name) for name in names])
+    idles = yield from reads.ask([(b"OBJECT", b"IDLETIME", name) for name in names])
+    found: list[tuple[bytes, Sequence[bytes]]] = []
+    for name, size, idle in zip(names, sizes, idles, strict=True):
+        why = ""
+        if reads.is_error(size) or size > MOST_CLEANED:
+            why = "is no list" if reads.is_error(size) else f"has {size:,} entries, over {MOST_CLEANED:,}"
+        elif size and isinstance(idle, int) and idle < idle_s:
+            why = f"was used {idle:,} s ago"
+        if why:
+            left.append((text_of(name), why))
+            continue
+        [entries] = yield reads.read((b"LRANGE", name, 0, MOST_CLEANED))
+        found.append((name, reads.good(entries)))
+    return found
+
+
+def _clean(registry: bytes, name: bytes, entries: Sequence[bytes], *, registered: bool) -> Step:
     whole = b"".join(b"%d:%b" % (len(entry), entry) for entry in entries)
     count = "1 entry" if len(entries) == 1 else f"{len(entries):,} entries"
+    there = Check("member", registry, name, b"1", "it is not registered any more")
+    nobody = Check("type", registry, b"", None, "its task is registered now")
+    restore = [Write("RPUSH", name, tuple(entries))] if entries else []
     return Step(
         id=text_of(name),
-        checks=(Check("whole", name, b"", whole, "its list has changed"),
-                Check("member", registry, name, b"1", "it is not registered any more")),
-        writes=(Write("UNLINK", name), Write("SREM", registry, (name,))),
+        checks=(Check("whole", name, b"", whole, "its list has changed"), there if registered else nobody),
+        writes=(Write("UNLINK", name), *([Write("SREM", registry, (name,))] if registered else [])),
         back_checks=(Check("whole", name, b"", b"", "its list is in use again"),),
-        back_writes=(*([Write("RPUSH", name, tuple(entries))] if entries else []), Write("SADD", registry, (name,))),
+        back_writes=(*restore, *([Write("SADD", registry, (name,))] if registered else [])),
         effect=f"removed with {count}",
-    )  # fmt: skip
+    )

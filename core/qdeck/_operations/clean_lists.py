@@ -1,0 +1,121 @@
+"""Removing the lists that tasks left behind in the layout `lists`: per task, or those that no task claims.
+
+Who reads a list cannot be known, so nothing here is ever done by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import changes, reads
+from qdeck._deck.model import State
+from qdeck._engine import acts
+from qdeck._engine.ids import new_id
+from qdeck._layouts import steps
+from qdeck._layouts.base import Kind
+from qdeck._layouts.listing import read_slice
+from qdeck._layouts.lists import Lists
+from qdeck._layouts.lists_steps import clean_orphans, clean_task
+from qdeck._operations import activity, registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.deck import Deck
+    from qdeck._engine.ops import Program
+    from qdeck._layouts.steps import Step
+
+LAYOUT: Final = "lists"
+MOST_ORPHANS: Final = 10_000  # in one go
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListsCleaned:
+    """What was removed, or would be, each with its effect; what was left, each with the reason."""
+
+    batch: str | None = None
+    removed: tuple[tuple[str, str], ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    undo_until_ms: int | None = None
+    dry_run: bool = False
+
+
+def clean_task_lists(deck: Deck, task_id: str, *, idle_s: float = 0, dry_run: bool = False) -> ListsCleaned:
+    """Removes the lists that `task_queues:{task_id}` names."""
+    found, left = deck.look(clean_task(task_id, idle_s))
+    return _carry_out(deck, f"task {task_id}", found, left, dry_run=dry_run)
+
+
+def clean_orphaned_lists(deck: Deck, *, idle_s: float, dry_run: bool = True) -> ListsCleaned:
+    """Removes lists that differ by their task only, whose task no registry names, and that nobody touched lately."""
+    found, left = deck.look(_orphans(deck, idle_s))
+    return _carry_out(deck, "orphaned lists", found, left, dry_run=dry_run)
+
+
+def _orphans(deck: Deck, idle_s: float) -> Program[tuple[list[Step], list[tuple[str, str]]]]:
+    layout = next((one for one in deck.others.layouts if isinstance(one, Lists)), None)
+    found: list[Step] = []
+    left: list[tuple[str, str]] = []
+    if layout is None:
+        return found, left
+    for home, queue in (yield from deck.others.queues()):
+        if home is not layout or not queue.endswith("*"):
+            continue
+        prefix = queue.removesuffix("*")
+        for source in (yield from layout.sources(queue, (State.READY,))):
+            place: str | None = ""
+            while place is not None and len(found) < MOST_ORPHANS:
+                names = [source.key]
+                if source.kind is Kind.NAMES:
+                    raws, place = yield from read_slice(source, place, 1000)
+                    names = [raw.member for raw in raws]
+                else:
+                    place = None
+                mine = [name for name in names if layout.names.queue_of(name) == (queue, False)]
+                more, kept = yield from clean_orphans(mine, prefix, idle_s)
+                found += more
+                left += kept
+    return found, left
+
+
+def _carry_out(
+    deck: Deck, what: str, found: Sequence[Step], left: Sequence[tuple[str, str]], *, dry_run: bool
+) -> ListsCleaned:
+    if dry_run or not found:
+        would = tuple((step.id, step.effect) for step in found)
+        return ListsCleaned(removed=would, left=tuple(left), dry_run=dry_run)
+    return deck.write(_remove(what, found, left))
+
+
+def _remove(what: str, found: Sequence[Step], left: Sequence[tuple[str, str]]) -> Program[ListsCleaned]:
+    now = yield from reads.clock()
+    batch = f"b-{new_id()}"
+    known = yield from registry.read()
+    yield from registry.sweep(known, now)
+    size = sum(steps.size_of(step) for step in found)
+    keeps = size <= registry.room(known, batch)
+    until = now + acts.KEEP_MS
+    yield from registry.write(
+        registry.Kept(
+            batch=batch,
+            verb="clean lists",
+            by=changes.actor(),
+            at_ms=now,
+            until_ms=until,
+            layouts=[LAYOUT],
+            where=what,
+            bytes=size if keeps else 0,
+        )
+    )
+    outcomes = yield from steps.run(LAYOUT, batch, found, keeps=keeps)
+    done = [(step.id, step.effect) for step, outcome in zip(found, outcomes, strict=True) if outcome.done]
+    missed = [(outcome.id, outcome.why) for outcome in outcomes if not outcome.done]
+    entry = activity.make(
+        "clean lists", now, where=what, counts={"removed": len(done), "left": len(left) + len(missed)}, batch=batch,
+        undo_until_ms=until if keeps else None,
+    )  # fmt: skip
+    yield from activity.record(entry)
+    return ListsCleaned(
+        batch=batch, removed=tuple(done), left=(*left, *missed), undo_until_ms=until if keeps and done else None
+    )
