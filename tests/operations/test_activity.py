@@ -6,8 +6,12 @@ import json
 from typing import TYPE_CHECKING
 
 from operations.yard import QUEUE, Yard, now_ms
+from qdeck._deck import journal
+from qdeck._deck.produce import new_job
 from qdeck._engine import keys
-from qdeck._operations import activity, api
+from qdeck._operations import api
+from qdeck._schedules import store
+from qdeck._schedules.model import Definition
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,4 +52,28 @@ def test_the_log_is_bounded_and_survives_strange_entries(deck: Deck, yard: Yard)
     yard.die()
     api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE))
     assert [entry.verb for entry in api.read_activity(deck)] == ["retry"]
-    assert activity.KEEP == 10_000
+    assert journal.KEEP == 10_000
+
+
+def test_what_is_done_to_queues_workers_and_schedules_is_told_too(deck: Deck, yard: Yard) -> None:
+    """'Activity: who, when, where from': a queue that stands still was paused by somebody"""
+    deck.enqueue(QUEUE, "t")
+    yard.raw.hset(keys.WORKERS, "w1", "{}")
+    deck.pause(QUEUE)
+    deck.pause(QUEUE)  # it is already: nothing was done
+    deck.limit(QUEUE, running=5, rate=(10, 1))
+    deck.limit(QUEUE)
+    deck.resume(QUEUE)
+    deck.order_worker("w1", "quiet")
+    made = Definition.of("feeds", QUEUE, new_job(QUEUE, "feed"), cron="0 7 * * *")
+    for _ in range(2):
+        deck.write(journal.noted_schedule(store.register(made), "add", "feeds"))
+    deck.write(journal.noted_schedule(store.enable("feeds", False), "pause", "feeds"))
+    deck.write(journal.noted_schedule(store.run("feeds"), "run", "feeds"))
+    told = api.read_activity(deck)
+    assert [(one.verb, "".join(one.queues) or one.where) for one in told] == [
+        ("pause", QUEUE), ("limit", QUEUE), ("limit", QUEUE), ("resume", QUEUE), ("quiet", "worker w1"),
+        ("add", "schedule feeds"), ("pause", "schedule feeds"), ("run", "schedule feeds"),
+    ]  # fmt: skip
+    assert [one.where for one in told[1:3]] == ["5 at once, 10 in 1 s", "none"]
+    assert all(one.who and one.host and one.outcome == "done" for one in told)

@@ -67,6 +67,7 @@ def list_() -> None:
 @_rule_options
 def add(name: str, queue: str, task: str, **options: Any) -> None:
     """Lets a job of TASK be made in QUEUE by a cron rule. A name keeps one schedule, however often it is added."""
+    from qdeck._deck.journal import noted_schedule
     from qdeck._names import QueueName
     from qdeck._schedules import store
     from qdeck._schedules.model import Definition
@@ -82,7 +83,7 @@ def add(name: str, queue: str, task: str, **options: Any) -> None:
         missed=options["missed"] or "once",
     )
     with given.deck() as deck:
-        word = deck.write(store.register(made))
+        word = deck.write(noted_schedule(store.register(made), "add", name))
         _tell(given, deck, name, {"made": "added", "changed": "changed", "same": "there already"}[word])
 
 
@@ -92,6 +93,7 @@ def add(name: str, queue: str, task: str, **options: Any) -> None:
 @_rule_options
 def edit(name: str, **options: Any) -> None:
     """Changes a schedule; what is not given stays. Turns from now on follow the new rule."""
+    from qdeck._deck.journal import noted_schedule
     from qdeck._schedules import store
 
     given = settings()
@@ -99,7 +101,8 @@ def edit(name: str, **options: Any) -> None:
         job = None
         if any(options[key] not in (None, ()) for key in ("args_json", "kwargs_json", "priority", "retries", "tags")):
             job = _changed_job(deck.look(store.get(name)), options)
-        deck.write(store.edit(name, cron=options["cron"], tz=options["tz"], missed=options["missed"], job=job))
+        changed = store.edit(name, cron=options["cron"], tz=options["tz"], missed=options["missed"], job=job)
+        deck.write(noted_schedule(changed, "edit", name))
         _tell(given, deck, name, "changed")
 
 
@@ -107,11 +110,12 @@ def edit(name: str, **options: Any) -> None:
 @click.argument("name")
 def remove(name: str) -> None:
     """Removes a schedule. Jobs that it made stay. A program that declares it adds it again when it starts."""
+    from qdeck._deck.journal import noted_schedule
     from qdeck._schedules import store
 
     given = settings()
     with given.deck() as deck:
-        deck.write(store.remove(name))
+        deck.write(noted_schedule(store.remove(name), "remove", name))
     if given.as_json:
         write_json({"name": name, "removed": True})
     else:
@@ -136,11 +140,12 @@ def resume(name: str) -> None:
 @click.argument("name")
 def run(name: str) -> None:
     """Makes a job now, out of turn. The turns of the schedule stay as they are."""
+    from qdeck._deck.journal import noted_schedule
     from qdeck._schedules import store
 
     given = settings()
     with given.deck() as deck:
-        job_id = deck.write(store.run(name))
+        job_id = deck.write(noted_schedule(store.run(name), "run", name))
         row = _find(deck, name)
     if given.as_json:
         write_json({**_entry(row), "id": job_id})
@@ -149,11 +154,13 @@ def run(name: str) -> None:
 
 
 def _enable(name: str, *, enabled: bool) -> None:
+    from qdeck._deck.journal import noted_schedule
     from qdeck._schedules import store
 
     given = settings()
     with given.deck() as deck:
-        changed = deck.write(store.enable(name, enabled))
+        verb = "resume" if enabled else "pause"
+        changed = deck.write(noted_schedule(store.enable(name, enabled), verb, name))
         word = "resumed" if enabled else "paused"
         _tell(given, deck, name, word if changed else f"{word} already")
 

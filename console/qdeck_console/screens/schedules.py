@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck import QdeckError
+from qdeck._deck.journal import noted_schedule
 from qdeck._schedules import store
 from qdeck._schedules.model import MISSED, ScheduleRow
 from qdeck._schedules.rule import Rule
@@ -145,7 +146,7 @@ class SchedulesScreen(TableScreen):
         assert row is not None  # noqa: S101 - why_not looked
 
         async def act() -> None:
-            job_id = await self.console.deck.awrite(store.run(row.name))
+            job_id = await self.console.deck.awrite(noted_schedule(store.run(row.name), "run", row.name))
             self.console.say(f"{row.name} made {job_id}", "ok", "✓")
 
         self.console.operator.run(act(), "run")
@@ -156,8 +157,9 @@ class SchedulesScreen(TableScreen):
         assert row is not None  # noqa: S101 - why_not looked
 
         async def act() -> None:
-            word = "paused" if row.enabled else "resumed"
-            changed = await self.console.deck.awrite(store.enable(row.name, not row.enabled))
+            verb, word = ("pause", "paused") if row.enabled else ("resume", "resumed")
+            step = noted_schedule(store.enable(row.name, not row.enabled), verb, row.name)
+            changed = await self.console.deck.awrite(step)
             self.console.say(f"{row.name} {'is' if changed else 'was already'} {word}", "ok", "✓")
 
         self.console.operator.run(act(), "pause" if row.enabled else "resume")
@@ -194,7 +196,8 @@ class SchedulesScreen(TableScreen):
             if self.console.is_over:
                 self.console.say("the 30 minutes are over", "warn", "▲")
                 return
-            await self.console.deck.awrite(store.edit(row.name, cron=given[0], tz=given[1], missed=given[2]))
+            changed = store.edit(row.name, cron=given[0], tz=given[1], missed=given[2])
+            await self.console.deck.awrite(noted_schedule(changed, "edit", row.name))
             self.console.say(f"{row.name} comes by {given[0]} ({given[1]}) now", "ok", "✓")
 
         self.console.operator.run(act(), "edit")

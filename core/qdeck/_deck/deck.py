@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from redis.exceptions import ResponseError
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
-from qdeck._deck import changes, history, job, jobs, native, produce, workers
+from qdeck._deck import changes, history, job, jobs, journal, native, produce, workers
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.progress import Walk
 from qdeck._errors import InvalidOption, NotAllowed
@@ -251,27 +251,39 @@ class Deck:
 
     def pause(self, queue: str) -> Settings:
         """Pauses a queue: its workers start nothing more from it until it is resumed."""
-        return self.write(changes.set_paused(self._memory, queue, paused=True))
+        return self.write(self._paused(queue, paused=True))
 
     async def apause(self, queue: str) -> Settings:
         """Pauses a queue, in asyncio."""
-        return await self.awrite(changes.set_paused(self._memory, queue, paused=True))
+        return await self.awrite(self._paused(queue, paused=True))
 
     def resume(self, queue: str) -> Settings:
         """Lets a paused queue go on."""
-        return self.write(changes.set_paused(self._memory, queue, paused=False))
+        return self.write(self._paused(queue, paused=False))
 
     async def aresume(self, queue: str) -> Settings:
         """Lets a paused queue go on, in asyncio."""
-        return await self.awrite(changes.set_paused(self._memory, queue, paused=False))
+        return await self.awrite(self._paused(queue, paused=False))
 
     def limit(self, queue: str, *, running: int | None = None, rate: tuple[int, float] | None = None) -> None:
         """Sets how many jobs of a queue run at once, and how many start in so many seconds; None is no limit."""
-        self.write(changes.set_limits(self._memory, queue, running=running, rate=rate))
+        self.write(self._limited(queue, running, rate))
 
     async def alimit(self, queue: str, *, running: int | None = None, rate: tuple[int, float] | None = None) -> None:
         """Sets the limits of a queue, in asyncio."""
-        await self.awrite(changes.set_limits(self._memory, queue, running=running, rate=rate))
+        await self.awrite(self._limited(queue, running, rate))
+
+    def _paused(self, queue: str, *, paused: bool) -> Program[Settings]:
+        program = changes.set_paused(self._memory, queue, paused=paused)
+        return journal.noted(
+            program, "pause" if paused else "resume", queues=[queue], unless=lambda left: not left.changed
+        )
+
+    def _limited(self, queue: str, running: int | None, rate: tuple[int, float] | None) -> Program[None]:
+        program = changes.set_limits(self._memory, queue, running=running, rate=rate)
+        told = [] if running is None else [f"{running} at once"]
+        told += [] if rate is None else [f"{rate[0]} in {rate[1]:g} s"]
+        return journal.noted(program, "limit", queues=[queue], where=", ".join(told) or "none")
 
     def workers(self) -> list[WorkerRow]:
         """All workers, the living ones first."""
@@ -283,11 +295,11 @@ class Deck:
 
     def order_worker(self, worker: str, what: str) -> None:
         """Asks a worker to be `quiet` (finish what it has, take nothing new) or to `stop`."""
-        self.write(workers.order(worker, what))
+        self.write(journal.noted(workers.order(worker, what), what, where=f"worker {worker}"))
 
     async def aorder_worker(self, worker: str, what: str) -> None:
         """Asks a worker to be `quiet` or to `stop`, in asyncio."""
-        await self.awrite(workers.order(worker, what))
+        await self.awrite(journal.noted(workers.order(worker, what), what, where=f"worker {worker}"))
 
     def enqueue(
         self,

@@ -1,27 +1,22 @@
-"""The log of operations: a bounded stream on the server for everybody, and a file of this machine's own."""
+"""The log of operations: what is told of plans and batches, and reading it."""
 
 from __future__ import annotations
 
-import contextlib
-import os
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import changes, reads
-from qdeck._engine import keys, ops
-from qdeck._errors import QdeckError
+from qdeck._deck import changes, journal, reads
+from qdeck._deck.journal import KEEP
+from qdeck._engine import keys
 from qdeck._operations.model import Activity
-from qdeck._operations.planfile import state_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._engine.ops import Program
 
-KEEP: Final = 10_000  # entries on the server, about
-MOST_FILE_BYTES: Final = 8 * 1024 * 1024  # then the file is put aside, once
 _PAGE: Final = 500
 
 
@@ -58,24 +53,7 @@ def as_json(entry: Activity) -> dict[str, Any]:
 
 def record(entry: Activity) -> Program[None]:
     """Writes an entry to the server and to the file; that one of them cannot be written stops no operation."""
-    text = msgspec.json.encode(as_json(entry))
-    with contextlib.suppress(OSError):
-        append(text)
-    with contextlib.suppress(QdeckError):
-        [reply] = yield ops.commands(
-            (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text), key=keys.ACTIVITY.encode()
-        )
-        reads.good(reply)
-
-
-def append(line: bytes) -> None:
-    """Adds a line to the file of this machine, which nobody else may read."""
-    path = state_dir() / "activity.jsonl"
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(handle, "ab", buffering=0) as file:
-        file.write(line + b"\n")
-        if file.tell() > MOST_FILE_BYTES:
-            path.replace(path.with_suffix(".1.jsonl"))
+    yield from journal.write(as_json(entry))
 
 
 def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity]]:

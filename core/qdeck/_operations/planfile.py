@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import msgspec
 import platformdirs
 
+from qdeck._deck.journal import state_dir
 from qdeck._errors import UsageError
 from qdeck._operations.model import PLAN_FORMAT, PlanEntry, PlanHead, PlanTail, Verb
 
@@ -40,13 +41,6 @@ class _Head(msgspec.Struct):
 
 class _Tail(msgspec.Struct):
     tail: PlanTail
-
-
-def state_dir() -> Path:
-    """Where what operators did and mean to do is kept on this machine, for this user alone."""
-    path = platformdirs.user_state_path("qdeck")
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return path
 
 
 def plans_dir() -> Path:

@@ -1,0 +1,76 @@
+"""Writing the log of operations: a bounded stream on the server for everybody, and a file of this machine's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+import platformdirs
+
+from qdeck._deck import changes, reads
+from qdeck._engine import keys, ops
+from qdeck._errors import QdeckError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from qdeck._engine.ops import Program
+
+T = TypeVar("T")
+KEEP: Final = 10_000  # entries on the server, about
+MOST_FILE_BYTES: Final = 8 * 1024 * 1024  # then the file is put aside, once
+
+
+def state_dir() -> Path:
+    """Where what operators did and mean to do is kept on this machine, for this user alone."""
+    path = platformdirs.user_state_path("qdeck")
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def write(entry: Mapping[str, Any]) -> Program[None]:
+    """Writes an entry to the server and to the file; that one of them cannot be written stops no operation."""
+    text = msgspec.json.encode(entry)
+    with contextlib.suppress(OSError):
+        append(text)
+    with contextlib.suppress(QdeckError):
+        [reply] = yield ops.commands(
+            (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text), key=keys.ACTIVITY.encode()
+        )
+        reads.good(reply)
+
+
+def append(line: bytes) -> None:
+    """Adds a line to the file of this machine, which nobody else may read."""
+    path = state_dir() / "activity.jsonl"
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(handle, "ab", buffering=0) as file:
+        file.write(line + b"\n")
+        if file.tell() > MOST_FILE_BYTES:
+            path.replace(path.with_suffix(".1.jsonl"))
+
+
+def noted(
+    program: Program[T],
+    verb: str,
+    *,
+    queues: Sequence[str] = (),
+    where: str = "",
+    unless: Callable[[T], bool] = lambda _: False,
+) -> Program[T]:
+    """The program, with a line in the log about what it did; none where it changed nothing, and `unless` says so."""
+    done = yield from program
+    if not unless(done):
+        who, _, host = changes.actor().rpartition("@")
+        at_ms = yield from reads.clock()
+        entry: dict[str, Any] = {"at_ms": at_ms, "who": who, "host": host, "verb": verb, "queues": list(queues)}
+        yield from write(entry | {"where": where, "outcome": "done"})
+    return done
+
+
+def noted_schedule(program: Program[T], verb: str, name: str) -> Program[T]:
+    """What changes a schedule, with its line in the log."""
+    return noted(program, verb, where=f"schedule {name}", unless=lambda done: done in (False, "same"))
