@@ -58,7 +58,7 @@ def purged(deck: Deck, *rules: str, limits: Limits | None = None) -> int:
     return result.applied
 
 
-def test_case_5_old_pending_machines_become_dead_letters(deck: Deck, raw: redis.Redis) -> None:
+def test_cases_2_and_5_old_pending_machines_become_dead_letters(deck: Deck, raw: redis.Redis) -> None:
     vm(raw, "pending", "vm-old", clone=ago(10_800), request_id="req-1", pool_alias="el7")
     vm(raw, "pending", "vm-new", clone=ago(1800))
     assert purged(deck) == 1
@@ -148,7 +148,7 @@ def test_a_machine_that_moved_on_since_the_plan_is_left_alone(deck: Deck, raw: r
     assert raw.ttl("vmpooler__vm__orphan") == -1
 
 
-def test_requests_over_their_time_fail_and_their_machines_are_given_back(deck: Deck, raw: redis.Redis) -> None:
+def test_case_23_requests_over_their_time_fail_and_their_machines_are_given_back(deck: Deck, raw: redis.Redis) -> None:
     old = int(time.time()) - 90_000
     raw.hset("vmpooler__odrequest__r1", mapping={"requested": "el7:pool1:2,deb:pool2:1"})
     raw.zadd("vmpooler__provisioning__processing", {"r1": old, "r2": old + 80_000})
@@ -169,17 +169,22 @@ def test_requests_over_their_time_fail_and_their_machines_are_given_back(deck: D
     assert raw.ttl("vmpooler__odrequest__r1") == -1
 
 
-def test_a_cancelled_request_is_out_of_the_line(deck: Deck, raw: redis.Redis) -> None:
+def test_case_24_a_deleted_request_is_out_of_the_line(deck: Deck, raw: redis.Redis) -> None:
+    """The record ends in 15 days, its machines go to `completed`, its sets are removed."""
     raw.hset("vmpooler__odrequest__r1", mapping={"requested": "el7:pool1:2"})
     raw.zadd("vmpooler__provisioning__request", {"r1": int(time.time())})
+    raw.sadd("vmpooler__r1__el7__pool1", "v1")
+    vm(raw, "running", "v1", checkout=ago(100))
     plan = api.build_plan(deck, "cancel", "requests:on-demand")
     assert api.apply_plan(deck, plan).applied == 1
     assert raw.hget("vmpooler__odrequest__r1", "status") == b"deleted"
     assert 1_290_000 < raw.ttl("vmpooler__odrequest__r1") <= 1_296_000
-    assert not raw.exists("vmpooler__provisioning__request")
+    assert not raw.exists("vmpooler__provisioning__request", "vmpooler__r1__el7__pool1")
+    assert raw.smembers("vmpooler__completed__pool1") == {b"v1"}
+    assert not raw.exists("vmpooler__running__pool1")
 
 
-def test_dead_letters_go_one_by_one(deck: Deck, raw: redis.Redis) -> None:
+def test_case_3_dead_letters_go_one_by_one(deck: Deck, raw: redis.Redis) -> None:
     """The oldest beyond the number that is kept, also among those of one second; and each by its own age."""
     now = int(time.time())
     raw.zadd("vmpooler__dlq__clone", {f"vm{n}:{now}:" + json.dumps({"vm": f"vm{n}"}): now for n in range(150)})

@@ -62,7 +62,8 @@ def test_each_verb_does_its_plan_once_and_is_taken_back(url: str, raw: redis.Red
             assert of_others(raw) == before
 
 
-def test_two_failures_of_one_request_ask_for_two_machines(deck: Deck, raw: redis.Redis) -> None:
+def test_case_13_two_failures_of_one_request_ask_for_two_machines(deck: Deck, raw: redis.Redis) -> None:
+    """`alias:pool:1:req` with the score 1, as its manager writes it; equal ones would be one: see B2.9."""
     load_dump(raw, "dump_s1c_after_failures.json")
     raw.delete("vmpooler__odcreate__task")
     plan = api.build_plan(deck, "retry", "centos-7")
@@ -111,6 +112,10 @@ def test_what_a_layout_cannot_do_is_told_with_the_reason(deck: Deck, raw: redis.
         api.build_plan(deck, "requeue", "centos-7")
     with pytest.raises(UsageError, match="nothing like move"):
         api.build_plan(deck, "move", "ifdb", target="shop:actions")
+    with pytest.raises(UsageError, match="nothing like edit"):
+        api.read_draft(deck, "ifdb", "bad")
+    with pytest.raises(UsageError, match="how the first ones fare"):
+        api.redrive_plan(deck, api.build_plan(deck, "retry", "ifdb"), first=1)
     with pytest.raises(UsageError, match="no priority"):
         api.build_plan(deck, "retry", "centos-7", priority=5)
 

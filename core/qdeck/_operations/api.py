@@ -211,7 +211,14 @@ async def aread_activity(deck: Deck, since_ms: int | None = None) -> list[Activi
 
 def read_draft(deck: Deck, queue: str, job_id: str) -> editing.Draft:
     """A job whose payload is to be edited."""
-    return deck.look(editing.read_draft(queue, job_id))
+    return deck.look(_draft(deck, queue, job_id))
+
+
+def _draft(deck: Deck, queue: str, job_id: str) -> Program[editing.Draft]:
+    home = yield from deck.others.home(queue)
+    if home is not None:
+        raise InvalidOption(f"{home.name} has nothing like edit", hint="an entry is changed by its own system")
+    return (yield from editing.read_draft(queue, job_id))
 
 
 def edit_job(deck: Deck, draft: editing.Draft, text: str | bytes, reason: str = "") -> BatchResult:

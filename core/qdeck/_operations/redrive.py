@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
 from qdeck._engine import acts, keys, ops
-from qdeck._errors import QdeckError
-from qdeck._operations.applying import Application
+from qdeck._errors import InvalidOption, QdeckError
+from qdeck._operations.applying import Application, apply_steps
 from qdeck._operations.driving import Pause, Step
 from qdeck._operations.model import BatchResult, Fates, PlanEntry
 
@@ -109,6 +109,13 @@ def redrive_steps(
 
     `watched` hears now and then what became of those that went back last, and how many of them are watched.
     """
+    if plan.head.abroad:
+        if first is not None:
+            raise InvalidOption(
+                "how the first ones fare cannot be seen in other layouts", hint="retry some by a filter, then the rest"
+            )
+        options = {"keep_bytes": keep_bytes, "keep_ms": keep_ms}
+        return (yield from apply_steps(plan, rate=rate, progress=progress, cancelled=cancelled, **options)), Fates()
     run = Application(plan, keep_bytes=keep_bytes, keep_ms=keep_ms)
     yield Step(run.begin())
     watch = _Watch(deque(maxlen=SAMPLE), Fates(), watched)
