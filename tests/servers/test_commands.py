@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.test_app import HOOKS, MAIL, SEARCH, console, fill, until
 from support.commands import Ran, runner
+from support.screens import HOOKS, MAIL, SEARCH, console, fill, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ def test_a_round_of_commands(on_cluster: Callable[..., Ran]) -> None:
 
 async def test_the_console_shows_the_whole(cluster: Cluster) -> None:
     fill(cluster.url)
-    async with console(cluster.url, (160, 48)) as pilot:
+    async with console(cluster.url) as pilot:
         shown = await until(pilot, "act now")
         assert "3 queues" in shown
         assert "12 dead letters" in shown

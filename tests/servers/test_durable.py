@@ -90,6 +90,7 @@ def test_an_answer_that_was_lost_does_not_pass_for_one_of_the_replicas(
             step.enqueue(1, _durable=Durable(replicas=1, timeout=0.1))
     assert proxy.hits == 2
     app.close()
+    replica.thaw()  # the master would wait for it at its end
 
 
 @pytest.mark.slow
