@@ -6,6 +6,7 @@ scrolled through.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 MOST_KEPT: Final = 20_000  # matches that can be scrolled through; beyond them they are counted
 _FOREIGN_KEPT: Final = 2_000
 _FIRST_S: Final = 0.4  # for a search, until there is something to show
-_BUDGET_S: Final = 0.1  # for a search, at each picture
+_BUDGET_S: Final = 0.05  # for a search, at each picture and each time that it goes on between them
 _AGAIN_S: Final = 2.0
 
 
@@ -89,6 +90,7 @@ class Search(Source):
         self._count = 0
         self._cost_s, self._over_at = 0.0, float("-inf")
         self._goes_on = False
+        self._one = asyncio.Lock()
 
     @abstractmethod
     async def _restart(self) -> None:
@@ -122,9 +124,21 @@ class Search(Source):
                 self._cost_s += passed
                 return
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is more to look through before the numbers are exact."""
+        return not self._exact
+
+    async def go_on(self) -> None:
+        """Looks through more of the list, for a moment."""
+        async with self._one:
+            await self._look(0)
+
     async def read(self, first: int, count: int, around: str | None = None) -> Part:
         """What was found until now, each job as it is at this moment."""
-        await self._look(first + count)
+        if self._exact or not self._shown or not self._one.locked():  # else someone is at it already
+            async with self._one:
+                await self._look(first + count)
         if around is not None and around in self._shown:
             first = max(0, self._shown.index(around) - count // 2)
         some = self._shown[first : first + count]

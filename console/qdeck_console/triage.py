@@ -6,6 +6,7 @@ a million dead letters are shown from the first page on, and become exact in the
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -68,9 +69,21 @@ class Triage:
         self._queues: dict[str, _Queue] = {}
         self._order: dict[tuple[str, str, str], int] = {}
         self._sorted_at = float("-inf")
+        self._one = asyncio.Lock()
+
+    async def go_on(self, snapshot: Snapshot) -> None:
+        """Goes on reading for a moment."""
+        async with self._one:
+            await self._look(snapshot)
 
     async def look(self, snapshot: Snapshot, *, last_key_at: float = float("-inf")) -> Triaged:
-        """Goes on reading for a moment, and tells what is known."""
+        """Goes on reading for a moment, unless someone is at it already, and tells what is known."""
+        if not self._one.locked() or not self._queues:
+            async with self._one:
+                await self._look(snapshot)
+        return self._told(list(self._queues.values()), last_key_at)
+
+    async def _look(self, snapshot: Snapshot) -> None:
         rows = [row for row in snapshot.queues if row.dead]
         named = self._wanted.pushdown(snapshot.at_ms).queues
         if named is not None:
@@ -84,7 +97,6 @@ class Triage:
                 break
             if self._is_due(queue, started):
                 await self._read(queue, snapshot.at_ms, started)
-        return self._told(queues, last_key_at)
 
     def _known(self, row: QueueRow, now_ms: int) -> _Queue:
         queue = self._queues.get(row.name) or _Queue(row.name, row.layout)

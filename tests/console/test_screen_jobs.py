@@ -177,3 +177,24 @@ async def test_narrow_read_only_empty_and_gone(url: str, raw: redis.Redis) -> No
             raw.delete(key)
         raw.hdel("qdeck:queues", MAIL)
         await until(pilot, "this queue is gone")
+
+
+async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url: str, raw: redis.Redis) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+    raw.rpush("shop:feeds:actions", *(f'{{"id": "feed-{number}", "url": "x"}}' for number in range(700)))
+    async with console(url, layouts=("native", "lists")) as pilot:
+        await until(pilot, "2 queues")
+        app_of(pilot).show_jobs("shop:feeds:actions")
+        await until(pilot, "of 700")
+        await pilot.press("n")
+        await until(pilot, "wait for a time")
+        await pilot.press("G")
+        await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
+        await pilot.press("slash", *"feed-12", "enter")
+        await until(pilot, "of 11  ·")
+        await pilot.press("escape")
+        await until(pilot, "of 700")
+        await pilot.press("g", "x")
+        await until(pilot, "1 discarded")
+        await until(pilot, "of 699")

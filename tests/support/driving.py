@@ -36,7 +36,7 @@ def text(app: ConsoleApp) -> str:
     return "\n".join(line.rstrip() for line in lines(app))
 
 
-async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 15.0) -> str:
+async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 30.0) -> str:
     """Waits until the screen shows a text, or something is so; returns the screen."""
     last_moment = time.monotonic() + seconds
     while True:

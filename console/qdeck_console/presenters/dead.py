@@ -73,7 +73,7 @@ def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hi
     elif rate is not None and rate.dead_per_min:
         growth = [(f"grows by {rate.dead_per_min * 60:,.0f}/h", "muted")]
     elif share >= 1:
-        growth = [("full: each new one drops the oldest", "bad")]
+        growth = [("full: drops the oldest", "bad")]
     expires: list[Piece] = []
     if left is not None:
         soon = left < 86_400_000
@@ -159,11 +159,14 @@ def group_line(group: Group, total: int, now_ms: int, cells: int, *, hide: int, 
     fresh = bool(group.trend) and sum(group.trend) > 0
     trend = sparkline(group.trend, "bad" if large else "ghost", last_role=None if large else "muted") if fresh else []
     name = cut_end(safe_text(group.error_class, limit=120), grid.error)
+    count = fmt.count(group.count)
+    if not exact:
+        count = f"≥ {count}" if len(count) <= 5 else f"≥ {fmt.short_count(group.count)}"
     values: dict[str, Sequence[Piece]] = {
         "error": [(name, "strong bold" if at_cursor else "text")],
         "message": shape_pieces(group.message_shape, grid.message),
         "queue": queue_path(group.queue, max(1, grid.queue), "muted", hide=hide),
-        "count": [(f"{'' if exact else '≥ '}{fmt.count(group.count)}", "bad bold" if large else "strong bold")],
+        "count": [(count, "bad bold" if large else "strong bold")],
         "share": [("  ", "text"), *thin_bar(share, max(1, grid.share - 2), "bad" if large else "muted")],
         "first": [(_moment(group.first_ms, now_ms), "muted")],
         "last": fmt.span_pieces(now_ms - group.last_ms) if group.last_ms else [(fmt.NONE, "ghost")],

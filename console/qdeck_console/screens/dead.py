@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Horizontal, Vertical
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._deck.model import QueueRow
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line, Piece
 
@@ -50,7 +49,8 @@ class DeadScreen(WindowedScreen):
         self._triage: tuple[str, Triage] | None = None
         self._last = DeadSeen()
         self._source: tuple[str, Source] | None = None
-        self._begun_at = time.monotonic()
+        self._touched = False
+        self._begun: str | None = None
 
     def body(self) -> Sequence[Widget]:
         """Limits and groups in full width, below them the entries of a group with one of them beside."""
@@ -104,19 +104,37 @@ class DeadScreen(WindowedScreen):
             return ListSeen()
         return ListSeen(part=self.whole.part, detail=self.whole.detail)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether groups or entries have not all been seen yet."""
+        return (self.picture.snapshot is not None and not self.whole.triaged.exact) or super().unfinished
+
+    async def work_on(self) -> None:
+        """Goes on with the groups first."""
+        snapshot = self.picture.snapshot
+        if self._triage is not None and snapshot is not None and not self.whole.triaged.exact:
+            await self._triage[1].go_on(snapshot)
+        else:
+            await super().work_on()
+
+    def merged(self, listed: ListSeen) -> DeadSeen:
+        """What was read of the entries, with the groups as they were."""
+        return replace(self.whole, part=listed.part, detail=listed.detail)
+
     def source(self) -> Source | None:
         """The entries of the group under the cursor."""
         group = self.group
         if group is None:
             return None
         if self._source is None or self._source[0] != self.reads:
-            layout = next((row.layout for row in self._rows() if row.name == group.queue), NATIVE)
-            self._source = (self.reads, source(self.console.deck, layout, group.queue, "dead", self.where))
+            self._source = (self.reads, source(self.console.deck, self._layout(), group.queue, "dead", self.where))
         return self._source[1]
 
-    def _rows(self) -> Sequence[QueueRow]:
-        snapshot = self.picture.snapshot
-        return snapshot.queues if snapshot is not None else ()
+    def _layout(self) -> str:
+        """The layout of the group's queue."""
+        snapshot, queue = self.picture.snapshot, self.group.queue if self.group is not None else ""
+        rows = snapshot.queues if snapshot is not None else ()
+        return next((row.layout for row in rows if row.name == queue), NATIVE)
 
     def deck_changed(self) -> None:
         """Lists and groups are read by another deck."""
@@ -146,7 +164,7 @@ class DeadScreen(WindowedScreen):
         self._draw_room()
         view = self.group_view
         known = self.picture.extra_of.startswith(f"dead/{self.filter_text}/")
-        if self.console.last_key_at <= self._begun_at:
+        if not self._touched and rows and rows[0].key != view.cursor:
             view.cursor = ""  # nobody has chosen yet: the largest group is it, as they come in
         if rows or not known:
             view.show(Listing(rows, self._group_lines), self.painter)
@@ -169,7 +187,7 @@ class DeadScreen(WindowedScreen):
         now_ms = snapshot.at_ms if snapshot is not None else 0
         rooms = present.urgent_first(self.whole.rooms, rates)[: 2 if self.is_tall else 1]
         blank = int(self.is_tall)
-        panel.styles.height = len(rooms) + 2 * blank * bool(rooms)
+        panel.styles.height = len(rooms) + (2 if rooms else 1) * blank
 
         def make(cells: int, _height: int) -> Sequence[Line]:
             name = 24 if cells >= 100 else 18
@@ -237,8 +255,8 @@ class DeadScreen(WindowedScreen):
             return ((("–  gone", "faint bold"),), ((gone.why, "muted"),))
         if detail is None:
             return ((("…", "ghost"),),) if self.view.row is not None else ()
-        lines: list[Line] = [*job_lines(detail, cells, hide=self.hide), ()]
-        return [*lines, *present.retry_would(detail, cells, hide=self.hide)]
+        lines = job_lines(detail, cells, hide=self.hide)
+        return [*lines, (), *present.retry_would(detail, cells, hide=self.hide)] if detail.layout == NATIVE else lines
 
     def everything(self) -> tuple[Wish, int | None] | None:
         """All of the group, or all of all groups, when that was asked for or the groups have the keys."""
@@ -268,7 +286,9 @@ class DeadScreen(WindowedScreen):
         if action in _ACTS and self.group is None:
             return self.console.operator.why_not_write() or "there is none"
         if action == "redrive":
-            return self._why_not_act("retry")
+            layout = self._layout()
+            foreign = layout != NATIVE and not self.group_view.all_marked
+            return f"{layout} does not tell how jobs fare: r" if foreign else self._why_not_act("retry")
         if action in {"mark", "range"} and self.in_groups:
             return "enter goes to its entries"
         if action == "all":
@@ -348,19 +368,28 @@ class DeadScreen(WindowedScreen):
             super().do_back()
 
     def _begin(self) -> None:
+        self._begun = self.group_view.cursor
         self.view.forget()
         self.console.now_on_screen(self)
 
     def _refilter(self) -> None:
         self.group_view.forget()
-        self._last, self._begun_at = DeadSeen(), time.monotonic()
+        self._last, self._touched = DeadSeen(), False
         self._begin()
+
+    def on_key(self) -> None:
+        """From the first key on the cursor is where someone put it."""
+        self._touched = True
+
+    def on_click(self) -> None:
+        """The same with the mouse."""
+        self._touched = True
 
     def moved(self, event: LineList.Moved) -> None:
         """Another group has other entries; another entry another detail."""
         if event.view is self.group_view:
-            self.console.last_key_at = time.monotonic()
-            self._begin()
+            if event.key != self._begun:
+                self._begin()
             return
         super().moved(event)
         self.query_one("#head", Lines).refresh_lines()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -9,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 from qdeck import QdeckError, UnknownJob
 from qdeck._deck.model import NATIVE, JobDetail, JobRecord
 from qdeck_console.screens.joblist import JobListScreen
-from qdeck_console.sources import Left, Part, Source
+from qdeck_console.sources import Left, Part, Search, Source
 from qdeck_console.widgets.lines import Item, LineList, Lines, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_REST: Final = 3  # times what a step of a search took
 _FIRST_ROWS: Final = 60  # read before it is known how many fit
 
 
@@ -31,7 +34,7 @@ class WindowedScreen(JobListScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._fetching = False
+        self._fetching = self._working = False
         self._fetched: tuple[str, tuple[int, int], str] = ("", (0, 0), "")
 
     @property
@@ -43,8 +46,10 @@ class WindowedScreen(JobListScreen):
     def source(self) -> Source | None:
         """Where the list comes from now."""
 
-    async def read_list(self) -> ListSeen:
-        """The part of the list that is in sight, with as much above and below it."""
+    async def read_list(self, part: Part | None = None) -> ListSeen:
+        """The part of the list that is in sight, with as much above and below it, or one that was read already; and
+        all about the job under the cursor.
+        """
         source, view = self.source(), self.view
         if source is None:
             return ListSeen()
@@ -53,7 +58,8 @@ class WindowedScreen(JobListScreen):
         cursor, row = view.cursor, view.row
         around = row.id if view.held and isinstance(row, JobRecord) and row.layout == NATIVE else None
         self._fetched = (self.reads, (first, count), cursor)
-        part = await source.read(max(0, first - count), 3 * count, around)
+        if part is None:
+            part = await source.read(max(0, first - count), 3 * count, around)
         chosen = next(
             (job for job in part.rows if job.key == cursor), part.rows[0] if part.rows and not cursor else None
         )
@@ -76,6 +82,34 @@ class WindowedScreen(JobListScreen):
         if self.view.lacks and self._fetched != (self.reads, self.view.visible_lines(), self.view.cursor):
             self.fetch()
 
+        if self.unfinished and not self._working and self.is_current and not self.picture.is_lost:
+            self._working = True
+            self.run_worker(self._work_on(), group="search", exit_on_error=False)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether what is shown is a search that has not seen everything yet."""
+        source = self.source()
+        return isinstance(source, Search) and source.unfinished
+
+    async def work_on(self) -> None:
+        """Goes on with that for a moment."""
+        source = self.source()
+        if isinstance(source, Search):
+            await source.go_on()
+
+    async def _work_on(self) -> None:
+        """Goes on between two pictures, and leaves most of the time to others."""
+        try:
+            while self.is_current and self.unfinished and not self.picture.is_lost:
+                begun = time.monotonic()
+                await self.work_on()
+                await asyncio.sleep(max(0.02, _REST * (time.monotonic() - begun)))
+        except (QdeckError, OSError):
+            self.console.feed.poke()  # it will tell what is wrong
+        finally:
+            self._working = False
+
     def detail(self) -> JobDetail | None:
         """All about the job under the cursor, once it is read."""
         detail = self.seen.detail
@@ -88,21 +122,23 @@ class WindowedScreen(JobListScreen):
             self.run_worker(self._fetch(), group="window", exit_on_error=False)
 
     async def _fetch(self) -> None:
-        snapshot, reader, name, console = self.picture.snapshot, self.wants(), self.reads, self.console
+        name, console, known = self.reads, self.console, self.seen.part
         try:
-            if reader is None or snapshot is None:
-                return
-            extra = await reader(snapshot)
+            listed = await self.read_list(known if known.rows and not self.view.lacks else None)
         except (QdeckError, OSError):
             console.feed.poke()  # it will tell what is wrong
             return
         finally:
             self._fetching = False
         if name == self.reads and self.is_current:
-            console.shown = replace(console.shown, extra=extra, extra_of=name)
+            console.shown = replace(console.shown, extra=self.merged(listed), extra_of=name)
             self.show(console.shown, fresh=False)
             if self.detail() is None and isinstance(self.view.row, JobRecord) and self._fetched[2] != self.view.cursor:
                 self.fetch()  # the cursor moved on meanwhile
+
+    def merged(self, listed: ListSeen) -> object:
+        """What was read of the list, among all that is read for this screen."""
+        return listed
 
     def wanted(self) -> None:
         """Reads what came into sight."""
