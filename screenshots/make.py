@@ -1,4 +1,7 @@
-"""Makes the pictures of the README from the demo: `python screenshots/make.py [--seconds 40] [--only NAME] [--to DIR]`.
+"""Makes the pictures of the README: `python screenshots/make.py [--only NAME] [--to DIR]`.
+
+They show the demo's queues at one moment that never passes, so that they change only when the console does; a test
+compares the cells that they were drawn from with those of today (`drawn.json`).
 
 The cells are taken from the console itself and drawn one by one, blocks and lines to the edges of their cell, as
 terminals draw them; the SVG that Textual exports leaves seams between them.
@@ -8,17 +11,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import escape
 
 import resvg_py
 
-from qdeck._deck.deck import Deck
-from qdeck_console.app import ConsoleApp
-from qdeck_console.demo.run import Demo
-from qdeck_console.terminal import context_of
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.servers import Server
+from support.still import StillFrame, frames, paint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,14 +34,8 @@ if TYPE_CHECKING:
 HERE: Final = Path(__file__).resolve().parent
 WIDE, HIGH, SIZE = 11, 23, 18.27  # a cell in pixels, and the font size at which a letter is as wide as a cell
 FONTS: Final = ("/usr/share/fonts", "/Library/Fonts", "/System/Library/Fonts")
-PICTURES: Final = {
-    "queues-dark": (160, 48, "qdeck-ink", ()),
-    "queues-light": (160, 48, "qdeck-paper", ()),
-    "queues-80x24": (80, 24, "qdeck-ink", ()),
-    "stuck-dark": (160, 48, "qdeck-ink", ("3",)),
-    "dead-dark": (160, 48, "qdeck-ink", ("4", "j", "j")),
-}
-KEPT: Final = ("queues-dark",)  # the others are for looking at the console while working on it
+COLUMNS, ROWS = 160, 48
+DRAWN: Final = HERE / "drawn.json"
 _BLOCKS: Final = {char: (0, 1 - eighth / 8, 1, eighth / 8) for eighth, char in enumerate("▁▂▃▄▅▆▇█", 1)}
 _SHAPES: Final[dict[str, tuple[tuple[float, float, float, float], ...]]] = {
     **{char: (box,) for char, box in _BLOCKS.items()},
@@ -87,19 +87,17 @@ def _rect(x: float, y: float, wide: float, high: float, colour: str) -> str:
     return f'<rect x="{x:.2f}" y="{y:.2f}" width="{wide:.2f}" height="{high:.2f}" fill="{colour}"/>'
 
 
-async def picture(url: str, name: str, seconds: float) -> str:
-    """Lets the console look for a while, then draws what it shows."""
-    width, height, theme, keys = PICTURES[name]
-    deck = Deck(url)
-    app = ConsoleApp(deck, context_of(deck, "demo"), theme=theme)
-    async with app.run_test(size=(width, height)) as pilot:
-        await pilot.pause(seconds)
-        await pilot.press(*keys)
-        await pilot.pause(2)
-        strips = app.screen._compositor.render_strips()
-        lines = [[(part.text, part.style) for part in strip if part.style is not None] for strip in strips]
-        ground = app.painter.palette.ground
-    return svg(lines, width, height, ground)
+def take() -> dict[str, StillFrame]:
+    """The frames of all pictures, by the names of their files."""
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        os.environ[name] = tempfile.mkdtemp(prefix="qdeck-pictures-")
+    for name in ("NO_COLOR", "QDECK_ASCII", "LC_ALL", "LC_CTYPE", "LANG"):
+        os.environ.pop(name, None)
+    with Server() as server, server.client() as raw:
+        paint(server.url, raw)
+        dark = asyncio.run(frames(server.url, (COLUMNS, ROWS)))
+        light = asyncio.run(frames(server.url, (COLUMNS, ROWS), theme="qdeck-paper", only="queues"))
+    return {f"{name}-dark": frame for name, frame in dark.items()} | {"queues-light": light["queues"]}
 
 
 def write(drawn: str, path: Path) -> None:
@@ -112,14 +110,18 @@ def write(drawn: str, path: Path) -> None:
 def main() -> None:
     """Makes the pictures that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=40, help="how long the console looks before the first picture")
-    parser.add_argument("--only", action="append", choices=list(PICTURES), help="this picture; may be repeated")
+    parser.add_argument("--only", action="append", help="this picture; may be repeated")
     parser.add_argument("--to", type=Path, default=HERE, help="the folder for the pictures")
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
-    with Demo(seed=1) as demo:
-        for name in options.only or KEPT:
-            write(asyncio.run(picture(demo.url, name, options.seconds)), options.to / f"{name}.png")
+    taken = take()
+    known: dict[str, str] = json.loads(DRAWN.read_text()) if DRAWN.exists() else {}
+    for name, frame in taken.items():
+        if not options.only or name in options.only:
+            write(svg(frame.lines, COLUMNS, ROWS, frame.ground), options.to / f"{name}.png")
+            known[name] = frame.digest
+    if options.to == HERE:
+        DRAWN.write_text(json.dumps({name: known[name] for name in sorted(known)}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,315 @@
+"""A still life: the demo's queues at one moment that never passes, and the frames of the console that looks at them.
+
+The server is a real one with jobs made by the engine's own steps, but its clock, what it says about itself and the
+console's clock are fixed, so that every run on every machine draws the same cells.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import sys
+import time
+from dataclasses import dataclass
+from time import struct_time
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._connection import SyncClient
+from qdeck._deck import history
+from qdeck._deck.deck import Deck
+from qdeck._deck.history import Sample
+from qdeck._engine import codec
+from qdeck._engine.ops import NewJob
+from qdeck._schedules.model import Definition
+from qdeck_console.app import ConsoleApp
+from qdeck_console.contexts import Cost, CountedDeck
+from qdeck_console.demo import names, seed
+from qdeck_console.demo.seed import Seeder
+from qdeck_console.presenters.frame import Context
+from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.help import HelpScreen
+from qdeck_console.screens.job import JobScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+    from rich.style import Style
+    from textual.pilot import Pilot
+
+    from qdeck._engine.ops import Program, Send
+
+NOW_MS: Final = 1_795_003_471_000  # 18 November 2026, 12:04:31 UTC
+_ZERO_S: Final = 50_000.0
+_INFO: Final = (
+    b"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nserver_mode:standalone\r\n"
+    b"uptime_in_seconds:1123200\r\n# Clients\r\nconnected_clients:23\r\nblocked_clients:8\r\nmaxclients:10000\r\n"
+    b"# Memory\r\nused_memory:41231760\r\nused_memory_peak:52428800\r\nmaxmemory:268435456\r\n"
+    b"maxmemory_policy:noeviction\r\nmem_fragmentation_ratio:1.12\r\n# Persistence\r\nloading:0\r\naof_enabled:1\r\n"
+    b"rdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\nrdb_last_save_time:1795003180\r\n"
+    b"# Stats\r\ntotal_commands_processed:88123456\r\ninstantaneous_ops_per_sec:412\r\nevicted_keys:0\r\n"
+    b"# Replication\r\nrole:master\r\nconnected_slaves:1\r\n"
+)
+_HELLO: Final = [b"server", b"valkey", b"version", b"9.1.2", b"proto", 2, b"mode", b"standalone", b"role", b"master"]
+_ANSWERS: Final[dict[bytes, Any]] = {
+    b"TIME": [b"%d" % (NOW_MS // 1000), b"%d" % (NOW_MS % 1000 * 1000)],
+    b"INFO": _INFO,
+    b"HELLO": _HELLO,
+    b"SLOWLOG": [],
+    b"LATENCY": [],
+}
+
+
+class StillDeck(CountedDeck):
+    """A deck on whose server no time passes."""
+
+    @property
+    def address(self) -> str:
+        """Where it says that it is."""
+        return "redis://redis-3.eu:6379/0"
+
+    def _counted(self, program: Program[Any]) -> Program[Any]:
+        try:
+            send = next(program)
+            while True:
+                replies = yield send
+                send = program.send(
+                    [_ANSWERS.get(word, reply) for word, reply in zip(_words(send), replies, strict=True)]
+                )
+        except StopIteration as stop:
+            return stop.value
+
+
+class _FixedCost(Cost):
+    def per_second(self) -> tuple[float, float]:
+        """What looking costs."""
+        return 38.0, 5200.0
+
+
+def _words(send: Send) -> list[bytes]:
+    """The command words of a request."""
+    data, at, words = send.data, 0, []
+    while at < len(data):
+        count, at = _number(data, at)
+        for place in range(count):
+            size, at = _number(data, at)
+            if place == 0:
+                words.append(bytes(data[at : at + size]).upper())
+            at += size + 2
+    return words
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    end = data.index(b"\r\n", at)
+    return int(data[at + 1 : end]), end + 2
+
+
+def paint(url: str, raw: redis.Redis) -> None:
+    """Puts everything on the server."""
+    client = SyncClient(Deck(url).endpoint)
+    real, seed.traceback = seed.traceback, SimpleNamespace(format_exception=_traceback)  # type: ignore[attr-defined,assignment] # its text differs from one Python to the next
+    try:
+        seeder = Seeder(client, 1)
+        seeder._now = NOW_MS
+        seeder.run()
+    finally:
+        seed.traceback = real  # type: ignore[attr-defined] # put back
+        client.close()
+    _workers(raw)
+    _schedules(raw)
+    _activity(raw)
+    _past(raw)
+
+
+def _traceback(error: BaseException) -> list[str]:
+    return [
+        "Traceback (most recent call last):\n",
+        '  File "/srv/shop/tasks.py", line 71, in deliver_webhook\n    answer.raise_for_status()\n',
+        f"{type(error).__name__}: {error}\n",
+    ]
+
+
+def _workers(raw: redis.Redis) -> None:
+    hosts = (("eu-1", 3, "running"), ("eu-2", 4, "running"), ("eu-3", 0, "quiet"))
+    for number, (host, running, state) in enumerate(hosts):
+        said = {
+            "host": host, "pid": 4100 + number, "version": "0.1.0", "queues": dict(names.WORKER), "state": state,
+            "concurrency": 8, "memory_bytes": 61_000_000,
+            "running": running, "done": 18_210 + 977 * number, "failed": 12 * number,
+            "started_ms": NOW_MS - 86_400_000, "seen_ms": NOW_MS - 1_000,
+        }  # fmt: skip
+        raw.hset("qdeck:workers", f"wrk-{number + 1}.{host}.{4100 + number}", json.dumps(said))
+
+
+def _schedules(raw: redis.Redis) -> None:
+    for name, queue, task, cron in (
+        ("nightly-report", names.REPORTS, "extract", "0 2 * * *"),
+        ("digest", names.DIGEST, "send_digest", "*/30 * * * *"),
+        ("reindex", names.SEARCH, "reindex", "15 * * * 1-5"),
+    ):
+        job = NewJob("", 100, codec.Head(enqueued_ms=0, priority=100, retries=3, task=task).tail(), b"[[],{}]")
+        raw.hset("qdeck:schedules", name, Definition.of(name, queue, job, cron=cron).encode())
+        turn = NOW_MS // 1000 - 571
+        raw.hset(
+            "{qdeck:schedules}:state", name, f"1 {NOW_MS - 86_400_000} {turn} {turn * 1000 + 40} 0 {len(name)} done -"
+        )
+
+
+def _activity(raw: redis.Redis) -> None:
+    for minutes, who, verb, queue, count, outcome in (
+        (112, "ana", "pause", names.BILLING, 1, "done"),
+        (41, "ben", "discard", names.AUDIT, 3, "done"),
+        (3, "ana", "retry", names.WEBHOOKS, 12, "done"),
+    ):
+        at = NOW_MS - 60_000 * minutes
+        told = {
+            "at_ms": at, "who": who, "host": "ops-1", "verb": verb, "queues": [queue], "where": "", "outcome": outcome,
+            "counts": {"planned": count, "applied": count, "skipped": 0}, "batch": f"b-{minutes:020d}",
+            "plan": f"{minutes:020d}", "reason": "", "undo_until_ms": at + 86_400_000,
+        }  # fmt: skip
+        raw.xadd("qdeck:activity", {"e": json.dumps(told)}, id=f"{at}-0")
+
+
+def _past(raw: redis.Redis) -> None:
+    """An hour as agents would have seen it."""
+    tier = history.FINE
+    for place, queue in enumerate(sorted({*names.WORKER, names.VIDEO, names.IMPORTS})):
+        chunks: dict[int, bytes] = {}
+        now_ready = int(raw.hget(f"{{{queue}}}:meta", "ready") or 0)
+        enqueued = done = 0
+        for at in range(NOW_MS - tier.keep_ms, NOW_MS, tier.step_ms):
+            step = (at - NOW_MS + tier.keep_ms) // tier.step_ms
+            hill = abs((step + 40 * place) % (90 + 20 * place) - 45 - 10 * place)  # up and down, each at its own pace
+            enqueued, done = enqueued + 5 + hill, done + 4 + hill * 4 // 5
+            ready = now_ready * (step + hill) // 360 if now_ready else hill // 3
+            sample = Sample(at_ms=at, ready=ready, dead=place, enqueued=enqueued, done=done, failed=place)
+            number = at // tier.chunk_ms
+            chunks[number] = chunks.get(number, b"") + history.pack(sample, tier)
+        for number, packed in chunks.items():
+            raw.set(history.chunk_key(queue, tier, number), packed)
+        meta = f"{{{queue}}}:meta"
+        told = raw.hmget(meta, "n:enqueued", "n:done", "n:dead")
+        came, went, died = (int(value or 0) for value in told)
+        before = f"{NOW_MS - 10_000} {max(0, came - 31 * place)} {max(0, went + died - 23 * place)}"
+        raw.hset(history.LATEST, queue, before)
+    raw.hset(history.LATEST, "", str(NOW_MS - 10_000))
+
+
+class _StillTime(ModuleType):
+    """The module `time`, at one moment, for one module."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__("time")
+        self.owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def time(self) -> float:
+        return NOW_MS / 1000
+
+    def time_ns(self) -> int:
+        return NOW_MS * 1_000_000
+
+    def monotonic(self) -> float:
+        # What is shown of it stands still; what limits work by it needs it to pass.
+        shows = self.owner == "qdeck_console.feed" or ".presenters." in self.owner
+        return _ZERO_S if shows else time.monotonic()
+
+    def localtime(self, seconds: float | None = None) -> struct_time:
+        return time.gmtime(NOW_MS / 1000 if seconds is None else seconds)
+
+    def strftime(self, form: str, at: struct_time | None = None) -> str:
+        return time.strftime(form, at or self.localtime())
+
+
+@contextlib.contextmanager
+def still_time() -> Iterator[None]:
+    """Lets no time pass in the console, for as long as it lasts."""
+    held = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("qdeck_console.") and getattr(module, "time", None) is time
+    ]
+    for module in held:
+        module.time = _StillTime(module.__name__)  # type: ignore[attr-defined] # it imports the module
+    try:
+        yield
+    finally:
+        for module in held:
+            module.time = time  # type: ignore[attr-defined] # as it was
+
+
+@dataclass(frozen=True, slots=True)
+class StillFrame:
+    """One frame: its cells, as text and as looks."""
+
+    lines: list[list[tuple[str, Style]]]
+    ground: str
+
+    @property
+    def text(self) -> str:
+        """What is to be read."""
+        return "\n".join("".join(text for text, _ in line).rstrip() for line in self.lines) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """What tells two frames apart, colours included."""
+        cells = repr([[(text, str(style)) for text, style in line] for line in self.lines])
+        return hashlib.sha256(cells.encode()).hexdigest()
+
+
+async def frames(url: str, size: tuple[int, int], *, theme: str = "qdeck-ink", only: str = "") -> dict[str, StillFrame]:
+    """Walks through the screens and takes a frame of each, or of one."""
+    deck = StillDeck(url, cost=_FixedCost())
+    context = Context(title="demo", server="redis-3.eu:6379/0", environment="dev")
+    found: dict[str, StillFrame] = {}
+    with still_time():
+        app = ConsoleApp(deck, context, theme=theme)
+        app.served.extend([412] * (app.served.maxlen or 0))
+        async with app.run_test(size=size) as pilot:
+            await settle(pilot, app)
+            for mode in app.MODES if not only else [only]:
+                app.action_tab(mode)
+                found[mode] = await _take(pilot, app)
+            if not only:
+                dead = (await deck.apage(names.WEBHOOKS, state="dead", most=1)).jobs[0]
+                app.open(JobScreen("dead", names.WEBHOOKS, dead.id))
+                found["job"] = await _take(pilot, app)
+                app.action_tab(app.DEFAULT_MODE)
+                await settle(pilot, app)
+                await pilot.press("question_mark")
+                assert isinstance(app.screen, HelpScreen)
+                found["help"] = await _take(pilot, app)
+    return found
+
+
+async def _take(pilot: Pilot[int], app: ConsoleApp) -> StillFrame:
+    await settle(pilot, app)
+    strips = app.screen._compositor.render_strips()
+    cells = [[(part.text, part.style) for part in strip if part.style is not None] for strip in strips]
+    return StillFrame(cells, app.painter.palette.ground)
+
+
+async def settle(pilot: Pilot[int], app: ConsoleApp, *, looks: int = 2, longest_s: float = 15.0) -> None:
+    """Waits until the screen has what it reads, and two more pictures change nothing."""
+    until, seen, same, picture = time.monotonic() + longest_s, "", 0, app.latest
+    while same < looks and time.monotonic() < until:
+        app.feed.poke()
+        while app.latest is picture and time.monotonic() < until:
+            await pilot.pause(0.01)
+        picture = app.latest
+        await pilot.pause(0.03)
+        screen = next((one for one in reversed(app.screen_stack) if isinstance(one, FrameScreen)), None)
+        has_all = screen is None or screen.wants() is None or app.shown.extra_of == screen.reads
+        strips = app.screen._compositor.render_strips()
+        shown = "\n".join("".join(part.text for part in strip) for strip in strips)
+        is_whole = has_all and app.shown.snapshot is not None and not _UNREAD.search(shown)
+        same = same + 1 if is_whole and shown == seen else 0
+        seen = shown
+
+
+_UNREAD: Final = re.compile(r"(^|│) *… *(│|$)", re.MULTILINE)  # what a screen has of something that it still reads
