@@ -176,7 +176,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     ),
     Action(
         id="tasks", scopes=(QUEUES, HEALTH), keys=("t",), verb="tasks",
-        help="temporary queues by the task that owns them", footer=False,
+        help="temporary queues, by task", footer=False,
     ),
     Action(
         id="earlier", scopes=(JOB,), keys=("left_square_bracket",), verb="try", help="the error of the try before",
@@ -238,17 +238,17 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action(
         id="write", scopes=_PAGES, keys=("w",), verb="write", help="what is listed as JSON to a file", footer=False
     ),
-    Action(id="freeze", scopes=_PAGES, keys=("f",), verb="freeze", help="freeze the picture, or let it go on"),
+    Action(id="freeze", scopes=_PAGES, keys=("f",), verb="freeze", help="freeze the picture, or go on"),
     Action(
         id="back", scopes=_PAGES, keys=("escape",), verb="back", help="one step back: work, marks, filter, screen",
         group="move",
     ),
     Action(
         id="commands", scopes=("app",), keys=("colon", "ctrl+p"), verb="command",
-        help="every command by name, and :find :live :context …", group="everywhere",
+        help="commands by name; :find, :live …", group="everywhere",
     ),
     Action(
-        id="context", scopes=("app",), keys=("o",), verb="context", help="look at another server of qdeck.toml",
+        id="context", scopes=("app",), keys=("o",), verb="context", help="another server of qdeck.toml",
         group="everywhere", footer=False,
     ),
     Action(
@@ -256,7 +256,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         footer=False,
     ),
     Action(
-        id="quit", scopes=("app",), keys=("q",), verb="quit", help="quit from a list; from elsewhere go back first",
+        id="quit", scopes=("app",), keys=("q",), verb="quit", help="quit; from a page go back first",
         group="everywhere",
     ),
 )  # fmt: skip

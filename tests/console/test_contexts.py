@@ -161,3 +161,24 @@ async def until_told(app: ConsoleApp, verb: str) -> Activity:
             return found[-1]
         assert time.monotonic() < last_moment
         await asyncio.sleep(0.05)
+
+
+async def test_lists_that_were_open_go_on_when_writing_is_opened(url: str, tmp_path: Path) -> None:
+    fill(url)
+    async with console(url, tmp_path, "here") as pilot:
+        app = app_of(pilot)
+        await pilot.press("4")
+        await until(pilot, "1–12 of 12")
+        await command(pilot, "read-only")
+        await until(pilot, lambda: reads_only(app))
+        await pilot.press("2")
+        await until(pilot, "40")
+        await command(pilot, "live")
+        await until(pilot, lambda: not reads_only(app))
+        await until(pilot, lambda: not app.latest.is_lost)
+        await pilot.press("4")
+        await until(pilot, "1–12 of 12")
+        await pilot.press("o", "down", "up")
+        await until(pilot, "opens read-only")
+        await pilot.click("#choices", offset=(5, 1))
+        await until(pilot, "this is prod-eu")

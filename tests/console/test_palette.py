@@ -114,3 +114,17 @@ async def test_copy_and_write(url: str, tmp_path: Path, monkeypatch: pytest.Monk
         await command(pilot, "write no/such/folder")
         await until(pilot, "No such file")
         assert len(list(tmp_path.iterdir())) == 1
+
+
+async def test_the_mouse_works_in_dialogs(url: str) -> None:
+    fill(url)
+    async with console(url) as pilot:
+        app = app_of(pilot)
+        await pilot.press("colon", *"freeze")
+        await until(pilot, lambda: "sort" not in text(app).split("freeze")[0][-200:])
+        await pilot.click("#choices", offset=(5, 0))
+        await until(pilot, "FROZEN")
+        await pilot.press("f", "question_mark", "slash", *"stuck")
+        await until(pilot, lambda: bool(app.screen.query("#choices")) and app.screen.query_one("#choices").display)
+        await pilot.click("#choices", offset=(5, 0))
+        await until(pilot, lambda: app.current_mode == "stuck")

@@ -48,7 +48,7 @@ async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, s
         assert isinstance(screen, HealthScreen)
         if size[0] >= 140:
             seen = await until(pilot, "cmd/s")
-            for word in ("memory", "persistence", "clients", "slow commands", "before "):
+            for word in ("memory", "persistence", "clients", "slow commands", "≤ "):
                 assert word in seen, word
         else:
             await pilot.press("G", "pagedown")

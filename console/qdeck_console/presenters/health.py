@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qdeck._settings.thresholds import Thresholds
     from qdeck_console.format import Line, Piece
 
-_VALUE, _LIMIT, _SINCE = 12, 12, 16
+_VALUE, _LIMIT, _SINCE = 12, 12, 10
 _NAMES: Final = {
     "dead_letters": "dead letters",
     "ready_queue": "ready",
@@ -133,7 +133,7 @@ def _room(cells: int) -> tuple[int, int, bool, bool]:
     wide, middle = cells >= 100, cells >= 70
     taken = LEAD + MARGIN + _VALUE + 1 + (_LIMIT + 1) * middle + (_SINCE + 1) * wide
     left = cells - taken
-    name = min(40, max(18, left * 11 // 20))
+    name = min(36, max(18, left // 2))
     return name, max(0, left - name - 2), middle, wide
 
 
@@ -194,7 +194,7 @@ def _since(row: Row) -> list[Piece]:
     if row.since_ms is None or row.status in (Status.HEALTHY, None):
         return []
     at = fmt.clock(row.since_ms)
-    return [("before ", "faint"), (at, "muted")] if row.before else [(at, "text")]
+    return [("≤ ", "faint"), (at, "muted")] if row.before else [(at, "text")]
 
 
 def server_lines(

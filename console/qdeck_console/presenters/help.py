@@ -53,7 +53,7 @@ def groups(scope: str, why_not: Callable[[str], str], tabs: str) -> list[Group]:
 
 def _row(action: Action, here: set[str], why_not: Callable[[str], str]) -> tuple[str, str, str]:
     if not here & set(action.scopes):
-        return action.key_names, action.help, f"on {places(action)}"
+        return action.key_names, action.verb, f"on {places(action)}"
     return action.key_names, action.help, why_not(action.id)
 
 

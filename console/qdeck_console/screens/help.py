@@ -85,13 +85,23 @@ class HelpScreen(Dialog[Command | None]):
         self.query_one("#help").styles.width = cells + 6
         names = [str(tab.number) for tab in self._below.all_tabs()]
         found_groups = present.groups(self._below.SCOPE, self._below.why_not, f"{names[0]} … {names[-1]}")
-        self._lines = present.columns(found_groups, cells, count)
+        self._lines = [*present.columns(found_groups, cells, count), *self._about_live(cells)]
         room = max(3, self.size.height - 6)
         height = min(room, len(self._lines))
         self.query_one("#keys", Lines).styles.height = height
         self.query_one("#choices", Choices).styles.height = height
         self._first = min(self._first, max(0, len(self._lines) - height))
         self._draw()
+
+    def _about_live(self, cells: int) -> list[Line]:
+        context = self.console_app.context
+        if not (context.read_only and context.is_production):
+            return []
+        words: Line = (
+            ("This context is production and opens read-only. ", "muted"), (":live", "accent bold"),
+            (" asks for its name and a reason, and lasts 30 min.", "muted"),
+        )  # fmt: skip
+        return [(), (("─" * cells, "line"),), tuple(fit(words, cells))]
 
     def _draw(self) -> None:
         painter, first = self.console_app.painter, self._first

@@ -53,8 +53,8 @@ class LiveScreen(Dialog[str | None]):
         super().on_mount()
         rows = [
             ("for", "30 min", "then it is read-only again, by itself"),
-            ("asks", "", "many, and what undo cannot take back, ask for the name again"),
-            ("told", "", "name and reason go into the log of operations, for all to see"),
+            ("asks", "", "many, and what has no undo, want the name"),
+            ("told", "", "name and reason go into the log (9 Activity)"),
         ]
         if self._others:
             last = self._others[-1]
