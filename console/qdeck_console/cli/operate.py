@@ -160,11 +160,9 @@ def act(
 def _apply(deck: Deck, plan: Plan, *, rate: float | None, first: int | None, as_json: bool) -> int:
     from qdeck._operations import api
 
-    # Other layouts may have been looked at, and nothing of them taken.
-    abroad = any(plan.tail.by_queue.get(queue) for _, queue in plan.head.abroad)
-    if abroad and first is not None:
+    if plan.goes_abroad and first is not None:
         raise click.UsageError("--first watches how the first ones fare, and in other layouts that cannot be seen")
-    if plan.verb.value == "retry" and not abroad and (rate is not None or first is not None):
+    if plan.verb.value == "retry" and not plan.goes_abroad and (rate is not None or first is not None):
         result, fates = api.redrive_plan(deck, plan, rate=rate, first=first)
         return show_batch(result, as_json=as_json, fates=fates)
     return show_batch(api.apply_plan(deck, plan, rate=rate), as_json=as_json)
@@ -320,7 +318,7 @@ def _print_plan(plan: Plan) -> None:
         line(f"{jobs_words(blast.handlers)} of failure handlers will be made")
     for warning in tail.warnings:
         line(f"mind: {safe(warning)}")
-    if head.abroad:
+    if plan.goes_abroad:
         columns = [Column("queue", most=60), Column("id", most=60), Column("state"), Column("effect", most=100)]
         table(columns, ([e.queue, e.id, e.state, e.reason] for e in islice(plan.entries(), _SHOWN)))
     else:

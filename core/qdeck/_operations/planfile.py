@@ -78,6 +78,11 @@ class Plan:
         """The id of the batch that it becomes: applied twice, by whomever, it is done once."""
         return f"b-{self.head.plan}"
 
+    @property
+    def goes_abroad(self) -> bool:
+        """Whether it takes something of other layouts, rather than having looked there in vain."""
+        return any(self.tail.by_queue.get(queue) for _, queue in self.head.abroad)
+
     def entries(self) -> Iterator[PlanEntry]:
         """The entries, as they are read."""
         with self.path.open("rb", buffering=_BUFFER) as file:

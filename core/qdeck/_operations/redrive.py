@@ -109,10 +109,10 @@ def redrive_steps(
 
     `watched` hears now and then what became of those that went back last, and how many of them are watched.
     """
-    if plan.head.abroad:
+    if plan.goes_abroad:
         if first is not None:
             raise InvalidOption(
-                "how the first ones fare cannot be seen in other layouts", hint="retry some by a filter, then the rest"
+                "how the first ones fare cannot be seen in other layouts", hint="name a queue, or --layout native"
             )
         options = {"keep_bytes": keep_bytes, "keep_ms": keep_ms}
         return (yield from apply_steps(plan, rate=rate, progress=progress, cancelled=cancelled, **options)), Fates()
