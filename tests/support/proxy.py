@@ -82,7 +82,7 @@ class FaultProxy:
     """
 
     def __init__(self, port: int, *, host: str = HOST, target_url: str = "") -> None:
-        self._target = (host, port)
+        self._target = self._named = (host, port)
         self._target_url = target_url or f"redis://{host}:{port}/0"
         self._state = _State()
         self._links: set[_Link] = set()
@@ -113,7 +113,7 @@ class FaultProxy:
     @property
     def url(self) -> str:
         """The server's url with the proxy's port."""
-        host, port = self._target
+        host, port = self._named
         return self._target_url.replace(f"{host}:{port}", f"{HOST}:{self._port}")
 
     @property
@@ -173,6 +173,15 @@ class FaultProxy:
     def close_all(self) -> None:
         """Close every connection in an orderly way; new ones work."""
         self._do(lambda: self._for_all(self._part))
+
+    def retarget(self, port: int) -> None:
+        """Lead to another server from now on, as a name does after a failover: the connections to the old one break."""
+
+        def change() -> None:
+            self._target = (self._target[0], port)
+
+        self._do(change)
+        self.reset_all()
 
     def refuse(self) -> None:
         """Reset every connection and every new one, as if no server were there."""
