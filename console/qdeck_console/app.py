@@ -427,11 +427,12 @@ def run_console(
     seconds: float | None = None,
     target: Target | None = None,
     configuration: Configuration | None = None,
+    ready: Callable[[], None] | None = None,
 ) -> int:
     """Runs the console until it is left, or for so many seconds, and returns the exit code.
 
     With a `target` the thresholds, colour and layouts of its context hold, and production that may be written to is
-    live for half an hour only.
+    live for half an hour only. `ready` is called when all is loaded, just before the terminal is taken over.
     """
     check_terminal()
     chosen = target or Target(url=url)
@@ -441,5 +442,7 @@ def run_console(
     if chosen.is_production and not read_only:
         context = replace(context, live_until=time.monotonic() + LIVE_S)
     app = ConsoleApp(deck, context, seconds=seconds, contexts=contexts)
+    if ready is not None:
+        ready()
     code = app.run()
     return app.return_code or code or 0

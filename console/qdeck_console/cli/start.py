@@ -8,12 +8,14 @@ import os
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
+from urllib.parse import urlsplit
 
 import click
 
 from qdeck_console.cli.base import command, explicit_url, need_writable, read_only_hint, settings
 from qdeck_console.cli.looks import ascii_option
 from qdeck_console.cli.output import dumps, safe
+from qdeck_console.opening import opening
 from qdeck_console.web import is_served
 
 if TYPE_CHECKING:
@@ -35,14 +37,13 @@ def open_console() -> int:
     need_console()
     given = settings()
     target = given.target()
-    from qdeck_console.app import run_console
+    read_only = read_only_hint(target, given.confirm) is not None
+    with opening(target.name or urlsplit(target.url).hostname or "local", production=target.is_production) as ready:
+        from qdeck_console.app import run_console
 
-    return run_console(
-        target.url,
-        read_only=read_only_hint(target, given.confirm) is not None,
-        target=target,
-        configuration=given.configuration(),
-    )
+        return run_console(
+            target.url, read_only=read_only, target=target, configuration=given.configuration(), ready=ready
+        )
 
 
 @command("console", short_help="Opens the console.")
