@@ -18,7 +18,7 @@ import pytest
 
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck.deck import Deck
-from qdeck_console.cli.base import LAYOUTS
+from qdeck._layout_names import LAYOUTS
 from qdeck_console.demo import names
 from qdeck_console.demo.others import seed_others, writers
 from qdeck_console.demo.run import Demo

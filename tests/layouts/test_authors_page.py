@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layouts.conformance import Conformance
+from qdeck._layout_names import LAYOUTS
+from qdeck._layouts import make_all
 from qdeck._layouts.base import Layout
 
 if TYPE_CHECKING:
@@ -44,3 +46,9 @@ class TestJobs(Conformance):
     def populate(self, raw: redis.Redis) -> None:
         raw.zadd("jobs:due", {"one": 1_795_000_000_000, "two": 1_795_000_000_000, "old": 5})
         raw.zadd("jobs:due", {b"\xff\x00": 7})
+
+
+def test_a_layout_is_a_module_that_is_found_by_itself() -> None:
+    assert LAYOUTS == ("native", "lists", "vmpooler", "ifdb", "scheduler")
+    for made in make_all():
+        assert type(made).__module__ == f"qdeck._layouts.{made.name}"

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from qdeck._deck.deck import Deck
     from qdeck._settings import Configuration, Target
 
-LAYOUTS: Final = ("native", "lists", "vmpooler", "ifdb", "scheduler")
 CONTEXT_SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
 _META: Final = "qdeck."
 _TAKE_A_VALUE: Final = ("--url", "--context", "--config", "--confirm", "--layout")
@@ -66,6 +65,7 @@ class Settings(NamedTuple):
         """The deck on that server, read-only where its context says so."""
         from qdeck._deck import reads
         from qdeck._deck.deck import Deck
+        from qdeck._layout_names import LAYOUTS
         from qdeck_console.cli.output import note_once
 
         target = self.target()
@@ -140,7 +140,9 @@ def read_priority(text: str) -> int | str:
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if param.name == "layout":
+    if param.name == "layout" and value:
+        from qdeck._layout_names import LAYOUTS
+
         value = tuple(name for given in value for name in given.split(",") if name)
         for name in value:
             if name not in LAYOUTS:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidOption
+from qdeck._layout_names import LAYOUTS
 from qdeck._settings import Settings, Thresholds
-from qdeck._settings.model import LAYOUTS
 
 if TYPE_CHECKING:
     from qdeck._settings import Configuration, Target

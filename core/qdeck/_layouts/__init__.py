@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._errors import InvalidOption
+from qdeck._layout_names import FOREIGN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from types import ModuleType
 
     from qdeck._layouts.base import Layout
 
-NAMES: Final = ("lists", "vmpooler", "ifdb", "scheduler")
+NAMES: Final = FOREIGN
 
 
 def make(name: str, patterns: Sequence[str] = ()) -> Layout:
@@ -20,8 +22,8 @@ def make(name: str, patterns: Sequence[str] = ()) -> Layout:
 
     if name not in NAMES:
         raise InvalidOption(f"there is no layout {name!r}", hint=f"layouts are: native, {', '.join(NAMES)}")
-    kind = getattr(import_module(f"qdeck._layouts.{name}"), _CLASS_OF[name])
-    made: Layout = kind(patterns) if name == "lists" else kind()
+    kind = _class_in(import_module(f"qdeck._layouts.{name}"), name)
+    made: Layout = kind(patterns) if kind.takes_patterns else kind()
     return made
 
 
@@ -30,4 +32,10 @@ def make_all(names: Iterable[str] = NAMES, patterns: Sequence[str] = ()) -> list
     return [make(name, patterns) for name in names if name in NAMES]
 
 
-_CLASS_OF: Final = {"lists": "Lists", "vmpooler": "VmPooler", "ifdb": "Ifdb", "scheduler": "Scheduler"}
+def _class_in(module: ModuleType, name: str) -> Any:
+    from qdeck._layouts.base import Layout
+
+    for found in vars(module).values():
+        if isinstance(found, type) and issubclass(found, Layout) and found.__module__ == module.__name__:
+            return found
+    raise InvalidOption(f"the module of the layout {name!r} has no class of one", hint="subclass Layout")

@@ -204,6 +204,8 @@ class Layout(ABC):
     on_cluster: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
     """Whether entries that are equal to the byte may be several."""
+    takes_patterns: ClassVar[bool] = False
+    """Whether it is made with the patterns of `[lists]`."""
     takes_priority: ClassVar[tuple[Act, ...]] = ()
     """Besides reprioritising, the acts for which a priority may be given."""
 

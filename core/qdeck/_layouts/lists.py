@@ -53,6 +53,7 @@ class Lists(Layout):
 
     name: ClassVar[str] = "lists"
     repeats: ClassVar[bool] = True
+    takes_patterns: ClassVar[bool] = True
     about: ClassVar[str] = "lists named {domain}:{action_type}:{tier}:{task_id}, service:type, or by your patterns"
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:

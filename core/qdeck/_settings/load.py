@@ -15,9 +15,9 @@ from urllib.parse import quote
 import msgspec
 
 from qdeck._errors import InvalidOption
+from qdeck._layout_names import LAYOUTS
 from qdeck._settings.model import (
     FOREIGN_RULES,
-    LAYOUTS,
     PRODUCTION,
     RULE_KEYS,
     Agent,

@@ -26,7 +26,6 @@ RULE_KEYS: Final = {
 """The purge rules, each with the setting that is its threshold."""
 FOREIGN_RULES: Final = ("pending_too_old", "request_too_old", "task_too_old", "broken_entries", "overdue_delayed")
 """Purge rules that only other layouts have."""
-LAYOUTS: Final = ("native", "lists", "vmpooler", "ifdb", "scheduler")
 PRODUCTION: Final = ("production", "prod")
 
 

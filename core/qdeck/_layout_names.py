@@ -1,0 +1,26 @@
+"""The names of the layouts: a module of `_layouts` whose name has no underscore, and is none of what all share, is one.
+
+So a new layout is a new module, and nothing else has to know of it.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from pathlib import Path
+from typing import Final
+
+NATIVE: Final = "native"
+_SHARED: Final = ("base", "discovery", "listing", "measures", "others", "steps", "times", "together")
+_FIRST: Final = ("lists", "vmpooler", "ifdb", "scheduler")  # in this order; others behind them
+
+
+def find_names() -> tuple[str, ...]:
+    """The layouts of other systems."""
+    folder = str(Path(__file__).with_name("_layouts"))
+    found = {module.name for module in pkgutil.iter_modules([folder]) if "_" not in module.name}
+    names = sorted(found - set(_SHARED) - set(_FIRST))
+    return (*(name for name in _FIRST if name in found), *names)
+
+
+FOREIGN: Final = find_names()
+LAYOUTS: Final = (NATIVE, *FOREIGN)
