@@ -154,6 +154,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def _watch_theme(self, theme: str) -> None:
         super()._watch_theme(theme)
+        # Sixteen colours cannot dim what is behind a dialog: it would turn into grey slabs.
+        self.set_class(theme == "qdeck-16" or wants_no_colour(), "-sixteen")
         self.painter = Painter(palette_of(self.available_themes[theme]), plain=wants_no_colour(), ascii=wants_ascii())
         for screen in self.screen_stack if self._running else ():
             if isinstance(screen, FrameScreen):

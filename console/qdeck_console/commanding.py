@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qdeck_console.screens.frame import FrameScreen
 
 _MOST_NAMES: Final = 200
+_WORD: Final = 600  # the score of letters that begin a word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,9 @@ def found(console: ConsoleApp, below: FrameScreen, text: str) -> list[Command]:
     scored = []
     for at, command in enumerate(every(console, below)):
         by_name, by_help = score(query, command.title), score(query, command.help)
-        best = max(by_name if by_name is not None else -1, (by_help // 2 if by_help is not None else -1))
+        # Of what it does only words count: letters scattered over a sentence are in nearly all of them.
+        told = by_help // 2 if by_help is not None and (by_help >= _WORD or not query.strip()) else -1
+        best = max(-1 if by_name is None else by_name, told)
         if best >= 0:
             named = command.title.startswith(query.strip()) and query.strip() != ""
             # What was named comes first even when it cannot act: enter must not do something else instead.

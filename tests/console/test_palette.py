@@ -49,6 +49,8 @@ async def test_every_action_is_a_command_and_one_that_cannot_act_says_why(url: s
         assert {action.key_name for action in ACTIONS if action.group != "move" and places(action)} <= keys
         await pilot.press("ctrl+p")
         await until(pilot, "enter do it")
+        await pilot.press("enter")
+        assert app.screen.query("#words"), "nothing was named, so nothing was done"
         await pilot.press(*"pause")
         shown = await until(pilot, "∅ read-only")
         assert "freeze" not in shown

@@ -18,6 +18,7 @@ from qdeck_console.widgets.lines import Lines
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from textual import events
     from textual.widget import Widget
 
     from qdeck_console.app import ConsoleApp
@@ -42,6 +43,7 @@ class PaletteScreen(Dialog[Command | None]):
         super().__init__(console)
         self._below, self._text = below, text
         self.commands: list[Command] = []
+        self._moved = False
 
     def panel(self) -> Iterable[Widget]:
         """A field, the commands that answer to it, and what the chosen one does."""
@@ -92,6 +94,7 @@ class PaletteScreen(Dialog[Command | None]):
 
     def action_move(self, by: int) -> None:
         """Chooses another command."""
+        self._moved = True
         self.query_one("#choices", Choices).move(by)
 
     def action_complete(self) -> None:
@@ -109,9 +112,17 @@ class PaletteScreen(Dialog[Command | None]):
         index = self.query_one("#choices", Choices).index
         return self.commands[index] if index < len(self.commands) else None
 
-    def on_input_submitted(self) -> None:
-        """Does the chosen command; one that takes something waits for it."""
-        self._choose()
+    def on_key(self, event: events.Key) -> None:
+        """Keys that were pressed before the field was there are not lost."""
+        box = self.query_one("#words", Input)
+        if not box.has_focus and event.is_printable and event.character:
+            box.insert_text_at_cursor(event.character)
+            event.stop()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Does the chosen command; one that takes something waits for it. Nothing was named: nothing is done."""
+        if event.value.strip(": ") or self._moved:
+            self._choose()
 
     def on_choices_chosen(self) -> None:
         """A click chooses and does."""
