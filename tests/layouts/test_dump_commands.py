@@ -213,3 +213,19 @@ def test_find_and_job(ask: Callable[..., Any]) -> None:
     ]  # fmt: skip
     dead = next(one["key"] for one in places if one["state"] == "dead")
     assert ask(FINAL, "job", "centos-7", dead)["error"]["message"] == "VM became unreachable in ready queue"
+
+
+def test_names_that_are_no_text_are_told_exactly(
+    url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw.sadd("vmpooler__pools", "p")
+    raw.sadd("vmpooler__ready__p", b"\xff\x00vm")
+    raw.hset("scheduler:processing", b"\xfe", "{")
+    assert main(["jobs", "p", "--json", "--url", url]) == 0
+    [job] = json.loads(capsys.readouterr().out)
+    assert job["id"] == {"base64": "/wB2bQ=="}
+    assert main(["stuck", "--json", "--url", url]) == 1
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == [{"base64": "/g=="}]
+    for command in (["stuck"], ["jobs", "p"], ["status"], ["dead", "discard"], ["purge"]):
+        main([*command, "--url", url])
+    assert "\udcff" not in capsys.readouterr().out

@@ -19,6 +19,7 @@ from qdeck_console.cli.operate import (
     where_option,
 )
 from qdeck_console.cli.output import Column, JsonList, age, note, seconds, table
+from qdeck_console.cli.shapes import exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,9 +69,9 @@ _COLUMNS = (
 
 def _stuck_json(job: StuckJob) -> dict[str, Any]:
     return {
-        "id": job.id,
+        "id": exact(job.id),
         "layout": job.layout,
-        "queue": job.queue,
+        "queue": exact(job.queue),
         "why": str(job.why),
         "age_s": seconds(job.age_s),
         "stuck_s": seconds(job.stuck_s),

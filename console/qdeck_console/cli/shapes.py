@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any
 
 from qdeck_console.cli.output import iso, seconds
@@ -54,11 +55,22 @@ def snapshot(seen: Snapshot) -> dict[str, Any]:
     }
 
 
+def exact(text: str | None) -> Any:
+    """A text, or where it stands for bytes that are none, these bytes as `{"base64": …}`."""
+    if text is None or text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return {"base64": base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()}
+    return text
+
+
 def queue(row: QueueRow) -> dict[str, Any]:
     """One queue of `qdeck status`."""
     return {
         "layout": row.layout,
-        "name": row.name,
+        "name": exact(row.name),
         "ready": row.ready,
         "delayed": row.delayed,
         "blocked": row.blocked,
@@ -82,13 +94,13 @@ def queue(row: QueueRow) -> dict[str, Any]:
 def job(record: JobRecord) -> dict[str, Any]:
     """One job of a list."""
     return {
-        "id": record.id,
-        "key": record.key,
+        "id": exact(record.id),
+        "key": exact(record.key),
         "layout": record.layout,
-        "queue": record.queue,
+        "queue": exact(record.queue),
         "state": record.state,
         "native_state": record.native_state,
-        "name": record.name,
+        "name": exact(record.name),
         "task": record.task,
         "priority": record.priority,
         "attempts": record.attempts,
@@ -153,9 +165,9 @@ def found(place: Found) -> dict[str, Any]:
     """One place of `qdeck find`."""
     return {
         "layout": place.layout,
-        "queue": place.queue,
-        "id": place.id,
-        "key": place.key,
+        "queue": exact(place.queue),
+        "id": exact(place.id),
+        "key": exact(place.key),
         "state": place.state,
     }
 
