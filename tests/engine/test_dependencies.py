@@ -336,7 +336,7 @@ def test_long_waiting_lists_count_against_what_a_call_does(rig: Rig) -> None:
         rig.enqueue(kid)
     job = rig.claim_one()
     rig.ack(job)
-    # A list has 2 KB or so, 8 KB are worth one job more: the first call leaves some for the next.
+    # A call settles 200 at most, each with a list of 2 KB: the first one leaves some for the next.
     left = [raw for child, raw in rig.picture().hashes["after"].items() if child[0] == "<" and b"p000 " in raw]
     assert 0 < len(left) < 300
     rig.deliver()

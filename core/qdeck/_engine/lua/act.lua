@@ -81,12 +81,18 @@ end
 
 -- Keeps the jobs of `j` for which `test` gives no reason against.
 local function only(j, test)
-  local kept = { i = {}, ids = {}, scores = {}, heads = {}, leases = j.leases and {} or nil }
+  local refused = 0
   for n, id in ipairs(j.ids) do
     local reason = test(id, j.heads[n], n)
     if reason then
       why[j.i[n]] = reason
-    else
+      refused = refused + 1
+    end
+  end
+  if refused == 0 then return j end
+  local kept = { i = {}, ids = {}, scores = {}, heads = {}, leases = j.leases and {} or nil }
+  for n, id in ipairs(j.ids) do
+    if not why[j.i[n]] then
       local to = #kept.ids + 1
       kept.i[to], kept.ids[to], kept.scores[to], kept.heads[to] = j.i[n], id, j.scores[n], j.heads[n]
       if j.leases then kept.leases[to] = j.leases[n] end

@@ -21,7 +21,7 @@ end
 --- constants
 local BAND = 10000000000000 -- one step of priority in the score of `ready`
 local SLICE = 200           -- entries that one call touches on behalf of others
-local COSTLY = 8192         -- bytes that cost a call as much as one more entry
+local COSTLY = 5000         -- bytes that cost a call as much as one more entry
 
 --- head
 -- Reads an optional line of a head: one letter and its value.
@@ -129,18 +129,25 @@ local function digest_of(tries)
 end
 -- Dead jobs with these tries are counted from now on, at these scores. Returns the tries with what they count as.
 local function join(ids, scores, tries, texts)
-  local sums, out = { 0 }, {} -- [1]: how many are new
+  local sums, out, alike = { 0 }, {}, {} -- sums[1]: how many are new; most tries are the same text
   for i, id in ipairs(ids) do
-    local was = digest_of(tries[i])
-    local digest, sum = was, was and sums[was]
-    if was and not sum then digest, sum = group_of(sums, was, texts[was]) end
-    out[i] = tries[i]
+    local text = tries[i]
+    local known = text and alike[text]
+    if text and not known then
+      local was = digest_of(text)
+      local digest, sum
+      if was then digest, sum = group_of(sums, was, texts[was]) end
+      known = { sum = sum, text = text }
+      if digest ~= was and sum then known.text = string.match(text, '^%d+ %d+ %d+ ') .. digest end
+      alike[text] = known
+    end
+    out[i] = known and known.text or false
+    local sum = known and known.sum
     if sum then
       local at = tonumber(scores[i])
       sum.count = sum.count + 1
       if not sum.first or at < sum.first then sum.first = at end
       if at > sum.last or at == sum.last and id > (sum.id or '') then sum.last, sum.id = at, id end
-      if digest ~= was then out[i] = string.match(tries[i], '^%d+ %d+ %d+ ') .. digest end
     end
   end
   save_groups(sums)
@@ -148,12 +155,16 @@ local function join(ids, scores, tries, texts)
 end
 -- Dead jobs with these tries are not counted any more. Returns the texts of their groups by digest.
 local function leave(tries)
-  local sums, texts = { 0 }, {}
+  local sums, texts, alike = { 0 }, {}, {} -- most tries are the same text
   for i = 1, #tries do
-    local digest = digest_of(tries[i])
+    local text = tries[i]
+    if text then alike[text] = (alike[text] or 0) + 1 end
+  end
+  for text, count in pairs(alike) do
+    local digest = digest_of(text)
     local sum = digest and (sums[digest] or select(2, group_of(sums, digest)))
     if sum then
-      sum.count = sum.count - 1
+      sum.count = sum.count - count
       texts[digest] = sum.text
     end
   end
