@@ -181,3 +181,14 @@ def test_a_chain_inside_one_slice_whatever_its_order(deck: Deck, yard: Yard) -> 
     assert back.skipped == ()
     assert_same(yard.dump(), before, "bury")
     assert set(yard.ids("blocked")) == {middle, last, end}
+
+
+def test_what_there_was_no_room_for_is_told(deck: Deck, yard: Yard) -> None:
+    parent, kids = family(yard)
+    plan = api.build_plan(deck, "discard", QUEUE, ids=[parent])
+    yard.raw.hset(keys.undo_key(QUEUE, plan.batch), "bytes", 64 * 1024 * 1024)
+    api.apply_plan(deck, plan, keep_bytes=1 << 40)
+    back = api.undo_batch(deck)
+    assert (back.restored, back.dependants) == (1, 0)
+    assert [skip.why for skip in back.skipped] == ["there was no room to keep what became of 3 dependants"]
+    assert set(kids.values()) <= set(yard.ids("dead"))
