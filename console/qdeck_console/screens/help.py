@@ -86,7 +86,7 @@ class HelpScreen(Dialog[Command | None]):
         names = [str(tab.number) for tab in self._below.all_tabs()]
         found_groups = present.groups(self._below.SCOPE, self._below.why_not, f"{names[0]} … {names[-1]}")
         self._lines = [*present.columns(found_groups, cells, count), *self._about_live(cells)]
-        room = max(3, self.size.height - 6)
+        room = max(3, self.size.height - 8)
         height = min(room, len(self._lines))
         self.query_one("#keys", Lines).styles.height = height
         self.query_one("#choices", Choices).styles.height = height

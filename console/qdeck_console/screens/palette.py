@@ -65,7 +65,7 @@ class PaletteScreen(Dialog[Command | None]):
     def _search(self, text: str) -> None:
         self.commands = found(self.console_app, self._below, text)
         choices = self.query_one("#choices", Choices)
-        room = max(3, self.size.height - 10)
+        room = max(3, self.size.height - 12)
         choices.styles.height = max(1, min(MOST_ROWS, room, len(self.commands)))
         choices.offer(len(self.commands), self._line, self.console_app.painter)
         self._about()
