@@ -24,34 +24,41 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Part:
-    """A process whose lines are shown as they come."""
+class Stage:
+    """Processes that tell their hops through one pipe: so a hop is shown after those that it follows from."""
 
-    def __init__(self, name: str, url: str, lines: Queue[str]) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "examples.ingestion.services", name],
-            env={**os.environ, "QDECK_URL": url},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read, args=(lines,), daemon=True)
+    def __init__(self, url: str) -> None:
+        self.lines: Queue[str] = Queue()
+        self._url = url
+        self._processes: list[subprocess.Popen[bytes]] = []
+        heard, self._told = os.pipe()
+        self._reader = threading.Thread(target=self._read, args=(heard,), daemon=True)
         self._reader.start()
 
-    def _read(self, lines: Queue[str]) -> None:
-        for line in self.process.stdout or ():
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            lines.put(line)
+    def start(self, name: str) -> None:
+        """Starts one part."""
+        command = [sys.executable, "-m", "examples.ingestion.services", name]
+        env = {**os.environ, "QDECK_URL": self._url}
+        self._processes.append(subprocess.Popen(command, env=env, stdout=self._told))
 
     def end(self) -> None:
-        """Asks it to finish, and waits until it has."""
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        """Asks all to finish, and waits until they have and all that they told is shown."""
+        for process in self._processes:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        os.close(self._told)
         self._reader.join(5)
+
+    def _read(self, heard: int) -> None:
+        with open(heard, encoding="utf-8") as pipe:
+            for line in pipe:
+                sys.stdout.write(line)
+                sys.stdout.flush()
+                self.lines.put(line)
 
 
 def wait_for(lines: Queue[str], seconds: float = 60.0, **hops: int) -> None:
@@ -67,21 +74,32 @@ def wait_for(lines: Queue[str], seconds: float = 60.0, **hops: int) -> None:
             left[words] -= words in line
 
 
-def flow(url: str, keys: Callable[[], list[bytes]]) -> None:
+def wait_until(what: Callable[[], object], seconds: float = 60.0) -> None:
+    """Waits until something is so on the server."""
+    until = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > until:
+            sys.exit("the example stands still")
+        time.sleep(0.02)
+
+
+def flow(url: str, client: redis.Redis, keys: Callable[[], list[bytes]]) -> None:
     """The whole way, with the failure and its repair."""
-    lines: Queue[str] = Queue()
-    parts = [Part(name, url, lines) for name in ("embedding", "ingestion", "cleaner")]
+    stage = Stage(url)
+    lines = stage.lines
     try:
-        parts.append(Part("client", url, lines))
+        for name in ("embedding", "ingestion", "cleaner", "client"):
+            stage.start(name)
         wait_for(lines, ends_the_task=2, the_task_stays_open=1)
+        # The service calls back first and buries the action then: a service that is killed in between calls back again.
+        wait_until(lambda: client.zcard(f"{{{EMBEDDING}}}:dead_letter"))
         say("operator", f"finds it in {EMBEDDING}:dead_letter, installs the model and retries")
         qdeck("enqueue", EMBEDDING, "embedding.install_model", "--args", INSTALL, url=url)
         wait_for(lines, installs_model=1)
         qdeck("dead", "retry", EMBEDDING, "--yes", url=url)
         wait_for(lines, ends_the_task=1)
     finally:
-        for part in parts:
-            part.end()
+        stage.end()
     temporary = [key for key in keys() if b":callbacks:" in key and not key.startswith(b"{")]
     say("example", f"{len(temporary)} temporary queues left")
 
@@ -133,7 +151,7 @@ def main() -> None:
             sys.exit(f"{url} is not empty: the example removes all that it finds there at its end")
         if given.http:
             via_http.run()
-        flow(url, keys)
+        flow(url, client, keys)
         remove_services(client)
         say("example", f"{len(keys())} keys left")
         sys.exit(1 if keys() else 0)

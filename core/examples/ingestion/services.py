@@ -75,8 +75,10 @@ def client() -> None:
         action = service.new_action(
             "embedding.generate_batch", {"texts": [f"{task} begins", "and ends"], "model": model}, task_id=task
         )
-        name = service.request_callback(action, callback_action_type=COMPLETED, retries=1, retry_delay=0.2)
+        # Told first: when this process goes on, the action may be done already.
+        name = service.names.callbacks("embedding", task)
         say("ingestion client", f"sends {action.action_type}, callback to {name}", action)
+        service.request_callback(action, callback_action_type=COMPLETED, retries=1, retry_delay=0.2)
     service.close()
 
 

@@ -54,8 +54,8 @@ class EmbeddingService:
 
     async def start(self) -> None:
         """Opens the endpoint, and takes actions from the queue."""
-        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Endpoint)
-        self.port = self._http.server_port  # the same after a restart
+        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+        self.port = self._http.server_port  # another after each start: nobody keeps the old one
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
         # The new way. What the handler returns goes to the callback queue that the action names, and so does its error.
