@@ -61,7 +61,7 @@ class Picture:
 async def _breathing(steps: Iterator[None]) -> None:
     """Takes steps, and lets keys be answered between them: very many queues are more than one frame's work."""
     for _ in steps:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)  # a key is handed on through several turns of the loop: let it take them all
 
 
 class Feed:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SAMPLES: Final = 36
 LONGEST_S: Final = 25.0  # a sample, at last: 36 of them are fifteen minutes
 HOUR_MS: Final = 3_600_000
-STEP: Final = 400  # queues between two breaths: a few ms
+STEP: Final = 100  # queues between two breaths: about a ms
 _FIRST_S: Final = LONGEST_S / 32
 _GAP_S: Final = 20.0  # longer without a look, and the time between stays empty
 _WINDOW_S: Final = 10.0  # how fast dead letters grow is measured over this

@@ -7,7 +7,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import QueueRow, Reason, Status
+from qdeck._deck.model import NATIVE, QueueRow, Reason, Status
 from qdeck_console.history import Rates
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import Snapshot
 
-STEP: Final = 10_000  # of work between two breaths: a few ms
+STEP: Final = 2_000  # of work between two breaths: about a ms
 DEAD_WATCH: Final = 10  # dead letters from which a queue is looked at
 _OF_ROWS: Final = (
     " stuck in ",
@@ -140,7 +140,8 @@ def _of_row(row: QueueRow) -> list[tuple[Severity, str]]:
     """What a row says by itself, where the deck as a whole is not worse for it."""
     out = []
     if row.stuck:
-        out.append((Severity.ACT, f"{row.stuck:,} stuck: past lease or time limit"))
+        why = ": past lease or time limit" if row.layout == NATIVE else ", see 3 Stuck for why"
+        out.append((Severity.ACT, f"{row.stuck:,} stuck{why}"))
     if row.paused and not row.ready:
         out.append((Severity.WATCH, "paused"))
     if row.late:

@@ -22,7 +22,7 @@ _NEVER: Final = 1_000_000
 async def keep_tidy(last_key_at: Callable[[], float]) -> None:
     """Collects young garbage as it comes, and all of it from time to time in a calm moment, until it is cancelled."""
     before = gc.get_threshold()
-    gc.set_threshold(5000, 20, _NEVER)
+    gc.set_threshold(2000, 10, _NEVER)
     try:
         due = time.monotonic() + EVERY_S
         while True:

@@ -226,6 +226,22 @@ def _changing(url: str, queues: int, cpu: int | None) -> Iterator[None]:
         process.wait()
 
 
+@contextlib.contextmanager
+def _before_others() -> Iterator[None]:
+    """Lets the one who looks at the clock go before those that are measured, when all of them are in real time: they
+    would make it wait for the end of their slice, a tenth of a second.
+    """
+    if not hasattr(os, "SCHED_RR") or os.sched_getscheduler(0) != os.SCHED_RR:
+        yield
+        return
+    before = os.sched_getparam(0)
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(before.sched_priority + 1))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, os.SCHED_RR, before)
+
+
 @functools.lru_cache(maxsize=1)
 def watch(
     setting: Setting, queues: int = QUEUES, dead: int = DEAD, keys: int = KEYS_PRESSED, seconds: float = WATCHED_S
@@ -245,7 +261,8 @@ def watch(
             terminal.rest(seconds)
             after, passed = process.cpu_times(), time.perf_counter() - at
             cpu = 100 * (after.user + after.system - before.user - before.system) / passed
-            took = key_times(terminal, keys)
+            with _before_others():
+                took = key_times(terminal, keys)
             rss = process.memory_info().rss / 2**20
     found = {f"p{p}_ms": took[min(len(took) - 1, math.floor(len(took) * p / 100))] for p in (50, 90, 99)}
     return {**found, "worst_ms": took[-1], "cpu_percent": cpu, "rss_mb": rss, "queues": queues, "dead": queues * dead}

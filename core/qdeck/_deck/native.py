@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program, Send
 
 VERSION: Final = b"1"
-CHUNK: Final = 500  # queues read in one round trip
+CHUNK: Final = 200  # queues read in one round trip; a few ms of work for whoever shares the loop
 SCAN_STEP: Final = 1000
 FIRST_STEPS: Final = 50  # of a scan for queues when the registry names none
 FORGET_MS: Final = 30_000  # how long the list of names is believed when the registry did not change its size
