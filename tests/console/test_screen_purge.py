@@ -9,6 +9,7 @@ from qdeck._deck.deck import Deck
 from qdeck._operations.planfile import load_plan
 from qdeck._settings import load
 from qdeck_console.contexts import Contexts
+from qdeck_console.presenters.purge import age_words, at_least
 from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.screens.purgeentries import EntriesScreen
 from support.driving import app_of, console, row, text, until
@@ -170,3 +171,10 @@ async def test_nothing_to_do_and_an_empty_server_say_so(url: str) -> None:
         await until(pilot, "nothing is over its threshold")
         await pilot.press("a")
         await until(pilot, "nothing to do")
+
+
+def test_numbers_that_are_not_exact_yet_fit_their_column() -> None:
+    assert [at_least(count, 8) for count in (5, 43_100, 431_000, 4_310_000)] == ["≥ 5", "≥ 43,100", "≥ 431k", "≥ 4.3M"]
+    assert [age_words(age) for age in (0, 90, 120, 1800, 3600, 86_400, 604_800, 5400)] == [
+        "0 s", "90 s", "2 min", "30 min", "1 h", "24 h", "7 d", "1.5 h",
+    ]  # fmt: skip

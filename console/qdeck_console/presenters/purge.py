@@ -81,6 +81,12 @@ def effect_of(effect: str) -> Piece:
     return _EFFECTS.get(effect, (effect, "muted"))
 
 
+def at_least(count: int, cells: int) -> str:
+    """A number that is not exact yet, in so many cells."""
+    full = f"≥ {count:,}"
+    return full if len(full) <= cells else f"≥ {fmt.short_count(count)}"
+
+
 def age_words(seconds: float) -> str:
     """A threshold as people write it: 30 min, 48 h, 7 d."""
     size, unit = next(unit for unit in _UNITS if seconds >= unit[2])[:2]
@@ -161,7 +167,7 @@ def rule_line(row: RuleRow, cells: int, *, at_cursor: bool) -> Line:
     if row.on:
         found = [("", "text")] if row.found is None and row.exact else [("…", "ghost")]
         if row.found is not None:
-            found = fmt.cell(fmt.count(row.found)) if row.exact else [(f"≥ {row.found:,}", "muted")]
+            found = fmt.cell(fmt.count(row.found)) if row.exact else [(at_least(row.found, 8), "muted")]
     return (
         ("  ", "text"),
         ("■" if row.on else "□", "accent" if row.on else "faint"),
@@ -354,7 +360,9 @@ def plan_row_line(row: PlanRow, cells: int, *, hide: int, at_cursor: bool) -> Li
         else []
     )
     role = "strong bold" if row.share is None else "text"
-    number: list[Piece] = fmt.cell(fmt.count(row.count), role) if row.exact else [(f"≥ {row.count:,}", "muted")]
+    number: list[Piece] = (
+        fmt.cell(fmt.count(row.count), role) if row.exact else [(at_least(row.count, entries), "muted")]
+    )
     weight_of = fmt.size(row.bytes) if row.count else [(fmt.ZERO, "ghost")]
     age = fmt.span_pieces(None if row.oldest_s is None else row.oldest_s * 1000)
     if not row.begun:
@@ -468,7 +476,7 @@ def so_far(count: int, size: int, cells: int) -> list[Line]:
     name = cells - MARGIN - effect - entries - bytes_ - oldest - 5
     values: list[tuple[Sequence[Piece], int, bool]] = [
         ([], effect, False),
-        ([(f"≥ {count:,}", "strong bold")], entries, True),
+        ([(at_least(count, entries), "strong bold")], entries, True),
         ([("≥ ", "muted"), *fmt.size(size)] if size else [], bytes_, True),
         ([], oldest, True),
     ]

@@ -223,7 +223,7 @@ class PurgeScreen(PurgeWork):
             return "dry run is not done"
         if self.plan is None:
             return "dry run first"
-        if self.result is not None:
+        if self.result is not None and not (self.result.stopped or self.result.error):
             return "it is applied: d makes another"
         if not self.plan.count:
             return "nothing to do"
@@ -248,7 +248,7 @@ class PurgeScreen(PurgeWork):
         if action.id == "dryrun" and self.plan is not None:
             return "dry run again"
         if action.id == "apply" and self.plan is not None:
-            return "apply this plan"
+            return "apply this plan" if self.result is None else "apply the rest"
         if action.id == "write":
             return "save plan"
         if action.id == "next":
