@@ -88,7 +88,7 @@ async def test_a_queue_that_is_waited_on_is_never_removed(client: Messenger, raw
 
 def test_nobody_begins_to_wait_on_a_queue_that_is_being_removed(client: Messenger) -> None:
     name = make(client, "t", "c")
-    assert client.app.client.run(registry.begin([name])) == [True]
+    assert client.app.client.run(registry.begin([name])) == ["free"]
     with pytest.raises(qdeck.QdeckError, match="is being removed"):
         client.wait_callback(qdeck.QueueName.parse(name), timeout=0.1)
     client.app.client.run(registry.keep([name]))

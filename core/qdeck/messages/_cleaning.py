@@ -38,6 +38,7 @@ _MAY_BE: Final = re.compile(rb":(?:responses|callbacks):|:(?:enterprise|professi
 class Removal:
     """One queue: what is in it, and what becomes of it (`removed`, `would_remove`, `gone`, `in_use`, `recent`, …).
 
+    `going`: another remover has it in hand.
     How many messages it held is known only when it was removed: to count them would count as a use. `undoable`: a copy
     is kept (or would be), so that undo puts it back.
     """
@@ -132,7 +133,7 @@ def remove(names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper | No
         return []
     now = yield from registry.server_ms()
     free = yield from registry.begin(names)
-    mine = [name for name, answer in zip(names, free, strict=True) if answer]
+    mine = [name for name, answer in zip(names, free, strict=True) if answer == "free"]
     keeping: dict[str, Any] = {}
     if keeper is not None and mine:
         yield from keeper.note(mine)
@@ -154,7 +155,7 @@ def remove(names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper | No
             left.append(name)
             outcome[name] = Removal(name=name, outcome=_WORDS[told])
     if ended:
-        struck = yield from registry.finish(event, ended)
+        struck = yield from registry.finish(event, ended, announced=True)
         for (name, *_), registered in zip(ended, struck, strict=True):
             # A registration of which no list was left was all there was of a queue; another may have ended it already.
             if registered and outcome[name].outcome == "gone":
@@ -164,7 +165,7 @@ def remove(names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper | No
     if keeper is not None and mine:
         kept = {name: outcome[name].bytes for name in mine if outcome[name].undoable}
         yield from keeper.settle(kept, [name for name in mine if name not in kept])
-    return [outcome.get(name) or Removal(name=name, outcome="in_use") for name in names]
+    return [outcome.get(name) or Removal(name=name, outcome=told) for name, told in zip(names, free, strict=True)]
 
 
 def clean_task(

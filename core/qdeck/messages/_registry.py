@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 TTL_S: Final = 3600.0
 # In the order of the script.
-_PARTS: Final = ("queues", "waiting", "about", "tasks", "callbacks", "removing", "metrics")
+_PARTS: Final = ("queues", "waiting", "about", "tasks", "callbacks", "removing", "metrics", "readers")
 KEYS: Final = tuple(f"{cleaned.TAG}:{part}".encode() for part in _PARTS)
-QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS = KEYS
+QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS, READERS = KEYS
 AT_ONCE: Final = 100  # names in one call, which is not to keep the server busy for long
 ACT_MS: Final = 5_000  # how long a remover may act after it announced itself
 
@@ -111,20 +111,27 @@ def touch(names: Sequence[str]) -> Program[int]:
     return found
 
 
-def begin(names: Sequence[str]) -> Program[list[bool]]:
-    """Announces that queues are to be removed; False where somebody waits."""
+_BEGUN: Final = ("in_use", "free", "going")
+
+
+def begin(names: Sequence[str]) -> Program[list[str]]:
+    """Announces that queues are to be removed: `free`, `in_use` (somebody waits) or `going` (another has it)."""
     free: list[int] = []
     for start in range(0, len(names), AT_ONCE):
         free += yield from call("registry", KEYS, [0, "begin", ACT_MS, *names[start : start + AT_ONCE]])
-    return [answer == 1 for answer in free]
+    return [_BEGUN[answer] for answer in free]
 
 
-def finish(event: str, gone: Sequence[tuple[str, int, int]]) -> Program[list[bool]]:
-    """Strikes queues off, with how many messages and bytes went with them; which of them were registered."""
+def finish(event: str, gone: Sequence[tuple[str, int, int]], *, announced: bool = False) -> Program[list[bool]]:
+    """Strikes queues off, with how many messages and bytes went with them; which of them were registered.
+
+    `announced`: by a remover that began; what was registered again since, because it took too long, stays.
+    """
+    verb = "strike" if announced else "finish"
     struck: list[int] = []
     for start in range(0, len(gone), AT_ONCE):
         rows = [part for row in gone[start : start + AT_ONCE] for part in (*row, _group(row[0]))]
-        struck += yield from call("registry", KEYS, [0, "finish", event, *rows])
+        struck += yield from call("registry", KEYS, [0, verb, event, *rows])
     return [one == 1 for one in struck]
 
 
@@ -188,11 +195,14 @@ def drop_many(
 
 def of_task(task: str, most: int = 1000) -> Program[list[str]]:
     """Names of the queues that are registered to a task."""
-    first, last = f"[{task}\0", f"[{task}\0\xff"
+    head = f"{task}\0"
+    first, last = f"[{head}", f"[{head}\xff"
     [found] = yield ops.commands((b"ZRANGEBYLEX", TASKS, first, last, b"LIMIT", 0, most), key=TASKS, reads=True)
     if isinstance(found, ResponseError):
         raise programs.explain(found)
-    return [raw.decode("utf-8", "replace").partition("\0")[2] for raw in found]
+    names = (raw.decode("utf-8", "replace").removeprefix(head) for raw in found)
+    # What has the mark twice is another task's, whose id goes on after ours.
+    return [name for name in names if "\0" not in name]
 
 
 def callbacks_of(prefix: str, most: int = 1000, after: str = "") -> Program[list[str]]:

@@ -152,7 +152,7 @@ def read_tasks(*, after: str = "", most: int = PAGE) -> Program[TaskPage]:
         (b"ZRANGEBYLEX", registry.TASKS, first, b"+", b"LIMIT", 0, most + 1),
     )
     queues, owned, raw = int(reads.good(cards[0])), int(reads.good(cards[1])), reads.good(cards[2])
-    pairs = [member.decode("utf-8", "replace").partition("\0")[::2] for member in raw]
+    pairs = [member.decode("utf-8", "replace").rpartition("\0")[::2] for member in raw]
     cut = len(pairs) > most
     if cut:
         # The last task may go on beyond the page: it is the next page's, unless the page is all its own.

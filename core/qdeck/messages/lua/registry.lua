@@ -6,17 +6,20 @@
 -- keys: queues (zset: name, ms until it lives) waiting (zset: name, ms until a reader waits) about (hash: name ->
 --   `made_ms ttl_ms service type tier task`) tasks (zset, all scores 0: `task NUL name`) callbacks (zset, all scores 0:
 --   name) removing (zset: name, ms until its remover may act) metrics (hash: `event service type tier` -> count)
+--   readers (hash: name -> how many wait there besides the first)
 -- args: now (0 = the server's clock), verb, then
 --   register: name, ttl ms, ms that a reader waits or '', service, type, tier, task
 --                                                 reply: 1 made, 0 renewed, -1 is being removed
 --   touch: names                                  reply: how many are registered; those live as long again
---   begin: ms to act, then names                  reply: per name 1, or 0 when somebody waits there
+--   begin: ms to act, then names                  reply: per name 1, or 0 when somebody waits there, or 2 when another
+--                                                 remover has it: two at once would not know of what comes in between
 --   finish: event, then per name: name, messages, bytes, `service type tier` for one that is not registered
 --                                                 reply: per name 1, or 0 when it was not registered
+--   strike: the same for a remover that announced itself; what was registered anew since is left alone
 --   leave: names, nobody waits there any more     reply: 0
 --   keep: names that are not removed after all    reply: 0
 --   expired: how many at most                     reply: names whose time is over and where nobody waits
-local QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS = unpack(KEYS)
+local QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS, READERS = unpack(KEYS)
 local NOW = tonumber(ARGV[1])
 if NOW == 0 then
   local t = redis.call('TIME')
@@ -32,13 +35,26 @@ end
 
 if verb == 'register' then
   local name, ttl, wait, task = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[9]
-  if after(REMOVING, name) then return -1 end
+  local removing = redis.call('ZSCORE', REMOVING, name)
+  if removing then
+    if tonumber(removing) > NOW then return -1 end
+    redis.call('ZREM', REMOVING, name)
+  end
   local till = NOW + ttl
   if wait ~= '' then
+    local waiting = redis.call('ZSCORE', WAITING, name)
+    if waiting then
+      if tonumber(waiting) > NOW then
+        redis.call('HINCRBY', READERS, name, 1)
+      else
+        redis.call('HDEL', READERS, name)
+      end
+    end
     till = math.max(till, NOW + tonumber(wait))
-    redis.call('ZADD', WAITING, text(NOW + tonumber(wait)), name)
+    redis.call('ZADD', WAITING, 'GT', text(NOW + tonumber(wait)), name)
   end
-  local made = redis.call('ZADD', QUEUES, text(till), name)
+  -- Use makes it live longer, never shorter.
+  local made = redis.call('ZADD', QUEUES, 'GT', text(till), name)
   if made == 1 then
     local group = ARGV[6] .. ' ' .. ARGV[7] .. ' ' .. ARGV[8]
     redis.call('HSET', ABOUT, name, text(NOW) .. ' ' .. ARGV[4] .. ' ' .. group .. ' ' .. task)
@@ -69,6 +85,8 @@ if verb == 'begin' then
   for i = 4, #ARGV do
     if after(WAITING, ARGV[i]) then
       free[i - 3] = 0
+    elseif after(REMOVING, ARGV[i]) then
+      free[i - 3] = 2
     else
       redis.call('ZADD', REMOVING, text(NOW + tonumber(ARGV[3])), ARGV[i])
       free[i - 3] = 1
@@ -77,11 +95,12 @@ if verb == 'begin' then
   return free
 end
 
-if verb == 'finish' then
+if verb == 'finish' or verb == 'strike' then
   local struck = {}
   for i = 4, #ARGV, 4 do
     local name = ARGV[i]
-    local about = redis.call('HGET', ABOUT, name)
+    local mine = verb == 'finish' or redis.call('ZSCORE', REMOVING, name)
+    local about = mine and redis.call('HGET', ABOUT, name)
     local group = ARGV[i + 3]
     struck[#struck + 1] = about and 1 or 0
     if about then
@@ -92,8 +111,10 @@ if verb == 'finish' then
       redis.call('ZREM', QUEUES, name)
       redis.call('ZREM', CALLBACKS, name)
     end
-    redis.call('ZREM', WAITING, name)
-    redis.call('ZREM', REMOVING, name)
+    if mine then
+      if redis.call('ZREM', WAITING, name) == 1 then redis.call('HDEL', READERS, name) end
+      redis.call('ZREM', REMOVING, name)
+    end
     local size, bytes = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
     if about or size > 0 then redis.call('HINCRBY', METRICS, ARGV[3] .. ' ' .. group, 1) end
     if size > 0 then
@@ -105,7 +126,13 @@ if verb == 'finish' then
 end
 
 if verb == 'leave' then
-  for i = 3, #ARGV do redis.call('ZREM', WAITING, ARGV[i]) end
+  for i = 3, #ARGV do
+    if redis.call('HEXISTS', READERS, ARGV[i]) == 0 then
+      redis.call('ZREM', WAITING, ARGV[i])
+    elseif redis.call('HINCRBY', READERS, ARGV[i], -1) <= 0 then
+      redis.call('HDEL', READERS, ARGV[i])
+    end
+  end
   return 0
 end
 
