@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -101,6 +102,14 @@ class Conformance:
                 if count is not None:
                     shown = deck.look(every(layout, row.name, (state,), most=10_000))
                     assert len(shown) == count, (row.name, state, [e.key for e in shown])
+
+    def test_rows_count_what_is_stuck(self, deck: Deck) -> None:
+        layout = self.look(deck)
+        now = _now(deck)
+        shown = Counter(entry.queue for entry in deck.look(layout.stuck(now)))
+        for row in deck.look(layout.rows(now)).rows:
+            if row.stuck is not None:
+                assert row.stuck == shown[row.name], row.name
 
     def test_keys_are_identities_and_records_are_whole(self, deck: Deck) -> None:
         layout = self.look(deck)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from qdeck._deck.details import GRACE_MS
+from qdeck._layouts.base import detail_of
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
 from qdeck_console.text import cut_id, cut_middle, safe_text, wrap
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import JobDetail, WorkerRow
+    from qdeck._layouts.base import Entry
     from qdeck_console.format import Line, Piece
 
 MOST = 60  # running jobs of a queue that are looked at
@@ -27,11 +29,12 @@ class Why(IntEnum):
     OWNER_GONE = 0
     LEASE_OUT = 1
     OVER_LIMIT = 2
+    THEIRS = 3
 
     @property
     def label(self) -> str:
         """The head of the group."""
-        return ("owner gone", "lease ran out", "over its time limit")[self]
+        return ("owner gone", "lease ran out", "over its time limit", "in other layouts")[self]
 
     @property
     def note(self) -> str:
@@ -40,6 +43,7 @@ class Why(IntEnum):
             "the worker that holds it stopped sending heartbeats",
             "its worker is known, and does not renew the lease",
             "still running, longer than its task allows",
+            "by the rules of their own systems; whether a worker lives is not known",
         )[self]
 
     @property
@@ -57,6 +61,7 @@ class Stuck:
     for_ms: int
     lease_late_ms: int
     owner: WorkerRow | None
+    reason: str = ""  # in the words of another layout
 
     @property
     def key(self) -> str:
@@ -71,6 +76,14 @@ class StuckSeen:
     jobs: tuple[Stuck, ...] = ()
     total: int = 0
     served: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def theirs(entry: Entry) -> Stuck:
+    """An entry of another layout that does not move."""
+    age_ms = round((entry.age_s or 0) * 1000)
+    return Stuck(
+        job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, lease_late_ms=0, owner=None, reason=entry.stuck or ""
+    )
 
 
 def judge(job: JobDetail, workers: Mapping[str, WorkerRow], now_ms: int) -> Stuck | None:
@@ -121,19 +134,31 @@ def entry_line(stuck: Stuck, cells: int, *, hide: int, at_cursor: bool) -> Line:
     job, role = stuck.job, stuck.why.role
     parts: list[tuple[Sequence[Piece], int, bool]] = [
         (queue_path(job.queue, queue, "text", hide=hide), queue, False),
-        (fmt.span_pieces(stuck.for_ms, role), 8, True),
+        (_span(stuck, role), 8, True),
         ([(_owner(stuck, owner), "text")], owner, False),
     ]
     if beat:
         lease: list[Piece] = [("held", "muted")] if stuck.lease_late_ms <= 0 else [("expired ", "text")]
+        if stuck.why is Why.THEIRS:
+            lease = [("–", "ghost")]
         if stuck.lease_late_ms > 0:
             lease += fmt.span_pieces(stuck.lease_late_ms)
         parts += [(_heartbeat(stuck), beat, False), (lease, beat, False)]
-    tries = f"{job.attempts or 0}/{job.retries + 1}" if job.retries is not None else str(job.attempts or 0)
+    tries = f"{job.attempts or 0}/{job.retries + 1}" if job.retries is not None else fmt_tries(job.attempts)
     parts.append(([(tries, "muted")], 5, True))
     name = [(cut_id(job.id, 18), "strong bold" if at_cursor else "text")]
     glyph = "▲" if stuck.why is Why.OVER_LIMIT else "✗"
     return (("  ", "text"), (glyph, role), (" ", "text"), *fmt.fit(name, 18), *columns(parts))
+
+
+def _span(stuck: Stuck, role: str) -> Sequence[Piece]:
+    unknown = stuck.why is Why.THEIRS and stuck.job.age_s is None
+    return [("–", "ghost")] if unknown else fmt.span_pieces(stuck.for_ms, role)
+
+
+def fmt_tries(attempts: int | None) -> str:
+    """How often it ran, where nobody knows how often it may."""
+    return "–" if attempts is None else str(attempts)
 
 
 def _owner(stuck: Stuck, cells: int) -> str:
@@ -145,6 +170,8 @@ def _owner(stuck: Stuck, cells: int) -> str:
 
 def _heartbeat(stuck: Stuck) -> list[Piece]:
     owner = stuck.owner
+    if stuck.why is Why.THEIRS:
+        return [("–", "ghost")]
     if owner is None:
         return [("not registered", "bad")]
     if owner.heartbeat_s is None:
@@ -157,6 +184,8 @@ def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
     """The reasons, each with what is behind it."""
     job, owner = stuck.job, stuck.owner
     told: list[tuple[str, str, str, str]] = []
+    if stuck.why is Why.THEIRS:
+        told.append(("✗", "bad", "it does not move", stuck.reason))
     if stuck.why is Why.OWNER_GONE:
         seen = (
             f"last heartbeat {fmt.span((owner.heartbeat_s or 0) * 1000)} ago"

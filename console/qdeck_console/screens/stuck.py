@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import UnknownJob
+from qdeck._deck.model import NATIVE
 from qdeck._filter import parse
+from qdeck._layouts.base import Entry
 from qdeck._operations.model import Verb
 from qdeck_console.actions import STUCK, bindings
 from qdeck_console.operating import Wish
@@ -20,11 +22,27 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
+    from qdeck._deck.deck import Deck
     from qdeck._deck.model import JobDetail, JobRecord, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
 MOST_QUEUES = 20
+MOST_PAGES = 12  # of a queue of another layout: each kind of entry takes one at least
+WAITING = ("running", "ready", "delayed", "blocked")
+
+
+async def _theirs(deck: Deck, queue: str) -> list[Stuck]:
+    found: dict[str, Stuck] = {}
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        page = await deck.apage(queue, state=WAITING, cursor=cursor)
+        entries = [entry for entry in page.jobs if isinstance(entry, Entry) and entry.stuck is not None]
+        found |= {entry.key: present.theirs(entry) for entry in entries}
+        cursor = page.cursor
+        if cursor is None or len(found) >= present.MOST:
+            break
+    return list(found.values())
 
 
 class StuckScreen(JobListScreen):
@@ -54,6 +72,9 @@ class StuckScreen(JobListScreen):
             found: list[Stuck] = []
             rows = sorted((row for row in snapshot.queues if row.stuck), key=lambda row: -(row.stuck or 0))
             for row in rows[:MOST_QUEUES]:
+                if row.layout != NATIVE:
+                    found += await _theirs(deck, row.name)
+                    continue
                 page = await deck.apage(row.name, state="running", most=present.MOST, bodies=False)
                 for job in page.jobs:
                     try:

@@ -31,7 +31,7 @@ from qdeck._layouts.base import (
     raw_of,
     text_of,
 )
-from qdeck._layouts.listing import Place, read_slice
+from qdeck._layouts.listing import Place, every, read_slice
 from qdeck._layouts.steps import Check, Step, Write, short
 from qdeck._layouts.times import iso, read_ms
 
@@ -46,6 +46,7 @@ PROCESSING: Final = b"scheduler:processing"
 DEAD: Final = b"scheduler:queue:dlq"
 QUEUE: Final = "scheduler"
 OFFSETS: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 1_000_000, "NORMAL": 2_000_000, "LOW": 3_000_000})
+MOST_JUDGED: Final = 5000  # ids in processing and delayed ones that a look reads to tell which do not move
 _WIDEST: Final = 3_000_000
 _SOURCES: Final = (
     Source(key=PROCESSING, kind=Kind.HASH, state=State.RUNNING, native_state="processing"),
@@ -95,10 +96,9 @@ class Scheduler(Layout):
         first = None if reads.is_error(counts[5]) or not counts[5] else float(counts[5][1])
         least = None if first is None else max(0.0, (now - first - _WIDEST) / 1000) or None
         stuck: int | None = None
-        if running is not None and running <= 5000:
-            held = yield from reads.scan_hash(PROCESSING)
-            limit = now - self.thresholds.stuck_age_ms
-            stuck = sum(started is not None and started < limit for started in map(_started, held.values()))
+        if (running or 0) + (delayed or 0) <= MOST_JUDGED:
+            moving = yield from every(self, QUEUE, (State.RUNNING, State.DELAYED), most=2 * MOST_JUDGED)
+            stuck = sum(entry.stuck is not None for entry in moving)
         bad = [key for key, reply in zip(_ROW_KEYS, counts[:4], strict=True) if reads.is_error(reply)]
         row = QueueRow(
             layout=self.name, name=QUEUE, ready=ready, delayed=delayed, running=running, dead=dead, stuck=stuck,
