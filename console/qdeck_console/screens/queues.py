@@ -52,6 +52,7 @@ class QueuesScreen(FrameScreen):
         self._entries: list[Entry] = []
         self._listed: dict[str, Item] = {}
         self._layouts: set[str] = set()
+        self._counts: dict[Severity, int] = {}
         self._made_grid = ((0, 0, 0.0), Grid.of(0, layouts=0, span_s=0.0))
         self._drawer = Drawer(picture=self.picture, hide=0, reasons_shown=True)
 
@@ -86,8 +87,11 @@ class QueuesScreen(FrameScreen):
         )
         wanted = self.filter_text.casefold().strip()
         self._entries = [entry for entry in arranged if wanted in entry.row.name.casefold()] if wanted else arranged
-        self._layouts = {entry.row.layout for entry in self._entries}
-        troubled = sum(1 for entry in self._entries if entry.severity is not Severity.FINE)
+        layouts = self.picture.snapshot.layouts if self.picture.snapshot else ()
+        self._layouts = {entry.row.layout for entry in self._entries} if len(layouts) > 1 else set(layouts)
+        severities = [entry.severity for entry in self._entries]
+        self._counts = {severity: severities.count(severity) for severity in Severity}
+        troubled = len(severities) - self._counts[Severity.FINE]
         self._drawer = drawer = Drawer(
             picture=self.picture,
             hide=owner_of(self.picture.snapshot),
@@ -107,9 +111,7 @@ class QueuesScreen(FrameScreen):
 
     def _items(self, drawer: Drawer) -> list[Item]:
         items: list[Item] = []
-        counts = dict.fromkeys(Severity, 0)
-        for entry in self._entries:
-            counts[entry.severity] += 1
+        counts = self._counts
         last: Severity | None = None
         before, listed = self._listed, {}
         for entry in self._entries:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, overload
 
 from textual.geometry import Region, Size
@@ -179,14 +180,10 @@ class LineList(ScrollView, can_focus=True):
             self._tops = range(len(items) + 1)
             self._where = {item.key: items.first + at for at, item in enumerate(items.known) if item.key}
             return self._tops
-        tops, top, where = [0], 0, {}
-        for index, item in enumerate(items):
-            top += item.height
-            tops.append(top)
-            if item.key:
-                where[item.key] = index
-        self._tops, self._where = tops, where
-        return tops
+        where = {item.key: index for index, item in enumerate(items)}
+        where.pop("", None)  # section heads
+        self._tops, self._where = [0, *accumulate(item.height for item in items)], where
+        return self._tops
 
     def settle(self) -> None:
         """Puts the cursor on the first entry when its own is not in the list: whoever filters expects that."""
