@@ -19,6 +19,9 @@ from qdeck._errors import PayloadNotSerializable, UsageError
 _decoder = msgspec.json.Decoder()
 # What the envelope of June 2025 has and later ones have not: there `data` may be missing.
 _EARLY: Final = frozenset({"tenant_tier", "callback_queue", "queue_metadata", "execution_context"})
+_DICTS: Final = frozenset({"data", "metadata", "extra"})
+_NEEDED: Final = _DICTS | {"action_id", "action_type"}
+_SEE: Final = "see the fields in qdeck.messages"
 _uuid_lock = threading.Lock()
 _last_us = 0
 
@@ -76,8 +79,10 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
     def to_dict(self) -> dict[str, Any]:
         """The envelope as it is written, with what was carried along."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "extra"}
-        own = {n: item for n, item in fields.items() if (item is not None and item != {}) or n in self._always()}
-        return {**self.extra, **own}
+        own = {n: item for n, item in fields.items() if item is not None and item != {}}
+        # What was read as null or as an empty object is written back so; what a reader needs is there in any case.
+        always = {n: fields[n] for n in self._always()}
+        return {**always, **self.extra, **own}
 
     def to_json(self) -> bytes:
         """The envelope as UTF-8 JSON."""
@@ -119,7 +124,7 @@ def _made(kind: type[E], fields: dict[str, Any]) -> E:
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{kind.__name__}: {_say(error)}", hint="see the fields in qdeck.messages") from error
+        raise UsageError(f"{kind.__name__}: {_say(error)}", hint=_SEE) from error
 
 
 def _say(error: msgspec.ValidationError) -> str:
@@ -185,6 +190,11 @@ class DomainAction(_Envelope, kw_only=True, frozen=True):
     metadata: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if not isinstance(value, dict if name in _DICTS else str) and (name in _NEEDED or value is not None):
+                what = "an object" if name in _DICTS else "text"
+                raise UsageError(f"DomainAction: field {name}: {what} is expected, not {_kind(value)}", hint=_SEE)
         if not self.action_type.strip():
             raise UsageError("action_type is empty", hint="write service.entity.verb")
         if not self.action_id.strip():

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.ops import NewJob
 from qdeck._errors import InvalidName, PayloadTooLarge
-from qdeck._names import QueueType
+from qdeck._names import QueueName, QueueType
 from qdeck._options import read_task_name
 from qdeck.messages import _registry as registry
 from qdeck.messages._naming import TIERS, segment, type_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WITHIN: Final = "reply_within_ms"
 """In an action's metadata: how long after it was enqueued somebody waits for the answer, on the server's clock."""
 
+_LONGEST_MS: Final = 366 * 86_400_000
 _BELL: Final = "{qdeck:messages}:bell:"
 _BELL_MS: Final = 60_000
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
@@ -75,6 +76,13 @@ def send(queue: str, job: NewJob) -> Program[Made]:
     return made
 
 
+def deadline_of(action: DomainAction, enqueued_ms: int) -> int | None:
+    """Until when somebody waits for the answer, as the action says; a word that cannot be meant says nothing."""
+    within = action.metadata.get(WITHIN)
+    is_sane = isinstance(within, int) and not isinstance(within, bool) and 0 <= within <= _LONGEST_MS
+    return enqueued_ms + within if is_sane else None
+
+
 def reply(name: str, action: DomainAction, response: DomainActionResponse, deadline_ms: int | None) -> Program[str]:
     """Answers a request, once; a late answer is not sent."""
     return (
@@ -88,7 +96,9 @@ def reply(name: str, action: DomainAction, response: DomainActionResponse, deadl
     )
 
 
-def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries: int) -> Program[str]:
+def call_back(
+    text: str, asked: DomainAction, callback: DomainAction, *, retries: int, environments: tuple[str, ...] = ()
+) -> Program[str]:
     """Calls back, once for each action and outcome: to a queue of workers, or to the temporary one of a task."""
     # A dead action that is retried may still end well: then that is told too, each outcome once.
     once = f"{job_id(asked.action_id)}-{'done' if callback.data.get('success', True) else 'failed'}"
@@ -101,7 +111,13 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
     [known] = yield from registry.describe([text])
     ttl_ms = known.ttl_ms if known else round(registry.TTL_S * 1000)
     told = yield from registry.answer(text, once, callback.to_json(), ttl_ms=ttl_ms, deadline_ms=None)
-    yield from registry.touch([text])
+    if known is None and told == "sent":
+        # Its time was over, or its task ended: registered again, it is found also when nobody hears the bell.
+        name = QueueName.parse(text, environments=environments)
+        tier, task = asked.tier or "", asked.task or ""
+        yield from registry.register(text, name.type.value, name.service, task=task, tier=tier, ttl_ms=ttl_ms)
+    else:
+        yield from registry.touch([text])
     bell = bell_of(text)
     yield ops.commands(
         (b"RPUSH", bell, text), (b"LTRIM", bell, -100, -1), (b"PEXPIRE", bell, _BELL_MS), key=bell.encode()

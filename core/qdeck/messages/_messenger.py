@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import ops
-from qdeck._errors import InvalidOption, QdeckError, ResultTimeout
+from qdeck._errors import InvalidOption, QdeckError, ResultTimeout, UsageError
 from qdeck._job import Job
 from qdeck._names import QueueName, QueueType
 from qdeck._options import read_duration
@@ -117,7 +117,12 @@ class Messenger:
             asked.check(early[0])
         raw = early[1] if early else None
         while raw is not None or (raw := self._lines.peek(asked.name, until)) is not None:
-            if (found := _read_response(raw, asked)) is not None:
+            try:
+                found = _read_response(raw, asked)
+            except UsageError:
+                self.app.client.run(exchange.forget(asked.name, "unanswered"))
+                raise
+            if found is not None:
                 self.app.client.run(exchange.forget(asked.name))
                 return found
             self.app.client.run(exchange.skip(asked.name, raw))
@@ -140,7 +145,12 @@ class Messenger:
             asked.check(early[0])
         raw = early[1] if early else None
         while raw is not None or (raw := await lines.peek(asked.name, until)) is not None:
-            if (found := _read_response(raw, asked)) is not None:
+            try:
+                found = _read_response(raw, asked)
+            except UsageError:
+                await client.run(exchange.forget(asked.name, "unanswered"))
+                raise
+            if found is not None:
                 await client.run(exchange.forget(asked.name))
                 return found
             await client.run(exchange.skip(asked.name, raw))

@@ -24,7 +24,7 @@ _WORDS: Final = frozenset(kind.value for kind in QueueType)
 
 def segment(text: str) -> str:
     """Text as one segment of a name. What does not fit is replaced, and told apart by a digest of the whole."""
-    if text and len(text) <= _LONGEST and not _STRANGE.search(text):
+    if isinstance(text, str) and text and len(text) <= _LONGEST and not _STRANGE.search(text):
         return text
     if not isinstance(text, str) or not text:
         raise InvalidName(f"{text!r} cannot be part of a queue name", hint="give an id of at least one character")

@@ -65,13 +65,13 @@ class _Turn:
         data = None if error is not None else _data(value)
         if kind is QueueType.CALLBACKS:
             callback = callback_to(self.action, self.service.names.service, data=data, error=error)
-            yield from exchange.call_back(name, self.action, callback, retries=RETRIES)
+            known = self.service.names.environments
+            yield from exchange.call_back(name, self.action, callback, retries=RETRIES, environments=known)
             return
         response = (
             value if isinstance(value, DomainActionResponse) else response_to(self.action, data=data, error=error)
         )
-        within = self.action.metadata.get(exchange.WITHIN)
-        deadline = self.job.enqueued_ms + within if isinstance(within, int) else None
+        deadline = exchange.deadline_of(self.action, self.job.enqueued_ms)
         yield from exchange.reply(name, self.action, response, deadline)
 
     def _end_task(self) -> Program[None]:

@@ -14,10 +14,11 @@ if found ~= 'none' and found ~= 'list' then
   return redis.error_reply('QDECK FOREIGN ' .. KEYS[1] .. ' ' .. found .. ' list')
 end
 local live = tonumber(ARGV[3])
+local MOST = math.max(live, 86400000) -- whoever says that he waits for years may be gone tomorrow
 if ARGV[2] ~= '' then
   local left = tonumber(ARGV[2]) - NOW
   if left <= 0 then return 'late' end
-  live = left + 1000 -- the reader may be a moment behind
+  live = math.min(left + 1000, MOST) -- the reader may be a moment behind
 end
 live = string.format('%.0f', live)
 if not redis.call('SET', KEYS[2], '1', 'NX', 'PX', live) then return 'again' end
