@@ -34,6 +34,7 @@ DONE: Final = {
     Verb.BURY: "buried",
     Verb.MOVE: "moved",
     Verb.EDIT: "edited",
+    Verb.COMPLETE: "completed",
     Verb.PURGE: "purged",
 }
 CHANGED: Final = "changed since it was seen"

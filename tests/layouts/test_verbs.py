@@ -34,7 +34,7 @@ def of_others(raw: redis.Redis) -> dict[bytes, object]:
 
 
 @pytest.mark.parametrize("layout", FILL)
-@pytest.mark.parametrize("verb", ["retry", "discard", "run", "requeue", "bury", "cancel"])
+@pytest.mark.parametrize("verb", ["retry", "discard", "run", "requeue", "bury", "cancel", "complete"])
 def test_each_verb_does_its_plan_once_and_is_taken_back(url: str, raw: redis.Redis, layout: str, verb: str) -> None:
     FILL[layout]().populate(raw)
     before = of_others(raw)
@@ -112,6 +112,9 @@ def test_what_a_layout_cannot_do_is_told_with_the_reason(deck: Deck, raw: redis.
         api.build_plan(deck, "requeue", "centos-7")
     with pytest.raises(UsageError, match="nothing like move"):
         api.build_plan(deck, "move", "ifdb", target="shop:actions")
+    deck.enqueue("shop:actions", "t")
+    with pytest.raises(UsageError, match="nothing like complete"):
+        api.build_plan(deck, "complete", "shop:actions")
     with pytest.raises(UsageError, match="nothing like edit"):
         api.read_draft(deck, "ifdb", "bad")
     with pytest.raises(UsageError, match="how the first ones fare"):

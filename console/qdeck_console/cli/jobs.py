@@ -111,6 +111,14 @@ def discard(queue: str | None, **options: Any) -> None:
     act("discard", queue, need_queue=True, **options)
 
 
+@jobs.command("complete", cls=Command, short_help="Of other layouts: ends entries as if they went well.")
+@act_options
+@state_option
+def complete(queue: str | None, **options: Any) -> None:
+    """Ends the entries that match as if they went well: tasks of IFDB that others wait for, machines of VMPooler."""
+    act("complete", queue, need_queue=True, **options)
+
+
 @jobs.command("move", cls=Command, short_help="Moves waiting jobs to another queue.")
 @act_options
 @state_option

@@ -46,6 +46,7 @@ _DONE: Final = {
     "bury": "buried",
     "move": "moved",
     "edit": "edited",
+    "complete": "completed",
 }
 
 where_option = click.option("--where", default="", metavar="FILTER", help="Only what matches: 'error:Timeout* age>2h'.")

@@ -23,6 +23,7 @@ BUILT_IN: Final = (f"{{domain}}:{{action_type}}:{{tier={TIERS}}}:*", f"{{domain}
 SUFFIX: Final = ":dead_letter"
 TASK_QUEUES: Final = b"task_queues:"
 _WORD: Final = re.compile(r"\{(\w+)(?:=([^{}]+))?\}")
+_TYPED: Final = re.compile(rb":(?:actions|responses|callbacks|notifications)(?::|$)")
 _GLOB: Final = re.compile(r"[\\*?\[\]]")
 
 
@@ -77,6 +78,8 @@ class Names:
         for pattern in self.patterns:
             if (queue := pattern.queue_of(stem)) is not None:
                 return queue, dead
+        if _TYPED.search(raw) is None:
+            return None  # most lists: to parse their names would take long
         try:
             known = QueueName.parse(name)
         except InvalidName:

@@ -50,6 +50,10 @@ class Ground:
 def survey(memory: Memory, others: Others | None, wish: Wish) -> Program[Ground]:
     """Where a wish is to be fulfilled. A queue that is named must be there, and its layout must know the verb."""
     ground = yield from _survey(memory, others, wish.queues, _named_in(wish))
+    if wish.verb is Verb.COMPLETE and ground.native:
+        if wish.queues or not ground.foreign:
+            raise InvalidOption("native has nothing like complete", hint="cancel its jobs, or discard them")
+        ground.native = ()
     able = [(layout, queue) for layout, queue in ground.foreign if not (why_not(layout, wish.verb))]
     if wish.queues and len(able) < len(ground.foreign):
         layout, queue = next(pair for pair in ground.foreign if pair not in able)

@@ -32,6 +32,8 @@ class Verb(StrEnum):
     BURY = "bury"
     MOVE = "move"
     EDIT = "edit"
+    COMPLETE = "complete"
+    """Of other layouts: ended well, without having run to its end."""
     PURGE = "purge"
 
     @property
@@ -51,6 +53,7 @@ _STATES_OF: Final[Mapping[Verb, tuple[State, ...]]] = MappingProxyType(
         Verb.BURY: (*_WAITING, State.RUNNING),
         Verb.MOVE: (State.READY, State.DELAYED),
         Verb.EDIT: (*_WAITING, State.DEAD),
+        Verb.COMPLETE: (*_WAITING, State.RUNNING),
         Verb.PURGE: tuple(State),
     }
 )
