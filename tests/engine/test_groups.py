@@ -57,6 +57,17 @@ def test_counted_when_they_die_and_go(rig: Rig) -> None:
     assert kinds(rig) == {}
 
 
+def test_what_is_left_of_a_dead_letter_is_counted_until_it_goes(loose_rig: Rig) -> None:
+    rig = loose_rig
+    job_id = die(rig)
+    rig.raw.zrem(keys.key(rig.queue, "dead"), job_id)
+    op = acts.act(rig.queue, "discard", "none", [(job_id, "")], batch="b", offset=0, event=b"{}", now=rig.now)
+    assert rig.call(op).count == 1
+    assert rig.picture().hashes["groups"] == {}
+    assert rig.call(acts.undo(rig.queue, "b", 1, rig.now)).restored == 1
+    assert len(rig.picture().hashes["groups"]) == 1
+
+
 def test_retried_and_dead_again_is_one(rig: Rig) -> None:
     job_id = die(rig)
     for n in range(3):

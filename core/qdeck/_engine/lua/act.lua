@@ -164,7 +164,8 @@ local function discard(j, state)
   local c = { heads = j.heads, body = values_of(BODY, j), tries = column(TRIES, j.ids),
     error = values_of(ERROR, j), result = values_of(RESULT, j), log = values_of(LOG, j), waits = waits_of(j, state) }
   if LISTS[state] then redis.call('ZREM', LISTS[state], unpack(j.ids)) end
-  if state == 'dead' and c.tries then c.groups = leave(c.tries) end
+  -- What is left of a dead letter that somebody took off the list is counted still.
+  if c.tries and (state == 'dead' or state == 'none') then c.groups = leave(c.tries) end
   tell(j, 'discarded')
   forget(j.ids)
   redis.call('HINCRBY', META, 'n:discarded', #j.ids)

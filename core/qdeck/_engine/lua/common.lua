@@ -144,7 +144,7 @@ local function join(ids, scores, tries, texts)
     out[i] = known and known.text or false
     local sum = known and known.sum
     if sum then
-      local at = tonumber(scores[i])
+      local at = tonumber(scores[i]) or sum.first or NOW -- without one it is on no list
       sum.count = sum.count + 1
       if not sum.first or at < sum.first then sum.first = at end
       if at > sum.last or at == sum.last and id > (sum.id or '') then sum.last, sum.id = at, id end
