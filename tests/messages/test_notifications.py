@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
     import redis
 
-    from qdeck.messages import DomainAction, Service
+    from qdeck.messages import DomainAction, Messenger, Service
 
 STREAM = "nooble4:dev:ingestion:notifications:document_processed"
 
@@ -98,3 +98,54 @@ async def test_the_end_of_the_last_subscription_takes_the_stream_along(
     assert raw.exists(STREAM)
     await service.aunsubscribe()
     assert not raw.exists(STREAM)
+
+
+async def test_a_subscriber_whose_stream_was_removed_subscribes_again(
+    make_service: Callable[..., Service], serve: Any, raw: redis.Redis
+) -> None:
+    service, got = subscriber(make_service, "search")
+    await serve(service)
+    emitter = make_service("ingestion")
+    await emitter.anotify("document_processed", emitter.new_action("ingestion.document_processed", {"n": 0}))
+    await until(lambda: got == [0])
+    raw.delete(STREAM)
+    # Also what comes before it noticed.
+    for n in (1, 2):
+        await emitter.anotify("document_processed", emitter.new_action("ingestion.document_processed", {"n": n}))
+    await until(lambda: got == [0, 1, 2])
+    await emitter.aclose()
+
+
+async def test_who_unsubscribed_while_it_runs_does_not_subscribe_again_and_another_stays(
+    make_service: Callable[..., Service], serve: Any, raw: redis.Redis
+) -> None:
+    first, got_first = subscriber(make_service, "search")
+    second, got_second = subscriber(make_service, "audit")
+    await serve(first, second)
+    await first.aunsubscribe()
+    emitter = make_service("ingestion")
+    await emitter.anotify("document_processed", emitter.new_action("ingestion.document_processed", {"n": 1}))
+    await until(lambda: got_second == [1])
+    groups: Any = raw.xinfo_groups(STREAM)
+    assert [group["name"] for group in groups] == [b"audit"]
+    await second.aunsubscribe()
+    await asyncio.sleep(0.2)
+    assert (got_first, raw.exists(STREAM)) == ([], 0)
+    await emitter.aclose()
+
+
+def test_a_topic_without_subscribers_keeps_a_bounded_number_of_events(
+    client: Messenger, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qdeck.messages._exchange.MOST_UNHEARD", 200)
+    stream = str(client.names.notifications("changed"))
+    event = client.new_action("ingestion.changed")
+    for _ in range(700):
+        client.notify("changed", event)
+    assert 200 <= raw.xlen(stream) < 500
+    raw.xgroup_create(stream, "asleep", id="0")
+    before = raw.xlen(stream)
+    for _ in range(300):
+        client.notify("changed", event)
+    # Somebody subscribed: from then on nothing goes before it was taken.
+    assert raw.xlen(stream) == before + 300

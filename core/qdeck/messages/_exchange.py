@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 WITHIN: Final = "reply_within_ms"
 """In an action's metadata: how long after it was enqueued somebody waits for the answer, on the server's clock."""
 
+MOST_UNHEARD: Final = 10_000
+"""Events that are kept, about, of a topic without subscribers; where there are some, each is kept until all took it."""
 _LONGEST_MS: Final = 366 * 86_400_000
 _BELL: Final = "{qdeck:messages}:bell:"
 _BELL_MS: Final = 60_000
@@ -79,8 +81,9 @@ def send(queue: str, job: NewJob) -> Program[Made]:
 def deadline_of(action: DomainAction, enqueued_ms: int) -> int | None:
     """Until when somebody waits for the answer, as the action says; a word that cannot be meant says nothing."""
     within = action.metadata.get(WITHIN)
-    is_sane = isinstance(within, int) and not isinstance(within, bool) and 0 <= within <= _LONGEST_MS
-    return enqueued_ms + within if is_sane else None
+    if not isinstance(within, int) or isinstance(within, bool) or not 0 <= within <= _LONGEST_MS:
+        return None
+    return enqueued_ms + within
 
 
 def reply(name: str, action: DomainAction, response: DomainActionResponse, deadline_ms: int | None) -> Program[str]:
@@ -152,10 +155,8 @@ def forget(name: str, event: str = "cleaned") -> Program[None]:
 
 def announce(stream: str, event: DomainAction) -> Program[str]:
     """Adds an event to a stream for all who subscribed; an event sent again comes twice, under one action id."""
-    [made] = yield ops.commands((b"XADD", stream, b"*", b"data", event.to_json()), key=stream.encode())
-    if isinstance(made, ResponseError):
-        raise programs.explain(made)
-    return str(made, "ascii")
+    made: bytes = yield from registry.call("announce", [stream.encode()], [event.to_json(), MOST_UNHEARD])
+    return made.decode()
 
 
 def read_reply_name(action: DomainAction, environments: tuple[str, ...]) -> tuple[str, QueueType] | None:

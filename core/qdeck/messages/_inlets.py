@@ -109,19 +109,16 @@ class Subscription:
     retries: int
     start: str
 
-    def open(self) -> Program[None]:
+    def open(self, start: str = "") -> Program[None]:
         """Makes the group, from which moment on no event is missed."""
-        made = (b"XGROUP", b"CREATE", self.stream, self.group, self.start, b"MKSTREAM")
+        made = (b"XGROUP", b"CREATE", self.stream, self.group, start or self.start, b"MKSTREAM")
         [reply] = yield ops.commands(made, key=self.stream.encode())
         if isinstance(reply, ResponseError) and "BUSYGROUP" not in str(reply):
             raise programs.explain(reply, self.stream)
 
     def destroy(self) -> Program[None]:
         """Removes the group, and the stream when it was the last."""
-        yield ops.commands((b"XGROUP", b"DESTROY", self.stream, self.group), key=self.stream.encode())
-        [groups] = yield ops.commands((b"XINFO", b"GROUPS", self.stream), key=self.stream.encode(), reads=True)
-        if groups == []:
-            yield ops.commands((b"UNLINK", self.stream), key=self.stream.encode())
+        yield from registry.call("unsubscribe", [self.stream.encode()], [self.group])
 
     def read(self, consumer: str) -> tuple[Arg, ...]:
         """The command that waits for new events; seconds to block are filled in."""
@@ -198,6 +195,7 @@ class Inlets:
         # The same after a restart: what this consumer had is found under its name.
         self._consumer = socket.gethostname() or "host"
         self._tasks: list[asyncio.Task[None]] = []
+        self._listening: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
         """Subscribes, then begins."""
@@ -207,17 +205,18 @@ class Inlets:
         loops: list[Coroutine[Any, Any, None]] = [self._expire()]
         if self._followers:
             loops.append(self._follow())
-        for subscription in self._subscriptions:
-            loops += [self._listen(subscription), self._tend(subscription)]
         self._tasks = [asyncio.create_task(loop) for loop in loops]
+        ears = [ear for one in self._subscriptions for ear in (self._listen(one), self._tend(one))]
+        self._listening = [asyncio.create_task(ear) for ear in ears]
 
     async def close(self) -> None:
         """Ends; what was not handed over yet is found again."""
-        for task in self._tasks:
-            task.cancel()
-        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
-            if isinstance(ended, Exception):
-                _log.error("an inlet failed", exc_info=ended)
+        await _end(self._tasks)
+        await self.unsubscribe()
+
+    async def unsubscribe(self) -> None:
+        """Listens to no event any more."""
+        await _end(self._listening)
 
     async def _follow(self) -> None:
         lines, client = self._owner.alines(), self._owner.app.aclient()
@@ -242,7 +241,14 @@ class Inlets:
 
         while True:
             async with _patient(subscription.stream):
-                found = await lines.ask(command, subscription.stream, time.monotonic() + 60)
+                try:
+                    found = await lines.ask(command, subscription.stream, time.monotonic() + 60)
+                except QdeckError as error:
+                    if "NOGROUP" not in str(error):
+                        raise
+                    # Somebody removed the stream, or a server came back without it: all that is there is news.
+                    await client.run(subscription.open("0"))
+                    continue
                 for _, entries in found or ():
                     await client.run(subscription.take(entries))
 
@@ -261,6 +267,14 @@ class Inlets:
                 while cleaning.goes_on(await client.run(cleaning.sweep_expired())):
                     pass
             await asyncio.sleep(EXPIRED_S)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(ended, Exception):
+            _log.error("an inlet failed", exc_info=ended)
 
 
 @contextlib.asynccontextmanager

@@ -99,6 +99,7 @@ class Service(Messenger):
         super().__init__(*args, **more)
         self._followers: list[Follower] = []
         self._subscriptions: list[Subscription] = []
+        self._open: list[Inlets] = []
         self.app.beside.append(self._inlets)
 
     def on_action(self, action_type: str, *, context: str = "", **options: Any) -> Callable[[Handler], Handler]:
@@ -151,9 +152,11 @@ class Service(Messenger):
         """What every worker of the app keeps open: `qdeck worker` hands over what flows in as `run()` does."""
         inlets = Inlets(self, self._followers, self._subscriptions)
         await inlets.open()
+        self._open.append(inlets)
         try:
             yield
         finally:
+            self._open.remove(inlets)
             await inlets.close()
             await self.aclose_lines()
 
@@ -162,7 +165,12 @@ class Service(Messenger):
         self.worker.stop()
 
     async def aunsubscribe(self) -> None:
-        """Gives all subscriptions up: what was not handed over yet is not kept for this service any more."""
+        """Gives all subscriptions up: what was not handed over yet is not kept for this service any more.
+
+        Stop the service's other processes first: one that still listens subscribes again.
+        """
+        for inlets in self._open:
+            await inlets.unsubscribe()
         for subscription in self._subscriptions:
             await self.app.aclient().run(subscription.destroy())
 
