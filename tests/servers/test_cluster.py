@@ -16,6 +16,7 @@ from qdeck._engine import ops, programs
 from qdeck._layouts import NAMES
 from qdeck._operations.api import apply_plan, build_plan, read_groups, undo_batch
 from qdeck._schedules import store
+from qdeck_console.embedded_cluster import ask
 from support.clusters import Cluster, queue_slot
 from worker.beside import Beside, wait_until
 
@@ -69,6 +70,56 @@ def test_an_idle_worker_hears_the_bells_of_all_queues_at_once(app: qdeck.App) ->
         for queue in QUEUES * 3:
             # Far sooner than it would look by itself.
             assert step.enqueue(_queue=queue).result(3.0) == 1
+
+
+def test_a_worker_listens_on_one_connection_to_each_server(cluster: Cluster, app: qdeck.App) -> None:
+    def listening() -> list[int]:
+        told = [ask(node, "CLIENT", "LIST", "TYPE", "pubsub") for node in cluster.nodes]
+        return [text.count(b"id=") for text in told]
+
+    with serve(app):
+        wait_until(lambda: listening() == [1, 1, 1], why="one each")
+
+
+def test_of_several_idle_workers_one_gets_the_job(app: qdeck.App) -> None:
+    @app.task
+    def step(number: int) -> int:
+        return number
+
+    with serve(app), serve(app), serve(app):
+        for number in range(30):
+            assert step.enqueue(number, _queue=QUEUES[number % 6]).result(3.0) == number
+
+
+@pytest.mark.slow
+def test_an_idle_worker_follows_a_slot_that_moves(cluster: Cluster, app: qdeck.App) -> None:
+    @app.task
+    def step() -> int:
+        return 1
+
+    with serve(app):
+        assert step.enqueue().result(3.0) == 1
+        slot = queue_slot(QUEUES[0])
+        home = cluster.owner(slot)
+        cluster.move_slot(slot, next(node for node in cluster.nodes if node is not home))
+        assert step.enqueue().result(15.0) == 1
+        assert step.enqueue().result(3.0) == 1
+        cluster.move_slot(slot, home)
+
+
+def test_a_worker_whose_user_may_not_follow_keys_looks_every_second(cluster: Cluster) -> None:
+    for node in cluster.nodes:
+        ask(node, "ACL", "SETUSER", "humble", "on", ">pw", "~*", "+@all", "-client|tracking", "-subscribe")
+    app = qdeck.App(cluster.url.replace("://", "://humble:pw@"), queue=QUEUES[0])
+
+    @app.task
+    def step() -> int:
+        return 1
+
+    with serve(app):
+        for queue in QUEUES[:2]:
+            assert step.enqueue(_queue=queue).result(10.0) == 1
+    app.close()
 
 
 def test_jobs_wait_for_jobs_of_queues_on_other_servers(app: qdeck.App) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PATIENCE: Final = 30.0
-LONGEST_POP: Final = 30.0
 
 
 def _routes(endpoint: Endpoint) -> Routes | None:
@@ -201,13 +200,18 @@ class AsyncClient:
                 await free.pop().disconnect(nowait=True)
 
     @property
-    def longest_pop(self) -> float:
-        """How long to block at most. Where a master may change, a connection to a silent one must not be kept long."""
-        return LONGEST_POP if self._routes is None else LONGEST_POP / 6
+    def has_several(self) -> bool:
+        """Whether there are several servers, of which one may take over what another has."""
+        return self._routes is not None
 
-    def groups(self, names: Sequence[bytes]) -> list[list[bytes]]:
-        """Lists that one blocking command may name together: all of them, or on a cluster those of one slot."""
-        return [list(names)] if self._routes is None else self._routes.groups(names)
+    async def places(self, keys: Sequence[bytes]) -> dict[Node, list[bytes]]:
+        """Which keys of a cluster each of its servers has now."""
+        found: dict[Node, list[bytes]] = {}
+        if self._routes is not None:
+            for key in keys:
+                [node] = await self._drive(self._routes.find(key, self._effort()))
+                found.setdefault(node, []).append(key)
+        return found
 
     async def line(self, key: bytes) -> aio.AbstractConnection:
         """A new connection, not connected yet, to the server that has a key: for commands that block."""

@@ -107,13 +107,6 @@ class ClusterRoutes(Routes):
         self._guests: dict[Node, None] = {}  # servers that get their first slot: they need the scripts already
         self._learned = 0.0
 
-    def groups(self, names: Sequence[bytes]) -> list[list[bytes]]:
-        """By slot: a server of a cluster refuses to block on keys of two slots, though it has both."""
-        by_slot: dict[int, list[bytes]] = {}
-        for name in names:
-            by_slot.setdefault(key_slot(name), []).append(name)
-        return list(by_slot.values())
-
     def find(self, key: bytes, effort: Effort) -> Steps:
         """The server that has the key's slot."""
         while True:

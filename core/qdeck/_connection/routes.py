@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,10 +62,6 @@ class Routes(ABC):
     @abstractmethod
     def find(self, key: bytes, effort: Effort) -> Steps:
         """Which server has a key now: a list of one node."""
-
-    def groups(self, names: Sequence[bytes]) -> list[list[bytes]]:
-        """Keys that one blocking command may name together."""
-        return [list(names)]
 
     def doubt(self) -> None:
         """Somebody was sent away: what is known of the servers is to be asked again."""

@@ -12,11 +12,10 @@ import redis
 
 from qdeck._engine import keys, ops, programs
 from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
+from qdeck._worker.ears import make_ear
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from redis.asyncio.connection import AbstractConnection
 
     from qdeck._connection import AsyncClient
     from qdeck._engine.ops import Claimed, Op, Program
@@ -47,8 +46,6 @@ class Pump:
     ) -> None:
         self._client = client
         self._lanes = lanes
-        by_bell = {keys.key(lane.queue, "bell"): lane for lane in lanes}
-        self._groups = [[by_bell[bell] for bell in bells] for bells in client.groups(list(by_bell))]
         self._worker = worker
         self._lease_ms = lease_ms
         self._event = event
@@ -56,8 +53,8 @@ class Pump:
         self.stir = self._stirred.set
         self.claims = True
         self._finishing = False
-        self._ears: dict[bytes, asyncio.Task[None]] = {}  # by the first bell of those that one ear listens to
-        self._lines: dict[bytes, AbstractConnection] = {}
+        self._ear = make_ear(client)
+        self._listening: asyncio.Task[None] | None = None
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._trimmed = time.monotonic()
         self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
@@ -79,12 +76,11 @@ class Pump:
 
     async def close(self) -> None:
         """Ends what listens and what is under way."""
-        tasks = [*self._chores.values(), *self._ears.values()]
+        tasks = [*self._chores.values(), *([self._listening] if self._listening else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for line in self._lines.values():
-            await line.disconnect(nowait=True)
+        await self._ear.close()
 
     def finish(self) -> None:
         """Lets the loop end when nothing is left in hand."""
@@ -216,59 +212,49 @@ class Pump:
 
     def _prick_up(self) -> None:
         """Listens from now on, also while one queue always has work: the others are not to wait for its end."""
-        if len(self._ears) == len(self._groups) or self._finishing:
-            return
-        for lanes in self._groups:
-            name = keys.key(lanes[0].queue, "bell")
-            if name not in self._ears:
-                self._ears[name] = asyncio.create_task(self._listen(name, lanes))
+        if self._listening is None and not self._finishing:
+            self._listening = asyncio.create_task(self._listen())
 
-    async def _listen(self, ear: bytes, group: list[Lane]) -> None:
-        """Blocks on bells, on a connection of its own. A ring means that there may be work."""
+    async def _listen(self) -> None:
+        """Waits for bells, on connections of its own. A ring means that there may be work."""
         # The server answers with the first that rings: those of queues that are worked on anyway come last.
-        lanes = sorted(group, key=lambda lane: lane.hungry)
+        lanes = sorted(self._lanes, key=lambda lane: lane.hungry)
         bells = {keys.key(lane.queue, "bell"): lane for lane in lanes}
+        rung: list[bytes] = []
         try:
-            if ear not in self._lines:
-                self._lines[ear] = await self._client.line(ear)
-            rung = await self._client.pop(self._lines[ear], list(bells), self._client.longest_pop)
+            rung = await self._ear.hear(list(bells))
         except (redis.RedisError, OSError, TimeoutError, asyncio.IncompleteReadError, QdeckError):
-            await self._hang_up(ear)
-            self._client.doubt()
+            await self._ear.close()
             await asyncio.sleep(RETRY_S * random.uniform(0.2, 1.0))  # noqa: S311 - spreads reconnects, guards nothing
             for lane in lanes:
                 lane.hungry, lane.peeked = True, 0.0
-            rung = None
         except Exception as error:  # noqa: BLE001 - raised again in the loop: a worker that hears no bell must not go on
             self._failure = error
             self.stir()
             return
-        if rung is None:
+        if not rung:
             now = time.monotonic()
             for lane in lanes:
                 if now - lane.peeked >= IDLE_S - 1.0:
                     lane.peeked = now
                     self._do("peek", lane, self._peek(lane))
-        elif bells[rung].hungry and self._room(time.monotonic()) > 0:
-            # Its turn comes anyway, and rings again where work is left. Not to hear the same bell at once again:
+        elif all(bells[name].hungry for name in rung) and self._room(time.monotonic()) > 0:
+            # Their turns come anyway, and ring again where work is left. Not to hear the same bells at once again:
             await asyncio.sleep(BUSY_S)
         else:
-            lane = bells[rung]
-            lane.hungry = True
-            # Its turn comes next, also when there is no room by then: that turn rings again, for another worker.
-            self._rung.append(lane)
-        self._ears.pop(ear, None)
+            for name in rung:
+                bells[name].hungry = True
+                # Its turn comes next, also when there is no room by then: that turn rings again, for another worker.
+                self._rung.append(bells[name])
+        self._listening = None
         self.stir()
 
     async def _stop_listening(self) -> None:
         """Hangs up, then rings where there is work: the last ring may have come to this worker, which is leaving."""
-        if self._ears:
-            ears = dict(self._ears)
-            for task in ears.values():
-                task.cancel()
-            await asyncio.gather(*ears.values(), return_exceptions=True)
-            for ear in ears:
-                await self._hang_up(ear)
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+            await self._ear.close()
             # The socket closes in the loop's next turn; the server must see that before what follows.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
@@ -277,12 +263,6 @@ class Pump:
             op = ops.turn(lane.queue, self._worker, lane.number, room=0, lease_ms=self._lease_ms)
             with contextlib.suppress(QdeckError):
                 await self._client.run(programs.call(op))
-
-    async def _hang_up(self, ear: bytes) -> None:
-        line = self._lines.pop(ear, None)
-        if line is not None:
-            with contextlib.suppress(redis.RedisError, OSError):
-                await line.disconnect(nowait=True)
 
     def _do(self, name: str, lane: Lane, chore: Any) -> None:
         key = f"{name} {lane.queue}"
