@@ -19,7 +19,7 @@ from qdeck._operations import foreign, stuck
 from qdeck._operations.model import PLAN_LIFE_MS, Blast, PlanEntry, PlanHead, PlanTail, Skip, Verb
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.rows import Row, reaches_no_secret
-from qdeck._operations.scan import Needs, Walk, fill, put
+from qdeck._operations.scan import Needs, Walk, fill, put, values_of
 from qdeck._options import read_priority
 
 if TYPE_CHECKING:
@@ -378,8 +378,8 @@ def _lengths(queue: str, part: str, rows: Sequence[Row]) -> Program[list[int]]:
     if reads.is_error(there) or not there:
         return [0] * len(rows)
     if sum(length for length in sample if not reads.is_error(length)) <= _SMALL * len(sample):
-        [values] = yield reads.read((b"HMGET", name, *[row.raw_id for row in rows]))
-        return [len(value or b"") for value in reads.good(values, queue)]
+        [values] = yield from values_of(queue, (part,), [row.raw_id for row in rows])
+        return [len(value or b"") for value in values]
     found = yield from reads.ask([(b"HSTRLEN", name, row.raw_id) for row in rows])
     return [0 if reads.is_error(length) else length for length in found]
 

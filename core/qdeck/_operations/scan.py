@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import reads
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PAGE: Final = 2000
 _FIRST: Final = 64
+_CALL: Final = 500  # values that one call reads
 _BYTES: Final = 4 * 1024 * 1024  # of one kind of value in one reply
 
 
@@ -161,9 +162,8 @@ class Walk:
         largest = 0
         parts = needs.parts if needs.early is not None or not needs.body else (*needs.parts, "body")
         if parts:
-            replies = yield reads.read(*((b"HMGET", keys.key(queue, part), *ids) for part in parts))
-            for part, reply in zip(parts, replies, strict=True):
-                columns[part] = reads.good(reply, queue)
+            for part, values in zip(parts, (yield from values_of(queue, parts, ids)), strict=True):
+                columns[part] = values
                 largest = max(largest, sum(map(len, filter(None, columns[part]))))
         now, plain = self.now, needs.plain
         since = self._since(scores)
@@ -192,6 +192,16 @@ class Walk:
         self._step = max(1, min(self._size, self._step * 4, _BYTES // average))
 
 
+def values_of(queue: str, parts: Sequence[str], ids: Sequence[bytes]) -> Program[list[list[bytes | None]]]:
+    """Some kinds of value of these jobs, in one round trip, but by calls that hold the server up for a moment only."""
+    starts = range(0, len(ids), _CALL)
+    calls = [(b"HMGET", keys.key(queue, part), *ids[at : at + _CALL]) for part in parts for at in starts]
+    replies = yield reads.read(*calls)
+    pieces = [reads.good(reply, queue) for reply in replies]
+    per_part = len(starts)
+    return [list(chain.from_iterable(pieces[n * per_part : (n + 1) * per_part])) for n in range(len(parts))]
+
+
 def put(rows: Sequence[Row], part: str, values: Sequence[bytes | None]) -> None:
     """Gives rows what was read of them."""
     deque(map(setattr, rows, repeat(f"{part}_raw"), values), maxlen=0)  # a loop in C
@@ -202,7 +212,7 @@ def fill(queue: str, part: str, rows: Sequence[Row]) -> Program[None]:
     at, step = 0, _FIRST
     while at < len(rows):
         some = rows[at : at + step]
-        [values] = yield reads.read((b"HMGET", keys.key(queue, part), *[row.raw_id for row in some]))
-        put(some, part, reads.good(values, queue))
+        [values] = yield from values_of(queue, (part,), [row.raw_id for row in some])
+        put(some, part, values)
         at += len(some)
         step = max(1, min(PAGE, step * 4, _BYTES // (sum(map(len, filter(None, values))) // len(some) + 1)))
