@@ -13,6 +13,9 @@ from qdeck_console.widgets.lines import LineList
 from support.driving import app_of, bury, claim, console, row, text, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
     import redis
     from textual.pilot import Pilot
 
@@ -36,8 +39,11 @@ def view(pilot: Pilot[int]) -> LineList:
     return pilot.app.screen.query_one("#list", LineList)
 
 
-async def test_states_have_a_list_each_with_what_matters_in_it(url: str) -> None:
+async def test_states_have_a_list_each_with_what_matters_in_it(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(url)
+    monkeypatch.chdir(tmp_path)
     async with console(url, "s") as pilot:
         await until(pilot, "2 queues")
         await pilot.press("j", "enter")
@@ -47,6 +53,14 @@ async def test_states_have_a_list_each_with_what_matters_in_it(url: str) -> None
             assert words in shown, words
         assert "next to run first" in shown
         await until(pilot, "payload ──")  # the job beside it
+        await pilot.press("y")
+        await until(pilot, "id sent to the clipboard: 6")
+        await pilot.press("w")
+        await until(pilot, "Export all ready jobs that match")
+        await pilot.press("enter")
+        await until(pilot, "6 written to")
+        [path] = tmp_path.glob("ready-*.jsonl")
+        assert len(path.read_text().splitlines()) == 6
         await pilot.press("tab")
         assert "59m" in await until(pilot, "digest")
         await pilot.press("tab")

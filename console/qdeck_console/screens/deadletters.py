@@ -1,4 +1,4 @@
-"""Writes dead letters to a file, all about each on a line of JSON: what was marked, or all that match."""
+"""Writes jobs to a file, all about each on a line of JSON: those that were marked, or all that match."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck import UnknownJob
-from qdeck._deck.model import NATIVE
+from qdeck._deck.model import NATIVE, State
 from qdeck_console.cli import shapes
 from qdeck_console.screens.form import Field, FormScreen
 
@@ -48,8 +48,10 @@ def export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) ->
 
 
 async def _export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
-    what = f"{len(jobs):,} dead letter{'s' * (len(jobs) != 1)}" if wish is None else "all dead letters that match"
-    offered = f"dead-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    state = wish.states[0] if wish is not None else jobs[0].state
+    word = "dead letter" if state == State.DEAD else f"{state} job"
+    what = f"{len(jobs):,} {word}{'s' * (len(jobs) != 1)}" if wish is None else f"all {word}s that match"
+    offered = f"{state}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     field = Field(label="to the file", value=offered, hint="for you alone, a line of JSON each", check=check_new_file)
     answer = await console.push_screen_wait(FormScreen(console, f"Export {what}", [field]))
     if answer is None:
@@ -101,7 +103,7 @@ async def _each(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | Non
     for name in wish.queues or tuple(row.name for row in rows if row.dead):
         cursor: str | None = None
         while True:
-            page = await console.deck.apage(name, state="dead", where=wish.where, cursor=cursor, most=_PAGE)
+            page = await console.deck.apage(name, state=wish.states, where=wish.where, cursor=cursor, most=_PAGE)
             for job in page.jobs:
                 yield job
             cursor = page.cursor

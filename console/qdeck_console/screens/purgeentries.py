@@ -10,7 +10,7 @@ from qdeck._operations.model import PlanEntry
 from qdeck_console.actions import ENTRIES, PURGE, Action, bindings
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
-from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.frame import MOST_EXPORTED, FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
 
 if TYPE_CHECKING:
@@ -81,9 +81,13 @@ class EntriesScreen(FrameScreen):
         row = self.view.row
         return ("id", row.id) if isinstance(row, PlanEntry) else ("", "")
 
+    def exported(self) -> list[object]:
+        """What `w` writes: all entries of the page."""
+        return list(self.index.entries(self.share, 0, MOST_EXPORTED))
+
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""
-        return "" if action == "back" else super().why_not(action)
+        return "" if action in {"back", "write"} else super().why_not(action)
 
     def is_offered(self, action: Action) -> bool:
         """Nothing opens here."""

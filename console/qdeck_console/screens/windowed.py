@@ -152,6 +152,15 @@ class WindowedScreen(JobListScreen):
         if self.detail() is None and isinstance(self.view.row, JobRecord):
             self.fetch()
 
+    def copied(self) -> tuple[str, str]:
+        """What `y` takes: the id under the cursor."""
+        row = self.view.row
+        return ("id", row.id) if isinstance(row, JobRecord | Left) else ("", "")
+
+    def exported(self) -> list[object]:
+        """Whether there is something to write: what is known, never the whole list."""
+        return list(self.seen.part.rows)
+
     def visible_rows(self) -> tuple[int, int]:
         """The first row in sight, and how many are."""
         view: LineList = self.view
