@@ -56,6 +56,18 @@ def test_each_group_has_a_filter_that_finds_it(deck: Deck, yard: Yard) -> None:
     assert newest.trend[-1] == newest.count
 
 
+def test_the_filter_of_a_group_does_not_follow_a_job_that_died_of_something_else(deck: Deck, yard: Yard) -> None:
+    yard.die(event={"class": "Refused", "message": "502 for a"})
+    last = yard.die(event={"class": "Refused", "message": "503 for a"})
+    api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE, ids=[last]))
+    [job] = yard.claim()
+    yard.end(job, **{"class": "KeyError", "message": "'ana'"})
+    groups = api.read_groups(deck, QUEUE).groups
+    assert {group.error_class: group.count for group in groups} == {"Refused": 1, "KeyError": 1}
+    for group in groups:
+        assert api.build_plan(deck, "retry", QUEUE, where=group.where).count == 1
+
+
 def test_a_stretch_of_a_list_and_jobs_by_their_ids(deck: Deck, yard: Yard) -> None:
     yard.bulk_dead(100)
     first = deck.look(read_stretch(QUEUE, "dead", 0, 30))

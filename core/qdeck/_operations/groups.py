@@ -236,12 +236,19 @@ def _counted(queue: str, gathering: Gathering, now: int) -> Program[bool]:
     trends = yield from _trends(queue, now)
     for kind in kinds:
         row = samples.get(kind.sample)
+        if row is not None and _shape(row) != (kind.error, kind.text):
+            row = None  # it was retried, and died of something else
         # Of a kind whose last one is gone the shape has to do.
         message = _ANY.sub("0", kind.text) if row is None else row.message
         gathering.put(
             kind, queue, None if row is None else row.id, where_of(kind.error, message), trends.get(kind.digest)
         )
     return True
+
+
+def _shape(row: Row) -> tuple[str, str]:
+    error = row.error or "unknown"
+    return error, shape_of(error, row.message)
 
 
 def _samples(queue: str, kinds: Sequence[Kind], now: int) -> Program[dict[bytes, Row]]:
