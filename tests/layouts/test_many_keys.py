@@ -59,3 +59,29 @@ def test_a_million_unrelated_keys(make_server: Callable[..., Server]) -> None:
                 print(f"first look {took:.2f} s with {first} scans, then {time.monotonic() - began:.3f} s")  # noqa: T201 - figures for whoever runs it with -s
             assert [row.name for row in again.queues] == [row.name for row in seen.queues]
             assert scans(raw) <= 2 * NEXT_STEPS + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_very_many_lists_of_one_entry_are_one_queue(make_server: Callable[..., Server]) -> None:
+    count = 100_000
+    server = make_server()
+    with server.client(timeout_s=60) as raw, Deck(server.url, layouts=("lists",)) as deck:
+        pipe = raw.pipeline(transaction=False)
+        for number in range(count):
+            pipe.rpush(f"execution:agent_run:free:{number}", b"%d" % number)
+            if number % 10_000 == 9_999:
+                pipe.execute()
+        while any("not all were looked through" in notice for notice in deck.status().notices):
+            pass
+        [row] = deck.status().queues
+        assert (row.name, row.ready) == ("execution:agent_run:free:*", count)
+        seen, cursor = set[str](), None
+        while True:  # a slice at a time, and all of them
+            page = deck.page(row.name, cursor=cursor)
+            assert len(page.jobs) <= 20_000
+            seen |= {job.key for job in page.jobs}
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert len(seen) == count

@@ -28,7 +28,6 @@ from qdeck._layouts.base import (
     text_of,
 )
 from qdeck._layouts.listing import read_slice
-from qdeck._layouts.vmpooler_health import measure_health
 from qdeck._layouts.vmpooler_keys import (
     CREATE,
     CREATE_QUEUE,
@@ -44,7 +43,6 @@ from qdeck._layouts.vmpooler_keys import (
     pool_key,
     read_letter,
 )
-from qdeck._layouts.vmpooler_purge import NO_STATE, read_orphans, stale
 from qdeck._layouts.vmpooler_read import (
     STATE_OF,
     fill_letters,
@@ -296,6 +294,8 @@ class VmPooler(Layout):
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
         """As every layout does; records of no VM are in no set, and looked up by their own key."""
+        from qdeck._layouts.vmpooler_purge import NO_STATE, read_orphans
+
         if state != NO_STATE:
             return (yield from super().recall(queue, state, seen, now))
         found = yield from read_orphans([one.member for one in seen], now, ending=True)
@@ -303,10 +303,14 @@ class VmPooler(Layout):
 
     def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
         """What the page on queue reliability calls stale; whether a VM is there at its provider is not looked at."""
+        from qdeck._layouts.vmpooler_purge import stale
+
         return (yield from stale(self, ages, now, cursor))
 
     def health(self, now: int, ages: Ages) -> Program[LayoutHealth]:
         """Its own numbers besides: clones under way, records of no VM, and what VMPooler says of itself."""
+        from qdeck._layouts.vmpooler_health import measure_health
+
         return (yield from measure_health(self, now, ages))
 
     def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
