@@ -1,0 +1,98 @@
+"""What the feed remembers: samples that become coarser, gaps that stay empty, and the hour that an agent saw."""
+
+from __future__ import annotations
+
+from qdeck._deck.history import Sample
+from qdeck._deck.model import QueueRow, ServerInfo, Snapshot, Status, Totals
+from qdeck_console.history import SAMPLES, History, Pasts
+from qdeck_console.judging import Judge
+
+Q, OTHER = "demo:dev:mail:actions", "demo:dev:search:actions"
+
+
+def picture(at_s: float, *rows: QueueRow, fresh: frozenset[str] | None = None) -> Snapshot:
+    return Snapshot(
+        at_ms=int(at_s * 1000), server=ServerInfo(), status=Status.HEALTHY, reasons=(), layouts=("native",),
+        totals=Totals(), queues=rows, fresh=fresh,
+    )  # fmt: skip
+
+
+def row(ready: int, *, dead: int = 0, name: str = Q) -> QueueRow:
+    return QueueRow(name=name, ready=ready, in_per_s=2.0, out_per_s=1.0, totals={"dead": dead})
+
+
+def take(history: History, at_s: float, *rows: QueueRow, fresh: frozenset[str] | None = None) -> None:
+    for _ in history.steps(picture(at_s, *rows, fresh=fresh), at_s):
+        pass
+
+
+def test_a_full_chart_begins_a_quarter_of_an_hour_ago() -> None:
+    history = History()
+    for second in range(1000):
+        take(history, 10_000.0 + second, row(second))
+    assert history.span_s == 900
+    known = [value for value in history.ready(Q, SAMPLES) if value is not None]
+    assert len(known) == SAMPLES
+    assert known == sorted(known)
+    assert known[-1] > 970
+    assert history.filled(Q, 9) == [2.0] * 9
+    assert history.rates[Q].filled == 2.0
+
+
+def test_the_time_without_a_server_stays_empty() -> None:
+    history = History()
+    for second in [*range(300), *range(400, 500)]:
+        take(history, 10_000.0 + second, row(5))
+    cells = history.ready(Q, SAMPLES)
+    assert None in cells[5:-5]
+    assert cells[-1] == 5
+
+
+def test_dead_letters_that_grow_are_told_by_the_minute() -> None:
+    history = History()
+    for second in range(20):
+        take(history, 10_000.0 + second, row(0, dead=second // 2))
+    assert 25 <= (history.rates[Q].dead_per_min or 0) <= 35
+
+
+def test_what_was_not_read_anew_keeps_its_rates_and_what_is_gone_is_forgotten() -> None:
+    history = History()
+    take(history, 1.0, row(1), row(1, name=OTHER))
+    before = history.rates
+    take(history, 2.0, row(9), row(9, name=OTHER), fresh=frozenset({Q}))
+    assert history.rates[OTHER] is before[OTHER]
+    take(history, 3.0, row(9))
+    assert set(history.rates) == {Q}
+
+
+def test_an_agents_hour_comes_before_own_samples() -> None:
+    history, now = History(), 2_000_000_000.0
+    take(history, now, row(7))
+    assert history.lacking([Q, OTHER], 8) == [Q, OTHER]
+    samples = [
+        Sample(at_ms=int(now * 1000) - 10_000 * n, ready=100 + n, dead=0, enqueued=10_000 - 50 * n, done=0, failed=0)
+        for n in range(360, 0, -1)
+    ]
+    history.learn(Pasts({Q: samples, OTHER: []}))
+    assert history.lacking([Q, OTHER], 8) == []
+    assert history.span_s == 3600
+    cells = history.ready(Q, SAMPLES)
+    assert cells[-1] == 7
+    assert all(value is not None and 100 <= value <= 460 for value in cells[1:-1])
+    assert 4.9 < (history.filled(Q, SAMPLES)[10] or 0) < 5.1
+    assert history.ready(OTHER, 4) == [None] * 4
+
+
+def test_a_queue_that_is_as_it_was_is_not_judged_again() -> None:
+    judge, history = Judge(), History()
+    first, still = row(1), row(1, name=OTHER)
+    for rows in ((first, still), (row(2), still)):
+        take(history, 1.0, *rows)
+        before = judge.judged
+        for _ in judge.steps(picture(1.0, *rows), history.rates):
+            pass
+    assert judge.judged.entries[1] is before.entries[1]
+    assert judge.judged.entries[0].row.ready == 2
+    assert dict(judge.judged.before) == {Q: first}
+    assert judge.judged.of(OTHER) is before.entries[1]
+    assert judge.judged.of("nowhere") is None
