@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 PROCESSES = 4
 WORKERS = 2
 WATCH_S = 0.4
-ARRIVES_S = 2.0
 GRACE_MS = 10_000  # a cleaner that was killed needs a moment to be back
 REGISTRY = "{qdeck:messages}:"
 
@@ -101,7 +100,7 @@ class Load:
                 shot = time.monotonic()
                 role, number = dice.choice(list(self.running))
                 process = self.running[role, number]
-                if process.code is None:
+                if process.code is None and parts.AT_WORK in process.stdout:
                     process.reap()  # kill -9
                     self.kills[role] += 1
                     self._start(role, number)
@@ -145,16 +144,17 @@ class Load:
         notes = parts.read_notes(self.folder, "client")
         outcomes: dict[int, list[str]] = {}
         for words in notes:
-            if words[0] != "B":
+            if words[0] not in "BW":
                 outcomes.setdefault(int(words[1]), []).append(words[0])
         missing = set(range(self.pairs)) - outcomes.keys()
         self.faults += [f"request {number} has no outcome" for number in sorted(missing)]
         for number, kinds in outcomes.items():
             if len(kinds) != 1 or kinds[0] not in "ATF":
                 self.faults.append(f"request {number} ended {kinds}")
-        dead = self._dead()
+        dead, expired = self._names("dead_letter"), self._names("cancelled")
         for number, [kind, *_] in outcomes.items():
-            if kind == "F" and number not in dead:
+            # A worker that is killed after it answered may come back when the time of the action is over.
+            if kind == "F" and number not in dead and number not in expired:
                 self.faults.append(f"request {number} failed and is no dead letter")
             if kind == "A" and (number in dead or parts.is_bad(number)):
                 self.faults.append(f"request {number} was answered and is dead")
@@ -178,8 +178,8 @@ class Load:
             "faults": self.faults[:20],
         }
 
-    def _dead(self) -> set[int]:
-        found: Any = self.raw.zrange(f"{{{parts.WORKER_QUEUE}}}:dead_letter", 0, -1)
+    def _names(self, part: str) -> set[int]:
+        found: Any = self.raw.zrange(f"{{{parts.WORKER_QUEUE}}}:{part}", 0, -1)
         return {int(name.decode().removeprefix("load-")) for name in found}
 
     def _judge_removals(self, notes: list[list[str]]) -> None:
@@ -189,7 +189,9 @@ class Load:
         for kind, number, at in notes:
             if kind == "B":
                 # Sent again, its predecessor's queue may go, rightly, until the new request has arrived.
-                begun[number] = float(at) + (ARRIVES_S if number in begun else 0.0)
+                begun[number] = float("inf") if number in begun else float(at)
+            elif kind == "W":
+                begun[number] = float(at)
             else:
                 waits.setdefault(number, []).append((begun[number], float(at)))
         for _, name, before, after, _ in parts.read_notes(self.folder, "cleaner"):

@@ -11,11 +11,13 @@ import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import qdeck
 from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueManager
+from qdeck.messages import _registry as registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +28,7 @@ CLIENTS = 20
 TASKS = 50
 TIMEOUT_S = 5.0
 SHORT_S = 0.05
+AT_WORK = "at work"  # said by a process when it did its first piece; before, there is little that a kill could break
 
 
 def is_bad(number: int) -> bool:
@@ -71,6 +74,7 @@ def worker(folder: str) -> None:
     async def back(action: DomainAction) -> dict[str, Any]:
         number = action.data["n"]
         note("run", number)
+        _say_once()
         if is_bad(number):
             raise ValueError("bad by design")
         if is_slow(number):
@@ -91,6 +95,7 @@ def cleaner(folder: str) -> None:
     ]
     while True:
         for turn in turns:
+            _say_once()
             before = time.time()
             report = turn()
             for one in report.samples:
@@ -109,7 +114,9 @@ def client(folder: str, first: str, threads: str, pairs: str) -> None:
 def _ask(folder: str, me: int, pairs: int) -> None:
     messenger = Messenger(qdeck.App(queue=CLIENT_QUEUE))
     name = f"client-{me:02}"
-    ended = {int(words[1]) for words in read_notes(folder, name) if words[0] in "ATF"}
+    notes = read_notes(folder, name)
+    ended = {int(words[1]) for words in notes if words[0] in "ATF"}
+    begun = {int(words[1]) for words in notes if words[0] == "B"}
     note = notebook(folder, name)
     for number in range(me, pairs, CLIENTS):
         while number not in ended:
@@ -119,16 +126,34 @@ def _ask(folder: str, me: int, pairs: int) -> None:
                 task_id=f"task-{number % TASKS}",
             )  # fmt: skip
             note("B", number, time.time())
+            if number in begun:
+                # Its predecessor's queue may be going, rightly. From the next note on it is waited on, and must stay.
+                if messenger.app.client.run(_wait_before(number)) < 0:
+                    time.sleep(0.05)
+                    continue
+                note("W", number, time.time())
+            begun.add(number)
             try:
                 outcome = _pair(messenger, action, number)
-            except qdeck.QdeckError as error:
-                if "is being removed" not in str(error):
-                    raise
-                time.sleep(0.05)  # its predecessor's queue is just going
-            else:
-                note(outcome, number, time.time())
-                ended.add(number)
+            except (qdeck.OutcomeUnknown, qdeck.ServerUnreachable):
+                continue  # the machine stood still for too long: the same as a client that was killed
+            note(outcome, number, time.time())
+            ended.add(number)
+            _say_once()
     messenger.close()
+
+
+def _wait_before(number: int) -> Any:
+    wait_ms = round(TIMEOUT_S * 1000)
+    task, ttl_ms = f"task-{number % TASKS}", 3 * wait_ms
+    name = response_name(number)
+    return registry.register(name, "responses", "client", task=task, tier="", ttl_ms=ttl_ms, wait_ms=wait_ms)
+
+
+@cache
+def _say_once() -> None:
+    sys.stdout.write(AT_WORK + "\n")
+    sys.stdout.flush()
 
 
 def _pair(messenger: Messenger, action: DomainAction, number: int) -> str:
