@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ import pytest
 
 from layouts.test_conformance import load_dump
 from layouts.test_purge import ago, vm
+from qdeck._agent.agent import Agent
+from qdeck._agent.options import AgentOptions
 from qdeck._agent.vmpooler import judge, keep_health
 from qdeck._deck.deck import Deck
 from qdeck._rules.health import check_health
@@ -144,3 +147,22 @@ def test_the_hash_is_written_only_while_nobody_else_does(url: str, raw: redis.Re
     raw.hset("vmpooler__health", "last_check", old)
     assert any("does not write it any more" in notice for notice in report_of(url)["notices"])
     assert keep(url) == "written"
+
+
+def test_the_agent_purges_and_judges_beside_vmpooler(url: str, raw: redis.Redis) -> None:
+    vm(raw, "pending", "vm-old", clone=ago(8000))
+    vm(raw, "ready", "vm-new", ready=ago(10))
+    agent = Agent(url, AgentOptions(purge_every=0.2, health_every=0.2, history_every=None))
+    thread = threading.Thread(target=lambda: asyncio.run(agent.serve()))
+    thread.start()
+    try:
+        last = time.monotonic() + 30
+        while not (raw.exists("vmpooler__health") and raw.exists("vmpooler__dlq__pending")):
+            assert time.monotonic() < last
+            time.sleep(0.05)
+    finally:
+        agent.stop()
+        thread.join(20)
+    assert raw.smembers("vmpooler__ready__pool1") == {b"vm-new"}
+    assert not raw.exists("vmpooler__pending__pool1")
+    assert raw.zcard("vmpooler__dlq__pending") == 1
