@@ -97,6 +97,11 @@ def clock(epoch_ms: float) -> str:
     return time.strftime("%d %b %H:%M", then)
 
 
+def minute(epoch_ms: float) -> str:
+    """A time of day to the minute, for the axis of a chart."""
+    return time.strftime("%H:%M", time.localtime(epoch_ms / 1000))
+
+
 def size(number: int | None) -> list[Piece]:
     """Bytes in three digits at most, with a quiet unit."""
     if number is None:

@@ -65,7 +65,7 @@ def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
     head = pair("", [(fmt.count(row.ready), "strong bold"), *change], cells - 22)
     lines: list[Line] = [(("ready", "muted"), (f"  last {span}".ljust(17), "faint"), *head)]
     lines += area(history.ready(row.name, cells - 6), height)
-    lines.append(((" " * 5 + f"-{span}", "faint"), *fmt.fit([("now", "faint")], cells - 7 - len(span), right=True)))
+    lines.append(_times(drawer, history.span_s, cells))
     lines.append(_BLANK)
     for label, series, rate in (
         ("in", history.filled(row.name, 20), rates.filled),
@@ -77,6 +77,17 @@ def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
         value: list[Piece] = [(fmt.rate(rate), "text"), ("/s", "muted")]
         lines.append((*fmt.fit([(label, "muted")], 5), *drawn, *fmt.fit(value, cells - 25, right=True)))
     return lines
+
+
+def _times(drawer: Drawer, span_s: float, cells: int) -> Line:
+    """What is below a chart: when it begins, its middle, and now; of minutes only, how long ago it begins."""
+    snapshot, room = drawer.picture.snapshot, cells - 6
+    if snapshot is None or span_s < 600 or room < 24:
+        start = f"-{fmt.span(span_s * 1000)}"
+        return ((" " * 5 + start, "faint"), *fmt.fit([("now", "faint")], room - len(start), right=True))
+    begin, middle, now = (fmt.minute(snapshot.at_ms - span_s * 1000 * part) for part in (1.0, 0.5, 0.0))
+    gap = room - len(begin) - len(middle) - len(now)
+    return ((f"     {begin}{' ' * (gap // 2)}{middle}{' ' * (gap - gap // 2)}{now} ", "faint"),)
 
 
 def _why(entry: Entry, cells: int) -> list[Line]:
