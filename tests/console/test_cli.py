@@ -114,7 +114,7 @@ def test_job_fields(qdeck: Callable[..., Ran], url: str) -> None:
     assert all(ISO.fullmatch(event["at"]) for event in ran.json["history"])
     assert qdeck("job", QUEUE, child, "--json").json["state"] == "dead"
     assert "Boom: no" in qdeck("job", QUEUE, made).out
-    assert qdeck("job", QUEUE, "nope").code == 2
+    assert qdeck("job", QUEUE, "nope").code == 64
 
 
 def test_find_fields(qdeck: Callable[..., Ran]) -> None:

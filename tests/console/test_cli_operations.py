@@ -95,6 +95,34 @@ def test_retry_is_planned_then_done_then_undone(qdeck: Callable[..., Ran], yard:
     assert "retry" in qdeck("activity").out
 
 
+def test_every_verb_applies_a_plan_of_its_own_and_of_no_other(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    yard.die(1)
+    yard.add("ready")
+    yard.add("delayed", delay_ms=10**7)
+    undone = []
+    for verb, more in {
+        "dead retry": (),
+        "dead discard": (),
+        "jobs cancel": (QUEUE, "--state", "delayed"),
+        "jobs discard": (QUEUE, "--state", "dead"),
+        "jobs move": (QUEUE, "--state", "delayed", "--to", OTHER),
+        "jobs run": (QUEUE,),
+        "jobs reprioritise": (QUEUE, "--priority", "7"),
+        "bury": (QUEUE, "--state", "ready"),
+    }.items():
+        plan = qdeck(*verb.split(), *more, "--json").json
+        assert plan["count"] >= 1, verb
+        other = "jobs run" if verb == "dead retry" else "dead retry"
+        ran = qdeck(*other.split(), "--apply", plan["plan"])
+        assert (ran.code, f"is one to {plan['verb']}" in ran.err) == (64, True), verb
+        ran = qdeck(*verb.split(), "--apply", plan["plan"], "--reason", "too late")
+        assert (ran.code, "no other wishes" in ran.err) == (64, True), verb
+        ran = qdeck(*verb.split(), "--apply", plan["plan"], "--json")
+        assert (ran.code, ran.json["applied"]) == (0, plan["count"]), verb
+        undone.append(qdeck("undo", "--json").json["restored"] == plan["count"])
+    assert all(undone)
+
+
 def test_a_part_is_skipped(qdeck: Callable[..., Ran], yard: Yard) -> None:
     [job_id] = yard.bulk_dead(1)
     ran = qdeck("dead", "discard", QUEUE, "--id", job_id, "--id", "nope", "--yes", "--json")

@@ -131,6 +131,18 @@ def test_a_plan_of_another_server_is_refused(
     assert elsewhere.status().queues == ()
 
 
+def test_who_may_not_read_is_told_that_and_not_of_another_server(deck: Deck, yard: Yard) -> None:
+    yard.bulk_dead(3)
+    plan = api.build_plan(deck, "retry", QUEUE)
+    yard.raw.execute_command("ACL", "SETUSER", "blind", "on", "nopass", "+@connection", "+time")
+    try:
+        with Deck(yard.url.replace("redis://", "redis://blind:x@")) as blind, pytest.raises(NotAllowed, match="hget"):
+            api.apply_plan(blind, plan)
+    finally:
+        yard.raw.execute_command("ACL", "DELUSER", "blind")
+    assert len(yard.ids("dead")) == 3
+
+
 def test_an_expired_plan_is_refused_unless_it_was_begun(deck: Deck, yard: Yard) -> None:
     yard.bulk_dead(300)
     plan = api.build_plan(deck, "retry", QUEUE)

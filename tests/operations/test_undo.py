@@ -115,6 +115,23 @@ def test_undo_of_nothing(deck: Deck, yard: Yard) -> None:
         api.undo_batch(deck, "x")
 
 
+def test_without_a_name_what_did_nothing_is_passed_over(deck: Deck, yard: Yard) -> None:
+    yard.die()
+    first = api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE))
+    assert api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE, where="error:Nobody")).applied == 0
+    other = Yard(yard.url, yard.raw, OTHER)
+    late = api.build_plan(deck, "cancel", OTHER, ids=[other.add()])
+    [job] = other.claim()
+    other.end(job, "done")
+    result = api.apply_plan(deck, late)
+    assert (result.applied, result.skipped_count) == (0, 1)
+    back = api.undo_batch(deck)
+    assert (back.batch, back.verb, back.restored) == (first.batch, "retry", 1)
+    with pytest.raises(UsageError, match="nothing that can be undone"):
+        api.undo_batch(deck)
+    assert api.undo_batch(deck, result.batch).restored == 0, "by its name it is found still"
+
+
 def test_what_was_undone_is_not_applied_again(deck: Deck, yard: Yard) -> None:
     yard.die()
     plan = api.build_plan(deck, "retry", QUEUE)

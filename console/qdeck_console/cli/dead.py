@@ -153,7 +153,7 @@ def retry(queue: str | None, **options: Any) -> None:
 @act_options
 def discard(queue: str | None, **options: Any) -> None:
     """Removes the dead letters that match, with all that is kept about them."""
-    act("discard", queue, states=("dead",), **options)
+    act("discard", queue, states=() if options["plan_ref"] else ("dead",), **options)
 
 
 @dead.command("export", cls=Command, short_help="Writes dead letters as lines of JSON.")

@@ -133,7 +133,8 @@ def act(
     ctx = click.get_current_context()
     if dry_run and (yes or plan_ref):
         raise click.UsageError("--dry-run and --yes exclude each other", ctx)
-    if plan_ref is not None and (queue or where or ids or states or path or options.get("target")):
+    wishes = (queue, where, ids, states, path, reason, options.get("target"), options.get("priority"))
+    if plan_ref is not None and any(wish not in (None, "", ()) for wish in wishes):
         raise click.UsageError("--apply does what the plan says: it takes no other wishes", ctx)
     if plan_ref is None and need_queue and queue is None:
         raise click.UsageError("Missing argument 'QUEUE'.", ctx)

@@ -120,17 +120,15 @@ def _usage_hint(error: click.ClickException) -> str:
 
 
 def _tell_error(error: Exception) -> int:
-    from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable, UsageError
+    from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable, UnknownJob, UsageError
 
     if not isinstance(error, QdeckError):
         if os.environ.get("QDECK_TRACEBACK"):
             raise error
         hint = "QDECK_TRACEBACK=1 shows where; if it is a fault of qdeck, please report it"
         return _tell(f"{type(error).__name__}: {error}", hint, FAILED)
-    code = FAILED
-    for kind, own in ((UsageError, USAGE), (ServerUnreachable, UNREACHABLE), (NotAllowed, NOT_ALLOWED)):
-        if isinstance(error, kind):
-            code = own
+    kinds = ((UsageError, USAGE), (UnknownJob, USAGE), (ServerUnreachable, UNREACHABLE), (NotAllowed, NOT_ALLOWED))
+    code = next((own for kind, own in kinds if isinstance(error, kind)), FAILED)
     return _tell(str(error), error.hint, code)
 
 

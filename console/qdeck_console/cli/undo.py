@@ -9,6 +9,7 @@ from qdeck_console.cli.operate import jobs_words, skip_json
 from qdeck_console.cli.output import line, note, safe, write_json
 
 _SHOWN = 20
+_OF_QUEUES = ("clean", "clean lists")
 
 
 @command("undo", short_help="Takes a batch back; without one, your own last.")
@@ -30,6 +31,7 @@ def undo(ctx: click.Context, batch: str | None) -> None:
         write_json(
             {
                 "batch": result.batch,
+                "verb": result.verb,
                 "restored": result.restored,
                 "dependants": result.dependants,
                 "skipped": [skip_json(skip) for skip in result.skipped],
@@ -37,7 +39,8 @@ def undo(ctx: click.Context, batch: str | None) -> None:
             }
         )
     else:
-        line(f"{jobs_words(result.restored)} of {safe(result.batch)} went back")
+        what = _queues_words(result.restored) if result.verb in _OF_QUEUES else jobs_words(result.restored)
+        line(f"{what} of {safe(result.batch)} went back")
         if result.dependants:
             line(f"{jobs_words(result.dependants)} that waited for them, and had died or gone on, went back too")
     for skip in result.skipped[:_SHOWN]:
@@ -48,3 +51,7 @@ def undo(ctx: click.Context, batch: str | None) -> None:
         note(f"qdeck: ended after {result.restored:,}: {result.error}; the same command goes on from there")
         ctx.exit(2)
     ctx.exit(1 if result.skipped else 0)
+
+
+def _queues_words(count: int) -> str:
+    return "1 queue" if count == 1 else f"{count:,} queues"

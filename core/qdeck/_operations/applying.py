@@ -252,6 +252,7 @@ class Application:
             yield from self._count(queue)
         if self._kept is not None:
             self._kept.bytes = sum(self._bytes.values()) + self._abroad.bytes
+            self._kept.applied = self.tally.applied
             yield from registry.write(self._kept)
         yield from activity.record(self._activity(outcome))
 
@@ -292,6 +293,8 @@ def check_server(plan: Plan) -> Program[None]:
         return
     for queue, stamp in head.queues.items():
         if registered.get(queue) != stamp:
+            [reply] = yield reads.read((b"HGET", keys.QUEUES, queue))
+            reads.good(reply, queue)  # who may not see it is told that, and not that it is another server
             raise UsageError(
                 f"the plan {plan.id} was made on another server ({head.address}): {queue} is not the same here",
                 hint="make a plan on this server, or apply it on that one",

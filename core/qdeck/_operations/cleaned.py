@@ -101,6 +101,7 @@ class Keeper:
     def close(self, counts: Mapping[str, int]) -> Program[None]:
         """Writes how much is kept, and the line of the log."""
         if self._kept is not None:
+            self._kept.applied = counts.get("applied")
             yield from registry.write(self._kept)
         undoable = self.until_ms if self.count else None
         entry = activity.make(

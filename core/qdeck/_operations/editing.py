@@ -110,7 +110,8 @@ def apply_edit(draft: Draft, body: bytes, reason: str = "") -> Program[BatchResu
         )
     )  # fmt: skip
     skipped = tuple(Skip(id=draft.id, why=why, queue=draft.queue) for _, why in acted.skipped)
-    applied = 0 if skipped else 1
+    applied = kept.applied = 0 if skipped else 1
+    yield from registry.write(kept)
     yield from activity.record(
         activity.make(
             Verb.EDIT.value, now, queues=[draft.queue], where=f"id:{draft.id}", batch=batch, reason=reason,

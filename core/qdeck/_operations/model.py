@@ -154,13 +154,17 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoResult:
-    """What taking a batch back did. `dependants` had died with its jobs, or gone on without them, and wait again."""
+    """What taking a batch back did. `dependants` had died with its jobs, or gone on without them, and wait again.
+
+    `verb` is what the batch had done: `clean` took queues and `clean lists` lists, all others jobs.
+    """
 
     batch: str
     restored: int
     skipped: tuple[Skip, ...]
     dependants: int = 0
     error: str | None = None
+    verb: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,10 @@ MOST: Final = 1000  # batches that are remembered
 
 
 class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One batch that can be undone. `bytes` is what its undo takes, as far as was counted."""
+    """One batch that can be undone. `bytes` is what its undo takes, as far as was counted.
+
+    `applied` is known when it ended: one that ended without having done anything is not what an undo is asked for.
+    """
 
     batch: str
     verb: str
@@ -30,6 +33,7 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
     target: str | None = None
     bytes: int = 0
     undone: bool = False
+    applied: int | None = None
 
 
 def read() -> Program[dict[str, Kept]]:

@@ -27,7 +27,7 @@ _ROUNDS: Final = 20  # back and forth between queues
 
 
 def find(batch: str | None) -> Program[Kept]:
-    """The batch of that id, or this user's own last one that is not undone."""
+    """The batch of that id, or this user's own last one that did something and is not undone."""
     known = yield from registry.read()
     now = yield from reads.clock()
     if batch is not None:
@@ -38,7 +38,11 @@ def find(batch: str | None) -> Program[Kept]:
             )
         return found
     me = changes.actor()
-    mine = [kept for kept in known.values() if kept.by == me and not kept.undone and kept.until_ms >= now]
+    mine = [
+        kept
+        for kept in known.values()
+        if kept.by == me and not kept.undone and kept.until_ms >= now and kept.applied != 0
+    ]
     if not mine:
         raise UsageError(f"{me} did nothing that can be undone", hint="name the batch: qdeck activity tells them")
     return max(mine, key=lambda kept: (kept.at_ms, kept.batch))
@@ -68,8 +72,9 @@ def undo_steps(
         run.error, run.whole = str(caught), False
     yield Step(run.finish())
     return UndoResult(
-        batch=kept.batch, restored=run.restored, skipped=tuple(run.skipped), dependants=run.dependants, error=run.error
-    )
+        batch=kept.batch, restored=run.restored, skipped=tuple(run.skipped), dependants=run.dependants, error=run.error,
+        verb=kept.verb,
+    )  # fmt: skip
 
 
 class _Reached(NamedTuple):
