@@ -41,14 +41,14 @@ async def serve() -> AsyncIterator[Callable[..., Any]]:
 
             task = asyncio.create_task(service.serve(on_event=told, **{"grace": 1.0, **options}))
             running.append((service, task))
-            await asyncio.wait_for(ready.wait(), 20)
+            await asyncio.wait_for(ready.wait(), 60)
 
     yield start
     for service, _ in running:
         service.stop()
     for service, task in running:
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait_for(task, 30)
+            await asyncio.wait_for(task, 60)
         await service.aclose()
 
 

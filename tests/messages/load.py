@@ -96,14 +96,16 @@ class Load:
                 looked = time.monotonic()
             time.sleep(0.05)
             fires = len(self.running) > WORKERS + 1 and self.kills.total() < self.most_kills
-            if fires and time.monotonic() - shot > self.every_s:
+            if fires and time.monotonic() - shot > self.every_s and (victims := self._at_work()):
                 shot = time.monotonic()
-                role, number = dice.choice(list(self.running))
-                process = self.running[role, number]
-                if process.code is None and parts.AT_WORK in process.stdout:
-                    process.reap()  # kill -9
-                    self.kills[role] += 1
-                    self._start(role, number)
+                role, number = dice.choice(victims)
+                self.running[role, number].reap()  # kill -9
+                self.kills[role] += 1
+                self._start(role, number)
+
+    def _at_work(self) -> list[tuple[str, int]]:
+        """What it is worth to kill, and does not keep a slow machine from ever getting anywhere."""
+        return [key for key, one in self.running.items() if one.code is None and parts.AT_WORK in one.stdout]
 
     def _watch(self) -> None:
         """What must never be seen, whatever was killed."""

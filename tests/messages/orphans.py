@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import redis
 
 SLOW_US = 10_000
-ROUNDS = 3
+ROUNDS = 8
 
 
 def fill(raw: redis.Redis, keys: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from messages.waiting import OWN
+from messages.waiting import OWN, age
 from qdeck._deck.deck import Deck
 from qdeck._operations import api, cleaned
 
@@ -87,8 +87,8 @@ def test_orphans_come_back_and_what_is_kept_is_bounded(
     for name in names:
         raw.rpush(name, b"x")
     raw.rpush(names[0], b"x" * 5000)
-    time.sleep(2.1)
-    report = manager.clean_orphaned_queues(idle=1, undo=True)
+    age(raw, *names)
+    report = manager.clean_orphaned_queues(undo=True)
     assert report.removed == 100
     assert report.undoable == 99
     with Deck(url) as deck:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from messages.waiting import OWN, until
+from messages.waiting import OWN, age, until
 from qdeck.messages import (
     DomainAction,
     DomainQueueManager,
@@ -117,15 +117,16 @@ def test_a_key_that_holds_something_else_is_left_alone(
 
 
 def test_a_queue_whose_time_is_over_goes_and_use_renews_it(url: str, raw: redis.Redis) -> None:
-    client = Messenger(qdeck.App(url, queue=f"{OWN}:actions"), ttl=0.4)
+    client = Messenger(qdeck.App(url, queue=f"{OWN}:actions"), ttl=60)
     manager = SyncDomainQueueManager(client)
     name = make(client, "t", "c")
     raw.rpush(name, b"foreign, without an expiry")
-    time.sleep(0.25)
+    raw.zadd(registry.QUEUES, {name: 1})  # its time is over
     client.app.client.run(registry.touch([name]))
-    time.sleep(0.25)
     assert manager.clean_expired_queues().removed == 0
-    time.sleep(0.2)
+    [found] = manager.task_queues("t")
+    assert found.made_ms + 60_000 <= found.expires_ms < found.made_ms + 120_000
+    raw.zadd(registry.QUEUES, {name: 1})
     assert manager.clean_expired_queues().removed == 1
     assert not raw.exists(name)
     assert manager.task_queues("t") == []
@@ -159,14 +160,14 @@ def test_orphans_are_found_by_age_and_a_missing_owner(
         raw.rpush(name, b"x" * 100)
     raw.set(f"{OWN}:responses:text:1", "no list")
     assert manager.clean_orphaned_queues(idle=3600).removed == 0
-    time.sleep(2.1)
+    age(raw, registered, *orphans, *others)
     raw.rpush(orphans[0], b"used")
     calls: list[int] = []
-    plan = manager.clean_orphaned_queues(idle=1, dry_run=True, progress=lambda r: calls.append(r.scanned))
+    plan = manager.clean_orphaned_queues(idle=3600, dry_run=True, progress=lambda r: calls.append(r.scanned))
     assert {one.name for one in plan.samples} == set(orphans[1:])
     assert raw.exists(*orphans) == len(orphans)
     assert calls
-    done = manager.clean_orphaned_queues(idle=1)
+    done = manager.clean_orphaned_queues(idle=3600)
     assert (done.removed, done.messages) == (len(orphans) - 1, len(orphans) - 1)
     assert raw.exists(*orphans) == 1
     assert raw.exists(registered, *others) == 1 + len(others)
@@ -183,8 +184,8 @@ def test_queues_of_the_first_generation_go_with_their_task_and_are_no_orphans_be
     for name in (*owned, orphan, "not:one:of:them"):
         raw.rpush(name, b"x")
     raw.sadd("task_queues:12345", *owned, "not:one:of:them", "execution:gone:free:12345")
-    time.sleep(2.1)
-    assert [one.name for one in manager.clean_orphaned_queues(idle=1).samples] == [orphan]
+    age(raw, *owned, orphan, "not:one:of:them")
+    assert [one.name for one in manager.clean_orphaned_queues().samples] == [orphan]
     plan = manager.report_task_queues("12345")
     assert {one.name for one in plan.samples if one.outcome == "would_remove"} >= set(owned)
     assert manager.clean_task_queues("12345") == 2
@@ -196,11 +197,11 @@ def test_queues_of_the_first_generation_go_with_their_task_and_are_no_orphans_be
 def test_an_orphan_that_is_used_after_it_was_found_stays(client: Messenger, raw: redis.Redis) -> None:
     name = f"{OWN}:responses:get:1"
     raw.rpush(name, b"x")
-    time.sleep(2.1)
-    found = client.app.client.run(cleaning.find_orphans(0, idle_s=1))
+    age(raw, name)
+    found = client.app.client.run(cleaning.find_orphans(0, idle_s=3600))
     assert [one.name for one in found.found] == [name]
     raw.rpush(name, b"y")
-    [kept] = client.app.client.run(cleaning.remove([name], idle_s=1, event="orphaned"))
+    [kept] = client.app.client.run(cleaning.remove([name], idle_s=3600, event="orphaned"))
     assert kept.outcome == "recent"
     assert raw.llen(name) == 2
 

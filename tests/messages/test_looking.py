@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from messages.waiting import OWN
+from messages.waiting import OWN, age
 from qdeck._deck import reads
 from qdeck._deck.deck import Deck
 from qdeck._operations.api import undo_batch
@@ -42,7 +41,7 @@ def test_tasks_and_their_queues_are_told_without_being_touched(client: Messenger
     client.app.client.run(
         registry.register(names[1], "callbacks", "ingestion_service", task="t:1", tier="", ttl_ms=1, wait_ms=60_000)
     )
-    time.sleep(1.2)
+    age(raw, *names[:2])
     page = deck.look(read_tasks())
     assert [(row.task, row.queues, row.waited_on, row.services, row.tier) for row in page.rows] == [
         ("t:1", 2, 1, ("ingestion_service",), "free"),
@@ -56,7 +55,7 @@ def test_tasks_and_their_queues_are_told_without_being_touched(client: Messenger
     assert (rows[names[0]].is_waited_on, rows[names[1]].is_waited_on) == (False, True)
     assert (rows[names[0]].bytes or 0) > 100
     deck.look(read_queues())
-    assert int(raw.object("idletime", names[0])) >= 1
+    assert int(raw.object("idletime", names[0])) >= 100_000
     counts = {one.event: one.count for one in deck.look(read_counts())}
     assert counts == {"made": 4}
 
@@ -103,14 +102,14 @@ def test_a_task_of_more_queues_than_a_page_is_told_whole(client: Messenger, deck
 
 async def test_what_a_deck_reads_is_not_counted_as_used(url: str, raw: redis.Redis) -> None:
     raw.rpush("some:list", b"x")
-    time.sleep(2.1)
+    age(raw, "some:list")
     async with Deck(url) as deck:
         assert await deck.alook(_length("some:list")) == 1
     with Deck(url) as deck:
         assert deck.look(_length("some:list")) == 1
-    assert int(raw.object("idletime", "some:list")) >= 2
+    assert int(raw.object("idletime", "some:list")) >= 100_000
     raw.llen("some:list")
-    assert int(raw.object("idletime", "some:list")) < 2
+    assert int(raw.object("idletime", "some:list")) < 1000
 
 
 def _length(name: str) -> Program[int]:
@@ -120,13 +119,14 @@ def _length(name: str) -> Program[int]:
 
 def test_orphans_are_searched_step_by_step(client: Messenger, deck: Deck, raw: redis.Redis) -> None:
     make(client, "t", "a")
-    for n in range(50):
-        raw.rpush(f"{OWN}:responses:get:{n}", b"x")
-    time.sleep(2.1)
-    search = OrphanSearch(idle_s=1, most=10)
+    names = [f"{OWN}:responses:get:{n}" for n in range(50)]
+    for name in names:
+        raw.rpush(name, b"x")
+    age(raw, *names)
+    search = OrphanSearch(most=10)
     while not (seen := deck.look(search.step())).is_done:
         pass
     assert (seen.count, len(seen.rows), seen.scanned >= 50) == (50, 10, True)
     assert seen.bytes > 0
     assert deck.look(search.step()) == seen
-    assert SyncDomainQueueManager(client).clean_orphaned_queues(idle=1).removed == 50
+    assert SyncDomainQueueManager(client).clean_orphaned_queues().removed == 50

@@ -111,17 +111,20 @@ async def test_no_answer_in_time_is_a_timeout_and_a_late_one_does_not_stay(
     make_service: Callable[..., Service], serve: Any, raw: redis.Redis
 ) -> None:
     embedding, client = make_service("embedding"), make_service("client")
-    ended = asyncio.Event()
+    begun, over, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @embedding.on_action("embedding.slow")
     async def slow(action: DomainAction) -> dict[str, Any]:
-        await asyncio.sleep(0.5)
+        begun.set()
+        await over.wait()
         ended.set()
         return {"too": "late"}
 
     await serve(embedding)
     with pytest.raises(qdeck.ResultTimeout, match="not answered within"):
-        await client.arequest(client.new_action("embedding.slow"), timeout=0.2)
+        await client.arequest(client.new_action("embedding.slow"), timeout=1.5)
+    assert begun.is_set()
+    over.set()
     await ended.wait()
     await until(lambda: raw.zcard(f"{{{EMBEDDING}}}:done") == 1)
     assert temporary(raw) == []

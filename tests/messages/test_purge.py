@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import qdeck
+from messages.waiting import OWN, age
 from qdeck.messages import Messenger
 from qdeck_console.cli.run import run as cli
 
@@ -14,21 +15,16 @@ if TYPE_CHECKING:
     import pytest
     import redis
 
-OWN = "nooble4:dev:ingestion_service"
 
-
-def test_a_dry_run_shows_them(
-    url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("qdeck.messages.looking.OrphanSearch.__init__.__defaults__", (1, 1000))
-    monkeypatch.setattr("qdeck.messages.looking.RemovableSearch.__init__.__defaults__", (1,))
+def test_a_dry_run_shows_them(url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]) -> None:
     client = Messenger(qdeck.App(url, queue=f"{OWN}:actions"), ttl=0.01)
     for n in range(3):
         raw.rpush(str(client.request_callback(client.new_action("embedding.x", correlation_id=f"c-{n}"))), b"x")
     client.close()
     for n in range(2):
         raw.rpush(f"{OWN}:responses:get:{n}", b"x")
-    time.sleep(2.1)
+        age(raw, f"{OWN}:responses:get:{n}")
+    time.sleep(0.05)
     before = sorted(raw.scan_iter())
     assert cli(["purge", "--url", url]) == 0
     assert "temporary queues: 3 whose time is over, 2 of nobody" in capsys.readouterr().out

@@ -37,7 +37,7 @@ async def test_the_command_serves_callbacks_and_notifications(
         return {"vectors": 2}
 
     worker = make_process("-m", "qdeck_console", "worker", ref, env={"QDECK_URL": url})
-    worker.wait_for("started")
+    worker.wait_for("started", 60)
     await serve(embedding)
     asked = client.new_action("embedding.generate_batch", task_id="task_1")
     await client.arequest_callback(asked, callback_action_type="embedding.batch_completed")
@@ -48,6 +48,6 @@ async def test_the_command_serves_callbacks_and_notifications(
     assert set(raw.lrange("noted", 0, -1)) == {b"callback task_1", b"event c-1"}
     await until(lambda: raw.zcard("{qdeck:messages}:queues") == 0)
     worker.terminate()
-    assert worker.wait() == 0, worker.output
+    assert worker.wait(60) == 0, worker.output
     for one in (client, catalogue):
         await one.aclose()
