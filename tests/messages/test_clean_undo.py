@@ -65,6 +65,21 @@ def test_what_was_made_anew_is_left_as_it_is(
     assert raw.lrange(name, 0, -1) == [b"new"]
 
 
+def test_what_is_of_another_task_by_now_is_not_given_the_old_messages_nor_the_old_owner(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
+) -> None:
+    name = make(client, "a")
+    raw.rpush(name, b"old")
+    report = manager.report_task_queues("t", dry_run=False, undo=True)
+    client.request_callback(client.new_action("embedding.x", task_id="other", correlation_id="a"))
+    with Deck(url) as deck:
+        done = api.undo_batch(deck, report.batch)
+    assert (done.restored, [skip.id for skip in done.skipped]) == (0, [name])
+    assert not raw.exists(name)
+    assert manager.task_queues("t") == []
+    assert [one.task for one in manager.task_queues("other")] == ["other"]
+
+
 def test_a_list_that_is_too_big_is_removed_and_not_kept_and_the_plan_says_so(
     client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis
 ) -> None:

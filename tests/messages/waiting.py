@@ -24,6 +24,6 @@ async def until(what: Callable[[], object], timeout_s: float = 40.0) -> None:
 
 
 def age(raw: redis.Redis, *names: str, idle_s: int = 100_000) -> None:
-    """Lets keys look as if nobody had used them for so long: the server's clock ticks once a second, and to wait is luck."""
+    """Lets keys look as if nobody had used them for so long. Waiting would be luck: the server's clock is coarse."""
     for name in names:
         raw.restore(name, max(0, raw.pttl(name)), raw.dump(name), replace=True, idletime=idle_s)

@@ -134,8 +134,9 @@ def _put_back(rows: Sequence[tuple[str, bytes]], batch: str) -> Program[list[tup
     now = yield from reads.clock()
     found: list[tuple[str, str]] = []
     for name, about in rows:
-        if about:
-            yield from _register(name, about, now)
+        if about and not (yield from _register(name, about, now)):
+            found.append((name, "again"))
+            continue
         [told] = yield ops.commands((b"EVAL", _PUT_BACK, 2, name, copy_key(name, batch)), key=name.encode())
         word = bytes(reads.good(told)).decode()
         # Of a queue that was registered and empty, the registration is all there was.
@@ -143,8 +144,8 @@ def _put_back(rows: Sequence[tuple[str, bytes]], batch: str) -> Program[list[tup
     return found
 
 
-def _register(name: str, about: bytes, now: int) -> Program[None]:
-    """Registers a queue as it was, for as long as it had been made for."""
+def _register(name: str, about: bytes, now: int) -> Program[bool]:
+    """Registers a queue as it was, for as long as it had been made for; False when it is another's by now."""
     try:
         _, ttl_ms, _, kind, _, task = about.decode("utf-8", "replace").split(" ", 5)
         until = now + int(ttl_ms)
@@ -152,13 +153,15 @@ def _register(name: str, about: bytes, now: int) -> Program[None]:
         raise QdeckError(
             f"what is kept about {name!r} cannot be read", hint="it was changed by somebody else"
         ) from error
-    commands: list[tuple[bytes | str | int, ...]] = [
-        (b"ZADD", QUEUES, b"NX", until, name),
-        (b"HSETNX", ABOUT, name, about),
-    ]
+    made, there = yield ops.commands((b"HSETNX", ABOUT, name, about), (b"HGET", ABOUT, name), key=ABOUT)
+    reads.good(made)
+    if bytes(reads.good(there) or b"").split(b" ", 2)[2:] != about.split(b" ", 2)[2:]:
+        return False
+    commands: list[tuple[bytes | str | int, ...]] = [(b"ZADD", QUEUES, b"NX", until, name)]
     if task:
         commands.append((b"ZADD", TASKS, 0, f"{task}\0{name}"))
     if kind == "callbacks":
         commands.append((b"ZADD", CALLBACKS, 0, name))
     for reply in (yield ops.commands(*commands, key=QUEUES)):
         reads.good(reply)
+    return True
