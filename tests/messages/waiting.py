@@ -26,4 +26,4 @@ async def until(what: Callable[[], object], timeout_s: float = 40.0) -> None:
 def age(raw: redis.Redis, *names: str, idle_s: int = 100_000) -> None:
     """Lets keys look as if nobody had used them for so long. Waiting would be luck: the server's clock is coarse."""
     for name in names:
-        raw.restore(name, max(0, raw.pttl(name)), raw.dump(name), replace=True, idletime=idle_s)
+        raw.restore(name, max(0, raw.pttl(name)), raw.dump(name) or b"", replace=True, idletime=idle_s)
