@@ -84,7 +84,10 @@ async def test_health_is_the_report_of_the_command(
     assert found["errors"]["dlq_size"] == 1
 
     def names(value: Any) -> Any:
-        return {key: names(item) for key, item in value.items()} if isinstance(value, dict) else None
+        if not isinstance(value, dict):
+            return None
+        # Rates are null until an agent has sampled twice, which may come between the two.
+        return {key: None if key == "processing_rate" else names(item) for key, item in value.items()}
 
     assert names(found) == names(told)
     assert [check["name"] for check in found["checks"]] == [check["name"] for check in told["checks"]]

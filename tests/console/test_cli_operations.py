@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -121,6 +124,38 @@ def test_every_verb_applies_a_plan_of_its_own_and_of_no_other(qdeck: Callable[..
         assert (ran.code, ran.json["applied"]) == (0, plan["count"]), verb
         undone.append(qdeck("undo", "--json").json["restored"] == plan["count"])
     assert all(undone)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_who_is_stopped_says_what_was_done(
+    qdeck: Callable[..., Ran], yard: Yard, own_state: Path, number: signal.Signals
+) -> None:
+    yard.bulk_dead(20)
+    command = [sys.executable, "-m", "qdeck_console", "dead", "retry", "--yes", "--rate", "60/h", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        until = time.monotonic() + 60
+        while not yard.ids("ready") and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    batch = json.loads(out)
+    assert (process.returncode, batch["applied"], batch["stopped"]) == (130, 1, "it was cancelled")
+    assert ("stopped after 1" in err, "Traceback" in err) == (True, False)
+    line = json.loads(qdeck("activity", "--json").out.splitlines()[-1])
+    assert (line["batch"], line["outcome"]) == (batch["batch"], "stopped")
+    assert qdeck("dead", "retry", "--apply", batch["batch"][2:], "--json").json["applied"] == 20, "it goes on"
+
+
+def test_a_closed_stream_is_no_fault_of_ours(url: str) -> None:
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        command = f'"$0" -m qdeck_console queues --url "$1" {closed}'
+        ran = subprocess.run(
+            ["sh", "-c", command, sys.executable, url], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (ran.returncode, ran.stderr.count("Error")) == (0, 0), closed
 
 
 def test_a_part_is_skipped(qdeck: Callable[..., Ran], yard: Yard) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import sys
+import threading
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,13 +28,15 @@ from qdeck_console.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from qdeck._deck.deck import Deck
     from qdeck._operations.model import BatchResult, Fates, PlanEntry, Skip
     from qdeck._operations.planfile import Plan
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
+INTERRUPTED: Final = 130
+_FAILED: Final = 2
 _SHOWN: Final = 20  # entries of a plan, and skips, that people get to see
 _TOLD_EVERY: Final = 100_000
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|min|h))?")
@@ -164,10 +170,38 @@ def _apply(deck: Deck, plan: Plan, *, rate: float | None, first: int | None, as_
 
     if plan.goes_abroad and first is not None:
         raise click.UsageError("--first watches how the first ones fare, and in other layouts that cannot be seen")
-    if plan.verb.value == "retry" and not plan.goes_abroad and (rate is not None or first is not None):
-        result, fates = api.redrive_plan(deck, plan, rate=rate, first=first)
-        return show_batch(result, as_json=as_json, fates=fates)
-    return show_batch(api.apply_plan(deck, plan, rate=rate), as_json=as_json)
+    fates = None
+    with stoppable() as asked:
+        if plan.verb.value == "retry" and not plan.goes_abroad and (rate is not None or first is not None):
+            result, fates = api.redrive_plan(deck, plan, rate=rate, first=first, cancelled=asked)
+        else:
+            result = api.apply_plan(deck, plan, rate=rate, cancelled=asked)
+    code = show_batch(result, as_json=as_json, fates=fates)
+    return INTERRUPTED if result.stopped is not None and asked() and code != _FAILED else code
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM end what is being done between two steps, so that it is told and logged; a second at once."""
+    asked = False
+
+    def ask(number: int, _frame: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        with contextlib.suppress(OSError):  # not with what buffers: this may come while that writes
+            os.write(2, b"qdeck: stopping; once more ends it at once\n")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Progress:
@@ -205,7 +239,7 @@ def show_batch(result: BatchResult, *, as_json: bool, fates: Fates | None = None
         note("qdeck: nothing matches that this can be done to")
     _tell_skips(result.skipped, result.skipped_count)
     if result.stopped is not None:
-        note(f"qdeck: stopped after {result.applied:,}: {result.stopped}")
+        note(f"qdeck: stopped after {result.applied:,}: {result.stopped}; --apply {result.batch[2:]} does the rest")
     if result.error is not None:
         note(f"qdeck: ended after {result.applied:,}: {result.error}; --apply {result.batch[2:]} goes on from there")
         return 2

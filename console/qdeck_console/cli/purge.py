@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.operate import batch_json
+from qdeck_console.cli.operate import INTERRUPTED, batch_json, stoppable
 from qdeck_console.cli.output import (
     Column,
     age,
@@ -114,7 +114,8 @@ def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
 
     if plan.verb is not Verb.PURGE:
         raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to purge")
-    result = apply_plan(deck, plan)
+    with stoppable() as asked:
+        result = apply_plan(deck, plan, cancelled=asked)
     if as_json:
         write_json(batch_json(result))
     else:
@@ -125,6 +126,9 @@ def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
     if result.error is not None:
         note(f"qdeck: ended after {result.applied:,}: {result.error}; the same command goes on from there")
         return 2
+    if result.stopped is not None:
+        note(f"qdeck: stopped after {result.applied:,}: {result.stopped}; --apply {plan.id} does the rest")
+        return INTERRUPTED
     return 1 if result.skipped_count else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Final
 
 import click
@@ -83,6 +84,7 @@ def _alone(ctx: click.Context) -> None:
 
 def run(args: list[str]) -> int:
     """Runs one command line and returns its exit code; every error is told in words on stderr."""
+    _open_streams()
     try:
         try:
             code = _run(args)
@@ -107,6 +109,13 @@ def _run(args: list[str]) -> int:
     except click.exceptions.Exit as ending:
         return ending.exit_code
     return OK
+
+
+def _open_streams() -> None:
+    # Closed ones are None; and what is opened next, a connection, would get their numbers.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
 
 
 def _close_stdout() -> None:

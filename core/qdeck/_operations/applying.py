@@ -18,7 +18,7 @@ from qdeck._deck.model import NATIVE
 from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import activity, foreign, planning, registry
-from qdeck._operations.driving import Pause, Step
+from qdeck._operations.driving import Step, waiting
 from qdeck._operations.model import Activity, BatchResult, PlanEntry, Skip, Verb
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ def apply_steps(
         if rate is not None:
             ahead = run.tally.done / rate - (time.monotonic() - started)
             if ahead > 0 and run.tally.done < plan.count:
-                yield Pause(ahead)
+                yield from waiting(ahead, cancelled)
     try:
         yield Step(run.end("failed" if error else "stopped" if stopped else "done"))
     except QdeckError as caught:

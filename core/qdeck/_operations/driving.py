@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from qdeck._errors import QdeckError
 
@@ -33,6 +33,14 @@ class Pause:
 
 
 Steps = Generator[Step | Pause, Any, T]
+_GLANCE_S: Final = 0.2
+
+
+def waiting(seconds: float, cancelled: Callable[[], bool] | None) -> Steps[None]:
+    """Waits, in pieces where it can be cancelled: at a slow rate whoever stops it would else wait for long."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not (cancelled is not None and cancelled()):
+        yield Pause(left if cancelled is None else min(left, _GLANCE_S))
 
 
 def drive(deck: Deck, steps: Steps[T]) -> T:

@@ -15,7 +15,7 @@ from qdeck._deck.model import NATIVE
 from qdeck._engine import acts, keys, ops
 from qdeck._errors import InvalidOption, QdeckError
 from qdeck._operations.applying import Application, apply_steps
-from qdeck._operations.driving import Pause, Step
+from qdeck._operations.driving import Pause, Step, waiting
 from qdeck._operations.model import BatchResult, Fates, PlanEntry
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _the_rest(
         if rate is not None:
             ahead = (run.tally.done - before) / rate - (time.monotonic() - started)
             if ahead > 0 and run.tally.done < run.plan.count:
-                yield Pause(ahead)
+                yield from waiting(ahead, cancelled)
         if time.monotonic() - looked >= _LOOK_S:
             looked = time.monotonic()
             yield from watch.look()
