@@ -195,7 +195,9 @@ class Load:
             elif kind == "W":
                 begun[number] = float(at)
             else:
-                waits.setdefault(number, []).append((begun[number], float(at)))
+                # A reader whose time is over is no reader any more, also when it has not noted that yet.
+                till = min(float(at), begun[number] + parts.timeout_of(int(number)))
+                waits.setdefault(number, []).append((begun[number], till))
         for _, name, before, after, _ in parts.read_notes(self.folder, "cleaner"):
             for since, till in waits.get(name.rpartition("c-")[2], ()):
                 if since < float(before) and float(after) < till:

@@ -41,6 +41,11 @@ def is_slow(number: int) -> bool:
     return number % 97 == 3
 
 
+def timeout_of(number: int) -> float:
+    """How long its client waits, in seconds."""
+    return SHORT_S if is_slow(number) else TIMEOUT_S
+
+
 def response_name(number: int) -> str:
     """Where the answer to a request goes."""
     return f"load:test:client:responses:echo_back:c-{number}"
@@ -158,8 +163,7 @@ def _say_once() -> None:
 
 def _pair(messenger: Messenger, action: DomainAction, number: int) -> str:
     try:
-        timeout = SHORT_S if is_slow(number) else TIMEOUT_S
-        answer = messenger.request(action, timeout=timeout, retries=1, retry_delay=0.05)
+        answer = messenger.request(action, timeout=timeout_of(number), retries=1, retry_delay=0.05)
     except qdeck.ResultTimeout:
         return "T"
     if not answer.success:
