@@ -5,6 +5,7 @@ In production that is `--confirm NAME`, however the server was named; in a read-
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,7 @@ WRITING: Final = (
     "jobs discard $QUEUE --id $READY --yes",
     "jobs move $QUEUE --id $READY --to shop:bills:actions --yes",
     "jobs run $QUEUE --id $DELAYED --yes",
+    "jobs complete ifdb --id CleanUp() --yes",
     "jobs reprioritise $QUEUE --id $READY --priority 7 --yes",
     "job edit $QUEUE $READY --payload payload.json",
     "dead edit $QUEUE $ID --payload payload.json",
@@ -53,10 +55,10 @@ WRITING: Final = (
 )
 # Those that only look, or show what would be done.
 LOOKING: Final = (
-    "status", "jobs $QUEUE", "job $QUEUE $ID", "find $ID", "stuck", "dead", "dead --group", "dead export", "activity", "queues",
-    "health", "doctor", "workers", "schedule", "purge", "dead retry $QUEUE", "dead discard $QUEUE --dry-run",
-    "requeue $QUEUE", "bury $QUEUE", "jobs cancel $QUEUE --dry-run", "jobs run $QUEUE", "clean $TASK --dry-run",
-    "clean --orphans",
+    "status", "jobs $QUEUE", "job $QUEUE $ID", "find $ID", "stuck", "dead", "dead --group", "dead export",
+    "activity", "queues", "health", "doctor", "workers", "schedule", "purge", "dead retry $QUEUE",
+    "dead discard $QUEUE --dry-run", "requeue $QUEUE", "bury $QUEUE", "jobs cancel $QUEUE --dry-run", "jobs run $QUEUE",
+    "clean $TASK --dry-run", "clean --orphans",
 )  # fmt: skip
 
 
@@ -73,6 +75,14 @@ def scene(
     orphan = "shop:dev:mail:callbacks:nobody"
     raw.rpush(orphan, "unread")
     raw.restore(orphan, 0, raw.dump(orphan) or b"", replace=True, idletime=3600)
+    task = {
+        "id": "CleanUp()", "name": "CleanUp()", "module": "games", "function": "run", "args": [], "kwargs": {},
+        "priority": 100, "retries_left": 3, "retry_minutes": 2000, "cron": None, "scheduled_time": None, "log": "",
+        "enqueue_time": "2026-11-18T05:00:00+00:00", "dependency": None,
+        "pending": True, "success": False, "fail": False,
+    }  # fmt: skip
+    raw.hset("ifdb:task_data", "CleanUp()", json.dumps(task))
+    raw.zadd("ifdb:task_queue", {"CleanUp()": 100_000_000 + 1_794_978_000})
     (tmp_path / "payload.json").write_text('[["other"], {}]')
     (tmp_path / "elsewhere.toml").write_text(
         f"""

@@ -86,7 +86,7 @@ def test_an_edit_keeps_the_options_that_a_program_gave(
 @pytest.mark.parametrize(
     ("args", "code", "says"),
     [
-        (("pause", "nothing"), 2, "no schedule 'nothing'"),
+        (("pause", "nothing"), 64, "no schedule 'nothing'"),
         (("add", "feeds", QUEUE, "fetch", "--cron", "* *"), 64, "cannot be read"),
         (("add", "feeds", QUEUE, "fetch"), 64, "--cron"),
         (("add", "fe eds", QUEUE, "fetch", "--cron", "* * * * *"), 64, "not valid"),
