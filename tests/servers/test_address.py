@@ -57,6 +57,20 @@ def test_tls_is_for_all_of_them(scheme: str) -> None:
         ("http+cluster://h", "no server URL"),
         ("redis+cluster://", "host is missing"),
         ("redis://h/x", "database is not a number"),
+        ("redis://h/²", "database is not a number"),
+        ("redis://h?db=x", "database is not a number"),
+        ("redis+cluster://h?db=3", "no databases"),
+        ("redis+cluster://::1", "in brackets"),
+        ("redis+sentinel://::1:26379/s", "in brackets"),
+        ("unix://", "path of the socket file is missing"),
+        ("redis://h?colour=red", "colour is no option"),
+        ("redis://h?connection_class=x", "connection_class is no option"),
+        ("redis+cluster://h?sentinel_password=x", "sentinel_password is for redis+sentinel"),
+        ("redis://h?ssl_ca_certs=/ca.pem", "ssl_ca_certs is for TLS"),
+        ("rediss://h?ssl_cert_reqs=sometimes", "ssl_cert_reqs is none of"),
+        ("redis://h?socket_timeout=0", "socket_timeout is not a number of seconds"),
+        ("redis://h?socket_connect_timeout=inf", "socket_connect_timeout is not a number of seconds"),
+        ("redis://:pa?secret=b@h", "something else is no option"),
         ("h:6379", "no server URL"),
     ],
 )
@@ -66,6 +80,25 @@ def test_what_is_wrong_is_told(url: str, why: str) -> None:
     if why != "no server URL":
         assert why in str(caught.value)
     assert "redis+sentinel://" in caught.value.hint
+
+
+def test_options_of_other_programs_do_no_harm() -> None:
+    url = "redis://h?max_connections=9&timeout=2&retry_on_timeout=yes&protocol=3&decode_responses=yes&encoding=latin-1"
+    for connection in (Endpoint(url).blocking_connection(), Endpoint(url).async_connection()):
+        assert connection.encoder.decode_responses is False
+        assert connection.encoder.encoding == "utf-8"
+
+
+def test_a_time_out_that_the_url_names_holds_for_both_clients() -> None:
+    assert Endpoint("redis+cluster://h?socket_timeout=17").timeout == 17.0
+    assert Endpoint("redis://h?socket_timeout=17", timeout=3.0).timeout == 17.0
+    assert Endpoint("redis://h", timeout=3.0).timeout == 3.0
+
+
+def test_what_is_shown_can_be_read_again() -> None:
+    for url in ("unix:///run/redis.sock", "redis://h:1/2", "redis://[::1]:1/2", "redis+sentinel://h,i:2/m/3"):
+        assert mask_url(url) == url
+        Endpoint(mask_url(url))
 
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss", "unix", "redis+sentinel", "redis+cluster", "rediss+cluster"])

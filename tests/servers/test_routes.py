@@ -113,6 +113,16 @@ def test_a_slot_on_its_way_is_asked_for_at_its_new_place_once() -> None:
     assert net.rounds[2] == [(A, [b"SET {b}:x"])]
 
 
+@pytest.mark.parametrize("error", [MovedError, AskError])
+def test_servers_that_send_on_and_on_are_asked_ever_more_slowly(error: type[AskError]) -> None:
+    net = Net(patience=0.0)
+    sent_on = error(f"{key_slot(ON_A)} c:3")
+    for node in (A, C):
+        net.said[node, b"SET {b}:x"] = [sent_on] * 50
+    assert net.send(commands((b"SET", ON_A), key=ON_A)) == [sent_on]
+    assert len(net.rounds) < 20
+
+
 def test_a_server_without_a_name_is_the_one_that_was_asked() -> None:
     net = Net()
     net.said[A, b"GET {b}:x"] = [MovedError(f"{key_slot(ON_A)} :9")]

@@ -5,7 +5,7 @@
     redis+sentinel://[user:password@]host[:port],…/service[/db] the master that Sentinels name
     redis+cluster://[user:password@]host[:port],…               a cluster, by any of its nodes
 
-`rediss+sentinel://` and `rediss+cluster://` are the same over TLS. Options behind a `?` are redis-py's own.
+`rediss+sentinel://` and `rediss+cluster://` are the same over TLS. Options behind a `?` are some of redis-py's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit, ur
 
 import redis.connection as blocking
 
+from qdeck._connection.options import OF_SENTINEL, Wrong, check, tidy
 from qdeck._errors import InvalidOption
 
 _HINT: Final = (
@@ -24,7 +25,6 @@ _HINT: Final = (
     "redis+sentinel://host,host/service[/db] or redis+cluster://host,host"
 )
 _PORTS: Final = {"sentinel": 26379, "cluster": 6379}
-_OF_SENTINEL: Final[tuple[str, ...]] = ("sentinel_username", "sentinel_password")
 
 
 class Kind(StrEnum):
@@ -64,6 +64,8 @@ def mask_url(url: str) -> str:
         parts = urlsplit(url)
         if _is_torn(parts):
             return f"{parts.scheme}://***"
+        if parts.scheme == "unix" and not parts.netloc:
+            return f"unix://{parts.path}"  # `urlunsplit` leaves out the slashes, and what it makes is no URL of ours
         if parts.password is None and "@" not in parts.netloc:
             return urlunsplit(parts._replace(query="", fragment=""))
         host = parts.netloc.rpartition("@")[2]
@@ -85,41 +87,40 @@ def read_url(url: str) -> Address:
     try:
         parts = urlsplit(url)
         base, _, many = parts.scheme.partition("+")
+        if many and (base not in ("redis", "rediss") or many not in _PORTS):
+            raise ValueError("no such scheme")
+        query = parse_qs(parts.query)
+        check(query, kind=many, tls=base == "rediss", torn=_is_torn(parts))
         if not many:
             return Address(kind=Kind.SERVER, options=_one_server(url))
-        if base not in ("redis", "rediss") or many not in _PORTS:
-            raise ValueError("no such scheme")
         login, _, hosts = parts.netloc.rpartition("@")
         seeds = tuple(_node(text, _PORTS[many], sentinel=many == "sentinel") for text in hosts.split(","))
         service, db = _service(parts.path) if many == "sentinel" else ("", _no_database(parts.path))
-        query = parse_qs(parts.query)
-        own: dict[str, str] = {name: query.pop(name)[0] for name in _OF_SENTINEL if name in query}
+        own: dict[str, str] = {name: query.pop(name)[0] for name in OF_SENTINEL if name in query}
         first = f"{login}@" * bool(login) + str(seeds[0])
         plain = urlunsplit((base, first, f"/{db}" if db else "", urlencode(query, doseq=True), ""))
         options = _one_server(plain)
     except ValueError as error:
         # What is wrong may be read from a part of the URL that is secret: only our own words are passed on.
-        why = f": {error}" if isinstance(error, _Wrong) else ""
+        why = f": {error}" if isinstance(error, Wrong) else ""
         raise InvalidOption(f"{mask_url(url)!r} is not a server URL{why}", hint=_HINT) from None
     return Address(
         kind=Kind(many), options=options, seeds=seeds, service=service, sentinel_options=_for_sentinel(options, own)
     )
 
 
-class _Wrong(ValueError):
-    """What is wrong with a URL, in words that hold nothing secret."""
-
-
 def _one_server(url: str) -> dict[str, Any]:
     options: dict[str, Any] = dict(blocking.parse_url(url))
     parts = urlsplit(url)
     port = parts.port if parts.port is not None else 6379
-    if parts.scheme != "unix" and parts.path.strip("/") and not parts.path.strip("/").isdigit():
-        raise _Wrong("the database is not a number")
+    db = parts.path.strip("/")
+    if parts.scheme != "unix" and db and not (db.isascii() and db.isdigit()):
+        raise Wrong("the database is not a number")
+    if parts.scheme == "unix" and not db:
+        raise Wrong("the path of the socket file is missing")
     if not 0 < port < 65536:
-        raise _Wrong(f"port {port}")
-    options.update(protocol=2, decode_responses=False)
-    return options
+        raise Wrong(f"port {port}")
+    return tidy(options) | {"protocol": 2, "decode_responses": False}
 
 
 def _halves(text: str) -> tuple[str, str]:
@@ -132,24 +133,26 @@ def _halves(text: str) -> tuple[str, str]:
 def _node(text: str, port: int, *, sentinel: bool) -> Node:
     host, given = _halves(text)
     if not host:
-        raise _Wrong("a host is missing")
+        raise Wrong("a host is missing")
+    if ":" in host and not text.startswith("["):
+        raise Wrong("an IPv6 address stands in brackets, as in [::1]:6379")
     if given and not (given.isascii() and given.isdigit() and 0 < int(given) < 65536):
-        raise _Wrong("a port is not a number from 1 to 65535")
+        raise Wrong("a port is not a number from 1 to 65535")
     return Node(unquote(host), int(given or port), sentinel)
 
 
 def _service(path: str) -> tuple[str, str]:
     service, _, db = path.strip("/").partition("/")
     if not service:
-        raise _Wrong("the name of the service is missing, as in redis+sentinel://host/mymaster")
+        raise Wrong("the name of the service is missing, as in redis+sentinel://host/mymaster")
     if db and not (db.isascii() and db.isdigit()):
-        raise _Wrong("the database is not a number")
+        raise Wrong("the database is not a number")
     return unquote(service), db
 
 
 def _no_database(path: str) -> str:
     if path.strip("/") not in ("", "0"):
-        raise _Wrong("a cluster has no databases: leave the path out")
+        raise Wrong("a cluster has no databases: leave the path out")
     return ""
 
 

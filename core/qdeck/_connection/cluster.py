@@ -214,6 +214,7 @@ class ClusterRoutes(Routes):
                 came.moved = True
             elif isinstance(reply, AskError):
                 part.asks = _sent_to(reply, talk.node)
+                came.moved = came.moved or asked  # a guest's place that sends it on: not for ever without a pause
                 self._guests[part.asks] = None
             elif isinstance(reply, _LATER):
                 came.later = True

@@ -32,7 +32,8 @@ class Endpoint:
     untouched: bool = False
 
     def __post_init__(self) -> None:
-        _ = self.address
+        # One that the URL names holds for both clients: asyncio's connections know no time-outs of their own.
+        object.__setattr__(self, "timeout", self.address.options.get("socket_timeout", self.timeout))
 
     def __str__(self) -> str:
         return mask_url(self.url)
