@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from typing import TYPE_CHECKING, Any
@@ -287,3 +288,21 @@ async def test_the_host_header_may_be_anything(run_agent: Callable[..., Any], ho
         answer = await agent.ask(path, headers={"Host": host})
         assert answer.code in (200, 404)
         assert not [told for told in agent.events if told["event"] == "failed"]
+
+
+async def test_who_never_says_what_it_wants_is_hung_up_on(
+    run_agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some that hold their connection would else take the room of all others"""
+    async with run_agent() as agent:
+        host, port = agent.agent.address.removeprefix("http://").split(":")
+        with monkeypatch.context() as hasty:
+            hasty.setattr("qdeck._agent.serving.HEAD_S", 0.3)
+            slow = [await asyncio.open_connection(host, int(port)) for _ in range(70)]
+            for at, (_, writer) in enumerate(slow):
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n"[: at % 30])
+            for reader, writer in slow:
+                with contextlib.suppress(ConnectionError):
+                    await asyncio.wait_for(reader.read(), 20)
+                writer.close()
+        assert (await agent.ask("/healthz")).code == 200

@@ -11,6 +11,7 @@ from qdeck._errors import InvalidOption, UsageError
 
 try:
     import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 
     from qdeck._agent.http import make_app
 except ImportError as error:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 MOST_REQUESTS: Final = 64  # at once; more get 503
 CLOSE_S: Final = 3
+HEAD_S: Final = 10  # for a caller to say what it wants: some that never do would else take all the room there is
 
 
 class _Server(uvicorn.Server):
@@ -33,6 +35,40 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Leaves signals to the agent."""
         yield
+
+
+class _Impatient(H11Protocol):
+    """Hangs up on who does not finish the head of a request in time."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base has it
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        self._wait()
+        super().data_received(data)
+        # The attribute is there from the start, and None until the first request.
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._wait_no_more()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def _wait(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(HEAD_S, self._hang_up)
+
+    def _wait_no_more(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _hang_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
 
 
 @contextlib.asynccontextmanager
@@ -52,7 +88,7 @@ async def listening(
     config = uvicorn.Config(
         make_app(options, chores, event),
         loop="none",
-        http="h11",
+        http=_Impatient,
         ws="none",
         lifespan="off",
         log_config=None,
