@@ -8,17 +8,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from engine.model_jobs import BOOM, LOST, Answer, Group, Job, Refused, Spec, join, leave
+from engine.model_jobs import BAND, BOOM, LOST, RESEND_MS, Answer, Group, Job, Refused, Spec, join, leave
 from engine.picture import LIVE, STATES, Picture
 from qdeck._engine import keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-BAND: Final = 10**13
-RESEND_MS: Final = 60_000
 
 
 class Model:

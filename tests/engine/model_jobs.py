@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
+BAND: Final = 10**13
+RESEND_MS: Final = 60_000
 BOOM: Final = "Boom\n"  # as what all events of the tests are counted
 LOST: Final = ("WorkerCrashed\nits worker died with it", "Outage\nits worker was lost with many others")
 
