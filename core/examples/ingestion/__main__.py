@@ -61,7 +61,7 @@ class Stage:
                 self.lines.put(line)
 
 
-def wait_for(lines: Queue[str], seconds: float = 60.0, **hops: int) -> None:
+def wait_for(lines: Queue[str], seconds: float = 120.0, **hops: int) -> None:
     """Waits until hops were told so often; their words are joined by underscores."""
     until = time.monotonic() + seconds
     left = {words.replace("_", " "): count for words, count in hops.items()}
@@ -74,7 +74,7 @@ def wait_for(lines: Queue[str], seconds: float = 60.0, **hops: int) -> None:
             left[words] -= words in line
 
 
-def wait_until(what: Callable[[], object], seconds: float = 60.0) -> None:
+def wait_until(what: Callable[[], object], seconds: float = 120.0) -> None:
     """Waits until something is so on the server."""
     until = time.monotonic() + seconds
     while not what():
