@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from messages.waiting import OWN
+from qdeck import UsageError
 from qdeck._deck.deck import Deck
 from qdeck.messages import Messenger, SyncDomainQueueManager
 from qdeck.messages import _registry as registry
@@ -103,3 +106,8 @@ def test_tasks_whose_ids_hold_any_character_are_kept_apart(client: Messenger, ur
     for left, task in reversed(list(enumerate(tasks))):
         assert manager.clean_task_queues(task) == 1
         assert sum(len(manager.task_queues(other)) for other in tasks) == left
+
+
+def test_an_id_that_is_no_text_is_refused(manager: SyncDomainQueueManager) -> None:
+    with pytest.raises(UsageError, match="not UTF-8"):
+        manager.clean_task_queues("\udcff")

@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from qdeck._engine import ops
 from qdeck._engine import programs as engine
 from qdeck._engine.ids import new_id
-from qdeck._errors import InvalidName
+from qdeck._errors import InvalidName, UsageError
 from qdeck._names import QueueName
 from qdeck._operations import cleaned
 from qdeck.messages import _registry as registry
@@ -168,10 +168,20 @@ def remove(names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper | No
     return [outcome.get(name) or Removal(name=name, outcome=told) for name, told in zip(names, free, strict=True)]
 
 
+def _check_id(task_id: str) -> None:
+    try:
+        task_id.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"no task has the id {task_id!r}: it is not UTF-8", hint="give an id as services do"
+        ) from error
+
+
 def clean_task(
     task_id: str, *, idle_s: int = 0, dry_run: bool = False, keeper: Keeper | None = None
 ) -> Program[list[Removal]]:
     """Removes the temporary queues of a task, a slice at a time."""
+    _check_id(task_id)
     found = yield from _clean_first(task_id, idle_s, keeper, dry_run=dry_run)
     seen: set[str] = {one.name for one in found}
     while True:
@@ -268,6 +278,7 @@ def report_of(found: Sequence[Removal], *, dry_run: bool) -> CleanReport:
 
 def report_task(task_id: str, *, idle_s: int = 60, dry_run: bool = False, undo: bool = True) -> Program[CleanReport]:
     """Cleans a task by hand, or tells what that would do; with `undo` copies are kept and the log tells of it."""
+    _check_id(task_id)
     keeper = (yield from keep(f"task {task_id}")) if undo and not dry_run else None
     report = report_of((yield from clean_task(task_id, idle_s=idle_s, dry_run=dry_run, keeper=keeper)), dry_run=dry_run)
     if keeper is not None:
