@@ -156,6 +156,11 @@ def test_a_closed_stream_is_no_fault_of_ours(url: str) -> None:
             ["sh", "-c", command, sys.executable, url], capture_output=True, text=True, timeout=60, check=False
         )
         assert (ran.returncode, ran.stderr.count("Error")) == (0, 0), closed
+    command = '"$0" -m qdeck_console queues --json --url "$1" > /dev/full'
+    ran = subprocess.run(
+        ["sh", "-c", command, sys.executable, url], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (2, "qdeck: No space left on device\n")
 
 
 def test_a_part_is_skipped(qdeck: Callable[..., Ran], yard: Yard) -> None:

@@ -134,6 +134,8 @@ def _tell_error(error: Exception) -> int:
     if not isinstance(error, QdeckError):
         if os.environ.get("QDECK_TRACEBACK"):
             raise error
+        if isinstance(error, OSError) and error.strerror:  # a full disk, a file that may not be read: no fault of ours
+            return _tell(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, "", FAILED)
         hint = "QDECK_TRACEBACK=1 shows where; if it is a fault of qdeck, please report it"
         return _tell(f"{type(error).__name__}: {error}", hint, FAILED)
     kinds = ((UsageError, USAGE), (UnknownJob, USAGE), (ServerUnreachable, UNREACHABLE), (NotAllowed, NOT_ALLOWED))
