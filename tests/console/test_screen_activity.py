@@ -91,7 +91,7 @@ def test_every_width_has_its_columns(cells: int) -> None:
         at_ms=1, who="ana", host="desk", verb="reprioritise", queues=("a:b:c:d",), counts={"applied": 1200},
         where="error:X", reason="INC-1",
     )  # fmt: skip
-    drawn = present.lines(row, cells, False, undone=None, now_ms=5, became=None, hide=0)
+    drawn = present.lines(row, cells, False, undone=None, now_ms=5, became=None, hide="")
     assert len(drawn) == present.height(row) == 2
     assert all(length(line) <= cells for line in drawn)
     assert length(present.head(cells)) <= cells

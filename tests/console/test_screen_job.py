@@ -67,7 +67,7 @@ def test_tries_and_their_tracebacks(url: str) -> None:
     assert "502 the 1." in first
     assert "1 of libraries folded" in first
     assert "httpx/_client.py" in words(present.error(job, 0, 90, unfolded=True))
-    assert "with 0 of 3 tries used" in words(present.relations(job, 200, hide=0))
+    assert "with 0 of 3 tries used" in words(present.relations(job, 200, hide=""))
     timeline = words(present.timeline(job, 100, chosen=1, now_ms=0))
     assert timeline.index("try 1") < timeline.index("try 3") < timeline.index("to the dead letters")
 

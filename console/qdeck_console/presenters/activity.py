@@ -71,7 +71,7 @@ def lines(
     undone: Activity | None,
     now_ms: int,
     became: Became | None,
-    hide: int,
+    hide: str,
 ) -> list[Line]:
     """One operation; what it was for and why, on a second line."""
     kept, room = _kept(cells)
@@ -107,7 +107,7 @@ def height(row: Activity) -> int:
     return 2 if (row.where and row.queues) or row.reason else 1
 
 
-def _where(row: Activity, hide: int) -> str:
+def _where(row: Activity, hide: str) -> str:
     if len(row.queues) == 1:
         return safe_text(" ▸ ".join(name_parts(row.queues[0], hide=hide)), limit=200)
     if row.queues:
@@ -150,7 +150,7 @@ def truth(became: Became) -> tuple[str, str]:
 
 
 def side(
-    row: Activity, cells: int, *, undone: Activity | None, now_ms: int, became: Became | str | None, hide: int
+    row: Activity, cells: int, *, undone: Activity | None, now_ms: int, became: Became | str | None, hide: str
 ) -> list[Line]:
     """All about one operation."""
     count = _count(row)

@@ -46,7 +46,7 @@ def button(plan: Plan) -> str:
     return f"{word} {plan.count:,}"
 
 
-def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: int) -> list[Line]:
+def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -> list[Line]:
     """Label, number, words: what is done, where, what else it reaches, and what undo can take back."""
     tail, blast, verb = plan.tail, plan.tail.blast, plan.verb
     rows: list[tuple[str, str, str, str]] = []
@@ -98,7 +98,7 @@ def _running(verb: Verb, running: int) -> str:
     )
 
 
-def _short(queue: str, hide: int) -> str:
+def _short(queue: str, hide: str) -> str:
     return " ▸ ".join(name_parts(queue, hide=hide))
 
 

@@ -55,7 +55,7 @@ def urgent_first(rooms: Sequence[Headroom], rates: Mapping[str, Rates]) -> list[
     return sorted(rooms, key=key)
 
 
-def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hide: int, name: int) -> Line:
+def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hide: str, name: int) -> Line:
     """How near one queue is to its limits."""
     minutes = drops_in_min(room, rate)
     share = room.count / max(1, room.most)
@@ -151,7 +151,7 @@ def groups_head(cells: int) -> Line:
     return ((" " * (LEAD - 1), "text"), *_group_columns(GroupGrid.of(cells), heads))
 
 
-def group_line(group: Group, total: int, now_ms: int, cells: int, *, hide: int, at_cursor: bool, exact: bool) -> Line:
+def group_line(group: Group, total: int, now_ms: int, cells: int, *, hide: str, at_cursor: bool, exact: bool) -> Line:
     """One group."""
     grid = GroupGrid.of(cells)
     share = group.count / max(1, total)
@@ -264,7 +264,7 @@ def left_line(row: Left, cells: int) -> Line:
     return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f"  gone: {safe_text(row.why, limit=80)}", "faint"))
 
 
-def retry_would(job: JobDetail, cells: int, *, hide: int) -> list[Line]:
+def retry_would(job: JobDetail, cells: int, *, hide: str) -> list[Line]:
     """What a retry of an entry would do."""
     tries = f"with attempts 0 of {job.retries + 1}" if job.retries is not None else "with all its attempts"
     waits = len(job.dependents)

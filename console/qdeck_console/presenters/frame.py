@@ -47,10 +47,9 @@ class Context:
 
 
 def seen_environment(snapshot: Snapshot | None, given: str) -> str:
-    """The environment: as given, else what the names of all queues say."""
-    if given or snapshot is None:
-        return given
-    return snapshot.queues[0].name.split(":")[1] if owner_of(snapshot) else ""
+    """The environment: as given, else what the names of all of qdeck's queues say."""
+    owner = "" if given else owner_of(snapshot)
+    return owner.split(":")[1] if owner else given
 
 
 def bar(context: Context, picture: Picture, frozen_ms: int | None, cells: int) -> tuple[Line, str]:

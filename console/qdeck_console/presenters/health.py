@@ -154,7 +154,7 @@ def head(cells: int) -> Line:
     return tuple(line)
 
 
-def row_line(row: Row, cells: int, at_cursor: bool, *, hide: int) -> Line:
+def row_line(row: Row, cells: int, at_cursor: bool, *, hide: str) -> Line:
     """One check."""
     glyph, role = _LOOKS[row.status]
     calm = row.status in (Status.HEALTHY, None)

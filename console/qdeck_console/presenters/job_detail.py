@@ -34,7 +34,7 @@ def job_lines(
     job: JobDetail,
     cells: int,
     *,
-    hide: int,
+    hide: str,
     state: Piece | None = None,
     why: list[Line] | None = None,
     full: bool = False,

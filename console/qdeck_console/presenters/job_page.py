@@ -27,7 +27,7 @@ _LIBRARY: Final = ("site-packages/", "dist-packages/", "/lib/python3", "qdeck/_w
 _STATE: Final = {"dead": ("✗", "bad"), "running": ("▸", "accent"), "done": ("✓", "ok"), "blocked": ("◇", "muted")}
 
 
-def header(job: JobDetail, cells: int, *, now_ms: int, hide: int) -> list[Line]:
+def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     """Where it is, who it is, its state since when, and its numbers in a line."""
     glyph, role = _STATE.get(job.state, ("◦", "muted"))
     since = (
@@ -143,7 +143,7 @@ def value_at(job: JobDetail, key: str) -> object:
     return found
 
 
-def relations(job: JobDetail, cells: int, *, hide: int) -> list[Keyed]:
+def relations(job: JobDetail, cells: int, *, hide: str) -> list[Keyed]:
     """What it waits for, what waits for it, and what a retry would do."""
     lines: list[Keyed] = []
     for label, ids, more in (

@@ -147,7 +147,7 @@ def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
     return [(name, "bad"), (f"  {message}" if message else "", "text")]
 
 
-def title_line(queue: str, row: QueueRow | None, cells: int, *, hide: int) -> Line:
+def title_line(queue: str, row: QueueRow | None, cells: int, *, hide: str) -> Line:
     """The queue, and what holds for all of it."""
     facts: list[Piece] = []
     if row is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck import QueueName
+from qdeck._deck.model import NATIVE
 from qdeck._names import QueueType
 from qdeck_console.format import Line, Piece, fit, length, path
 from qdeck_console.text import safe_text
@@ -38,44 +39,44 @@ def pair(label: str, value: Iterable[Piece], cells: int) -> Line:
     return tuple(fit([(label, "muted"), (" " * max(1, gap), "text"), *shown], cells))
 
 
-def name_parts(name: str, *, hide: int = 0) -> list[str]:
-    """A queue's name as parts for the eye, without the `hide` leading segments that all queues share and without
+def name_parts(name: str, *, hide: str = "") -> list[str]:
+    """A queue's name as parts for the eye, without the start that the queues of qdeck share and without
     the usual type `actions` at its end; the detail of a queue has its name in full.
     """
-    parts = safe_text(name, limit=400).split(":")
-    if 0 < hide < len(parts):
-        parts = parts[hide:]
+    shown = name.removeprefix(hide) or name
+    parts = safe_text(shown, limit=400).split(":")
     return parts[:-1] if len(parts) > 1 and parts[-1] == QueueType.ACTIONS else parts
 
 
-def common_owner(names: Sequence[str]) -> int:
-    """How many leading segments (prefix and environment) all queues share, so that rows need not repeat them."""
+def common_owner(names: Sequence[str]) -> str:
+    """The start of a name (prefix and environment) that all of them share, so that rows need not repeat it."""
     if not names:
-        return 0
-    first = names[0].split(":")[:2]
-    start = ":".join(first) + ":"
+        return ""
+    start = ":".join(names[0].split(":")[:2]) + ":"
     if not all(name.startswith(start) for name in names):
-        return 0
+        return ""
     try:
-        return 2 if QueueName.parse(names[0]).env else 0
+        return start if QueueName.parse(names[0]).env else ""
     except ValueError:
-        return 0
+        return ""
 
 
-def owner_of(snapshot: Snapshot | None) -> int:
-    """The same of all queues of a picture. Asked for several times a frame, and found once a picture."""
+def owner_of(snapshot: Snapshot | None) -> str:
+    """The same of the queues of a picture that are qdeck's own: other systems name theirs as they like, and keep
+    their names whole. Asked for several times a frame, and found once a picture.
+    """
     if snapshot is None:
-        return 0
+        return ""
     if _owner[0] is not snapshot:
-        _owner[:] = [snapshot, common_owner([row.name for row in snapshot.queues])]
-    hide: int = _owner[1]
-    return hide
+        _owner[:] = [snapshot, common_owner([row.name for row in snapshot.queues if row.layout == NATIVE])]
+    owner: str = _owner[1]
+    return owner
 
 
-_owner: list[Any] = [None, 0]
+_owner: list[Any] = [None, ""]
 
 
-def queue_path(name: str, cells: int, role: str, *, hide: int = 0) -> list[Piece]:
+def queue_path(name: str, cells: int, role: str, *, hide: str = "") -> list[Piece]:
     """A queue's name in so many cells at most."""
     return path(name_parts(name, hide=hide), cells, role)
 

@@ -338,7 +338,7 @@ def plan_head(cells: int) -> Line:
     )  # fmt: skip
 
 
-def plan_row_line(row: PlanRow, cells: int, *, hide: int, at_cursor: bool) -> Line:
+def plan_row_line(row: PlanRow, cells: int, *, hide: str, at_cursor: bool) -> Line:
     """A rule or a queue of the plan."""
     effect, entries, size, oldest = _plan_widths(cells)
     name = cells - MARGIN - effect - entries - size - oldest - 5
@@ -373,7 +373,7 @@ def plan_row_line(row: PlanRow, cells: int, *, hide: int, at_cursor: bool) -> Li
     )  # fmt: skip
 
 
-def sample_lines(share: Share, rule: str, threshold: str, cells: int, *, hide: int) -> list[Line]:
+def sample_lines(share: Share, rule: str, threshold: str, cells: int, *, hide: str) -> list[Line]:
     """The first entries of a queue of the plan, and what they are there for."""
     shown = len(share.samples)
     path = "".join(text for text, _ in queue_path(share.queue, 40, "strong", hide=hide))

@@ -12,7 +12,7 @@ from qdeck._deck.model import QueueRow, Totals
 from qdeck_console import format as fmt
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import sparkline
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, common_owner, queue_path, section
+from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
 from qdeck_console.text import safe_text, width
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Drawer:
     """Draws rows for one picture: what they have in common, looked up once."""
 
     picture: Picture
-    hide: int
+    hide: str
     reasons_shown: bool
     before: Mapping[str, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -350,8 +350,3 @@ def totals_of(entries: Sequence[Entry]) -> Totals:
         return sum(getattr(entry.row, name) or 0 for entry in entries)
 
     return Totals(**{name: total(name) for name in ("ready", "delayed", "blocked", "running", "stuck", "dead")})
-
-
-def hidden_segments(entries: Sequence[Entry]) -> int:
-    """Leading segments that the rows need not show, because all have them."""
-    return common_owner([entry.row.name for entry in entries])

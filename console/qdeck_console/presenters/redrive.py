@@ -76,7 +76,7 @@ def state(drive: Drive) -> Piece:
     return ("✓ all went back", "ok")
 
 
-def redrive_lines(drive: Drive, cells: int, *, hide: int) -> list[Line]:
+def redrive_lines(drive: Drive, cells: int, *, hide: str) -> list[Line]:
     """All of it."""
     plan, word = drive.plan, state(drive)
     queues = list(plan.tail.by_queue)

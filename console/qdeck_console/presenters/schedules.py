@@ -68,7 +68,7 @@ def reason(row: ScheduleRow) -> str:
     return state(row)[2]
 
 
-def lines(row: ScheduleRow, cells: int, at_cursor: bool, *, now_ms: int, hide: int) -> list[Line]:
+def lines(row: ScheduleRow, cells: int, at_cursor: bool, *, now_ms: int, hide: str) -> list[Line]:
     """One schedule; one that is in trouble says why on a second line."""
     glyph, role, why = state(row)
     kept, name = _fitting(cells)
@@ -93,7 +93,7 @@ def lines(row: ScheduleRow, cells: int, at_cursor: bool, *, now_ms: int, hide: i
     return [first, ((" " * LEAD, "text"), (cut_end(safe_text(why, limit=200), cells - 6), role))] if why else [first]
 
 
-def side(row: ScheduleRow, cells: int, *, now_ms: int, hide: int) -> list[Line]:
+def side(row: ScheduleRow, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     """All about one schedule."""
     glyph, role, why = state(row)
     word = f"{glyph} {_word(row)}"
@@ -143,6 +143,6 @@ def _call(value: Any) -> str:
     return str(value)
 
 
-def short(row: ScheduleRow, *, hide: int) -> str:
+def short(row: ScheduleRow, *, hide: str) -> str:
     """Its queue in words."""
     return " ▸ ".join(name_parts(row.queue, hide=hide))

@@ -128,7 +128,7 @@ def head_line(cells: int) -> Line:
     )
 
 
-def entry_line(stuck: Stuck, cells: int, *, hide: int, at_cursor: bool) -> Line:
+def entry_line(stuck: Stuck, cells: int, *, hide: str, at_cursor: bool) -> Line:
     """One stuck job."""
     queue, owner, beat = _widths(cells)
     job, role = stuck.job, stuck.why.role

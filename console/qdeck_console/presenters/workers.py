@@ -130,7 +130,7 @@ def lines(row: WorkerRow, cells: int, at_cursor: bool, *, speed: float | None) -
     ]  # fmt: skip
 
 
-def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide: int) -> list[Line]:
+def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide: str) -> list[Line]:
     """All that a worker tells of itself."""
     glyph, role, word = state_of(row)
     state = f"{glyph} {safe_text(word, limit=30)}"
@@ -169,7 +169,7 @@ def running_head(running: Running | None, cells: int) -> Line:
     return section("runs", note, "muted", cells, indent=0, count=count)
 
 
-def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: int) -> Line:
+def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: str) -> Line:
     """One running job: its id, its task and queue, and for how long."""
     since = None if job.since_ms is None else max(0, now_ms - job.since_ms)
     wide = cells >= 70

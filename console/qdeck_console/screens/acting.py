@@ -12,7 +12,7 @@ from qdeck._operations import api
 from qdeck_console.operating import Wish, jobs_words, make_plan, needs_asking, outcome
 from qdeck_console.presenters.confirm import button, plan_lines, title
 from qdeck_console.presenters.frame import seen_environment
-from qdeck_console.presenters.parts import common_owner
+from qdeck_console.presenters.parts import owner_of
 from qdeck_console.screens.confirm import ConfirmScreen, word_is_production
 
 if TYPE_CHECKING:
@@ -36,9 +36,12 @@ class Work:
     done: int = 0
     total: int | None = None
     cancelled: bool = False
+    asks: bool = False  # a dialog is open: nothing goes on until it is answered
 
     def words(self) -> str:
         """Progress with rate and time left."""
+        if self.asks:
+            return f"{self.verb}: waits for your answer"
         if self.total is None:
             return f"{self.verb}: {self.done:,} looked at, esc cancels"
         passed = max(0.001, time.monotonic() - self.started)
@@ -125,10 +128,17 @@ class Operator:
         snapshot = console.shown.snapshot
         environment = seen_environment(snapshot, console.context.environment)
         name = console.context.title if word_is_production(environment) else ""
-        hide = common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+        hide = owner_of(snapshot)
         lines = lines or plan_lines(plan, left_out, 69, hide=hide)
         dialog = ConfirmScreen(console, title(plan), lines, button(plan), name=name)
-        answer = await console.push_screen_wait(dialog)
+        work = self.work
+        if work is not None:
+            work.asks = True
+        try:
+            answer = await console.push_screen_wait(dialog)
+        finally:
+            if work is not None:
+                work.asks = False
         if answer and console.is_over:
             console.say("the 30 minutes are over", "warn", "▲")
             return False
@@ -184,6 +194,8 @@ class Operator:
             result = await api.aundo_batch(self._console.deck, batch)
             self.batches = [done for done in self.batches if done.batch != batch]
             words = f"undone: {name}" if not result.skipped else f"{result.restored:,} went back, of {name}"
+            if result.dependants:
+                words += f"; {jobs_words(result.dependants)} that waited for them too"
             if result.error is not None:
                 self._console.say(f"{words}; then {result.error}", "bad", "✗")
             elif result.skipped:

@@ -13,7 +13,7 @@ from qdeck._operations import activity, became
 from qdeck._operations.model import Activity
 from qdeck_console.actions import ACTIVITY, Action, bindings
 from qdeck_console.presenters import activity as present
-from qdeck_console.presenters.parts import common_owner, section
+from qdeck_console.presenters.parts import owner_of, section
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines
 
@@ -61,10 +61,9 @@ class ActivityBase(TableScreen):
         return self.picture.snapshot.at_ms if self.picture.snapshot else 0
 
     @property
-    def hide(self) -> int:
-        """Leading segments of names that every queue has."""
-        snapshot = self.picture.snapshot
-        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+    def hide(self) -> str:
+        """The start of names that every queue of qdeck has."""
+        return owner_of(self.picture.snapshot)
 
     def batch_in_sight(self) -> str | None:
         """The batch that is looked at."""
@@ -272,6 +271,10 @@ class BatchScreen(ActivityBase):
     def copied(self) -> tuple[str, str]:
         """What `y` takes: the batch."""
         return ("batch", self.row.batch) if self.row.batch else ("", "")
+
+    def lists(self) -> bool:
+        """There is one operation to write."""
+        return True
 
     def exported(self) -> list[object]:
         """What `w` writes: the operation, and what became of it."""

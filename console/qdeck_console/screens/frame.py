@@ -16,7 +16,7 @@ from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_acti
 from qdeck_console.feed import Picture, Reader
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
-from qdeck_console.presenters.parts import common_owner
+from qdeck_console.presenters.parts import owner_of
 from qdeck_console.screens import export
 from qdeck_console.widgets.lines import LineList, Lines
 
@@ -96,10 +96,9 @@ class FrameScreen(Screen[None]):
         return self.TAB
 
     @property
-    def hide(self) -> int:
-        """Leading segments of names that every queue has."""
-        snapshot = self.picture.snapshot
-        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+    def hide(self) -> str:
+        """The start of names that every queue of qdeck has."""
+        return owner_of(self.picture.snapshot)
 
     @property
     def main_list(self) -> LineList:
@@ -123,7 +122,7 @@ class FrameScreen(Screen[None]):
             return "there is no list"
         if action == "copy" and not self.copied()[1]:
             return "nothing under the cursor"
-        if action == "write" and not self.exported():
+        if action == "write" and not self.lists():
             return "nothing to write"
         if action == "context" and not self.console.contexts.configured:
             return "no qdeck.toml names another"
@@ -222,6 +221,12 @@ class FrameScreen(Screen[None]):
             if view.cursor and view.row is not None:
                 return "name", view.cursor
         return "", ""
+
+    def lists(self) -> bool:
+        """Whether there is something to write. It is asked at each frame, so nothing is gathered for it."""
+        for view in self.query(LineList):
+            return any(item.key and item.row is not None for item in view.listing.items)
+        return False
 
     def exported(self) -> list[object]:
         """What `w` writes: the rows of the list."""

@@ -13,7 +13,7 @@ from qdeck_console.actions import DEAD, HEALTH, STUCK, WORKERS, Action, bindings
 from qdeck_console.contexts import CountedDeck
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters.health import Row
-from qdeck_console.presenters.parts import common_owner, section
+from qdeck_console.presenters.parts import owner_of, section
 from qdeck_console.screens.frame import WIDE, FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
@@ -64,9 +64,8 @@ class HealthScreen(FrameScreen):
         return extra if isinstance(extra, Vitals) else None
 
     @property
-    def _hide(self) -> int:
-        snapshot = self.picture.snapshot
-        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+    def _hide(self) -> str:
+        return owner_of(self.picture.snapshot)
 
     def _rows(self, snapshot: Snapshot) -> list[Row]:
         found = present.rows(snapshot, self.console.deck.thresholds)
@@ -169,6 +168,10 @@ class HealthScreen(FrameScreen):
         from qdeck_console.screens.tasks import TasksScreen
 
         self.console.open(TasksScreen())
+
+    def lists(self) -> bool:
+        """Whether there is something to write."""
+        return self.picture.snapshot is not None
 
     def exported(self) -> list[object]:
         """What `w` writes: the checks, then the server."""

@@ -11,7 +11,7 @@ from qdeck import QdeckError, UnknownJob
 from qdeck._deck.model import JobDetail, JobRecord, Snapshot
 from qdeck_console.actions import JOB, Action, bindings
 from qdeck_console.presenters import job_page as present
-from qdeck_console.presenters.parts import common_owner
+from qdeck_console.presenters.parts import owner_of
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.text import safe_text
@@ -123,9 +123,8 @@ class JobScreen(JobActs):
         head.show(make, self.painter)
 
     @property
-    def _hide(self) -> int:
-        snapshot = self.picture.snapshot
-        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+    def _hide(self) -> str:
+        return owner_of(self.picture.snapshot)
 
     def _panes(self) -> tuple[list[Keyed], list[Keyed]]:
         job = self._job
@@ -217,6 +216,10 @@ class JobScreen(JobActs):
             if value is not None:
                 return "value", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         return "id", self.job_id
+
+    def lists(self) -> bool:
+        """Whether there is something to write."""
+        return self._job is not None
 
     def exported(self) -> list[object]:
         """What `w` writes: all about the job."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qdeck import QdeckError
-from qdeck_console.presenters.parts import common_owner, name_parts
+from qdeck._deck.model import NATIVE
+from qdeck_console.presenters.parts import name_parts, owner_of
 
 if TYPE_CHECKING:
     from qdeck_console.app import ConsoleApp
@@ -20,6 +21,8 @@ def why_not(console: ConsoleApp, entry: Entry | None) -> str:
         return "server lost"
     if entry is None:
         return "no queue under the cursor"
+    if entry.row.layout != NATIVE:
+        return f"{entry.row.layout} cannot pause a queue"
     if entry.row.problem is not None:
         return "the queue cannot be read"
     return ""
@@ -36,7 +39,7 @@ def toggle(console: ConsoleApp, entry: Entry | None) -> None:
         return
     name, resume = entry.row.name, entry.row.paused
     snapshot = console.latest.snapshot
-    hide = common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+    hide = owner_of(snapshot)
     short = " ▸ ".join(name_parts(name, hide=hide))
 
     async def act() -> None:

@@ -54,7 +54,7 @@ class QueuesScreen(FrameScreen):
         self._layouts: set[str] = set()
         self._counts: dict[Severity, int] = {}
         self._made_grid = ((0, 0, 0.0), Grid.of(0, layouts=0, span_s=0.0))
-        self._drawer = Drawer(picture=self.picture, hide=0, reasons_shown=True)
+        self._drawer = Drawer(picture=self.picture, hide="", reasons_shown=True)
 
     def body(self) -> Sequence[Widget]:
         """The list with its heads and totals, and the detail of one queue beside it."""

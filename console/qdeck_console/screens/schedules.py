@@ -13,7 +13,7 @@ from qdeck._schedules.model import MISSED, ScheduleRow
 from qdeck._schedules.rule import Rule
 from qdeck_console.actions import SCHEDULES, Action, bindings
 from qdeck_console.presenters import schedules as present
-from qdeck_console.presenters.parts import common_owner
+from qdeck_console.presenters.parts import owner_of
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines
@@ -53,9 +53,8 @@ class SchedulesScreen(TableScreen):
         return self.picture.snapshot.at_ms if self.picture.snapshot else 0
 
     @property
-    def _hide(self) -> int:
-        snapshot = self.picture.snapshot
-        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+    def _hide(self) -> str:
+        return owner_of(self.picture.snapshot)
 
     @property
     def chosen(self) -> ScheduleRow | None:

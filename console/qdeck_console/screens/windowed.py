@@ -157,8 +157,12 @@ class WindowedScreen(JobListScreen):
         row = self.view.row
         return ("id", row.id) if isinstance(row, JobRecord | Left) else ("", "")
 
+    def lists(self) -> bool:
+        """Whether there is something to write: what is known of the list."""
+        return bool(self.seen.part.rows)
+
     def exported(self) -> list[object]:
-        """Whether there is something to write: what is known, never the whole list."""
+        """What is known, never the whole list: that is read as it is written."""
         return list(self.seen.part.rows)
 
     def visible_rows(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from qdeck._deck.model import JobRecord, Snapshot, WorkerRow
 from qdeck_console.actions import WORKERS, Action, bindings
 from qdeck_console.presenters import workers as present
-from qdeck_console.presenters.parts import common_owner
+from qdeck_console.presenters.parts import owner_of
 from qdeck_console.presenters.workers import Running, Speeds
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -58,10 +58,9 @@ class WorkersBase(TableScreen):
         return self.picture.snapshot.at_ms if self.picture.snapshot else 0
 
     @property
-    def hide(self) -> int:
-        """Leading segments of names that every queue has."""
-        snapshot = self.picture.snapshot
-        return common_owner([row.name for row in snapshot.queues]) if snapshot else 0
+    def hide(self) -> str:
+        """The start of names that every queue of qdeck has."""
+        return owner_of(self.picture.snapshot)
 
     def in_sight(self) -> str:
         """The worker that is looked at."""
@@ -132,6 +131,10 @@ class WorkersBase(TableScreen):
     def copied(self) -> tuple[str, str]:
         """What `y` takes: the worker's id."""
         return ("worker", self.in_sight()) if self.in_sight() else ("", "")
+
+    def lists(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self.seen.rows)
 
     def exported(self) -> list[object]:
         """What `w` writes: all workers."""

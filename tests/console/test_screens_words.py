@@ -1,0 +1,87 @@
+"""What the screens say: names no longer than they must be, and never an act, a number or a wait that is not so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from console.test_layouts import FILL
+from console.test_layouts import console as others
+from console.test_screens_acts import HOOKS, MAIL, console, until
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import QueueRow, ServerInfo, Snapshot, Status, Totals
+from qdeck._operations import api
+from qdeck._operations.model import UndoResult
+from qdeck_console.app import ConsoleApp
+from qdeck_console.presenters.frame import seen_environment
+from qdeck_console.presenters.parts import name_parts, owner_of
+from qdeck_console.screens.acting import Work
+from qdeck_console.screens.queues import QueuesScreen
+
+if TYPE_CHECKING:
+    import pytest
+    import redis
+
+
+def picture(*rows: QueueRow) -> Snapshot:
+    return Snapshot(
+        at_ms=0, server=ServerInfo(), status=Status.HEALTHY, reasons=(), layouts=(), totals=Totals(), queues=rows
+    )  # fmt: skip
+
+
+def test_names_of_other_systems_stay_whole_and_do_not_lengthen_ours() -> None:
+    theirs = QueueRow(layout="lists", name="execution:3:main")
+    seen = picture(theirs, QueueRow(name=MAIL), QueueRow(name=HOOKS))
+    owner = owner_of(seen)
+    assert name_parts(MAIL, hide=owner) == ["mail"]
+    assert name_parts(theirs.name, hide=owner) == ["execution", "3", "main"]
+    assert owner_of(picture(theirs)) == ""
+    assert owner_of(picture(QueueRow(name=MAIL), QueueRow(name="demo:prod:mail:actions"))) == ""
+
+
+def test_the_environment_is_that_of_our_own_queues() -> None:
+    theirs = QueueRow(layout="lists", name="execution:3:main")
+    assert seen_environment(picture(theirs, QueueRow(name="shop:prod:mail:actions")), "") == "prod"
+    assert seen_environment(picture(theirs), "") == ""
+    assert seen_environment(picture(QueueRow(name="shop:prod:mail:actions")), "test") == "test"
+
+
+def test_what_waits_for_an_answer_says_so() -> None:
+    assert Work("purge", asks=True).words() == "purge: waits for your answer"
+    assert "0 looked at" in Work("purge").words()
+
+
+async def test_a_queue_of_another_system_is_not_paused_and_the_reason_is_told(url: str, raw: redis.Redis) -> None:
+    FILL["vmpooler"]().populate(raw)
+    async with others(url) as pilot:
+        await until(pilot, "vmpooler")
+        await pilot.press("p")
+        await until(pilot, "vmpooler cannot pause a queue")
+
+
+async def test_a_frame_gathers_no_rows_to_know_whether_they_could_be_written(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+
+    def gathers(_screen: QueuesScreen) -> list[object]:
+        raise AssertionError
+
+    monkeypatch.setattr(QueuesScreen, "exported", gathers)
+    async with console(url, "j") as pilot:
+        app = pilot.app
+        assert isinstance(app, ConsoleApp)
+        await until(pilot, "mail")
+        assert app.screen.why_not("write") == ""  # type: ignore[attr-defined]  # every screen of the console has it
+
+
+async def test_an_undo_tells_of_those_that_came_back_with_its_jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def undone(_deck: Deck, batch: str) -> UndoResult:
+        return UndoResult(batch=batch, restored=1, skipped=(), dependants=3)
+
+    monkeypatch.setattr(api, "aundo_batch", undone)
+    async with console(url, "") as pilot:
+        app = pilot.app
+        assert isinstance(app, ConsoleApp)
+        app.operator.undo_batch("b1", "discard of 1 job")
+        await until(pilot, "undone: discard of 1 job; 3 jobs that waited for them too")
