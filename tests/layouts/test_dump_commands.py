@@ -198,8 +198,10 @@ def test_purge(ask: Callable[..., Any]) -> None:
     assert some(found, "counts", "count") == ({"pending_too_old": 2}, 2)
     names = ("layout", "queue", "rule", "reason", "age_s", "effect")
     reason = "pending for 8,000 s, over 7,200 s"
-    expected = ("vmpooler", "centos-7", "pending_too_old", reason, AGE, "bury")
-    assert {one["id"]: some(one, *names) for one in found["entries"]} == {"brisk-heron": expected, "od-one": expected}
+    for effect, told in (("expire", found), ("bury", ask(FAILURES, "purge", "--set", "dlq_enabled=yes"))):
+        expected = ("vmpooler", "centos-7", "pending_too_old", reason, AGE, effect)
+        entries = {one["id"]: some(one, *names) for one in told["entries"]}
+        assert entries == {"brisk-heron": expected, "od-one": expected}
     assert ask(FINAL, "purge")["counts"] == {}
     # A day later requests, what is ready and what nobody has any more go too.
     later = ask(FAILURES, "purge", "--set", "max_request_age=2h", "--set", "max_ready_age=2h")

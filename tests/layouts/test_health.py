@@ -20,6 +20,7 @@ from qdeck._deck.deck import Deck
 from qdeck._rules.health import check_health
 from qdeck._rules.limits import Limits
 from qdeck._rules.report import document
+from qdeck._settings.model import DeadLetters, Settings
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def test_the_hash_is_written_only_while_nobody_else_does(url: str, raw: redis.Re
 def test_the_agent_purges_and_judges_beside_vmpooler(url: str, raw: redis.Redis) -> None:
     vm(raw, "pending", "vm-old", clone=ago(8000))
     vm(raw, "ready", "vm-new", ready=ago(10))
-    agent = Agent(url, AgentOptions(purge_every=0.2, health_every=0.2, history_every=None))
+    settings = Settings(dead_letters=DeadLetters(dlq_enabled=True))
+    agent = Agent(url, AgentOptions(purge_every=0.2, health_every=0.2, history_every=None, settings=settings))
     thread = threading.Thread(target=lambda: asyncio.run(agent.serve()))
     thread.start()
     try:

@@ -61,7 +61,7 @@ def purged(deck: Deck, *rules: str, limits: Limits | None = None) -> int:
 def test_cases_2_and_5_old_pending_machines_become_dead_letters(deck: Deck, raw: redis.Redis) -> None:
     vm(raw, "pending", "vm-old", clone=ago(10_800), request_id="req-1", pool_alias="el7")
     vm(raw, "pending", "vm-new", clone=ago(1800))
-    assert purged(deck) == 1
+    assert purged(deck, limits=Limits(dlq_enabled=True)) == 1
     assert raw.smembers("vmpooler__pending__pool1") == {b"vm-new"}
     [member] = raw.zrange("vmpooler__dlq__pending", 0, -1)
     assert isinstance(member, bytes)
@@ -85,10 +85,84 @@ def test_case_6_a_dry_run_counts_and_writes_nothing(deck: Deck, raw: redis.Redis
     vm(raw, "completed", "c", destroy=ago(7200))
     vm(raw, "", "orphan", clone=ago(90_000))
     before = values(raw)
-    assert {name: entry.rule for name, entry in plan_of(deck).items()} == {
+    assert {name: entry.rule for name, entry in plan_of(deck, limits=Limits(dlq_enabled=True)).items()} == {
         "vm-old": "pending_too_old", "c": "done_too_old", "orphan": "orphaned_records",
     }  # fmt: skip
     assert values(raw) == before
+
+
+def test_case_4_without_dead_letters_old_pending_machines_are_only_removed(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "pending", "vm-old", clone=ago(10_800))
+    vm(raw, "pending", "ends", clone=ago(10_800))
+    raw.expire("vmpooler__vm__ends", 600)
+    before = values(raw)
+    plan = build_purge_plan(deck, read_rules(()), Limits(dlq_enabled=False))
+    told = {(entry.id, entry.rule, entry.effect) for entry in plan.entries()}
+    assert told == {("vm-old", "pending_too_old", "expire"), ("ends", "pending_too_old", "expire")}
+    assert api.apply_plan(deck, plan).applied == 2
+    assert not raw.exists("vmpooler__pending__pool1", "vmpooler__dlq__pending", "vmpooler__completed__pool1")
+    assert 3600 < raw.ttl("vmpooler__vm__vm-old") <= 168 * 3600
+    assert raw.ttl("vmpooler__vm__ends") <= 600
+    api.undo_batch(deck)
+    assert values(raw) == before
+    assert raw.ttl("vmpooler__vm__vm-old") == -1
+
+
+def test_who_buries_by_hand_gets_a_dead_letter(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "pending", "vm-old", clone=ago(10_800))
+    assert api.apply_plan(deck, api.build_plan(deck, "bury", "pool1")).applied == 1
+    assert raw.zcard("vmpooler__dlq__pending") == 1
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_machine_that_the_manager_found_again_is_not_put_back(deck: Deck, raw: redis.Redis, enabled: bool) -> None:
+    """In two sets it would be destroyed while it is waited for."""
+    vm(raw, "pending", "vm-old", clone=ago(10_800))
+    vm(raw, "completed", "gone", destroy=ago(7200))
+    assert purged(deck, limits=Limits(dlq_enabled=enabled)) == 2
+    raw.sadd("vmpooler__discovered__pool1", "vm-old", "gone")
+    undone = api.undo_batch(deck)
+    assert (undone.restored, len(undone.skipped)) == (0, 2)
+    assert "it is in discovered by now" in str(undone)
+    assert not raw.exists("vmpooler__pending__pool1", "vmpooler__completed__pool1")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_machine_that_was_made_anew_since_the_plan_is_left_alone(deck: Deck, raw: redis.Redis, enabled: bool) -> None:
+    vm(raw, "pending", "vm-old", clone=ago(10_800))
+    vm(raw, "ready", "vm-ready", ready=ago(90_000))
+    plan = build_purge_plan(deck, read_rules(()), Limits(dlq_enabled=enabled))
+    assert plan.count == 2
+    raw.hset("vmpooler__vm__vm-old", "clone", ago(5))
+    raw.hset("vmpooler__vm__vm-ready", "ready", ago(5))
+    before = values(raw)
+    result = api.apply_plan(deck, plan)
+    assert (result.applied, result.skipped_count) == (0, 2)
+    assert values(raw) == before
+
+
+def test_machines_that_were_destroyed_meanwhile_do_not_run_again(deck: Deck, raw: redis.Redis) -> None:
+    raw.hset("vmpooler__odrequest__r1", mapping={"requested": "el7:pool1:2"})
+    raw.zadd("vmpooler__provisioning__request", {"r1": int(time.time())})
+    raw.sadd("vmpooler__r1__el7__pool1", "v1", "v2")
+    vm(raw, "running", "v1", checkout=ago(100))
+    vm(raw, "running", "v2", checkout=ago(100))
+    assert api.apply_plan(deck, api.build_plan(deck, "cancel", "requests:on-demand")).applied == 1
+    raw.srem("vmpooler__completed__pool1", "v1")  # the manager destroyed it
+    api.undo_batch(deck)
+    assert raw.smembers("vmpooler__running__pool1") == {b"v2"}
+
+
+def test_a_key_of_another_type_stops_only_what_needs_it(deck: Deck, raw: redis.Redis) -> None:
+    vm(raw, "pending", "vm-old", clone=ago(10_800))
+    vm(raw, "pending", "other", "pool2", clone=ago(10_800))
+    vm(raw, "ready", "vm-ready", ready=ago(90_000))
+    plan = build_purge_plan(deck, read_rules(()), Limits(dlq_enabled=True))
+    raw.set("vmpooler__dlq__pending", "a text")
+    result = api.apply_plan(deck, plan)
+    assert (result.applied, result.skipped_count, result.error) == (1, 2, None)
+    assert "vmpooler__dlq__pending is of another type" in str(result)
+    assert raw.sismember("vmpooler__pending__pool1", "vm-old")
 
 
 def test_case_7_old_ready_machines_are_completed(deck: Deck, raw: redis.Redis) -> None:

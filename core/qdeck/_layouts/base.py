@@ -182,7 +182,10 @@ class StalePage:
 
 
 class Ages(msgspec.Struct, frozen=True, kw_only=True):
-    """How old leftovers may be, in seconds; the names and defaults are those of `[purge]` and `[dead_letters]`."""
+    """How old leftovers may be, in seconds; the names and defaults are those of `[purge]` and `[dead_letters]`.
+
+    `dlq_enabled` (1 or 0) is whether a purge leaves a dead letter; who buries by hand always gets one.
+    """
 
     max_pending_age: int = 7200
     max_ready_age: int = 86_400
@@ -193,6 +196,7 @@ class Ages(msgspec.Struct, frozen=True, kw_only=True):
     done_age: int = 14 * 86_400
     dlq_ttl_s: int = 168 * 3600
     dlq_max_entries: int = 10_000
+    dlq_enabled: int = 1
     data_ttl_s: int = 168 * 3600
 
 

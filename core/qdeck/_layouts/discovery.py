@@ -19,7 +19,7 @@ import platformdirs
 from qdeck._deck import reads
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from qdeck._engine.ops import Program
@@ -171,18 +171,34 @@ def memory_path(address: str) -> Path:
 def recall(address: str) -> Remembered:
     """What is remembered of a server; a file that cannot be read is nothing."""
     try:
-        return msgspec.json.decode(memory_path(address).read_bytes(), type=Remembered)
-    except (OSError, msgspec.MsgspecError):
+        kept = msgspec.json.decode(memory_path(address).read_bytes(), type=Remembered)
+        return _relabelled(kept, lambda label: label.encode("latin-1").decode("utf-8", "surrogateescape"))
+    except (OSError, UnicodeError, msgspec.MsgspecError):
         return Remembered(passes={})
+
+
+def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembered:
+    """The same with other names of groups: those of keys that are no UTF-8 are no text that JSON can hold."""
+
+    def changed(groups: Mapping[str, Group]) -> dict[str, Group]:
+        return {change(label): group for label, group in groups.items()}
+
+    return Remembered(
+        passes={
+            name: Pass(cursor=one.cursor, found=changed(one.found), next=changed(one.next), passes=one.passes)
+            for name, one in remembered.passes.items()
+        }
+    )
 
 
 def remember(address: str, remembered: Remembered) -> None:
     """Keeps what was found; where nothing may be written, the next look looks again."""
     path = memory_path(address)
+    plain = _relabelled(remembered, lambda label: label.encode("utf-8", "surrogateescape").decode("latin-1"))
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_bytes(msgspec.json.encode(remembered))
+        draft.write_bytes(msgspec.json.encode(plain))
         draft.replace(path)
     except OSError:
         return

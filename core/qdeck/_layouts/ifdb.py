@@ -27,10 +27,11 @@ from qdeck._layouts.base import (
     Stale,
     StalePage,
     age_s,
+    raw_of,
     text_of,
 )
 from qdeck._layouts.ifdb_steps import DATA, QUEUE, read_task
-from qdeck._layouts.times import read_ms
+from qdeck._layouts.times import read_ms, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -187,12 +188,21 @@ def _count(count: Count, entry: Entry, now: int) -> None:
 
 def _outcomes(ids: Sequence[str]) -> Program[dict[str, dict[str, Any] | None]]:
     """The tasks that others wait for; one that is not there counts as satisfied, as the worker does."""
-    if not ids:
+    known = {name: raw for name in ids if (raw := _bytes_of(name)) is not None}
+    if not known:
         return {}
-    [values] = yield reads.read((b"HMGET", DATA, *ids))
+    [values] = yield reads.read((b"HMGET", DATA, *known.values()))
     if reads.is_error(values):
         return {}
-    return {name: read_task(value) for name, value in zip(ids, values, strict=True) if value is not None}
+    return {name: read_task(value) for name, value in zip(known, values, strict=True) if value is not None}
+
+
+def _bytes_of(name: str) -> bytes | None:
+    """An id as the server has it; None for a text that is no id, because no bytes read so."""
+    try:
+        return raw_of(name)
+    except UnicodeEncodeError:
+        return None
 
 
 def _needed() -> Program[set[str]]:
@@ -229,15 +239,15 @@ def _entry(
     since = {State.DONE: finished, State.DEAD: finished, State.RUNNING: started}.get(state, enqueued)
     failed = _last_failure(task) if state is not State.DONE else None
     dependency = task.get("dependency")
-    log = task.get("log")
+    log = _text(task.get("log"))
     return Entry(
         **base, state=state, native_state=native, stuck=stuck, name=_text(task.get("name")),
         task=".".join(part for part in (_text(task.get("module")), _text(task.get("function"))) if part) or None,
-        priority=_whole(task.get("priority")), enqueued_ms=enqueued, since_ms=since, age_s=age_s(now, since),
+        priority=whole(task.get("priority")), enqueued_ms=enqueued, since_ms=since, age_s=age_s(now, since),
         due_ms=due if state is State.DELAYED else None, error="Error" if failed else None, message=failed,
         failed_ms=finished if state is State.DEAD else None,
-        log=payload.mask_text(log) if isinstance(log, str) and log else None,
-        depends_on=(dependency,) if isinstance(dependency, str) and dependency else (),
+        log=None if log is None else payload.mask_text(log),
+        depends_on=() if (needs := _text(dependency)) is None else (needs,),
     )  # fmt: skip
 
 
@@ -268,15 +278,12 @@ def _state(
 
 
 def _last_failure(task: dict[str, Any]) -> str | None:
-    log = task.get("log")
-    lines = log.splitlines() if isinstance(log, str) else []
+    log = _text(task.get("log"))
+    lines = [] if log is None else log.splitlines()
     found = next((line[8:] for line in reversed(lines) if line.startswith("Failed: ")), None)
     return None if found is None else payload.mask_text(found)
 
 
 def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _whole(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A text without what no text can hold: JSON can write halves of characters."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) and value else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._errors import InvalidOption
 from qdeck._layouts.base import Act, Entry, Seen, raw_of
 from qdeck._layouts.steps import Check, Step, Write
-from qdeck._layouts.times import iso, read_ms
+from qdeck._layouts.times import iso, read_ms, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,8 +47,8 @@ def read_task(value: bytes | None) -> dict[str, Any] | None:
 def score_of(task: dict[str, Any], now: int) -> bytes:
     """A task's place in line: priority, then the second in which it was enqueued."""
     at = read_ms(task.get("enqueue_time"))
-    priority = task.get("priority")
-    band = priority if isinstance(priority, int) and not isinstance(priority, bool) else 100
+    priority = whole(task.get("priority"))
+    band = 100 if priority is None else priority
     return b"%d" % (band * _BAND + (now if at is None else at) // 1000)
 
 

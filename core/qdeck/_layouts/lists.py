@@ -32,7 +32,7 @@ from qdeck._layouts.base import (
 )
 from qdeck._layouts.lists_names import BUILT_IN, Names, glob_of
 from qdeck._layouts.steps import short
-from qdeck._layouts.times import read_ms
+from qdeck._layouts.times import read_ms, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -227,4 +227,4 @@ def _since(facts: Mapping[str, Any]) -> int | None:
 
 def _count(facts: Mapping[str, Any]) -> int | None:
     found = next((facts[name] for name in ("attempts", "retry_count") if name in facts), None)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return whole(found)

@@ -33,7 +33,7 @@ from qdeck._layouts.base import (
 )
 from qdeck._layouts.listing import Place, every, read_slice
 from qdeck._layouts.steps import Check, Step, Write, short
-from qdeck._layouts.times import iso, read_ms
+from qdeck._layouts.times import iso, read_ms, score_ms, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -199,7 +199,7 @@ def _name_of(priority: int) -> str:
 
 def _started(value: bytes) -> int | None:
     at = _json(value).get("startedAt")
-    return int(at) if isinstance(at, int | float) and not isinstance(at, bool) else None
+    return whole(at)
 
 
 def _json(raw: bytes) -> dict[str, Any]:
@@ -272,10 +272,7 @@ def _dead(raw: Raw, now: int) -> dict[str, Any]:
 
 
 def _moment(raw: Raw) -> int | None:
-    try:
-        return int(float(raw.score or b""))
-    except (ValueError, OverflowError):
-        return None
+    return score_ms(raw.score)
 
 
 def _sign_of(now: int) -> Program[int]:

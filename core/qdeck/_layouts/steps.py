@@ -163,6 +163,9 @@ def _inverse(kept: bytes) -> Inverse:
 def _outcome(step_id: str, checks: Sequence[Check], answer: int) -> Outcome:
     if answer in (0, _ALREADY):
         return Outcome(id=step_id, done=True)
+    if answer < _ALREADY:
+        key = checks[_ALREADY - answer - 1].key.decode("utf-8", "backslashreplace")
+        return Outcome(id=step_id, done=False, why=f"{key} is of another type than it should be")
     return Outcome(id=step_id, done=False, why=checks[answer - 1].why)
 
 

@@ -28,6 +28,7 @@ from qdeck._layouts.base import (
     text_of,
 )
 from qdeck._layouts.listing import read_slice
+from qdeck._layouts.times import score_ms
 from qdeck._layouts.vmpooler_keys import (
     CREATE,
     CREATE_QUEUE,
@@ -100,7 +101,11 @@ class VmPooler(Layout):
             Act.CANCEL: Capability(can=True, states=(State.RUNNING, State.READY), why="as DELETE of its API"),
             Act.COMPLETE: Capability(can=True, states=(State.READY, State.RUNNING), why="the manager destroys the VM"),
             Act.BURY: Capability(can=True, states=(State.DELAYED,)),
-            Act.EXPIRE: Capability(can=True, states=(State.READY, State.RUNNING), why="of requests, by a purge"),
+            Act.EXPIRE: Capability(
+                can=True,
+                states=(State.READY, State.RUNNING, State.DELAYED),
+                why="of requests and pending VMs, by a purge",
+            ),
             Act.REQUEUE: Capability(can=False, why=refill),
             Act.RUN: Capability(can=False, why="a VM is ready when its clone is"),
         }
@@ -191,7 +196,8 @@ class VmPooler(Layout):
         if group is not None:
             ended = yield from self._ended(group.names, now) if group.count <= len(group.names) else _nothing()
         oldest = yield reads.read(*((b"ZRANGE", key, 0, 0, b"WITHSCORES") for key in (REQUESTS, PROCESSING)))
-        since = [int(float(first[1])) * 1000 for first in oldest if not reads.is_error(first) and first]
+        moments = [score_ms(first[1], 1000) for first in oldest if not reads.is_error(first) and first]
+        since = [at for at in moments if at is not None]
         rows = []
         if group is not None or _number(waiting) or _number(working):
             limit = now // 1000 - 300

@@ -12,6 +12,7 @@ import msgspec
 from qdeck._engine import codec
 from qdeck._layouts.base import text_of
 from qdeck._layouts.steps import short
+from qdeck._layouts.times import digits
 
 PREFIX: Final = b"vmpooler__"
 POOLS: Final = b"vmpooler__pools"
@@ -117,6 +118,5 @@ class Task:
 def read_task(member: bytes) -> Task | None:
     """`alias:pool:count:request`; the request comes from users and may hold colons itself."""
     parts = text_of(member).split(":", 3)
-    if len(parts) != 4 or not parts[2].isdigit():
-        return None
-    return Task(parts[0], parts[1], int(parts[2]), parts[3])
+    count = digits(parts[2]) if len(parts) == 4 else None
+    return None if count is None else Task(parts[0], parts[1], count, parts[3])

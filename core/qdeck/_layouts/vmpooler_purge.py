@@ -75,13 +75,15 @@ def _judge(layout: VmPooler, pool: str, raws: Sequence[Raw], ages: Ages, now: in
         old = (_too_old(e, "dead_too_old", Act.DISCARD, ages.dlq_ttl_s, "dead for") for e in fill_letters(raws, now))
         return [one for one in old if one is not None]
     entries = yield from fill_vms(pool, raws, now, layout.thresholds.stuck_age_ms)
-    judged = (_vm(entry, ages) for entry in entries)
+    judged = (judge(entry, ages) for entry in entries)
     return [one for one in judged if one is not None]
 
 
-def _vm(entry: Entry, ages: Ages) -> Stale | None:
+def judge(entry: Entry, ages: Ages) -> Stale | None:
+    """Whether a VM of a pool is stale; what a purge took for stale is judged again when it is done."""
     if entry.native_state == "pending":
-        return _too_old(entry, "pending_too_old", Act.BURY, ages.max_pending_age, "pending for")
+        act = Act.BURY if ages.dlq_enabled else Act.EXPIRE
+        return _too_old(entry, "pending_too_old", act, ages.max_pending_age, "pending for")
     if entry.native_state == "completed":
         return _too_old(entry, "done_too_old", Act.DISCARD, ages.max_completed_age, "completed for")
     asked_for = any(tag.startswith("request:") for tag in entry.tags)

@@ -9,7 +9,7 @@ from qdeck._deck.model import State
 from qdeck._engine import codec
 from qdeck._layouts.base import Entry, Kind, Raw, age_s, text_of
 from qdeck._layouts.steps import short
-from qdeck._layouts.times import read_ms
+from qdeck._layouts.times import digits, read_ms, score_ms, whole
 from qdeck._layouts.vmpooler_keys import (
     CREATE,
     CREATE_QUEUE,
@@ -150,7 +150,7 @@ def fill_requests(raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
 def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> Entry:
     status, source = fields.get("status"), raw.source
     state, native = source.state, source.native_state
-    since = None if raw.score is None else int(float(raw.score)) * 1000
+    since = score_ms(raw.score, 1000)
     problem = stuck = None
     if source.kind is Kind.NAMES:
         lost = "it neither waits nor is worked on, and has no outcome: the manager lost it"
@@ -164,11 +164,11 @@ def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> E
     if stuck is None and since is not None and now - since > REQUEST_TTL_MS:
         stuck = f"{native} for {(now - since) // 1000:,} s; the manager fails a request after 5 min"
     reason = fields.get("failure_reason")
-    retries = fields.get("retry_count", b"")
+    retries = digits(fields.get("retry_count", b""))
     return Entry(
         id=request, key=f"{_NAME}/{REQUEST_QUEUE}/{request}", layout=_NAME, queue=REQUEST_QUEUE, state=state,
         native_state=native, seen=raw.seen(fields.get("status")), since_ms=since, age_s=age_s(now, since),
-        enqueued_ms=since, attempts=int(retries) if retries.isdigit() else None, tags=_tags(fields),
+        enqueued_ms=since, attempts=retries, tags=_tags(fields),
         body=body_of(fields), stuck=stuck if state in (State.READY, State.RUNNING) else None, problem=problem,
         error="Failed" if state is State.DEAD else None,
         message=problem or (reason and payload.mask_text(reason.decode("utf-8", "replace"))) or None,
@@ -186,7 +186,7 @@ def _task(queue: str, raw: Raw, now: int) -> Entry:
     if raw.source.key == CREATE:
         task, score = read_task(raw.member), float(raw.score or 0)
         native = "cancel" if score == 0 else "retry" if score == 1 else "queued"
-        since = int(score) * 1000 if score > 1 else None  # 0 and 1 are marks, no times
+        since = score_ms(score, 1000) if score > 1 else None  # 0 and 1 are marks, no times
         if task is None:
             problem = "it is not `alias:pool:count:request`"
         else:
@@ -213,7 +213,7 @@ def _letter(raw: Raw, now: int) -> Entry:
     facts, vm, problem = letter.facts, letter.vm, letter.problem
     if raw.value is not None:  # a hash: what failed, by its kind
         vm, problem = text_of(raw.member), None
-    at = None if raw.score is None else int(float(raw.score)) * 1000
+    at = score_ms(raw.score, 1000)
     failed = read_ms(facts.get("failed_at")) if isinstance(facts.get("failed_at"), str) else None
     pool, retries = facts.get("pool"), facts.get("retry_count")
     since = at if at is not None else failed
@@ -227,6 +227,6 @@ def _letter(raw: Raw, now: int) -> Entry:
         failed_ms=failed or at, queue_from=str(facts.get("queue_from") or kind), tags=_tags(known),
         error=str(facts.get("error_class") or "Error"), problem=problem,
         message=payload.mask_text(message) if isinstance(message, str) else problem,
-        attempts=retries if isinstance(retries, int) and not isinstance(retries, bool) else None,
+        attempts=whole(retries),
         body=codec.encode_json(facts) if facts else raw.value if raw.value is not None else raw.member,
     )  # fmt: skip

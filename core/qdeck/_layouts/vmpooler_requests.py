@@ -96,7 +96,7 @@ def _take_vms(
                 checks.append(Check("member", running, vm, b"1", "one of its VMs went on"))
                 checks.append(Check("member", done, vm, None, "one of its VMs is completed already"))
                 writes += [Write("SREM", running, (vm,)), Write("SADD", done, (vm,))]
-                back += [Write("SREM", done, (vm,)), Write("SADD", running, (vm,))]
+                back.append(Write("SMOVE", done, (running, vm)))  # one that is not there any more stays away
         if deletes:
             writes.append(Write("DEL", delivered))
             back.append(Write("SADD", delivered, tuple(names)))

@@ -10,9 +10,19 @@ from qdeck._engine import codec
 from qdeck._errors import InvalidOption
 from qdeck._layouts.base import Act, Ages, Entry, raw_of
 from qdeck._layouts.steps import Check, Step, Write
-from qdeck._layouts.times import iso
-from qdeck._layouts.vmpooler_keys import CREATE, CREATE_QUEUE, DEAD, REQUEST_QUEUE, TASKS, pool_key, request_key, vm_key
-from qdeck._layouts.vmpooler_purge import ORPHAN, expire_orphan
+from qdeck._layouts.times import iso, read_ms
+from qdeck._layouts.vmpooler_keys import (
+    CREATE,
+    CREATE_QUEUE,
+    DEAD,
+    REQUEST_QUEUE,
+    SETS,
+    TASKS,
+    pool_key,
+    request_key,
+    vm_key,
+)
+from qdeck._layouts.vmpooler_purge import ORPHAN, expire_orphan, judge
 from qdeck._layouts.vmpooler_requests import end_request
 
 if TYPE_CHECKING:
@@ -36,8 +46,14 @@ def build(layout: Layout, act: Act, entry: Entry, now: int, options: Mapping[str
         if act not in (Act.CANCEL, Act.EXPIRE):
             raise InvalidOption(f"{entry.id!r}: a request can only be cancelled", hint="that is DELETE of its API")
         return (yield from end_request(act, entry, ages))
+    if options.get("rule") is not None and entry.queue not in TASKS and entry.state != State.DEAD:
+        stale = judge(entry, ages)
+        if stale is None or stale.act is not act:
+            raise InvalidOption(f"{entry.id!r}: it is not too old any more", hint="make a new plan")
+    if act is Act.EXPIRE and entry.native_state == "pending":
+        return (yield from _drop(entry, ages))
     if act is Act.EXPIRE:
-        raise InvalidOption(f"{entry.id!r}: only requests and records of no VM expire", hint="complete it")
+        raise InvalidOption(f"{entry.id!r}: only requests, pending VMs and records of no VM expire", hint="complete it")
     if act is Act.RETRY:
         return (yield from _retry(entry))
     in_zset = entry.state == State.DEAD or entry.queue == CREATE_QUEUE
@@ -63,9 +79,10 @@ def _remove(entry: Entry) -> Step:
     else:
         check, gone = (Check("member", seen.key, seen.member, there, _MOVED) for there in (b"1", None))
         take, back = Write("SREM", seen.key, (seen.member,)), Write("SADD", seen.key, (seen.member,))
+    gones = _in_no_set(entry) if entry.native_state == "completed" else (gone,)
     warning = "the VM itself is not destroyed" if entry.state == State.DONE else ""
     return Step(
-        id=entry.id, checks=(check,), writes=(take,), back_checks=(gone,), back_writes=(back,),
+        id=entry.id, checks=(check,), writes=(take,), back_checks=gones, back_writes=(back,),
         effect=f"removed from {seen.key.decode('utf-8', 'replace')}", warning=warning,
     )  # fmt: skip
 
@@ -93,9 +110,7 @@ def _bury(entry: Entry, now: int, ages: Ages, reason: str) -> Program[Step]:
     """To the dead letters, as its purge writes them; its hash gets an end only if it has none."""
     seen, at = entry.seen, now // 1000
     hash_key = vm_key(seen.member)
-    request, alias, ttl = yield reads.read(
-        (b"HGET", hash_key, b"request_id"), (b"HGET", hash_key, b"pool_alias"), (b"TTL", hash_key)
-    )
+    request, alias = yield reads.read((b"HGET", hash_key, b"request_id"), (b"HGET", hash_key, b"pool_alias"))
     facts = {
         "vm": entry.id, "pool": entry.queue, "queue_from": "pending", "error_class": "Purge", "error_message": reason,
         "failed_at": iso(at * 1000), "retry_count": 0,
@@ -104,24 +119,50 @@ def _bury(entry: Entry, now: int, ages: Ages, reason: str) -> Program[Step]:
     }  # fmt: skip
     told = codec.encode_json({name: value for name, value in facts.items() if value is not None})
     letter, score, dead = raw_of(f"{entry.id}:{at}:") + told, b"%d" % at, DEAD["pending"]
-    checks = [
-        Check("member", seen.key, seen.member, b"1", "it is not pending any more"),
-        Check("score", dead, letter, None, "it is a dead letter already"),
-    ]
-    writes = [Write("SREM", seen.key, (seen.member,)), Write("ZADD", dead, (score, letter))]
-    writes.append(Write("EXPIRE", dead, (b"%d" % ages.dlq_ttl_s,)))
-    back = [Write("ZREM", dead, (letter,)), Write("SADD", seen.key, (seen.member,))]
+    dropped = yield from _drop(entry, ages)
+    return Step(
+        id=entry.id,
+        checks=(*dropped.checks, Check("score", dead, letter, None, "it is a dead letter already")),
+        writes=(
+            *dropped.writes, Write("ZADD", dead, (score, letter)), Write("EXPIRE", dead, (b"%d" % ages.dlq_ttl_s,)),
+        ),
+        back_checks=(Check("score", dead, letter, score, "it is no dead letter any more"), *dropped.back_checks),
+        back_writes=(Write("ZREM", dead, (letter,)), *dropped.back_writes), effect="to vmpooler__dlq__pending",
+        warning=dropped.warning,
+    )  # fmt: skip
+
+
+def _drop(entry: Entry, ages: Ages) -> Program[Step]:
+    """Out of `pending`, without a dead letter; its hash gets an end only if it has none, and is the one that was read.
+
+    Taken back only while the VM is in no set: the manager may have found it since.
+    """
+    seen = entry.seen
+    hash_key = vm_key(seen.member)
+    clone, ttl = yield reads.read((b"HGET", hash_key, b"clone"), (b"TTL", hash_key))
+    clone = None if reads.is_error(clone) else clone
+    if read_ms(clone) != entry.since_ms:
+        raise InvalidOption(f"{entry.id!r}: its record has changed", hint="make a new plan")
+    checks = [Check("member", seen.key, seen.member, b"1", "it is not pending any more")]
+    writes, back = [Write("SREM", seen.key, (seen.member,))], [Write("SADD", seen.key, (seen.member,))]
+    if ttl != -2:
+        checks.append(Check("field", hash_key, b"clone", clone, "its record has changed"))
     if ttl == -1:
         checks.append(Check("ttl", hash_key, b"", b"-1", "its record ends by itself now"))
         writes.append(Write("EXPIRE", hash_key, (b"%d" % ages.data_ttl_s,)))
         back.append(Write("PERSIST", hash_key))
     return Step(
-        id=entry.id, checks=tuple(checks), writes=tuple(writes),
-        back_checks=(Check("score", dead, letter, score, "it is no dead letter any more"),
-                     Check("member", seen.key, seen.member, None, "it is pending again")),
-        back_writes=tuple(back), effect="to vmpooler__dlq__pending",
+        id=entry.id, checks=tuple(checks), writes=tuple(writes), back_checks=_in_no_set(entry),
+        back_writes=tuple(back), effect=f"removed from {seen.key.decode('utf-8', 'replace')}, without a dead letter",
         warning="the VM itself is not destroyed; if it exists the manager finds it and destroys it",
     )  # fmt: skip
+
+
+def _in_no_set(entry: Entry) -> tuple[Check, ...]:
+    return tuple(
+        Check("member", pool_key(name, entry.queue), entry.seen.member, None, f"it is in {name} by now")
+        for name in SETS
+    )
 
 
 def _retry(entry: Entry) -> Program[Step]:

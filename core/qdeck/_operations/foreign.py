@@ -43,8 +43,13 @@ class Ground:
 
     @property
     def abroad(self) -> list[tuple[str, str]]:
-        """Layout and name of the foreign ones."""
-        return [(layout.name, queue) for layout, queue in self.foreign]
+        """Layout and name of the foreign ones; bytes of a name that are no text are told, for a plan is a text."""
+        return [(layout.name, shown(queue)) for layout, queue in self.foreign]
+
+
+def shown(name: str) -> str:
+    """A name as a text: what stands for bytes that are none is written out."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def survey(memory: Memory, others: Others | None, wish: Wish) -> Program[Ground]:
@@ -181,20 +186,20 @@ def plan_entry(
     entry: Entry, act: Act, step: Step | UsageError, sums: Sums, *, reason: str, rule: str | None = None
 ) -> PlanEntry | None:
     """The line of a plan for an entry; None when its step cannot be done, which is told."""
-    name = entry.id.encode("utf-8", "backslashreplace").decode()
+    name = shown(entry.id)
     if isinstance(step, UsageError):
-        sums.skip(entry.queue, name, str(step).removeprefix(f"{entry.id!r}: "))
+        sums.skip(shown(entry.queue), name, shown(str(step).removeprefix(f"{entry.id!r}: ")))
         return None
     try:
         entry.queue.encode()
     except UnicodeEncodeError:
         sums.skip(ascii(entry.queue), name, "the name of its queue is no text")
         return None
-    if step.warning and step.warning not in sums.warnings:
-        sums.warnings.append(step.warning)
+    if step.warning and shown(step.warning) not in sums.warnings:
+        sums.warnings.append(shown(step.warning))
     return PlanEntry(
         queue=entry.queue, id=name, state=entry.state, seen=str(entry.seen), effect=act.value, rule=rule,
-        reason=reason or step.effect, bytes=len(entry.body or entry.seen.member), age_s=entry.age_s,
+        reason=shown(reason or step.effect), bytes=len(entry.body or entry.seen.member), age_s=entry.age_s,
         layout=entry.layout,
     )  # fmt: skip
 
@@ -291,7 +296,7 @@ class Abroad:
         return kept
 
     def _with_reason(self, shared: dict[str, Any], entry: PlanEntry) -> dict[str, Any]:
-        return {**shared, "reason": entry.reason} if entry.rule is not None else shared
+        return {**shared, "reason": entry.reason, "rule": entry.rule} if entry.rule is not None else shared
 
 
 def layouts_of(head: PlanHead) -> list[str]:

@@ -36,6 +36,7 @@ def ages_of(limits: Limits) -> Ages:
         done_age=limits.max_task_age,
         dlq_ttl_s=round(limits.dlq_ttl * HOUR_S),
         dlq_max_entries=limits.dlq_max_entries,
+        dlq_enabled=int(limits.dlq_enabled),
     )
 
 

@@ -5,18 +5,26 @@
 --   number of checks, the checks (kind, key, member, expected), then the writes (number of arguments, command, key,
 --   arguments).
 --   An expected value is "=" and the value, or "-" for none; keys are given as places in KEYS.
--- Answers 0: done, -1: done already, n: the n-th check did not hold and nothing was done.
+-- Answers 0: done, -1: done already, n: the n-th check did not hold and nothing was done, -1 - n: its key is of
+--   another type, and nothing was done.
 local undo, mode, place = KEYS[#KEYS], ARGV[1], ARGV[2]
 local known = redis.call('HEXISTS', undo, place) == 1
 if mode == 'do' and known or mode == 'undo' and not known then return -1 end
 local look = {
-  score = function(key, member) return redis.call('ZSCORE', key, member) end,
-  field = function(key, member) return redis.call('HGET', key, member) end,
-  member = function(key, member) return redis.call('SISMEMBER', key, member) == 1 and '1' end,
-  entry = function(key, member) return redis.call('LPOS', key, member) and '1' end,
+  score = function(key, member) return redis.pcall('ZSCORE', key, member) end,
+  field = function(key, member) return redis.pcall('HGET', key, member) end,
+  member = function(key, member)
+    local found = redis.pcall('SISMEMBER', key, member)
+    return found == 1 and '1' or found ~= 0 and found
+  end,
+  entry = function(key, member)
+    local found = redis.pcall('LPOS', key, member)
+    return tonumber(found) and '1' or found
+  end,
   list = function(key) local kind = redis.call('TYPE', key).ok; return (kind == 'list' or kind == 'none') and '1' end,
   whole = function(key)
-    local all = redis.call('LRANGE', key, 0, 1000)
+    local all = redis.pcall('LRANGE', key, 0, 1000)
+    if all.err then return all end
     for i, entry in ipairs(all) do all[i] = #entry .. ':' .. entry end
     return table.concat(all)
   end,
@@ -26,6 +34,9 @@ local look = {
 local at, count = 6, tonumber(ARGV[5])
 for number = 1, count do
   local found = look[ARGV[at]](KEYS[tonumber(ARGV[at + 1])], ARGV[at + 2])
+  if type(found) == 'table' then
+    return found.err:find('WRONGTYPE', 1, true) and -1 - number or found
+  end
   if (found and '=' .. found or '-') ~= ARGV[at + 3] then return number end
   at = at + 4
 end

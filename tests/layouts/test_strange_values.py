@@ -1,0 +1,87 @@
+"""Values that no sane program writes, under the names of the other systems: each look goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._engine import codec
+from qdeck._errors import UsageError
+from qdeck._layouts.base import Ages
+from qdeck._operations import api
+from qdeck._rules.limits import read_rules
+from qdeck._rules.purge import build_purge_plan
+
+if TYPE_CHECKING:
+    import redis
+
+NAMES = ("vmpooler", "ifdb", "scheduler", "lists")
+SCORES = ("inf", "-inf", "1e300", "-1e300", "1e18", "-5", "0.5")
+LONG = "9" * 5000
+WORDS = (b"", b":", b"::", b"\xff\xfe", b"[red]x[/]", b"\x1b]0;x\x07", "\u202e".encode(), b"a" * 300)
+
+
+def spoil(raw: redis.Redis) -> None:
+    """Every key of every layout, with the strangest scores and members."""
+    for key in ("provisioning__request", "provisioning__processing", "odcreate__task", "dlq__pending", "dlq__tasks"):
+        for number, score in enumerate(SCORES):
+            raw.execute_command("ZADD", f"vmpooler__{key}", score, f"m{number}")
+            raw.execute_command("ZADD", f"vmpooler__{key}", score, f'v{number}:{LONG}:{{"vm":1,"pool":["x"]}}')
+        for word in WORDS:
+            raw.zadd(f"vmpooler__{key}", {word: 5})
+    raw.zadd("vmpooler__odcreate__task", {"a:b:²:r": 1, f"a:b:{LONG}:r": 1})
+    raw.sadd("vmpooler__pools", *WORDS)
+    for word in WORDS:
+        for state in ("pending", "ready", "completed", "running"):
+            raw.sadd(b"vmpooler__" + state.encode() + b"__" + word, word, b"vm")
+        raw.hset(b"vmpooler__odrequest__" + word, mapping={"retry_count": LONG, "status": word, "requested": word})
+        raw.hset(b"vmpooler__vm__" + word, mapping={"pool": word, "clone": "9999-12-31 23:59:59 +0000", "ready": LONG})
+    raw.hset("vmpooler__health", mapping={"metrics": "[" * 3000, "status": b"\xff", "last_check": LONG})
+    raw.set("vmpooler__tasks__clone", LONG)
+    for number, score in enumerate(SCORES):
+        raw.execute_command("ZADD", "ifdb:task_queue", score, f"t{number}")
+        for key in ("priority", "delayed", "dlq"):
+            raw.execute_command("ZADD", f"scheduler:queue:{key}", score, f"s{number}:HIGH")
+            raw.execute_command("ZADD", f"scheduler:queue:{key}", score, f'{{"jobId":"j{number}","failedAt":{LONG}}}')
+    odd = ("Infinity", "NaN", "1e400", LONG[:4000], '{"a":1}', '["x"]', "true", '"9999-12-31T23:59:59"', '"\\ud800"')
+    for at, value in enumerate(odd):
+        fields = ["priority", "dependency", "enqueue_time", "scheduled_time", "start_time", "retries_left", "log"]
+        fields += ["name", "module", "finish_time"]
+        for name in fields:
+            raw.hset("ifdb:task_data", f"{name}{at}", f'{{"pending": true, "{name}": {value}}}')
+            raw.zadd("ifdb:task_queue", {f"{name}{at}": 1})
+            raw.rpush("shop:sub:actions", f'{{"{name}": {value}, "timestamp": {value}, "attempts": {value}}}')
+        raw.hset("scheduler:processing", f"p{at}", f'{{"workerId": {value}, "startedAt": {value}}}')
+    for word in WORDS:
+        raw.hset("ifdb:task_data", word, json.dumps({"pending": True, "dependency": "t1"}))
+        raw.zadd("ifdb:task_queue", {word: 1})
+        raw.hset("scheduler:processing", word, word)
+        raw.rpush(b"execution:run:free:" + word, word)
+        raw.rpush("shop:sub:actions:dead_letter", word)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strange_values_stop_no_look(url: str, raw: redis.Redis, name: str) -> None:
+    spoil(raw)
+    with Deck(url, layouts=(name,)) as deck:
+        rows = deck.status().queues
+        assert rows
+        codec.encode_json([row.name.encode("utf-8", "replace").decode() for row in rows])
+        for row in rows:
+            for job in deck.jobs(row.name):
+                for number in (job.since_ms, job.due_ms, job.enqueued_ms, job.failed_ms, job.attempts, job.priority):
+                    assert number is None or abs(number) < 2**63, (job.key, number)
+                assert job.age_s is None or job.age_s < 10**12
+        api.read_stuck(deck)
+        api.read_groups(deck)
+        build_purge_plan(deck, read_rules(()))
+        for verb in ("retry", "discard", "cancel", "run", "bury", "complete", "requeue"):
+            try:
+                api.build_plan(deck, verb)
+            except UsageError:
+                continue
+        deck.look(deck.others.layouts[0].health(int(time.time() * 1000), Ages()))
