@@ -15,6 +15,7 @@ from qdeck._layouts.base import Ages
 from qdeck._operations import api
 from qdeck._rules.limits import read_rules
 from qdeck._rules.purge import build_purge_plan
+from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
     import redis
@@ -85,3 +86,32 @@ def test_strange_values_stop_no_look(url: str, raw: redis.Redis, name: str) -> N
             except UsageError:
                 continue
         deck.look(deck.others.layouts[0].health(int(time.time() * 1000), Ages()))
+
+
+LOOKS = (
+    ["status"], ["jobs", "{queue}"], ["dead"], ["dead", "--group"], ["stuck"], ["health"], ["purge"], ["find", "vm"],
+    ["job", "{queue}", "{id}"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_strange_values_are_shown_as_text(
+    url: str, raw: redis.Redis, name: str, as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No command fails, none writes a sign that steers a terminal, and JSON is JSON."""
+    spoil(raw)
+    with Deck(url, layouts=(name,)) as deck:
+        rows = deck.status().queues
+        jobs = {row.name: next(iter(deck.jobs(row.name))) for row in rows}
+    for command in LOOKS:
+        for queue, job in list(jobs.items())[: None if "{queue}" in command else 1]:
+            words = [word.format(queue=queue, id=job.key) for word in command]
+            code = main([*words, "--layout", name, "--url", url, *(["--json"] if as_json else [])])
+            out, told = capsys.readouterr()
+            assert code in ((0, 1, 2) if command == ["health"] else (0, 1)), (words, code, told)
+            assert "Error" not in told, words
+            if as_json:
+                json.loads(out)
+            for sign in (out + told).replace("\n", ""):
+                assert sign.isprintable() or sign in " \t", (words, sign)

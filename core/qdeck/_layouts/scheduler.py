@@ -93,7 +93,7 @@ class Scheduler(Layout):
             (b"ZRANGE", DELAYED, 0, 0, b"WITHSCORES"),
         )  # fmt: skip
         running, ready, delayed, dead, overdue = (None if reads.is_error(c) else int(c) for c in counts[:5])
-        first = None if reads.is_error(counts[5]) or not counts[5] else float(counts[5][1])
+        first = None if reads.is_error(counts[5]) or not counts[5] else score_ms(counts[5][1])
         least = None if first is None else max(0.0, (now - first - _WIDEST) / 1000) or None
         stuck: int | None = None
         if (running or 0) + (delayed or 0) <= MOST_JUDGED:

@@ -278,7 +278,7 @@ class VmPooler(Layout):
             key, kind = (CREATE, Kind.ZSET) if queue == CREATE_QUEUE else (TASKS[queue], Kind.SET)
             ready = Source(key=key, kind=kind, state=State.READY, native_state="queued")
             return [ready] if State.READY in states else []
-        pool = () if ":" in queue else SETS
+        pool = () if queue.startswith("dlq:") else SETS
         found += [
             Source(key=pool_key(name, queue), kind=Kind.SET, state=STATE_OF[name], native_state=name)
             for name in pool
