@@ -126,6 +126,7 @@ def test_what_is_not_there_is_told(app: qdeck.App) -> None:
         ("ok", {"_id": "mine"}),
         ("ok", {"tz": "Europe/Nowhere"}),
         ("ok", {"cron": "* *"}),
+        ("ok", {"cron": "0 0 1 1 * 0 2020"}),
         ("ok", {"cron": ["* * * * *"]}),
         ("ok", {"tz": ["UTC"]}),
         (["ok"], {}),

@@ -80,6 +80,12 @@ def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
         if "DB index" in str(error):
             hint = "the number at the end of the URL is too large: see `databases` in the server's configuration"
             return InvalidOption(f"{endpoint} names a database that the server does not have", hint=hint)
+        if "unknown command 'SENTINEL'" in str(error):
+            hint = "write redis:// for one server; a Sentinel has a port of its own, most often 26379"
+            return InvalidOption(f"{endpoint} leads to a server, not to its Sentinels", hint=hint)
+        if "unknown command 'CLUSTER'" in str(error):
+            hint = "write redis+sentinel://host/service for Sentinels, redis:// for one server"
+            return InvalidOption(f"{endpoint} is no server of a cluster", hint=hint)
         return programs.explain(error)
     if isinstance(error, InvalidResponse):
         hint = "is this the address of a Redis or Valkey server, and does it want rediss:// (TLS)?"

@@ -190,6 +190,7 @@ _REFUSALS: Final = {
     "CLUSTERDOWN": "the cluster is down",
     "TRYAGAIN": "the queue's slot is on its way to another server of the cluster: try again",
 }
+_NO_SERVER: Final = "it has to be Redis 7, Valkey 8 or later, without renamed commands; of a Sentinel write redis+sentinel://host/service"
 _CLUSTER: Final = {
     "MOVED": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
     "ASK": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
@@ -228,6 +229,9 @@ def explain(error: ResponseError, queue: str = "") -> QdeckError:
             f"a key of queue {queue!r} holds another kind of data: {text}",
             hint="another program uses the same names; use another queue name",
         )
+    if text.startswith("unknown command"):
+        # Behind the comma are arguments, which may be anything.
+        return ServerRefused(f"the server does not know this: {text.split(',', 1)[0]}", hint=_NO_SERVER)
     return QdeckError(f"the server answered with an error: {text}")
 
 

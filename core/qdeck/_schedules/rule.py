@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MAX_CRON: Final = 200
 COUNTED: Final = 300  # turns of the past that are looked at: what is over more than that is not counted one by one
 _DAY: Final = 86_400
+_YEARS: Final = 130  # from 1970 to beyond the last year that a rule can name
 _ZONE: Final = re.compile(r"[A-Za-z0-9_+/-]{1,64}")
 
 
@@ -86,7 +87,8 @@ class Rule:
         from croniter import CroniterError, croniter
 
         # As if it were UTC: so croniter steps through the calendar alone, and no zone's clock confuses it.
-        steps = croniter(self.cron, datetime.fromtimestamp(start, UTC))
+        # By default it gives up after 50 years: too early for a rule that names a year.
+        steps = croniter(self.cron, datetime.fromtimestamp(start, UTC), max_years_between_matches=_YEARS)
         while True:
             try:
                 wall: datetime = steps.get_next(datetime)
