@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from layouts.test_purge import ago
 from qdeck._deck.deck import Deck
 from qdeck._engine import codec
 from qdeck._errors import UsageError
@@ -115,3 +116,29 @@ def test_strange_values_are_shown_as_text(
                 json.loads(out)
             for sign in (out + told).replace("\n", ""):
                 assert sign.isprintable() or sign in " \t", (words, sign)
+
+
+def test_secrets_of_a_record_are_masked_wherever_it_is_named(
+    url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = "tok123secret"
+    facts = {"vm": "v", "pool": "p", "jobId": "j", "action_id": "a", "token": secret, "reason": f"redis://u:{secret}@h"}
+    text = json.dumps(facts)
+    raw.sadd("vmpooler__pools", "p")
+    raw.zadd("vmpooler__dlq__clone", {f"v:5:{text}": 5, text: 6})
+    raw.hset("vmpooler__dlq__tasks", "t", text)
+    raw.hset(f"vmpooler__token__{secret}", "user", "jdoe")
+    raw.hset("vmpooler__health", mapping={"metrics": text, "status": f"redis://u:{secret}@h", "last_check": ago(60)})
+    raw.zadd("scheduler:queue:dlq", {text: 5, f"redis://u:{secret}@h": 6})
+    raw.hset("scheduler:processing", "h", text)
+    raw.hset("ifdb:task_data", "t", json.dumps({"fail": True, "kwargs": facts, "log": f"Failed: {facts['reason']}"}))
+    raw.rpush("shop:sub:actions:dead_letter", text)
+    with Deck(url, layouts=NAMES) as deck:
+        jobs = [job for row in deck.status().queues for job in deck.jobs(row.name)]
+    assert len(jobs) == 8
+    looks = [["status"], ["dead"], ["dead", "--group"], ["health"], ["purge"], ["dead", "discard"]]
+    for words in [*looks, *(["job", job.queue, job.key] for job in jobs)]:
+        for more in ([], ["--json"]):
+            assert main([*words, "--url", url, *more]) in (0, 1), words
+            out, told = capsys.readouterr()
+            assert secret not in out + told, words

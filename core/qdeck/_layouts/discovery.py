@@ -198,6 +198,7 @@ def remember(address: str, remembered: Remembered) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")
+        draft.touch(mode=0o600)
         draft.write_bytes(msgspec.json.encode(plain))
         draft.replace(path)
     except OSError:

@@ -216,8 +216,10 @@ def _entry(raw: Raw, now: int) -> Entry:
     since = facts.get("since_ms")
     native = raw.source.native_state
     facts = {"native_state": native, "id": text_of(raw.member), "age_s": age_s(now, since), **facts}
+    # A dead letter is JSON, which may hold secrets: its name stands for it.
+    name = f"{facts['id']}:{short(raw.member)}" if raw.source.key == DEAD else text_of(raw.member)
     return Entry(
-        key=f"scheduler/{native}/{text_of(raw.member)}", layout="scheduler", queue=QUEUE, state=raw.source.state,
+        key=f"scheduler/{native}/{name}", layout="scheduler", queue=QUEUE, state=raw.source.state,
         seen=raw.seen(), **facts,
     )  # fmt: skip
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import reads
+from qdeck._deck import payload, reads
 from qdeck._deck.model import State
 from qdeck._engine import codec
-from qdeck._layouts.base import Ages, Kind, LayoutHealth, Source, age_s, text_of
+from qdeck._layouts.base import Ages, Kind, LayoutHealth, Source, age_s
 from qdeck._layouts.listing import read_slice
 from qdeck._layouts.measures import measure
 from qdeck._layouts.steps import Check, Outcome, Step, Write, run_once
@@ -92,11 +92,11 @@ def _said(fields: Mapping[bytes, bytes], now: int) -> dict[str, Any]:
     ours = isinstance(metrics, dict) and metrics.get("written_by") == MARK
     at = read_ms(fields.get(b"last_check"))
     return {
-        "status": text_of(fields.get(b"status", b"")),
+        "status": payload.mask_text(fields.get(b"status", b"").decode("utf-8", "replace")),
         "last_check_ms": at,
         "age_s": age_s(now, at),
         "ours": ours,
-        "metrics": metrics,
+        "metrics": payload.mask(metrics),
     }
 
 
