@@ -33,6 +33,26 @@ def of_others(raw: redis.Redis) -> dict[bytes, object]:
     return {key: value for key, value in values(raw).items() if not key.startswith(b"qdeck:")}
 
 
+@pytest.mark.parametrize("verb", ["bury", "discard", "retry"])
+@pytest.mark.parametrize("ids", [(), ("n1", "n4", "n6", "n7"), ("n0", "n2")])
+def test_a_list_is_in_its_order_again(url: str, raw: redis.Redis, verb: str, ids: tuple[str, ...]) -> None:
+    """Of both halves, also entries that are the same to the byte."""
+    name = "shop:sub:actions" + (":dead_letter" if verb == "retry" else "")
+    entries = [json.dumps({"id": f"n{number}"}) for number in range(8)]
+    raw.rpush(name, *(["same", "a:b", *entries, b"\xff:\x00", "", "same"] if not ids else entries))
+    before = raw.lrange(name, 0, -1)
+    with Deck(url, layouts=("lists",)) as deck:
+        plan = api.build_plan(deck, verb, "shop:sub:actions", ids=ids)
+        result = api.apply_plan(deck, plan)
+        assert result.applied == (len(ids) or len(before))
+        assert raw.llen(name) == len(before) - result.applied
+        assert api.undo_batch(deck, result.batch).restored == result.applied
+    left = [entry for entry in raw.lrange(name, 0, -1) if entry in before]
+    assert left == before if not ids else sorted(left) == sorted(before)
+    ends = slice(0, 2), slice(-2, None)
+    assert any(left[end] == before[end] for end in ends)
+
+
 @pytest.mark.parametrize("layout", FILL)
 @pytest.mark.parametrize("verb", ["retry", "discard", "run", "requeue", "bury", "cancel", "complete"])
 def test_each_verb_does_its_plan_once_and_is_taken_back(url: str, raw: redis.Redis, layout: str, verb: str) -> None:

@@ -28,7 +28,7 @@ def build(act: Act, entry: Entry, suffix: str) -> Step:
     remove, restore = Write("LREM", seen.key, (take, seen.member)), Write(push, seen.key, (seen.member,))
     if act is Act.DISCARD:
         return Step(
-            id=entry.id, checks=checks, writes=(remove,), back_writes=(restore,),
+            id=entry.id, checks=checks, writes=(remove,), back_writes=(restore,), back_in_order=not head,
             effect=f"removed from {text_of(seen.key)}",
         )  # fmt: skip
     if act is Act.RETRY:
@@ -47,6 +47,7 @@ def build(act: Act, entry: Entry, suffix: str) -> Step:
         back_writes=(Write("LREM", target, (b"-1", seen.member)), restore),
         effect=f"to the right end of {text_of(target)}",
         warning="from which end its readers take cannot be known",
+        back_in_order=not head,
     )
 
 

@@ -51,15 +51,19 @@ class Write(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Inverse(msgspec.Struct, frozen=True, array_like=True):
-    """What takes a step back."""
+    """What takes a step back. `in_order` is after all others, and the first step of its batch first."""
 
     id: str
     checks: tuple[Check, ...]
     writes: tuple[Write, ...]
+    in_order: bool = False
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One atomic, conditional change. `effect` says in words what it does, `warning` what the system may do to it."""
+    """One atomic, conditional change. `effect` says in words what it does, `warning` what the system may do to it.
+
+    With `back_in_order` it is taken back after the steps before it: what goes back to the end of a line needs that.
+    """
 
     id: str
     checks: tuple[Check, ...]
@@ -68,11 +72,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     back_writes: tuple[Write, ...] = ()
     effect: str
     warning: str = ""
+    back_in_order: bool = False
 
     @property
     def inverse(self) -> Inverse:
         """What takes it back."""
-        return Inverse(self.id.encode("utf-8", "backslashreplace").decode(), self.back_checks, self.back_writes)
+        name = self.id.encode("utf-8", "backslashreplace").decode()
+        return Inverse(name, self.back_checks, self.back_writes, self.back_in_order)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,10 +142,13 @@ def size_of(step: Step) -> int:
 
 
 def undo(layout: str, batch: str) -> Program[list[Outcome]]:
-    """Takes a batch back, the last step first; what has changed since is left alone, with the reason."""
+    """Takes a batch back, the last step first, unless they say otherwise; what has changed since is left alone, with the reason."""
     key = undo_key(layout, batch)
     kept = yield from reads.scan_hash(key)
     numbers = sorted((int(place) for place in kept if place.isdigit()), reverse=True)
+    in_order = [number for number in reversed(numbers) if _inverse(kept[b"%d" % number]).in_order]
+    later = set(in_order)
+    numbers = [*(number for number in numbers if number not in later), *in_order]
     found: list[Outcome] = []
     for at in range(0, len(numbers), CHUNK):
         part = numbers[at : at + CHUNK]
