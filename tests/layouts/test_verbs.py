@@ -11,7 +11,9 @@ import pytest
 from layouts.conformance import values
 from layouts.test_conformance import TestIfdb, TestLists, TestScheduler, TestVmPooler, load_dump
 from qdeck._deck.deck import Deck
-from qdeck._errors import UsageError
+from qdeck._deck.model import State
+from qdeck._errors import UnknownJob, UsageError
+from qdeck._layouts.listing import first
 from qdeck._operations import api
 
 if TYPE_CHECKING:
@@ -169,3 +171,26 @@ def test_what_undo_keeps_is_bounded(deck: Deck, raw: redis.Redis) -> None:
     assert (raw.memory_usage(f"qdeck:undo:lists:{result.batch}", samples=0) or 0) < 100_000
     undone = api.undo_batch(deck, result.batch)
     assert undone.restored == result.undoable == raw.llen("a:b:free:1")
+
+
+def test_who_may_not_ask_for_the_process_of_the_server_applies_plans(url: str, raw: redis.Redis) -> None:
+    """INFO is not allowed on many a server that somebody else runs."""
+    TestScheduler().populate(raw)
+    raw.execute_command("ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all", "-info")
+    try:
+        with Deck(url.replace("redis://", "redis://few:pw@"), layouts=("scheduler",)) as deck:
+            plan = api.build_plan(deck, "discard", "scheduler")
+            assert plan.head.run_id is None
+            assert api.apply_plan(deck, plan).applied == plan.count > 0
+    finally:
+        raw.execute_command("ACL", "DELUSER", "few")
+
+
+def test_an_entry_far_behind_is_not_said_to_be_missing(url: str, raw: redis.Redis) -> None:
+    raw.rpush("shop:sub:actions", *(f'{{"id": "n{number}"}}' for number in range(600)))
+    with Deck(url, layouts=("lists",)) as deck:
+        deck.status()
+        layout = deck.others.layouts[0]
+        with pytest.raises(UnknownJob, match="not among the first 10 entries"):
+            deck.look(first(layout, "shop:sub:actions", (State.READY,), lambda e: e.id == "none", most=10))
+        assert deck.look(first(layout, "shop:sub:actions", (State.READY,), lambda e: e.id == "none", most=900)) is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import reads
 from qdeck._deck.model import Page, State
-from qdeck._errors import InvalidOption
+from qdeck._errors import InvalidOption, UnknownJob
 from qdeck._layouts.base import SLICE, Entry, Kind, Layout, Raw, Source
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def every(layout: Layout, queue: str, states: Sequence[State], *, most: int) -> 
 def first(
     layout: Layout, queue: str, states: Sequence[State], test: Callable[[Entry], bool], most: int = 100_000
 ) -> Program[Entry | None]:
-    """The first entry that passes a test."""
+    """The first entry that passes a test; raises when it is not among the first `most`, for it may be behind them."""
     cursor, scanned = None, 0
     while scanned < most:
         got = yield from page(layout, queue, states, cursor=cursor)
@@ -117,8 +117,10 @@ def first(
                 return entry
         cursor, scanned = got.cursor, scanned + max(1, got.scanned)
         if cursor is None:
-            break
-    return None
+            return None
+    raise UnknownJob(
+        f"it is not among the first {most:,} entries of queue {queue!r}", hint="qdeck jobs --filter looks through all"
+    )
 
 
 def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:

@@ -142,7 +142,10 @@ def size_of(step: Step) -> int:
 
 
 def undo(layout: str, batch: str) -> Program[list[Outcome]]:
-    """Takes a batch back, the last step first, unless they say otherwise; what has changed since is left alone, with the reason."""
+    """Takes a batch back, the last step first, unless they say otherwise.
+
+    What has changed since is left alone, with the reason.
+    """
     key = undo_key(layout, batch)
     kept = yield from reads.scan_hash(key)
     numbers = sorted((int(place) for place in kept if place.isdigit()), reverse=True)
