@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -104,9 +105,12 @@ def secure(calls: list[Call], jobs: list[Job]) -> Program[None]:
         if call.durable is not None:
             by_wish.setdefault((call.queue, call.durable), []).append(job)
     short: Durability | None = None
+    began = time.monotonic()
     for (queue, wanted), members in by_wish.items():
         try:
-            told = yield from confirm(queue, list(dict.fromkeys(job.id for job in members)), wanted)
+            told = yield from confirm(
+                queue, list(dict.fromkeys(job.id for job in members)), wanted, began + wanted.timeout
+            )
         except QdeckError as error:
             message = f"the jobs are enqueued; whether they are on {wanted} is not known: {error}"
             raise NotDurable(message, jobs=jobs, hint=error.hint) from error

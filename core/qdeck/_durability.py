@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Arg, Program
 
 COUNTER: Final = "n:durable"  # in `{q}:meta`: jobs whose safety was asked for
+_LEAST_S: Final = 0.02  # for a queue whose turn comes when the time of its call is over
 _SLICE_S: Final = 2.0  # of waiting in one call, well below the time after which a silent server is given up
 _MOST_S: Final = 60.0
 _MOST_REPLICAS: Final = 100
@@ -89,12 +90,16 @@ def read_durable(value: Any) -> Durable | None:
     )
 
 
-def confirm(queue: str, job_ids: Sequence[str], wanted: Durable) -> Program[Durability]:
-    """Waits until these jobs of one queue are as safe as wanted, at most as long as that says."""
-    until = time.monotonic() + wanted.timeout
+def confirm(queue: str, job_ids: Sequence[str], wanted: Durable, until: float | None = None) -> Program[Durability]:
+    """Waits until these jobs of one queue are as safe as wanted, at most as long as that says.
+
+    `until` is the end of a wait that several queues share: what is left of it, and at least a moment.
+    """
+    if until is None:
+        until = time.monotonic() + wanted.timeout
     while True:
         left = until - time.monotonic()
-        told = yield from _wait(queue, job_ids, wanted, max(0.001, min(left, _SLICE_S)))
+        told = yield from _wait(queue, job_ids, wanted, max(_LEAST_S, min(left, _SLICE_S)))
         if told.met or not told.found or left <= _SLICE_S:
             return told
 

@@ -151,6 +151,17 @@ def test_on_a_cluster_the_server_of_the_queue_is_asked(cluster: Cluster) -> None
     app.close()
 
 
+def test_many_queues_share_one_time_out(cluster: Cluster) -> None:
+    app, step = app_on(cluster.url)
+    wanted = Durable(replicas=1, timeout=0.5)
+    began = time.monotonic()
+    with pytest.raises(qdeck.NotDurable, match="0 of 1") as caught:
+        app.enqueue_many([step.call(n, _queue=f"vault{n}:actions", _durable=wanted) for n in range(40)])
+    assert time.monotonic() - began < 10, "each of 40 queues would wait for half a second"
+    assert [job.durable.replicas for job in caught.value.jobs if job.durable] == [0] * 40
+    app.close()
+
+
 @pytest.mark.parametrize("wrong", [0, -1, 101, True, "replica", 1.5])
 def test_what_can_be_wanted(wrong: object) -> None:
     with pytest.raises(qdeck.InvalidOption):
