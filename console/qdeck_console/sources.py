@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.jobs import newest_first
@@ -54,6 +54,12 @@ class Part:
     scanned: int = 0
 
 
+def left(queue: str, job_id: str, now: JobRecord | None) -> Left:
+    """A job that left its list, with where it is now."""
+    why = f"is {now.state} now" if now is not None else "is gone"
+    return Left(key=f"{NATIVE}/{queue}/{job_id}", id=job_id, why=why)
+
+
 class Source(ABC):
     """A list of jobs of one queue in one state."""
 
@@ -74,6 +80,18 @@ class Ranked(Source):
             read_stretch(self.queue, self.state, first, count, newest=self.newest, around=around)
         )
         return Part(rows=found.jobs, first=found.first, total=found.total, reach=found.total, scanned=found.total)
+
+    async def with_left(self, part: Part, job_id: str, at: int) -> Part:
+        """The same with a job that left the list in its old place, because someone looks at it."""
+        key = f"{NATIVE}/{self.queue}/{job_id}"
+        here = at - part.first
+        if not 0 <= here <= len(part.rows) or any(row.key == key for row in part.rows):
+            return part
+        [now] = await self.deck.alook(read_some(self.queue, [job_id]))
+        if now is not None and now.state == self.state:
+            return part  # it moved on in the list
+        rows = (*part.rows[:here], left(self.queue, job_id, now), *part.rows[here:])
+        return replace(part, rows=rows, reach=part.reach + 1)
 
 
 class Search(Source):
@@ -157,8 +175,7 @@ class Search(Source):
     def _row(self, job_id: str, record: JobRecord | None) -> JobRecord | Left:
         if record is not None and record.state == self.state:
             return record
-        why = f"is {record.state} now" if record is not None else "is gone"
-        return Left(key=f"{NATIVE}/{self.queue}/{job_id}", id=job_id, why=why)
+        return left(self.queue, job_id, record)
 
 
 class NativeSearch(Search):

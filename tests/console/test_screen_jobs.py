@@ -212,3 +212,23 @@ async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url:
         await pilot.press("g", "x")
         await until(pilot, "1 discarded")
         await until(pilot, "of 699")
+
+
+async def test_a_job_that_leaves_while_it_is_looked_at_stays_in_its_place_as_gone(url: str) -> None:
+    with Deck(url) as deck:
+        for number in range(4):
+            deck.enqueue(MAIL, "send", [f"reader{number}"])
+    async with console(url, "2") as pilot:
+        await until(pilot, "1–4 of 4")
+        await until(pilot, lambda: view(pilot).row is not None)
+        first = view(pilot).cursor
+        claim(url, MAIL)
+        shown = await until(pilot, "gone: is running now")
+        assert view(pilot).cursor == first
+        assert "reader1" in shown
+        await pilot.press("x")
+        await until(pilot, "it is running now")  # neither it nor its neighbour
+        await pilot.press("j")
+        await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
+        await until(pilot, lambda: "gone: is" not in text(app_of(pilot)))
+        await until(pilot, "1–3 of 3")

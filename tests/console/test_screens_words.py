@@ -15,7 +15,10 @@ from qdeck_console.app import ConsoleApp
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.presenters.parts import name_parts, owner_of
 from qdeck_console.screens.acting import Work
+from qdeck_console.screens.confirm import ConfirmScreen
+from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.queues import QueuesScreen
+from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
     import pytest
@@ -85,3 +88,30 @@ async def test_an_undo_tells_of_those_that_came_back_with_its_jobs(url: str, mon
         assert isinstance(app, ConsoleApp)
         app.operator.undo_batch("b1", "discard of 1 job")
         await until(pilot, "undone: discard of 1 job; 3 jobs that waited for them too")
+
+
+async def test_the_age_goes_on_while_a_dialog_is_open(url: str) -> None:
+    async with console(url, "") as pilot:
+        app = pilot.app
+        assert isinstance(app, ConsoleApp)
+        for dialog in (
+            ConfirmScreen(app, "Purge 2 jobs", [()], "Purge 2"),
+            FormScreen(app, "Move", [Field(label="to")]),
+        ):
+            await app.push_screen(dialog)
+            await until(pilot, "cancel")
+            bar = dialog.query_one("#mbar", Lines)
+            app.frozen_ms = 1
+            await until(pilot, lambda bar=bar: "FROZEN" in bar.text())  # type: ignore[misc]  # of this round
+            app.frozen_ms = None
+            await pilot.press("escape")
+
+
+async def test_a_plan_that_is_wider_than_its_dialog_is_cut_with_a_sign(url: str) -> None:
+    async with console(url, "") as pilot:
+        app = pilot.app
+        assert isinstance(app, ConsoleApp)
+        await pilot.resize_terminal(62, 24)
+        await app.push_screen(ConfirmScreen(app, "Purge 2 jobs", [(("entries " + "x" * 61, "text"),)], "Purge 2"))
+        shown = await until(pilot, "Purge 2 jobs")
+        assert "x…" in shown

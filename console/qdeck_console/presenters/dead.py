@@ -100,12 +100,12 @@ def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hi
     return ((" " * 2, "text"), *path, (" ", "text"), *thin_bar(share, bar - 1, role), *columns(pieces))
 
 
-def groups_title(seen: Triaged, cells: int) -> Line:
-    """How many groups and entries there are, and whether that is exact."""
+def groups_title(seen: Triaged, cells: int, below: int = 0) -> Line:
+    """How many groups and entries there are, whether that is exact, and how many groups are out of sight."""
     count = len(seen.groups)
     words = f"{seen.total:,} {'entry' if seen.total == 1 else 'entries'} in {count:,} group{'s' * (count != 1)}"
     words = f"{words}, exact" if seen.exact else f"≥ {words}, {seen.scanned:,} of ~{seen.of:,} read"
-    return section("groups", words, "muted", cells)
+    return section("groups", f"{words}, {below:,} more ↓" if below else words, "muted", cells)
 
 
 @dataclass(frozen=True, slots=True)

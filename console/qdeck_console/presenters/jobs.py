@@ -198,7 +198,7 @@ def order_words(state: State, *, newest: bool) -> str:
 
 def range_words(part: Part, first: int, shown: int, of: int | None) -> str:
     """Which rows of how many are on screen, and whether the number is exact."""
-    last = min(first + shown, part.reach)
+    last = min(first + shown, part.reach, part.total)
     rows = f"{first + 1:,}–{last:,}" if last else "none"
     if part.exact:
         beyond = f", the first {part.reach:,} are listed" if part.reach < part.total else ""

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from qdeck_console.format import length
+from qdeck_console.format import fit, length
 from qdeck_console.presenters.frame import seen_environment
+from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from textual import events
-    from textual.app import ComposeResult
+    from textual.widget import Widget
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line, Piece
@@ -27,7 +27,7 @@ WIDTH = 76
 _INSIDE = WIDTH - 7
 
 
-class ConfirmScreen(ModalScreen[bool]):
+class ConfirmScreen(Dialog[bool]):
     """Asks. Enter alone never does it; with a `name`, that has to be typed first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,15 +39,13 @@ class ConfirmScreen(ModalScreen[bool]):
     def __init__(
         self, console: ConsoleApp, title: str, lines: Sequence[Line], button: str, *, name: str = "", note: str = ""
     ) -> None:
-        super().__init__()
-        self._owner = console
+        super().__init__(console)
         self._asked, self._numbers, self._answer, self._typing, self._last = title, list(lines), button, name, note
         self.on_apply = False
         self.typed = ""
 
-    def compose(self) -> ComposeResult:
-        """The bar again at full strength, because dimming must not dim where we are, and the panel."""
-        yield Lines(id="mbar", ground="bar")
+    def panel(self) -> Iterable[Widget]:
+        """The plan, a name to type in production, and the answers."""
         with Vertical(id="dialog"):
             yield Lines(id="asked", ground="panel")
             if self._typing:
@@ -56,7 +54,7 @@ class ConfirmScreen(ModalScreen[bool]):
 
     def on_mount(self) -> None:
         """Shows the plan."""
-        console = self._owner
+        console = self.console_app
         context = console.context
         environment = seen_environment(console.shown.snapshot, context.environment)
         badge: list[Piece] = []
@@ -72,9 +70,7 @@ class ConfirmScreen(ModalScreen[bool]):
             )
         panel = self.query_one("#asked", Lines)
         panel.styles.height = len(asked)
-        panel.show(lambda _w, _h: asked, console.painter)
-        bar = console.bar_line()
-        self.query_one("#mbar", Lines).show(lambda _w, _h: (bar[0],), console.painter, bar[1])
+        panel.show(lambda w, _h: [tuple(fit(line, w)) if length(line) > w else line for line in asked], console.painter)
         self.query_one("#dialog").set_class(word_is_production(environment), "-prod")
         self.query_one("#answers", Lines).styles.height = 3 if self._last else 2
         self._draw()
@@ -104,7 +100,7 @@ class ConfirmScreen(ModalScreen[bool]):
         )
         last: Line = ((safe_text(self._last, limit=_INSIDE), "muted"),) if self._last else hint
         self.query_one("#answers", Lines).show(
-            lambda _w, h: (tuple(pieces), *([()] * (h - 2)), last), self._owner.painter
+            lambda _w, h: (tuple(pieces), *([()] * (h - 2)), last), self.console_app.painter
         )
 
     def on_input_changed(self, event: Input.Changed) -> None:

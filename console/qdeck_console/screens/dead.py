@@ -174,7 +174,8 @@ class DeadScreen(WindowedScreen):
         view.styles.height = min(len(rows), most) if rows else "1fr"
         self.query_one("#lower").display = bool(rows)
         self.query_one("#ghead", Lines).show(
-            lambda w, _h: (present.groups_title(triaged, w), present.groups_head(w)) if rows else (), self.painter
+            lambda w, _h: (present.groups_title(triaged, w, view.below), present.groups_head(w)) if rows else (),
+            self.painter,
         )
         if view.cursor != chosen and rows:
             self._begin()

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Input
 
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.screens.confirm import word_is_production
+from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from textual.app import ComposeResult
+    from textual.widget import Widget
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
@@ -47,7 +47,7 @@ class Field:
     choices: Sequence[str] = ()
 
 
-class FormScreen(ModalScreen[tuple[str, ...] | None]):
+class FormScreen(Dialog[tuple[str, ...] | None]):
     """Asks for some values. It only asks: what is done with them is planned and asked for afterwards."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -57,12 +57,11 @@ class FormScreen(ModalScreen[tuple[str, ...] | None]):
     ]
 
     def __init__(self, console: ConsoleApp, title: str, fields: Sequence[Field], *, about: Sequence[Line] = ()) -> None:
-        super().__init__()
-        self._owner, self._title, self._fields, self._about = console, title, list(fields), list(about)
+        super().__init__(console)
+        self._title, self._fields, self._about = title, list(fields), list(about)
 
-    def compose(self) -> ComposeResult:
-        """The bar again at full strength, and the fields with what each is."""
-        yield Lines(id="mbar", ground="bar")
+    def panel(self) -> Iterable[Widget]:
+        """The fields with what each is."""
         with Vertical(id="dialog"):
             yield Lines(id="asked", ground="panel")
             for number, field in enumerate(self._fields):
@@ -73,13 +72,11 @@ class FormScreen(ModalScreen[tuple[str, ...] | None]):
 
     def on_mount(self) -> None:
         """Shows what is asked."""
-        console = self._owner
+        console = self.console_app
         asked: list[Line] = [((self._title, "strong bold"),), *([()] if self._about else []), *self._about]
         panel = self.query_one("#asked", Lines)
         panel.styles.height = len(asked)
         panel.show(lambda _w, _h: asked, console.painter)
-        bar = console.bar_line()
-        self.query_one("#mbar", Lines).show(lambda _w, _h: (bar[0],), console.painter, bar[1])
         environment = seen_environment(console.shown.snapshot, console.context.environment)
         self.query_one("#dialog").set_class(word_is_production(environment), "-prod")
         for number in range(len(self._fields)):
@@ -100,7 +97,7 @@ class FormScreen(ModalScreen[tuple[str, ...] | None]):
         return next((why for why in told if why), "")
 
     def _draw(self) -> None:
-        painter = self._owner.painter
+        painter = self.console_app.painter
         for number, (field, value) in enumerate(zip(self._fields, self.values, strict=True)):
             why = field.check(value)
             words, role = (why, "warn") if why else (field.hint, "muted")

@@ -12,6 +12,7 @@ from qdeck._operations.model import PlanEntry, Skip, Verb
 from qdeck_console.operating import Wish, difference, outcome
 from qdeck_console.screens.editor import edit
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.sources import Left
 
 if TYPE_CHECKING:
     from qdeck._deck.model import JobRecord
@@ -63,7 +64,8 @@ class JobActs(FrameScreen):
             return "one job at a time" if action == "edit" else "" if fits else f"they are {states[0]}"
         jobs = self.targets()
         if not jobs:
-            return "no job under the cursor"
+            row = self.main_list.row
+            return f"it {row.why}" if isinstance(row, Left) else "no job under the cursor"
         if action == "edit" and len(jobs) > 1:
             return "one job at a time"
         theirs = next((job for job in jobs if job.layout != NATIVE), None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck import QdeckError, UnknownJob
 from qdeck._deck.model import NATIVE, JobDetail, JobRecord
 from qdeck_console.screens.joblist import JobListScreen
-from qdeck_console.sources import Left, Part, Search, Source
+from qdeck_console.sources import Left, Part, Ranked, Search, Source
 from qdeck_console.widgets.lines import Item, LineList, Lines, Window
 
 if TYPE_CHECKING:
@@ -59,7 +59,10 @@ class WindowedScreen(JobListScreen):
         around = row.id if view.held and isinstance(row, JobRecord) and row.layout == NATIVE else None
         self._fetched = (self.reads, (first, count), cursor)
         if part is None:
+            at = view.place
             part = await source.read(max(0, first - count), 3 * count, around)
+            if at is not None and isinstance(source, Ranked) and isinstance(row, JobRecord | Left):
+                part = await source.with_left(part, row.id, at)
         chosen = next(
             (job for job in part.rows if job.key == cursor), part.rows[0] if part.rows and not cursor else None
         )

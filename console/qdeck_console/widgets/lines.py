@@ -197,6 +197,11 @@ class LineList(ScrollView, can_focus=True):
         return None if index is None else self.listing.items[index].row
 
     @property
+    def place(self) -> int | None:
+        """Where the entry under the cursor is in the list, if it is still there."""
+        return self._where.get(self.cursor)
+
+    @property
     def below(self) -> int:
         """How many entries are below the visible part."""
         last = bisect_right(self._tops, round(self.scroll_offset.y) + self.size.height) - 1
