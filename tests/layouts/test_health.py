@@ -168,3 +168,13 @@ def test_the_agent_purges_and_judges_beside_vmpooler(url: str, raw: redis.Redis)
     assert raw.smembers("vmpooler__ready__pool1") == {b"vm-new"}
     assert not raw.exists("vmpooler__pending__pool1")
     assert raw.zcard("vmpooler__dlq__pending") == 1
+
+
+def test_dead_letters_of_tasks_count_as_a_hash_too(url: str, raw: redis.Redis) -> None:
+    vm(raw, "ready", "vm", ready=ago(10))
+    raw.hset("vmpooler__dlq__tasks", mapping={"one": "{}", "two": "{}"})
+    assert keep(url) == "written"
+    metrics = raw.hget("vmpooler__health", "metrics")
+    assert isinstance(metrics, bytes)
+    told = json.loads(metrics)
+    assert (told["queues"]["dlq"], told["errors"]["dlq_total_size"]) == ({"tasks": {"size": 2}}, 2)

@@ -153,6 +153,29 @@ def test_machines_that_were_destroyed_meanwhile_do_not_run_again(deck: Deck, raw
     assert raw.smembers("vmpooler__running__pool1") == {b"v2"}
 
 
+@pytest.mark.parametrize(("ends_s", "dlq_ttl", "least", "most"), [
+    (0, 168, -1, -1), (900_000, 168, 800_000, 900_000), (500, 168, 604_000, 604_800), (0, 0, -1, -1),
+])  # fmt: skip
+def test_a_dead_letter_never_brings_the_end_of_others_nearer(
+    deck: Deck, raw: redis.Redis, ends_s: int, dlq_ttl: int, least: int, most: int
+) -> None:
+    now = int(time.time())
+    raw.zadd("vmpooler__dlq__pending", {f'other:{now}:{{"vm":"other"}}': now})
+    if ends_s:
+        raw.expire("vmpooler__dlq__pending", ends_s)
+    vm(raw, "pending", "vm-old", clone=ago(10_800))
+    limits = Limits(dlq_enabled=True, dlq_ttl=dlq_ttl)
+    assert purged(deck, "pending_too_old", limits=limits) == 1
+    assert raw.zcard("vmpooler__dlq__pending") == 2
+    assert least <= raw.ttl("vmpooler__dlq__pending") <= most
+
+
+def test_a_letter_without_a_moment_hides_none_behind_it(deck: Deck, raw: redis.Redis) -> None:
+    raw.execute_command("ZADD", "vmpooler__dlq__clone", "-inf", "no:moment:{}")
+    raw.zadd("vmpooler__dlq__clone", {'old:5:{"vm":"old"}': 5})
+    assert set(plan_of(deck, "dead_too_old")) == {"old"}
+
+
 def test_a_key_of_another_type_stops_only_what_needs_it(deck: Deck, raw: redis.Redis) -> None:
     vm(raw, "pending", "vm-old", clone=ago(10_800))
     vm(raw, "pending", "other", "pool2", clone=ago(10_800))

@@ -116,9 +116,9 @@ def _letters(source: Source, ages: Ages, now: int, start: int) -> Program[tuple[
         if one is None and rank < excess:
             reason = f"one of {excess:,} beyond the {ages.dlq_max_entries:,} that are kept"
             one = Stale(entry=entry, rule="dead_too_many", act=Act.DISCARD, reason=reason)
-        if one is None:
+        if one is None and entry.age_s is not None:
             return found, None, rank - start + 1  # the rest is newer
-        found.append(one)
+        found += [] if one is None else [one]
     return found, str(start + SLICE) if len(pairs) == SLICE else None, len(pairs)
 
 

@@ -120,12 +120,14 @@ def _bury(entry: Entry, now: int, ages: Ages, reason: str) -> Program[Step]:
     told = codec.encode_json({name: value for name, value in facts.items() if value is not None})
     letter, score, dead = raw_of(f"{entry.id}:{at}:") + told, b"%d" % at, DEAD["pending"]
     dropped = yield from _drop(entry, ages)
+    [ends] = yield reads.read((b"TTL", dead))
+    # The letters that are there already may be kept for longer, or for good: their end is never brought nearer.
+    how = b"NX" if ends == -2 else b"GT"
+    keeps = (Write("EXPIRE", dead, (b"%d" % ages.dlq_ttl_s, how)),) if ages.dlq_ttl_s > 0 else ()
     return Step(
         id=entry.id,
         checks=(*dropped.checks, Check("score", dead, letter, None, "it is a dead letter already")),
-        writes=(
-            *dropped.writes, Write("ZADD", dead, (score, letter)), Write("EXPIRE", dead, (b"%d" % ages.dlq_ttl_s,)),
-        ),
+        writes=(*dropped.writes, Write("ZADD", dead, (score, letter)), *keeps),
         back_checks=(Check("score", dead, letter, score, "it is no dead letter any more"), *dropped.back_checks),
         back_writes=(Write("ZREM", dead, (letter,)), *dropped.back_writes), effect="to vmpooler__dlq__pending",
         warning=dropped.warning,
