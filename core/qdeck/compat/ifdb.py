@@ -44,6 +44,7 @@ RETRIES: Final = 3
 RETRY_MINUTES: Final = 2000
 KEEP_DONE: Final = timedelta(days=14)  # as long as TaskQueueCleanup kept what had succeeded
 KEEP_DONE_MOST: Final = 10_000
+_NO_ARGUMENTS: Final = b"[[],{}]"
 KEEP_FAILED: Final = timedelta(days=3650)  # failed tasks were never removed by themselves
 
 
@@ -81,16 +82,17 @@ class TaskQueue:
         **kwargs: Any,
     ) -> Enqueued:
         """Lets a worker call `func(*args, **kwargs)`; if it fails, `retries` times more, `retry_minutes` apart."""
+        name = name or None  # an empty one was none
         job = self._job(func, args, kwargs, name, onfail, priority, retries, retry_minutes)
         job = job._replace(due_ms=_due(scheduled_time), after=_refs(dependency))
-        if cron is not None:
+        if cron:
             return self._repeat(job, name, cron)
         made = self.app.client.run(_enqueue(self.app.queue, job, name))
         return Enqueued(self.app, made.id, name or _task_of(job), made.created)
 
     def enqueue_or_get(self, func: Callable[..., Any], *args: Any, name: str | None = None, **options: Any) -> Enqueued:
         """The task of that name that has not ended, or a new one. One that is found becomes as urgent as this call."""
-        if name is None or options.get("cron") is not None:
+        if not name or options.get("cron"):
             return self.enqueue(func, *args, name=name, **options)
         given = {key: options.pop(key) for key in ("onfail", "priority", "retries", "retry_minutes") if key in options}
         when = {key: options.pop(key, None) for key in ("dependency", "scheduled_time")}
@@ -160,7 +162,7 @@ class TaskQueue:
             )
         plain = job._replace(tail=_without_name_held(job.tail))
         label = name or _task_of(job)
-        schedule = _schedule_name(label)
+        schedule = _schedule_name(label) if name or job.body == _NO_ARGUMENTS else _schedule_of_call(label, job.body)
         definition = Definition.of(schedule, self.app.queue, plain._replace(due_ms=None), cron=cron)
         run = self.app.client.run
         if run(store.register(definition)) != "made":
@@ -224,7 +226,7 @@ def _due(when: datetime | None) -> int | None:
 
 
 def _refs(dependency: object) -> tuple[str, ...]:
-    if dependency is None:
+    if dependency is None or dependency == "":
         return ()
     return (str(getattr(dependency, "id", dependency)),)
 
@@ -241,6 +243,11 @@ def _schedule_name(name: str) -> str:
     if plain == name and len(name) <= 96:
         return name
     return f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}".lstrip("-")
+
+
+def _schedule_of_call(task: str, body: bytes) -> str:
+    """A schedule's name for a call without one: the same function with other arguments recurs beside it."""
+    return f"{_schedule_name(task)[:80]}-{hashlib.sha256(body).hexdigest()[:12]}"
 
 
 def _setting(name: str) -> Any:
