@@ -10,8 +10,10 @@ import pytest
 
 from layouts.test_purge import ago
 from qdeck._deck.deck import Deck
+from qdeck._deck.model import State
 from qdeck._engine import codec
 from qdeck._errors import UsageError
+from qdeck._filter.fields import FIELDS
 from qdeck._layouts.base import Ages
 from qdeck._operations import api
 from qdeck._rules.limits import read_rules
@@ -142,3 +144,25 @@ def test_secrets_of_a_record_are_masked_wherever_it_is_named(
             assert main([*words, "--url", url, *more]) in (0, 1), words
             out, told = capsys.readouterr()
             assert secret not in out + told, words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_field_filters_strange_values(url: str, raw: redis.Redis, name: str) -> None:
+    """A filter that is none is refused; each other one, with its opposite, takes every entry once."""
+    spoil(raw)
+    paths = ("payload.vm", "payload.args[0]", "payload.a.b", "payload.priority", "payload.name")
+    words = ("5", "<1h", "a*")
+    with Deck(url, layouts=(name,)) as deck:
+        row = max(deck.status().queues, key=lambda one: sum(getattr(one, state) or 0 for state in State))
+        whole = sorted(job.key for job in deck.jobs(row.name))
+        used = 0
+        for field in (*FIELDS, *paths):
+            for word in words:
+                try:
+                    found = [job.key for job in deck.jobs(row.name, where=f"{field}:{word}")]
+                except UsageError:
+                    continue
+                used += 1
+                others = [job.key for job in deck.jobs(row.name, where=f"-{field}:{word}")]
+                assert sorted(found + others) == whole, (field, word)
+        assert used > 20
