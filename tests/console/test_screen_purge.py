@@ -91,6 +91,7 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         await until(pilot, "it is applied")
         await pilot.press("u", "u")
         await until(pilot, "undone: purge of 5 jobs")
+        await until(pilot, "∅ undone: d makes another")
         assert (row(url, MAIL).ready, row(url, MAIL).done, row(url, HOOKS).dead) == (2, 3, 2)
 
 

@@ -12,8 +12,12 @@ from qdeck._deck.model import QueueRow, ServerInfo, Snapshot, Status, Totals
 from qdeck._operations import api
 from qdeck._operations.model import UndoResult
 from qdeck_console.app import ConsoleApp
+from qdeck_console.feed import Picture
+from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.presenters.parts import name_parts, owner_of
+from qdeck_console.presenters.queue_detail import detail
+from qdeck_console.presenters.queues import Drawer
 from qdeck_console.screens.acting import Work
 from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.form import Field, FormScreen
@@ -115,3 +119,12 @@ async def test_a_plan_that_is_wider_than_its_dialog_is_cut_with_a_sign(url: str)
         await app.push_screen(ConfirmScreen(app, "Purge 2 jobs", [(("entries " + "x" * 61, "text"),)], "Purge 2"))
         shown = await until(pilot, "Purge 2 jobs")
         assert "x…" in shown
+
+
+def test_an_age_that_is_not_known_is_not_told_as_zero() -> None:
+    entry = Entry(row=QueueRow(layout="scheduler", name="s", ready=5, oldest_exact=False), severity=Severity.FINE)
+    told = Drawer(picture=Picture(), hide="", reasons_shown=True)
+    words = ["".join(part for part, _ in line) for line in detail(entry, told, 41, 40)]
+    [oldest] = [line for line in words if "oldest waits" in line]
+    assert oldest.split()[-1] == "–"
+    assert "≥" not in oldest

@@ -102,7 +102,9 @@ def _why(entry: Entry, cells: int) -> list[Line]:
 def _states(entry: Entry, cells: int) -> list[Line]:
     row = entry.row
     oldest = fmt.span_pieces(row.oldest_s * 1000, "text") if row.oldest_s and row.ready else [(fmt.ZERO, "ghost")]
-    if not row.oldest_exact:
+    if row.ready and row.oldest_s is None:
+        oldest = [(fmt.NONE, "ghost")]
+    elif row.oldest_s and not row.oldest_exact:
         oldest = [("≥ ", "muted"), *oldest]
     lines = [
         pair("ready", fmt.cell(fmt.count(row.ready)), cells),

@@ -273,6 +273,8 @@ def reason_pieces(entry: Entry, cells: int) -> list[Piece]:
 
 def _oldest(entry: Entry) -> list[Piece]:
     oldest = entry.row.oldest_s
+    if entry.row.ready and oldest is None:
+        return [(fmt.NONE, "ghost")]  # some wait, and since when is not known
     if not oldest or not entry.row.ready:
         return [(fmt.ZERO, "ghost")]
     late = entry.severity is not Severity.FINE and oldest >= 600

@@ -65,6 +65,7 @@ class Operator:
         self._console = console
         self.work: Work | None = None
         self.batches: list[Done] = []
+        self.undone: set[str] = set()
         self._named, self._named_at = "", float("-inf")
 
     def why_not_write(self) -> str:
@@ -193,6 +194,8 @@ class Operator:
         async def act() -> None:
             result = await api.aundo_batch(self._console.deck, batch)
             self.batches = [done for done in self.batches if done.batch != batch]
+            if not result.skipped and result.error is None:
+                self.undone.add(batch)
             words = f"undone: {name}" if not result.skipped else f"{result.restored:,} went back, of {name}"
             if result.dependants:
                 words += f"; {jobs_words(result.dependants)} that waited for them too"

@@ -135,7 +135,14 @@ class PurgeScreen(PurgeWork):
         if work is not None and work.verb == "purge" and work.total:
             return present.applying_lines(self.plan, work.done, work.total, work.started, cells)[:height]
         why = self.why_not("apply") if not self.console.operator.why_not_write() else ""
-        return present.plan_lines(self.plan, self.found_shares(), why, self.result, now_ms, cells)[:height]
+        result = None if self.was_undone else self.result
+        return present.plan_lines(self.plan, self.found_shares(), why, result, now_ms, cells)[:height]
+
+    @property
+    def was_undone(self) -> bool:
+        """Whether what the plan did was taken back since."""
+        result = self.result
+        return result is not None and result.batch in self.console.operator.undone
 
     def _empty(self) -> Sequence[Line]:
         if self.dry is not None:
@@ -224,7 +231,7 @@ class PurgeScreen(PurgeWork):
         if self.plan is None:
             return "dry run first"
         if self.result is not None and not (self.result.stopped or self.result.error):
-            return "it is applied: d makes another"
+            return "undone: d makes another" if self.was_undone else "it is applied: d makes another"
         if not self.plan.count:
             return "nothing to do"
         if self.made_with != (self.limits, frozenset(self.on())):
