@@ -313,3 +313,20 @@ def test_a_priority_that_is_none_is_refused_and_blocks_nobody(manager: QueueMana
         with pytest.raises(qdeck.InvalidOption):
             manager.enqueue("j", priority)  # type: ignore[arg-type]  # that is the case
     assert manager.get_stats() == EMPTY
+
+
+@pytest.mark.parametrize("delay_ms", [float("nan"), float("inf"), 1e18, "5", None, True])
+def test_a_delay_that_is_none_is_refused_before_anything_is_done(manager: QueueManager, delay_ms: Any) -> None:
+    manager.enqueue("a")
+    assert manager.dequeue() == "a"
+    with pytest.raises(qdeck.InvalidOption):
+        manager.requeue("a", delay_ms=delay_ms)
+    assert manager.mark_completed("a")
+
+
+def test_who_processes_a_job_has_a_name(manager: QueueManager) -> None:
+    manager.enqueue("a")
+    assert manager.dequeue() == "a"
+    with pytest.raises(qdeck.InvalidOption):
+        manager.mark_processing("a", None)  # type: ignore[arg-type]  # that is what is tested
+    assert manager.mark_processing("a", "worker-1")

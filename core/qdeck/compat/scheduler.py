@@ -31,6 +31,7 @@ QUEUE: Final = "scheduler:actions"
 TASK: Final = "scheduler.job"  # a qdeck worker that serves the queue is given the id under this name
 UNASSIGNED: Final = "unassigned"
 LEASE_S: Final = 3600.0
+_LONGEST_MS: Final = 10 * 366 * 86_400_000
 JobPriority = Priority
 
 
@@ -121,6 +122,8 @@ class QueueManager:
         False when the job is another's by now, or not leased at all: do not process it.
         """
         check_id(job_id)
+        if not isinstance(worker_id, str):
+            raise InvalidOption(f"worker_id is {worker_id!r}", hint="give the name of who processes the job")
         worker = re.sub(r"[^A-Za-z0-9._:-]", "-", worker_id)[:100] or UNASSIGNED
         length: Arg = "" if lease is None else max(100, read_duration("lease", lease))
         return self._own(job_id, worker, length)
@@ -155,7 +158,8 @@ class QueueManager:
     def requeue(self, job_id: str, priority: int | str = Priority.NORMAL, delay_ms: float = 0) -> bool:
         """Lets a job that was leased wait again, for so many milliseconds; False when it is another's by now."""
         number, tail, body = _record(check_id(job_id), priority)
-        due: Arg = "" if delay_ms <= 0 else self._now_ms() + round(delay_ms)
+        length = _delay(delay_ms)
+        due: Arg = self._now_ms() + length if length else ""
         token = self._tokens.pop(job_id, "")
         word = self._manage("requeue", job_id, number, due, tail, body, _call(), token)
         return word not in ("lost", "running")
@@ -215,6 +219,12 @@ def _record(job_id: str, priority: int | str) -> tuple[int, str, bytes]:
 
 def _call() -> str:
     return secrets.token_hex(6)
+
+
+def _delay(ms: float) -> int:
+    if isinstance(ms, bool) or not isinstance(ms, int | float) or not ms <= _LONGEST_MS:
+        raise InvalidOption(f"delay_ms is {ms!r}", hint="give milliseconds, at most those of ten years")
+    return round(max(ms, 0))
 
 
 def _moment(when: datetime | float) -> int:
