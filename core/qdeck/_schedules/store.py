@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from qdeck._engine import keys, ops, programs
 from qdeck._engine.ids import new_id
-from qdeck._errors import QdeckError, UnknownJob, UsageError
+from qdeck._errors import InvalidOption, QdeckError, UnknownJob, UsageError
 from qdeck._schedules import calls
 from qdeck._schedules.model import Definition, Past, ScheduleRow, read_definition, read_past
 
@@ -150,6 +150,8 @@ def edit(
     old = _read(name, raw)
     made = job or ops.NewJob(name, old.priority, old.tail, old.body, unique=old.unique)
     new = Definition.of(name, old.queue, made, cron=cron or old.cron, tz=tz or old.tz, missed=missed or old.missed)
+    if cron and new.rule().next((yield from clock()) // 1000) is None:
+        raise InvalidOption(f"cron {cron!r} is over", hint="its last turn was in the past: name a later year")
     yield from register(new, raw)
     return new
 
