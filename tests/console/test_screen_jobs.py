@@ -228,6 +228,10 @@ async def test_a_job_that_leaves_while_it_is_looked_at_stays_in_its_place_as_gon
         assert "reader1" in shown
         await pilot.press("x")
         await until(pilot, "it is running now")  # neither it nor its neighbour
+        await pilot.press("*")
+        shown = await until(pilot, "all 3 that match")
+        assert "–" in next(line for line in shown.splitlines() if "gone: is" in line)
+        await pilot.press("escape")
         await pilot.press("j")
         await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
         await until(pilot, lambda: "gone: is" not in text(app_of(pilot)))

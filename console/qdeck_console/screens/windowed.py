@@ -77,7 +77,7 @@ class WindowedScreen(JobListScreen):
     def items(self) -> Sequence[Item]:
         """The list, of which a part is known."""
         part = self.seen.part
-        return Window(part.reach, part.first, [Item(row.key, 1, row) for row in part.rows])
+        return Window(part.reach, part.first, [Item(row.key, 1, row, isinstance(row, JobRecord)) for row in part.rows])
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the list; what came into sight meanwhile is asked for."""

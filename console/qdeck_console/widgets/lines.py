@@ -74,6 +74,7 @@ class Item:
     key: str
     height: int
     row: object
+    is_there: bool = True  # one that left the list is shown, and never among all that are marked
 
 
 class Window(Sequence[Item]):
@@ -316,7 +317,7 @@ class LineList(ScrollView, can_focus=True):
         if item.row is None and isinstance(self.listing.items, Window):
             lines = [(("    …", "ghost"),)]
             at_cursor = index == self._pending
-        elif item.key and lines and (self.all_marked or item.key in self.marks):
+        elif item.key and lines and ((self.all_marked and item.is_there) or item.key in self.marks):
             lines[0] = marked(lines[0])
         if not at_cursor:
             return [strip_of(line, cells, self.painter) for line in lines]
