@@ -58,6 +58,16 @@ def test_a_list_in_use_or_too_long_is_left_and_told(raw: redis.Redis, ask: Calla
     assert "over 500" in why["execution:callback:free:77"]
 
 
+def test_a_registry_of_another_type_is_told(raw: redis.Redis, ask: Callable[..., Any]) -> None:
+    raw.set("task_queues:9", "not a set")
+    found = ask("clean", "9", "--layout", "lists", code=1)
+    assert found["removed"] == 0
+    assert [(skip["id"], skip["why"]) for skip in found["skipped"]] == [
+        ("task_queues:9", "is no set, so it registers nothing")
+    ]
+    assert raw.get("task_queues:9") == b"not a set"
+
+
 def test_orphans_go_only_when_lists_are_named(url: str, raw: redis.Redis, ask: Callable[..., Any]) -> None:
     fill(raw)
     before = values(raw)

@@ -62,6 +62,8 @@ def clean_task(task_id: str, idle_s: float = 0) -> Program[tuple[list[Step], lis
     cursor: object = b"0"
     while True:
         [reply] = yield reads.read((b"SSCAN", registry, cursor if isinstance(cursor, bytes) else b"0", b"COUNT", 500))
+        if reads.is_error(reply) and str(reply).startswith("WRONGTYPE"):
+            return steps, [*left, (text_of(registry), "is no set, so it registers nothing")]
         cursor, names = reads.good(reply)
         entries = yield from _removable(names, idle_s, left)
         steps += [_clean(registry, name, found, registered=True) for name, found in entries]
