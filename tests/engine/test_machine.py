@@ -472,4 +472,4 @@ def test_engine_and_model_agree(url: str, raw: redis.Redis) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_engine_and_model_agree_for_long(url: str, raw: redis.Redis) -> None:
-    run_machine(url, raw, examples=1_500, steps=80)
+    run_machine(url, raw, examples=1_000, steps=80)
