@@ -3,107 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from qdeck import UsageError
-from qdeck._connection import SyncClient
 from qdeck._deck.deck import Deck
-from qdeck._engine import codec, ops, programs
+from qdeck._engine import ops
 from qdeck_console.actions import ACTIONS
-from qdeck_console.app import ConsoleApp, run_console
+from qdeck_console.app import run_console
 from qdeck_console.screens.queues import QueuesScreen
-from qdeck_console.terminal import context_of
 from qdeck_console.widgets.lines import LineList
+from support import screens
 from support.hostile import HOSTILE, is_clean
+from support.screens import HOOKS, MAIL, SEARCH, app_of, console, fail_next, fill, lines, run, text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import Callable
 
     import redis
-    from textual.pilot import Pilot
 
     from support.servers import Server
 
-MAIL, SEARCH, HOOKS = "demo:dev:mail:actions", "demo:dev:search:actions", "demo:dev:hooks:actions"
-
-
-def lines(app: ConsoleApp) -> list[str]:
-    """The screen as an operator reads it."""
-    return ["".join(part.text for part in strip) for strip in app.screen._compositor.render_strips()]
-
-
-def text(app: ConsoleApp) -> str:
-    return "\n".join(line.rstrip() for line in lines(app))
-
-
-async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 8.0) -> str:
-    """Waits until the screen shows a text, or something is so; returns the screen."""
-    app = pilot.app
-    assert isinstance(app, ConsoleApp)
-    last_moment = time.monotonic() + seconds
-    while True:
-        await pilot.pause(0.03)
-        shown = text(app)
-        if (wanted in shown) if isinstance(wanted, str) else wanted():
-            return shown
-        assert time.monotonic() < last_moment, f"never saw {wanted!r}:\n{shown}"
-
-
-@contextlib.asynccontextmanager
-async def console(url: str, size: tuple[int, int] = (160, 48), *, read_only: bool = False) -> AsyncIterator[Pilot[int]]:
-    deck = Deck(url, read_only=read_only)
-    app = ConsoleApp(deck, context_of(deck, "demo"))
-    async with app.run_test(size=size, notifications=True) as pilot:
-        await until(pilot, lambda: app.shown.snapshot is not None)
-        await pilot.pause(0.05)
-        yield pilot
-
-
-def app_of(pilot: Pilot[int]) -> ConsoleApp:
-    assert isinstance(pilot.app, ConsoleApp)
-    return pilot.app
-
-
-def run(url: str, op: ops.Op[ops.T]) -> ops.T:
-    client = SyncClient(Deck(url).endpoint)
-    try:
-        return client.run(programs.call(op))
-    finally:
-        client.close()
-
-
-def fill(url: str) -> None:
-    """A paused queue, one with a backlog, one with dead letters and one with a stuck job."""
-    with Deck(url) as deck:
-        for _ in range(40):
-            deck.enqueue(SEARCH, "reindex", [1])
-        for number in range(12):
-            deck.enqueue(HOOKS, "deliver", [number], retries=0)
-        for number in range(12):
-            error = {"class": "ConnectionError", "message": f"refused {number}", "traceback": "Traceback\n  boom"}
-            fail_next(url, HOOKS, error)
-        deck.enqueue(MAIL, "send", ["someone"])
-        run(url, ops.turn(MAIL, "wrk-gone", 1, room=1, lease_ms=1))
-        deck.enqueue(MAIL, "send", ["other"])
-        run(url, ops.configure(SEARCH, {"paused": "1"}))  # by nobody: the log of operations is empty
-
-
-def fail_next(url: str, queue: str, event: Mapping[str, object]) -> str:
-    at = time.time_ns() // 1000
-    [job] = run(url, ops.turn(queue, "wrk-1", at, room=1, lease_ms=60_000)).jobs
-    ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=codec.encode_json(event))
-    run(url, ops.turn(queue, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
-    return job.id
+until = partial(screens.until, seconds=8.0)
 
 
 @pytest.mark.parametrize("size", [(160, 48), (120, 36), (80, 24)])
 async def test_troubled_queues_come_first_with_their_reason_below(url: str, size: tuple[int, int]) -> None:
     fill(url)
-    async with console(url, size) as pilot:
+    async with console(url, size=size) as pilot:
         shown = await until(pilot, "act now")
         heads = ["act now  1", "✗ mail", "1 stuck", "watch  2", "3 queues, native"]
         body = "\n".join(lines(app_of(pilot))[3:])
@@ -119,7 +49,7 @@ async def test_troubled_queues_come_first_with_their_reason_below(url: str, size
 
 
 async def test_a_healthy_empty_deck_says_so(url: str) -> None:
-    async with console(url, (80, 24)) as pilot:
+    async with console(url, size=(80, 24)) as pilot:
         shown = await until(pilot, "no queue yet")
         assert "healthy" in shown
 
@@ -178,7 +108,7 @@ async def test_a_key_never_acts_on_a_neighbour_of_what_has_gone(url: str, raw: r
 
 async def test_enter_opens_and_escape_goes_back(url: str) -> None:
     fill(url)
-    async with console(url, (80, 24)) as pilot:
+    async with console(url, size=(80, 24)) as pilot:
         await until(pilot, "act now")
         await pilot.press("enter")
         shown = await until(pilot, "demo:dev:mail:actions")
@@ -276,7 +206,7 @@ async def test_the_filter_takes_letters_as_text(url: str) -> None:
 
 
 async def test_help_lists_every_key_with_the_reason_when_it_cannot_act(url: str) -> None:
-    async with console(url, (80, 24), read_only=True) as pilot:
+    async with console(url, size=(80, 24), read_only=True) as pilot:
         await pilot.press("question_mark")
         seen = await until(pilot, "move ──")
         for _ in range(12):
@@ -295,7 +225,7 @@ async def test_help_lists_every_key_with_the_reason_when_it_cannot_act(url: str)
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
 async def test_stuck_jobs_say_why(url: str, size: tuple[int, int]) -> None:
     fill(url)
-    async with console(url, size) as pilot:
+    async with console(url, size=size) as pilot:
         await pilot.press("3")
         shown = await until(pilot, "owner gone  1")
         assert "wrk-gone" in shown
@@ -309,7 +239,7 @@ async def test_stuck_jobs_say_why(url: str, size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
 async def test_dead_letters_by_error_with_their_traceback(url: str, size: tuple[int, int]) -> None:
     fill(url)
-    async with console(url, size) as pilot:
+    async with console(url, size=size) as pilot:
         await pilot.press("4")
         shown = await until(pilot, "1–12 of 12")
         assert "refused ‹n›" in shown
@@ -333,7 +263,7 @@ async def test_a_new_dead_letter_appears_and_the_cursor_stays(url: str) -> None:
         with Deck(url) as deck:
             deck.enqueue(HOOKS, "deliver", ["new"], retries=0)
         fail_next(url, HOOKS, {"class": "ConnectionError", "message": "refused 99"})
-        await until(pilot, "13 entries", 20)
+        await until(pilot, "13 entries", seconds=20)
         assert view.cursor == cursor
         assert view.row is not None
 
@@ -352,7 +282,7 @@ async def test_a_lost_server_keeps_the_last_picture_and_comes_back(make_server: 
         await until(pilot, "∅ server lost")
         await pilot.press("4", "1")
         server.relaunch()
-        await until(pilot, lambda: not app_of(pilot).latest.is_lost, 15)
+        await until(pilot, lambda: not app_of(pilot).latest.is_lost, seconds=15)
         await until(pilot, lambda: "server lost" not in lines(app_of(pilot))[1])
         assert "act now  1" in text(app_of(pilot))
 
@@ -371,7 +301,7 @@ async def test_a_server_that_answers_late_shows_as_age_and_freezes_nothing(make_
             await until(pilot, " 3s")
         finally:
             server.thaw()
-        await until(pilot, lambda: app_of(pilot).shown.age_s() < 1.5, 15)
+        await until(pilot, lambda: app_of(pilot).shown.age_s() < 1.5, seconds=15)
 
 
 async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) -> None:
@@ -385,7 +315,7 @@ async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) ->
             raw.hset(b"{" + name.encode() + b"}:meta", mapping={"v": "1", "ready": "3"})
         deck.enqueue(MAIL, "send", [corpus[0]])
         run(url, ops.turn(MAIL, "evil\x1b[2J\x9bworker", 1, room=1, lease_ms=1))
-    async with console(url, (160, 60)) as pilot:
+    async with console(url, size=(160, 60)) as pilot:
         app = app_of(pilot)
         for keys in (
             "1",
@@ -434,7 +364,7 @@ async def test_ten_thousand_queues_draw_what_is_visible(url: str, raw: redis.Red
             pipe.hset(f"{{{name}}}:meta", mapping={"v": "1", "done_ttl": "1"})
         pipe.execute()
     async with console(url) as pilot:
-        await until(pilot, "10,000 queues", 20)
+        await until(pilot, "10,000 queues", seconds=20)
         view = pilot.app.screen.query_one(LineList)
         drawn = 0
         draw = view.listing.draw
@@ -451,7 +381,7 @@ async def test_ten_thousand_queues_draw_what_is_visible(url: str, raw: redis.Red
 
 
 async def test_a_terminal_that_is_too_small_says_so(url: str) -> None:
-    async with console(url, (52, 14)) as pilot:
+    async with console(url, size=(52, 14)) as pilot:
         assert "needs 60×16, has 52×14" in text(app_of(pilot))
         await pilot.resize_terminal(80, 24)
         await until(pilot, "Queues")

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from console.test_app import app_of, lines, text, until
+from console.test_app import until
 from layouts.test_conformance import TestIfdb, TestLists, TestScheduler, TestVmPooler
 from qdeck._deck.deck import Deck
 from qdeck._layout_names import LAYOUTS
 from qdeck_console.app import ConsoleApp
 from qdeck_console.terminal import context_of
+from support.screens import app_of, lines, text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -3,62 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
-from qdeck._connection import SyncClient
 from qdeck._deck.deck import Deck
-from qdeck._engine import codec, ops, programs
+from qdeck._engine import codec, ops
 from qdeck._operations import api
-from qdeck_console.app import ConsoleApp
 from qdeck_console.screens.joblist import JobListScreen
-from qdeck_console.terminal import context_of
+from support import screens
+from support.screens import HOOKS, MAIL, console, fail_next, run, text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     import redis
-    from textual.pilot import Pilot
 
-HOOKS, MAIL = "demo:dev:hooks:actions", "demo:dev:mail:actions"
-
-
-def text(app: ConsoleApp) -> str:
-    strips = app.screen._compositor.render_strips()
-    return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
-
-
-async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 5.0) -> str:
-    """Waits until the screen shows a text, or something is so; returns the screen."""
-    app = pilot.app
-    assert isinstance(app, ConsoleApp)
-    last_moment = time.monotonic() + seconds
-    while True:
-        await pilot.pause(0.03)
-        shown = text(app)
-        if (wanted in shown) if isinstance(wanted, str) else wanted():
-            return shown
-        assert time.monotonic() < last_moment, f"never saw {wanted!r}:\n{shown}"
-
-
-@contextlib.asynccontextmanager
-async def console(url: str, keys: str, *, read_only: bool = False) -> AsyncIterator[Pilot[int]]:
-    deck = Deck(url, read_only=read_only)
-    app = ConsoleApp(deck, context_of(deck, "demo"))
-    async with app.run_test(size=(160, 48), notifications=True) as pilot:
-        await until(pilot, lambda: app.shown.snapshot is not None)
-        await pilot.press(*keys)
-        yield pilot
-
-
-def run(url: str, op: ops.Op[ops.T]) -> ops.T:
-    client = SyncClient(Deck(url).endpoint)
-    try:
-        return client.run(programs.call(op))
-    finally:
-        client.close()
+until = partial(screens.until, seconds=5.0)
 
 
 def bury(url: str, count: int, queue: str = HOOKS) -> None:
@@ -67,11 +27,7 @@ def bury(url: str, count: int, queue: str = HOOKS) -> None:
         for number in range(count):
             deck.enqueue(queue, "deliver", [number], retries=0)
     for number in range(count):
-        at = time.time_ns() // 1000
-        [job] = run(url, ops.turn(queue, "wrk-1", at, room=1, lease_ms=60_000)).jobs
-        event = codec.encode_json({"class": "ConnectionError", "message": f"refused {number}"})
-        ending = ops.Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=event)
-        run(url, ops.turn(queue, "wrk-1", at + 1, room=0, lease_ms=60_000, endings=[ending]))
+        fail_next(url, queue, {"class": "ConnectionError", "message": f"refused {number}"})
 
 
 def counts(url: str, queue: str = HOOKS) -> tuple[int | None, int | None]:

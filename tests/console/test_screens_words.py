@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from console.test_layouts import FILL
 from console.test_layouts import console as others
-from console.test_screens_acts import HOOKS, MAIL, console, until
+from console.test_screens_acts import until
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import QueueRow, ServerInfo, Snapshot, Status, Totals
 from qdeck._operations import api
@@ -23,6 +23,7 @@ from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.widgets.lines import Lines
+from support.screens import HOOKS, MAIL, console
 
 if TYPE_CHECKING:
     import pytest
