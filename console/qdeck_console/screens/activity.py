@@ -13,7 +13,7 @@ from qdeck._operations import activity, became
 from qdeck._operations.model import Activity
 from qdeck_console.actions import ACTIVITY, Action, bindings
 from qdeck_console.presenters import activity as present
-from qdeck_console.presenters.parts import owner_of, section
+from qdeck_console.presenters.parts import section
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines
 
@@ -52,18 +52,8 @@ class ActivityBase(TableScreen):
     @property
     def log_of(self) -> Log:
         """What was read."""
-        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        extra = self.was_read
         return extra if isinstance(extra, Log) else Log()
-
-    @property
-    def now_ms(self) -> int:
-        """The server's clock."""
-        return self.picture.snapshot.at_ms if self.picture.snapshot else 0
-
-    @property
-    def hide(self) -> str:
-        """The start of names that every queue of qdeck has."""
-        return owner_of(self.picture.snapshot)
 
     def batch_in_sight(self) -> str | None:
         """The batch that is looked at."""

@@ -46,7 +46,6 @@ class ContextScreen(Dialog[str | None]):
 
     def on_mount(self) -> None:
         """Shows the contexts, with the one that is looked at chosen."""
-        super().on_mount()
         console = self.console_app
         where = cut_end(safe_text(console.contexts.where, limit=200), 56)
         head: Line = (("contexts", "strong bold"), ("  ", "text"), (where, "muted"))

@@ -184,8 +184,7 @@ class DeadScreen(WindowedScreen):
         self._draw_head()
 
     def _draw_room(self) -> None:
-        rates, snapshot, panel = self.picture.rates, self.picture.snapshot, self.query_one("#room", Lines)
-        now_ms = snapshot.at_ms if snapshot is not None else 0
+        rates, now_ms, panel = self.picture.rates, self.now_ms, self.query_one("#room", Lines)
         rooms = present.urgent_first(self.whole.rooms, rates)[: 2 if self.is_tall else 1]
         blank = int(self.is_tall)
         panel.styles.height = len(rooms) + (2 if rooms else 1) * blank
@@ -201,12 +200,11 @@ class DeadScreen(WindowedScreen):
         panel.show(make, self.painter)
 
     def _group_lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-        triaged, snapshot = self.whole.triaged, self.picture.snapshot
+        triaged = self.whole.triaged
         if not isinstance(item.row, Group):
             return ()
-        now_ms = snapshot.at_ms if snapshot is not None else 0
         line = present.group_line(
-            item.row, triaged.total, now_ms, cells, hide=self.hide, at_cursor=at_cursor, exact=triaged.exact
+            item.row, triaged.total, self.now_ms, cells, hide=self.hide, at_cursor=at_cursor, exact=triaged.exact
         )
         return (line,)
 

@@ -38,7 +38,10 @@ class Dialog(ModalScreen[T], Generic[T]):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """Draws the bar, and goes on drawing it: its clock must not stand still."""
+        """Draws the bar, and goes on drawing it: its clock must not stand still.
+
+        Textual calls the handler of each class: one of a subclass must not call this.
+        """
         self._draw_bar()
         self.set_interval(1.0, self._draw_bar)
 

@@ -107,7 +107,6 @@ class EditorScreen(Dialog[str | None]):
 
     def on_mount(self) -> None:
         """Shows it."""
-        super().on_mount()
         head: Line = ((safe_text(self._asked, limit=200), "strong bold"),)
         title = self.query_one("#title", Lines)
         title.styles.height = 2

@@ -113,7 +113,6 @@ class PathScreen(Dialog[str | None]):
 
     def on_mount(self) -> None:
         """Offers a name."""
-        super().on_mount()
         rows = f"{self._count:,} row{'s' * (self._count != 1)}"
         lines: list[Line] = [
             ((f"Write {rows} to a file", "strong bold"),),

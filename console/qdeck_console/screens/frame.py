@@ -96,6 +96,16 @@ class FrameScreen(Screen[None]):
         return self.TAB
 
     @property
+    def was_read(self) -> object:
+        """What the feed read for this screen; none while the picture in sight is another screen's."""
+        return self.picture.extra if self.picture.extra_of == self.reads else None
+
+    @property
+    def now_ms(self) -> int:
+        """The server's clock."""
+        return self.picture.snapshot.at_ms if self.picture.snapshot else 0
+
+    @property
     def hide(self) -> str:
         """The start of names that every queue of qdeck has."""
         return owner_of(self.picture.snapshot)

@@ -13,7 +13,7 @@ from qdeck_console.actions import DEAD, HEALTH, STUCK, WORKERS, Action, bindings
 from qdeck_console.contexts import CountedDeck
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters.health import Row
-from qdeck_console.presenters.parts import owner_of, section
+from qdeck_console.presenters.parts import section
 from qdeck_console.screens.frame import WIDE, FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
@@ -60,12 +60,8 @@ class HealthScreen(FrameScreen):
     @property
     def vitals(self) -> Vitals | None:
         """What was read of the server."""
-        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        extra = self.was_read
         return extra if isinstance(extra, Vitals) else None
-
-    @property
-    def _hide(self) -> str:
-        return owner_of(self.picture.snapshot)
 
     def _rows(self, snapshot: Snapshot) -> list[Row]:
         found = present.rows(snapshot, self.console.deck.thresholds)
@@ -111,7 +107,7 @@ class HealthScreen(FrameScreen):
     def _draw_item(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         row = item.row
         if isinstance(row, Row):
-            return (present.row_line(row, cells, at_cursor, hide=self._hide),)
+            return (present.row_line(row, cells, at_cursor, hide=self.hide),)
         if isinstance(row, list):
             return ((("    ", "text"), *row),)
         if isinstance(row, tuple) and row:

@@ -58,7 +58,6 @@ class HelpScreen(Dialog[Command | None]):
 
     def on_mount(self) -> None:
         """Shows the keys."""
-        super().on_mount()
         self.set_focus(None)
         self._show_search(on=False)
         self._arrange()

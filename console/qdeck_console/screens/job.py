@@ -11,7 +11,6 @@ from qdeck import QdeckError, UnknownJob
 from qdeck._deck.model import JobDetail, JobRecord, Snapshot
 from qdeck_console.actions import JOB, Action, bindings
 from qdeck_console.presenters import job_page as present
-from qdeck_console.presenters.parts import owner_of
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.text import safe_text
@@ -108,8 +107,8 @@ class JobScreen(JobActs):
         self._show("#past", right if self.is_wide else [])
 
     def _draw_head(self, notice: list[Line]) -> None:
-        job, now_ms = self._job, self.picture.snapshot.at_ms if self.picture.snapshot else 0
-        hide = self._hide
+        job, now_ms = self._job, self.now_ms
+        hide = self.hide
 
         def make(_cells: int, _height: int) -> Sequence[Line]:
             cells = self.size.width - 5
@@ -122,10 +121,6 @@ class JobScreen(JobActs):
         head.styles.height = (3 if job is not None else 1) + (len(notice) if job is not None else 0)
         head.show(make, self.painter)
 
-    @property
-    def _hide(self) -> str:
-        return owner_of(self.picture.snapshot)
-
     def _panes(self) -> tuple[list[Keyed], list[Keyed]]:
         job = self._job
         if job is None:
@@ -133,9 +128,9 @@ class JobScreen(JobActs):
         width = self.size.width
         cells = LEFT - 8 if self.is_wide else max(20, min(WIDEST, width - 8))
         beside = max(20, min(WIDEST, width - LEFT - 6)) if self.is_wide else cells
-        now_ms = self.picture.snapshot.at_ms if self.picture.snapshot else 0
+        now_ms = self.now_ms
         left = [
-            *present.tree(job, cells, self._folded), *present.relations(job, cells, hide=self._hide),
+            *present.tree(job, cells, self._folded), *present.relations(job, cells, hide=self.hide),
             *present.facts(job, cells),
         ]  # fmt: skip
         chosen = self.chosen_try if self.chosen_try >= 0 else None

@@ -88,7 +88,7 @@ class JobsScreen(WindowedScreen):
     @property
     def seen(self) -> ListSeen:
         """What was read of this list."""
-        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        extra = self.was_read
         return extra if isinstance(extra, ListSeen) else ListSeen()
 
     def source(self) -> Source | None:
@@ -150,7 +150,7 @@ class JobsScreen(WindowedScreen):
 
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         """The line of a job."""
-        now_ms = self.picture.snapshot.at_ms if self.picture.snapshot else 0
+        now_ms = self.now_ms
         if isinstance(item.row, JobRecord):
             return (present.job_line(item.row, self.state, cells, now_ms, at_cursor=at_cursor),)
         return (present.left_line(item.row, self.state, cells),) if isinstance(item.row, Left) else ()

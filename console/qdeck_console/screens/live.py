@@ -50,7 +50,6 @@ class LiveScreen(Dialog[str | None]):
 
     def on_mount(self) -> None:
         """Shows what it means."""
-        super().on_mount()
         rows = [
             ("for", "30 min", "then it is read-only again, by itself"),
             ("asks", "", "many, and what has no undo, want the name"),

@@ -54,7 +54,6 @@ class PaletteScreen(Dialog[Command | None]):
 
     def on_mount(self) -> None:
         """Shows all of them."""
-        super().on_mount()
         self.query_one("#words", Input).focus()
         self._search(self._text)
 

@@ -13,7 +13,6 @@ from qdeck._schedules.model import MISSED, ScheduleRow
 from qdeck._schedules.rule import Rule
 from qdeck_console.actions import SCHEDULES, Action, bindings
 from qdeck_console.presenters import schedules as present
-from qdeck_console.presenters.parts import owner_of
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines
@@ -49,14 +48,6 @@ class SchedulesScreen(TableScreen):
         return read
 
     @property
-    def _now_ms(self) -> int:
-        return self.picture.snapshot.at_ms if self.picture.snapshot else 0
-
-    @property
-    def _hide(self) -> str:
-        return owner_of(self.picture.snapshot)
-
-    @property
     def chosen(self) -> ScheduleRow | None:
         """The schedule under the cursor."""
         row = self.view.row
@@ -80,7 +71,7 @@ class SchedulesScreen(TableScreen):
         row = item.row
         if not isinstance(row, ScheduleRow):
             return ()
-        return present.lines(row, cells, at_cursor, now_ms=self._now_ms, hide=self._hide)
+        return present.lines(row, cells, at_cursor, now_ms=self.now_ms, hide=self.hide)
 
     def words(self, shown: int) -> str:
         """How many there are."""
@@ -98,7 +89,7 @@ class SchedulesScreen(TableScreen):
         row = self.chosen
 
         def make(cells: int, _height: int) -> Sequence[Line]:
-            return present.side(row, cells, now_ms=self._now_ms, hide=self._hide) if row is not None else ()
+            return present.side(row, cells, now_ms=self.now_ms, hide=self.hide) if row is not None else ()
 
         self.query_one("#side", Lines).show(make, self.painter)
 

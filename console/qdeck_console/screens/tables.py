@@ -33,7 +33,7 @@ class TableScreen(FrameScreen):
     @property
     def rows(self) -> tuple[object, ...]:
         """What was read."""
-        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        extra = self.was_read
         return extra if isinstance(extra, tuple) else ()
 
     def head(self, cells: int) -> Line:

@@ -43,11 +43,6 @@ class TasksBase(TableScreen):
     SCOPE = TASKS
     BINDINGS: ClassVar[list[BindingType]] = bindings(TASKS)
 
-    @property
-    def now_ms(self) -> int:
-        """The server's clock."""
-        return self.picture.snapshot.at_ms if self.picture.snapshot else 0
-
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""
         return "" if action == "back" else super().why_not(action)
@@ -84,7 +79,7 @@ class TasksScreen(TasksBase):
     @property
     def seen(self) -> TasksSeen | None:
         """What was read."""
-        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        extra = self.was_read
         return extra if isinstance(extra, TasksSeen) else None
 
     def head(self, cells: int) -> Line:
@@ -186,7 +181,7 @@ class TaskScreen(TasksBase):
 
     def items(self) -> list[Item]:
         """Its queues."""
-        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        extra = self.was_read
         rows = extra.rows if isinstance(extra, QueuePage) else ()
         wanted = self.filter_text.casefold().strip()
         return [Item(row.name, 1, row) for row in rows if wanted in row.name.casefold()]

@@ -10,7 +10,6 @@ from textual.containers import Vertical
 from qdeck._deck.model import JobRecord, Snapshot, WorkerRow
 from qdeck_console.actions import WORKERS, Action, bindings
 from qdeck_console.presenters import workers as present
-from qdeck_console.presenters.parts import owner_of
 from qdeck_console.presenters.workers import Running, Speeds
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -49,18 +48,8 @@ class WorkersBase(TableScreen):
     @property
     def seen(self) -> WorkersSeen:
         """What was read."""
-        extra = self.picture.extra if self.picture.extra_of == self.reads else None
+        extra = self.was_read
         return extra if isinstance(extra, WorkersSeen) else WorkersSeen()
-
-    @property
-    def now_ms(self) -> int:
-        """The server's clock."""
-        return self.picture.snapshot.at_ms if self.picture.snapshot else 0
-
-    @property
-    def hide(self) -> str:
-        """The start of names that every queue of qdeck has."""
-        return owner_of(self.picture.snapshot)
 
     def in_sight(self) -> str:
         """The worker that is looked at."""
