@@ -12,7 +12,7 @@ from qdeck._deck.model import State
 from qdeck._errors import UsageError
 from qdeck._filter import parse
 from qdeck._layouts import discovery, make, steps
-from qdeck._layouts.base import Act, Ages, Entry, Seen, Stale
+from qdeck._layouts.base import Act, Ages, Entry, Fate, Seen, Stale, Tried
 from qdeck._layouts.listing import every
 
 if TYPE_CHECKING:
@@ -55,6 +55,14 @@ class Conformance:
 
     def populate(self, raw: redis.Redis) -> None:
         """Fills the server with entries of every state, broken ones too."""
+        raise NotImplementedError
+
+    def take(self, raw: redis.Redis, entry: Entry) -> None:
+        """Plays a worker of that system that takes this entry, which was just retried; by default there is none."""
+        pytest.skip("nothing can be retried here")
+
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+        """Ends it as that system would; what an operator can see of that is the answer."""
         raise NotImplementedError
 
     def make(self) -> Layout:
@@ -179,6 +187,36 @@ class Conformance:
                 assert deck.write(steps.undo(self.layout, batch)) == []
                 assert values(raw) == before, (act, entry.key)
         assert tried
+
+    @pytest.mark.parametrize("well", [True, False])
+    def test_what_becomes_of_a_retried_entry_is_told_or_unknown(
+        self, deck: Deck, raw: redis.Redis, *, well: bool
+    ) -> None:
+        layout = self.look(deck)
+        tried: set[str] = set()
+        for number, entry in enumerate(self.entries(deck, layout)):
+            now = _now(deck)
+            if entry.native_state in tried:
+                continue
+            try:
+                step = deck.look(layout.step(Act.RETRY, entry, now))
+            except UsageError:
+                continue
+            assert layout.tells_fates
+            one = Tried(seen=entry.seen, since_ms=now)
+            [done] = deck.write(steps.run(self.layout, f"r{number}", [step]))
+            assert done.done
+            assert deck.look(layout.fates([one], _now(deck))) == [Fate.WAITING], entry.key
+            self.take(raw, entry)
+            assert deck.look(layout.fates([one], _now(deck)))[0] in (Fate.RUNNING, Fate.UNKNOWN), entry.key
+            wanted = self.end(raw, entry, well=well)
+            before = picture(raw)
+            assert deck.look(layout.fates([one], _now(deck))) == [wanted], entry.key
+            assert picture(raw) == before
+            assert well or wanted in (Fate.DEAD, Fate.FAILED)
+            tried.add(entry.native_state)
+        if not tried:
+            pytest.skip("nothing can be retried here")
 
     def test_what_is_stale_is_told_and_can_go_and_come_back(self, deck: Deck, raw: redis.Redis) -> None:
         layout = self.look(deck)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layouts.conformance import Conformance
+from qdeck._layouts.base import Entry, Fate
+from qdeck._layouts.vmpooler_keys import read_letter
 
 if TYPE_CHECKING:
     import redis
@@ -45,6 +48,18 @@ class TestScheduler(Conformance):
         letter = json.dumps({"jobId": "dead", "reason": "redis://u:tok123@h", "failedAt": "2026-11-18T05:00:00.000Z"})
         raw.zadd("scheduler:queue:dlq", {letter: now - 90_000, "no json": now, '{"reason": "x"}': 1})
 
+    def take(self, raw: redis.Redis, entry: Entry) -> None:
+        assert raw.zrem("scheduler:queue:priority", entry.id)
+        held = json.dumps({"workerId": "w1", "startedAt": time.time_ns() // 1_000_000})
+        raw.hset("scheduler:processing", entry.id, held)
+
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+        if not well:
+            letter = json.dumps({"jobId": entry.id, "reason": "again", "failedAt": "2026-11-18T06:00:00.000Z"})
+            raw.zadd("scheduler:queue:dlq", {letter: time.time_ns() // 1_000_000})
+        raw.hdel("scheduler:processing", entry.id)
+        return Fate.UNKNOWN if well else Fate.DEAD  # what ended well is told in PostgreSQL only
+
 
 class TestIfdb(Conformance):
     layout = "ifdb"
@@ -74,6 +89,22 @@ class TestIfdb(Conformance):
         raw.hset("ifdb:task_data", "broken", "{")
         raw.zadd("ifdb:task_queue", {"broken": 2})
 
+    def change(self, raw: redis.Redis, name: str, **facts: object) -> None:
+        task = json.loads(raw.hget("ifdb:task_data", name) or b"")
+        raw.hset("ifdb:task_data", name, json.dumps(task | facts))
+
+    def take(self, raw: redis.Redis, entry: Entry) -> None:
+        self.change(raw, entry.id, start_time=datetime.now(UTC).isoformat())
+
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+        if well:
+            self.change(raw, entry.id, pending=False, success=True, finish_time=datetime.now(UTC).isoformat())
+            raw.zrem("ifdb:task_queue", entry.id)
+            return Fate.DONE
+        later = datetime.now(UTC) + timedelta(minutes=2000)
+        self.change(raw, entry.id, retries_left=1, scheduled_time=later.isoformat())
+        return Fate.FAILED  # two days long its own next try is ahead
+
 
 class TestVmPooler(Conformance):
     layout = "vmpooler"
@@ -86,6 +117,19 @@ class TestVmPooler(Conformance):
         raw.hset("vmpooler__dlq__tasks", "disk", '["a","b"]')
         raw.zadd("vmpooler__provisioning__request", {"new": int(time.time())})
         raw.hset("vmpooler__odrequest__over", mapping={"requested": "a:b:1", "status": "failed"})
+
+    def take(self, raw: redis.Redis, entry: Entry) -> None:
+        raw.delete("vmpooler__odcreate__task")
+
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+        member = entry.seen.member
+        facts = read_letter(member).facts
+        if well:
+            raw.hset(f"vmpooler__odrequest__{facts['request_id']}", "status", "ready")
+            return Fate.DONE
+        again, at = facts | {"vm": f"{entry.id}-2"}, int(time.time())
+        raw.zadd("vmpooler__dlq__clone", {f"{entry.id}-2:{at}:{json.dumps(again)}": at})
+        return Fate.DEAD
 
 
 class TestLists(Conformance):
@@ -101,3 +145,13 @@ class TestLists(Conformance):
         raw.sadd("task_queues:12345", "execution:agent_run:professional:12345")
         raw.rpush("{native}:bell", "1")
         raw.rpush("unnamed", "1")
+
+    def take(self, raw: redis.Redis, entry: Entry) -> None:
+        assert raw.lrem(entry.queue, 1, entry.seen.member)  # type: ignore[arg-type]  # bytes are well
+
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+        if well:
+            return Fate.UNKNOWN
+        again = json.loads(entry.seen.member) | {"attempts": 2}
+        raw.lpush(f"{entry.queue}:dead_letter", json.dumps(again))
+        return Fate.DEAD

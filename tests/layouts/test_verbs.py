@@ -139,8 +139,6 @@ def test_what_a_layout_cannot_do_is_told_with_the_reason(deck: Deck, raw: redis.
         api.build_plan(deck, "complete", "shop:actions")
     with pytest.raises(UsageError, match="nothing like edit"):
         api.read_draft(deck, "ifdb", "bad")
-    with pytest.raises(UsageError, match="how the first ones fare"):
-        api.redrive_plan(deck, api.build_plan(deck, "retry", "ifdb"), first=1)
     with pytest.raises(UsageError, match="no priority"):
         api.build_plan(deck, "retry", "centos-7", priority=5)
 

@@ -168,15 +168,16 @@ def act(
 def _apply(deck: Deck, plan: Plan, *, rate: float | None, first: int | None, as_json: bool) -> int:
     from qdeck._operations import api
 
-    if plan.goes_abroad and first is not None:
-        raise click.UsageError("--first watches how the first ones fare, and in other layouts that cannot be seen")
-    fates = None
+    fates, told = None, ""
     with stoppable() as asked:
-        if plan.verb.value == "retry" and not plan.goes_abroad and (rate is not None or first is not None):
+        if plan.verb.value == "retry" and (rate is not None or first is not None):
             result, fates = api.redrive_plan(deck, plan, rate=rate, first=first, cancelled=asked)
+            told = api.fates_told(plan)
         else:
             result = api.apply_plan(deck, plan, rate=rate, cancelled=asked)
     code = show_batch(result, as_json=as_json, fates=fates)
+    if fates is not None and fates.unknown:
+        note(f"qdeck: what became of {fates.unknown:,} is not told; {told}")
     return INTERRUPTED if result.stopped is not None and asked() and code != _FAILED else code
 
 
@@ -272,6 +273,8 @@ def batch_json(result: BatchResult, fates: Fates | None = None) -> dict[str, Any
             "running": fates.running,
             "cancelled": fates.cancelled,
             "gone": fates.gone,
+            "failed_again": fates.failed_again,
+            "unknown": fates.unknown,
         },
     }
 
@@ -375,10 +378,12 @@ def _print_batch(result: BatchResult, fates: Fates | None) -> None:
             for count, word in (
                 (fates.done, "done"),
                 (fates.dead_again, "dead again"),
+                (fates.failed_again, "failed again"),
                 (fates.waiting, "waiting"),
                 (fates.running, "running"),
                 (fates.cancelled, "cancelled"),
                 (fates.gone, "gone"),
+                (fates.unknown, "left, outcome not told"),
             )
             if count
         ]

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 _FATES: Final = (
     ("done", "✓", "done", "ok"),
     ("dead_again", "✗", "dead again", "bad"),
+    ("failed_again", "✗", "failed, tries left", "bad"),
     ("running", "▸", "running", "accent"),
     ("waiting", "◦", "waiting", "muted"),
     ("cancelled", "∅", "cancelled", "muted"),
     ("gone", "–", "ended, not kept", "muted"),
+    ("unknown", "?", "outcome not told", "muted"),
 )
 _MOST_EVENTS: Final = 12
 
@@ -42,6 +44,7 @@ class Drive:
     skipped: int = 0
     fates: Fates = field(default_factory=Fates)
     watched: int = 0
+    told: str = ""  # how much other systems tell of it
     result: BatchResult | None = None
     error: str = ""
     over_at: float | None = None
@@ -131,7 +134,7 @@ def _fates(drive: Drive, cells: int) -> list[Line]:
     if of:
         wide = min(60, cells)
         halves = wide * 2
-        good, bad = fates.done + fates.gone, fates.dead_again
+        good, bad = fates.done + fates.gone, fates.dead_again + fates.failed_again
         first = round(good / of * halves) // 2
         second = min(wide - first, -(-round(bad / of * halves) // 2))
         lines.append((("━" * first, "ok"), ("━" * second, "bad"), ("━" * (wide - first - second), "line")))
@@ -141,6 +144,8 @@ def _fates(drive: Drive, cells: int) -> list[Line]:
             share = f"{100 * number // of:>4} %" if of else ""
             value = fmt.fit(fmt.cell(fmt.count(number), f"{role} bold" if number else "text"), 9, right=True)
             lines.append(((f"{sign} ", role), *fmt.fit([(words, "text")], 18), *value, (share, "muted")))
+    if drive.told:
+        lines += [((part, "muted"),) for part in wrap(safe_text(drive.told, limit=300), cells, most=2)]
     return lines
 
 

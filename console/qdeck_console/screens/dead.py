@@ -285,9 +285,8 @@ class DeadScreen(WindowedScreen):
         if action in _ACTS and self.group is None:
             return self.console.operator.why_not_write() or "there is none"
         if action == "redrive":
-            layout = self._layout()
-            foreign = layout != NATIVE and not self.group_view.all_marked
-            return f"{layout} does not tell how jobs fare: r" if foreign else self._why_not_act("retry")
+            blind = "" if self.group_view.all_marked else self.console.deck.others.why_not_watch(self._layout())
+            return blind or self._why_not_act("retry")
         if action in {"mark", "range"} and self.in_groups:
             return "enter goes to its entries"
         if action == "all":

@@ -83,7 +83,7 @@ async def _redrive(console: ConsoleApp, wish: Wish, after: Callable[[], None] | 
     if answer is None or not await operator.ask(plan, left_out):
         console.say("nothing was done", "muted", "")
         return
-    drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]))
+    drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]), told=api.fates_told(plan))
     console.open(RedriveScreen(drive))
     await _drive(console, drive, plan)
     if after is not None:
@@ -99,7 +99,8 @@ async def _drive(console: ConsoleApp, drive: Drive, plan: Plan) -> None:
 
     def went(tally: Tally) -> None:
         if drive.done <= drive.first < tally.done:
-            drive.tell("▸", "accent", "they fare well: the rest follows")
+            well = "they fare well" if not drive.fates.unknown else "they did not die again"
+            drive.tell("▸", "accent", f"{well}: the rest follows")
         drive.back, drive.done, drive.skipped = tally.applied, tally.done, tally.skipped_count
         if work is not None:
             work.done = tally.done

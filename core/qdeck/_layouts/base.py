@@ -162,6 +162,29 @@ class Look:
     notices: tuple[str, ...] = ()
 
 
+class Fate(StrEnum):
+    """What became of an entry since it was retried."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead_again"
+    FAILED = "failed_again"
+    """It failed once more, and its own system tries it again later."""
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """It left where it waited, and how it ended is written nowhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A dead letter that was retried: what it was, and no earlier than when. A `twin` is not the only one like it."""
+
+    seen: Seen
+    since_ms: int
+    twin: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stale:
     """An entry that a cleanup would take: by which rule, with which act, and why."""
@@ -212,6 +235,10 @@ class Layout(ABC):
     """Whether it is made with the patterns of `[lists]`."""
     takes_priority: ClassVar[tuple[Act, ...]] = ()
     """Besides reprioritising, the acts for which a priority may be given."""
+    tells_fates: ClassVar[str] = ""
+    """How much can be seen of those that were retried, in words; without any, `fates` is not asked."""
+    patience_s: ClassVar[float] = 60.0
+    """How long it may take until the first of those that were retried have ended."""
 
     def __init__(self) -> None:
         self.sight: Sight | None = None
@@ -284,6 +311,15 @@ class Layout(ABC):
         """What many steps of one act share, read once; they are given it as options."""
         yield from ()  # no reading: a program all the same
         return {}
+
+    def likeness(self, seen: Seen) -> bytes:
+        """What an entry and the same one, dead again, have in common; only asked where entries may be equal."""
+        return seen.member
+
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """What became of entries that were retried, by a bounded look; what cannot be seen is unknown."""
+        yield from ()  # no reading: a program all the same
+        return [Fate.UNKNOWN] * len(tried)
 
     def why_not(self, act: Act, state: State) -> str:
         """Why an act cannot be done in a state; empty when it can."""

@@ -18,6 +18,7 @@ from qdeck._layouts.base import (
     Ages,
     Capability,
     Entry,
+    Fate,
     Kind,
     Layout,
     Look,
@@ -26,11 +27,12 @@ from qdeck._layouts.base import (
     Source,
     Stale,
     StalePage,
+    Tried,
     age_s,
     raw_of,
     text_of,
 )
-from qdeck._layouts.ifdb_steps import DATA, QUEUE, read_task
+from qdeck._layouts.ifdb_steps import DATA, QUEUE, RETRIES, read_task
 from qdeck._layouts.times import read_ms, whole
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class Ifdb(Layout):
 
     name: ClassVar[str] = NAME
     about: ClassVar[str] = "ifdb:task_queue and ifdb:task_data of the IFDB project"
+    tells_fates: ClassVar[str] = "the records of the tasks tell; one that failed is tried again by itself, hours later"
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,6 +171,15 @@ class Ifdb(Layout):
                 found.append(Stale(entry=entry, rule="task_too_old", act=Act.DISCARD, reason=reason))
         return StalePage(found=tuple(found), cursor=page.cursor, scanned=page.scanned)
 
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """As their records tell. A task with fewer runs left than a retry gives has failed since."""
+        ids = [one.seen.member for one in tried]
+        values, scores = yield reads.read((b"HMGET", DATA, *ids), (b"ZMSCORE", QUEUE, *ids))
+        if reads.is_error(values):
+            return [Fate.UNKNOWN] * len(tried)
+        places = [None] * len(ids) if reads.is_error(scores) else scores
+        return [_fate(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
+
     def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
         """One change of a task and its place in line. Options: `priority` of a reprioritisation."""
         if why := self.why_not(act, State(entry.state)):
@@ -275,6 +287,18 @@ def _state(
         dead = f"it waits for {task['dependency']!r}, which failed" if wanted.get("fail") else None
         return State.BLOCKED, "pending, dependency", lost or dead
     return State.READY, "pending", lost
+
+
+def _fate(task: dict[str, Any] | None, score: bytes | None, now: int) -> Fate:
+    if task is None:
+        return Fate.UNKNOWN
+    state, _, _ = _state(task, score, {}, now)
+    if state in (State.DONE, State.DEAD):
+        return Fate.DONE if state is State.DONE else Fate.DEAD
+    if state is State.RUNNING:
+        return Fate.RUNNING
+    left = whole(task.get("retries_left"))
+    return Fate.FAILED if left is not None and left < RETRIES else Fate.WAITING
 
 
 def _last_failure(task: dict[str, Any]) -> str | None:

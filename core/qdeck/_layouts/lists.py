@@ -20,12 +20,14 @@ from qdeck._layouts.base import (
     Act,
     Capability,
     Entry,
+    Fate,
     Kind,
     Layout,
     Look,
     Raw,
     Seen,
     Source,
+    Tried,
     age_s,
     raw_of,
     text_of,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from qdeck._layouts.steps import Step
 
 MOST_ENDS: Final = 200  # lists of a look whose first and last entry are read for the oldest
+NEAR_END: Final = 250  # entries of each end of a list among which one that was retried is looked for
 MOST_OF_ONE: Final = 1000  # entries of one list among very many
 _IDS: Final = ("action_id", "id", "job_id", "task_id", "correlation_id")
 _TIMES: Final = ("timestamp", "enqueued_at", "created_at")
@@ -54,6 +57,9 @@ class Lists(Layout):
     name: ClassVar[str] = "lists"
     repeats: ClassVar[bool] = True
     takes_patterns: ClassVar[bool] = True
+    tells_fates: ClassVar[str] = (
+        "an entry that left its list and is no dead letter again ended, or a reader has it: a list tells no outcome"
+    )
     about: ClassVar[str] = "lists named {domain}:{action_type}:{tier}:{task_id}, service:type, or by your patterns"
 
     def __init__(self, patterns: Sequence[str] = ()) -> None:
@@ -150,6 +156,25 @@ class Lists(Layout):
             found.append(replace(_entry(queue, raw, now, near_head=one.score == b"head"), seen=one))
         return found
 
+    def likeness(self, seen: Seen) -> bytes:
+        """The id that it tells, or all of it: who buries an entry may have written a count into it."""
+        return seen.key + b"\n" + _likeness(seen.member)
+
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """Whether they are at one of the ends of their list, or of its dead letters; between them they are not seen."""
+        suffix = raw_of(self.names.suffix)
+        dead = {one.seen.key for one in tried}
+        live = {key: key.removesuffix(suffix) for key in dead}
+        ends = yield from _ends([*dead, *live.values()])
+        found = []
+        for one in tried:
+            likeness, key = _likeness(one.seen.member), one.seen.key
+            if not one.twin and likeness in ends[key]:
+                found.append(Fate.DEAD)
+            else:
+                found.append(Fate.WAITING if likeness in ends[live[key]] else Fate.UNKNOWN)
+        return found
+
     def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
         """Moves or removes exactly this entry."""
         yield from ()  # no reading: a program all the same
@@ -167,6 +192,24 @@ def _measure(group: Group, now: int, ends: int) -> Program[tuple[int, float | No
     entries = yield from reads.ask([(b"LINDEX", name, at) for name in near for at in (0, -1)])
     moments = [at for raw in entries if isinstance(raw, bytes) and (at := _since(_json(raw))) is not None]
     return size, age_s(now, min(moments, default=None))
+
+
+def _likeness(member: bytes) -> bytes:
+    named = _word(_json(member), _IDS)
+    return member if named is None else raw_of(named)
+
+
+def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[bytes]]]:
+    """What is at both ends of lists."""
+    calls = [
+        (b"LRANGE", key, first, last) for key in keys for first, last in ((0, NEAR_END - 1), (-NEAR_END, -1))
+    ]  # fmt: skip
+    replies = yield from reads.ask(calls)
+    found: dict[bytes, set[bytes]] = {key: set() for key in keys}
+    for call, reply in zip(calls, replies, strict=True):
+        if not reads.is_error(reply):
+            found[call[1]].update(map(_likeness, reply))
+    return found
 
 
 def _of_names(names: Names, queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:

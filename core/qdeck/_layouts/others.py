@@ -98,6 +98,11 @@ class Others:
             return f"{name} has nothing like {verb}"
         return layout.why_not(Act(verb), State(state))
 
+    def why_not_watch(self, name: str) -> str:
+        """Why it cannot be seen how retried entries of a layout fare; empty when it can."""
+        layout = next((one for one in self.layouts if one.name == name), None)
+        return "" if layout is None or layout.tells_fates else f"{name} does not tell how retried entries fare"
+
     def queues(self) -> Program[list[tuple[Layout, str]]]:
         """The foreign queues that are there now."""
         rows, _ = yield from self.rows((yield from reads.clock()))

@@ -20,6 +20,7 @@ from qdeck._layouts.base import (
     Ages,
     Capability,
     Entry,
+    Fate,
     Kind,
     Layout,
     Look,
@@ -27,6 +28,7 @@ from qdeck._layouts.base import (
     Source,
     Stale,
     StalePage,
+    Tried,
     age_s,
     raw_of,
     text_of,
@@ -48,6 +50,7 @@ QUEUE: Final = "scheduler"
 OFFSETS: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 1_000_000, "NORMAL": 2_000_000, "LOW": 3_000_000})
 MOST_JUDGED: Final = 5000  # ids in processing and delayed ones that a look reads to tell which do not move
 _WIDEST: Final = 3_000_000
+_SKEW_MS: Final = 1000  # that the clock of a worker may be behind the server's
 _SOURCES: Final = (
     Source(key=PROCESSING, kind=Kind.HASH, state=State.RUNNING, native_state="processing"),
     Source(key=PRIORITY, kind=Kind.ZSET, state=State.READY, native_state="priority"),
@@ -63,6 +66,9 @@ class Scheduler(Layout):
     name: ClassVar[str] = "scheduler"
     takes_priority: ClassVar[tuple[Act, ...]] = (Act.RETRY, Act.REQUEUE, Act.RUN)
     about: ClassVar[str] = "scheduler:queue:* and scheduler:processing of the task scheduler service"
+    tells_fates: ClassVar[str] = (
+        "a job that left the line and is no dead letter again ended, or was dropped: only PostgreSQL has the outcome"
+    )
 
     def __init__(self, sign: int | None = None) -> None:
         super().__init__()
@@ -134,6 +140,33 @@ class Scheduler(Layout):
     def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
         """How this version makes scores."""
         return {"sign": self.sign or (yield from _sign_of(now))}
+
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """Where their ids are now: in line, with a worker, among the newest dead letters, or nowhere."""
+        ids = [raw_of(_job_of(one.seen.member)) for one in tried]
+        later = [job + b":" + word.encode() for job in ids for word in OFFSETS]
+        least = min((one.since_ms for one in tried), default=now) - _SKEW_MS
+        line, delayed, held, dead = yield reads.read(
+            (b"ZMSCORE", PRIORITY, *ids), (b"ZMSCORE", DELAYED, *later), (b"HMGET", PROCESSING, *ids),
+            (b"ZREVRANGEBYSCORE", DEAD, b"+inf", least, b"WITHSCORES", b"LIMIT", 0, MOST_JUDGED),
+        )  # fmt: skip
+        nowhere = [None] * len(later)
+        places = [nowhere if reads.is_error(reply) else reply for reply in (line, delayed, held)]
+        again: dict[str, float] = {}
+        for member, score in [] if reads.is_error(dead) else reads.pairs(dead):
+            again.setdefault(_job_of(member), float(score))  # the newest first
+        found = []
+        for at, one in enumerate(tried):
+            newest = again.get(_job_of(one.seen.member))
+            if newest is not None and newest > float(one.seen.score or 0):
+                found.append(Fate.DEAD)
+            elif places[2][at] is not None:
+                found.append(Fate.RUNNING)
+            elif places[0][at] is not None or any(s is not None for s in places[1][at * 4 : at * 4 + 4]):
+                found.append(Fate.WAITING)
+            else:
+                found.append(Fate.UNKNOWN)
+        return found
 
     def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
         """What the scheduler's own methods do, in one step. Options: `priority` (NORMAL), `reason` of a burial."""
@@ -271,6 +304,12 @@ def _dead(raw: Raw, now: int) -> dict[str, Any]:
         return {**facts, "id": short(raw.member), "problem": problem, "native_state": "dlq broken", "message": problem}
     message = payload.mask_text(reason) if isinstance(reason, str) else None
     return {**facts, "id": job_id, "message": message}
+
+
+def _job_of(letter: bytes) -> str:
+    """The id of the job that a dead letter names; empty when it names none."""
+    named = _json(letter).get("jobId")
+    return named if isinstance(named, str) else ""
 
 
 def _moment(raw: Raw) -> int | None:

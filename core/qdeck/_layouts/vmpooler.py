@@ -16,6 +16,7 @@ from qdeck._layouts.base import (
     Ages,
     Capability,
     Entry,
+    Fate,
     Kind,
     Layout,
     LayoutHealth,
@@ -24,6 +25,7 @@ from qdeck._layouts.base import (
     Seen,
     Source,
     StalePage,
+    Tried,
     age_s,
     text_of,
 )
@@ -70,6 +72,8 @@ class VmPooler(Layout):
 
     name: ClassVar[str] = "vmpooler"
     about: ClassVar[str] = "vmpooler__* of VMPooler"
+    tells_fates: ClassVar[str] = "a request tells when it has all its machines, and each failure is another dead letter"
+    patience_s: ClassVar[float] = 900.0  # after which the manager itself gives a clone up
 
     def __init__(self) -> None:
         super().__init__()
@@ -318,6 +322,12 @@ class VmPooler(Layout):
         from qdeck._layouts.vmpooler_health import measure_health
 
         return (yield from measure_health(self, now, ages))
+
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """By their requests."""
+        from qdeck._layouts.vmpooler_fates import read_fates
+
+        return (yield from read_fates(tried))
 
     def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
         """What its API or its purge would do. Options: `ages`, `reason`."""

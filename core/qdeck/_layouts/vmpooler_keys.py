@@ -39,6 +39,7 @@ FIELDS: Final = (
     "clone_error_class", "timeout_notification", "open_socket_error", "ready", "check", "checkout", "token:token",
     "token:user", "lifetime", "user_tagged", "destroy", "disk", "host", "migrated",
 )  # fmt: skip
+MOST_TOGETHER: Final = 20  # VMs that one task of a request may ask for again
 _SET: Final = re.compile(rb"vmpooler__(?:running|migrating|ready|pending|completed|discovered)__(.+)", re.DOTALL)
 
 

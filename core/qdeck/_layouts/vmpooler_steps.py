@@ -15,6 +15,7 @@ from qdeck._layouts.vmpooler_keys import (
     CREATE,
     CREATE_QUEUE,
     DEAD,
+    MOST_TOGETHER,
     REQUEST_QUEUE,
     SETS,
     TASKS,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
     from qdeck._layouts.base import Layout
 
-MOST_TOGETHER = 20  # VMs that one task of a request may ask for again
 _MOVED = "it is not in that set any more"
 
 

@@ -132,12 +132,17 @@ async def aredrive_plan(deck: Deck, plan: Plan, **options: Any) -> tuple[BatchRe
 
 def read_fates(deck: Deck, plan: Plan) -> Fates:
     """What became of the jobs of a plan that was applied."""
-    return deck.look(redrive.read_fates(plan.entries()))
+    return deck.look(redrive.read_fates(plan))
 
 
 async def aread_fates(deck: Deck, plan: Plan) -> Fates:
     """What became of the jobs of a plan that was applied, in asyncio."""
-    return await deck.alook(redrive.read_fates(plan.entries()))
+    return await deck.alook(redrive.read_fates(plan))
+
+
+def fates_told(plan: Plan) -> str:
+    """How much can be seen of what becomes of the entries of other layouts, in words."""
+    return redrive.told(plan)
 
 
 def undo_batch(deck: Deck, batch: str | None = None, **options: Any) -> UndoResult:

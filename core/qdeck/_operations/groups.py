@@ -226,8 +226,7 @@ def _counted(queue: str, gathering: Gathering, now: int) -> Program[bool]:
             (b"ZCARD", dead), (b"HGETALL", keys.key(queue, "groups")), (b"ZCARD", dead)
         )
         before, after = reads.good(before, queue), reads.good(after, queue)
-        pairs = reads.pairs(reads.good(flat, queue))
-        kinds = [kind for digest, raw in pairs if (kind := _read_kind(digest, raw)) is not None]
+        kinds = kinds_of(reads.good(flat, queue))
         if min(before, after) <= sum(kind.size for kind in kinds) <= max(before, after):
             break
     else:
@@ -280,6 +279,11 @@ def _trends(queue: str, now: int) -> Program[dict[bytes, list[int]]]:
                 part = TREND - 1 - (now - row.at) // PART_MS
                 found.setdefault(words[3], [0] * TREND)[part] += 1
     return found
+
+
+def kinds_of(flat: Sequence[bytes]) -> list[Kind]:
+    """The kinds in a reply with all that a queue counts; what cannot be read is left out."""
+    return [kind for digest, raw in reads.pairs(flat) if (kind := _read_kind(digest, raw)) is not None]
 
 
 def _read_kind(digest: bytes, raw: bytes) -> Kind | None:

@@ -169,7 +169,10 @@ class UndoResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """What became of jobs that were retried: after-action truth. `gone` are ended so long ago that nothing is kept."""
+    """What became of jobs that were retried: after-action truth. `gone` are ended so long ago that nothing is kept.
+
+    Of other layouts: `failed_again` are tried again by their own system later, of `unknown` ones no outcome is told.
+    """
 
     total: int = 0
     done: int = 0
@@ -178,11 +181,18 @@ class Fates:
     running: int = 0
     cancelled: int = 0
     gone: int = 0
+    failed_again: int = 0
+    unknown: int = 0
 
     @property
     def settled(self) -> int:
         """How many have ended."""
         return self.done + self.dead_again + self.cancelled + self.gone
+
+    @property
+    def over(self) -> int:
+        """How many have ended, or left without an outcome that could be seen, or wait for long after a failure."""
+        return self.settled + self.failed_again + self.unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import reads
-from qdeck._deck.model import NATIVE
-from qdeck._engine import acts, keys, ops
+from qdeck._engine import acts
 from qdeck._errors import InvalidOption, QdeckError
-from qdeck._operations.applying import Application, apply_steps
+from qdeck._layouts.base import Fate
+from qdeck._operations.applying import Application
 from qdeck._operations.driving import Pause, Step, waiting
+from qdeck._operations.fates import Fortunes, fates_of
 from qdeck._operations.model import BatchResult, Fates, PlanEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from qdeck._engine.ops import Program
     from qdeck._operations.applying import Progress
@@ -30,66 +29,56 @@ SAMPLE: Final = 200  # of the jobs that went back last, how many are watched
 ENOUGH: Final = 5  # so many have to end before they are judged, unless fewer were released
 TOO_MANY: Final = 0.5  # this part of them dead again stops it
 _LOOK_S: Final = 0.5
-_STATES: Final = ("dead", "done", "running", "ready", "delayed", "blocked", "cancelled")
-_CHUNK: Final = 500
 
 
-def read_fates(entries: Iterable[PlanEntry]) -> Program[Fates]:
-    """What became of these jobs since they were retried; those that were left alone are not counted."""
-    counts: Counter[str] = Counter()
-    held: list[PlanEntry] = []
-    for entry in entries:
-        if entry.layout != NATIVE:
-            continue  # what becomes of it is not for us to see
-        if held and (len(held) == _CHUNK or held[0].queue != entry.queue):
-            yield from _count_fates(held, counts)
-            held = []
-        held.append(entry)
-    if held:
-        yield from _count_fates(held, counts)
-    return Fates(
-        total=counts.total(),
-        done=counts["done"],
-        dead_again=counts["dead"],
-        waiting=counts["ready"] + counts["delayed"] + counts["blocked"],
-        running=counts["running"],
-        cancelled=counts["cancelled"],
-        gone=counts["gone"],
-    )
+def read_fates(plan: Plan) -> Program[Fates]:
+    """What became of the jobs of a plan since they were retried; those that were left alone are not counted."""
+    return (yield from Fortunes(plan).count(plan.entries()))
 
 
-def _count_fates(entries: Sequence[PlanEntry], counts: Counter[str]) -> Program[None]:
-    queue = entries[0].queue
-    ids: list[ops.Arg] = [entry.id for entry in entries]
-    replies = yield reads.read(*[(b"ZMSCORE", keys.key(queue, state), *ids) for state in _STATES])
-    columns = [reads.good(reply, queue) for reply in replies]
-    for entry, *scores in zip(entries, *columns, strict=True):
-        state = next((name for name, score in zip(_STATES, scores, strict=True) if score is not None), "gone")
-        if state == entry.state and entry.state == "dead" and float(scores[0]) == float(entry.seen):
-            continue  # it was never touched, or was put back
-        counts[state] += 1
+def told(plan: Plan) -> str:
+    """How much can be seen of what becomes of the entries of other layouts, in words; empty where all are ours."""
+    return Fortunes(plan).told
 
 
-@dataclass(slots=True)
 class _Watch:
     """The jobs that went back last."""
 
-    recent: deque[PlanEntry]
-    fates: Fates
-    told: Callable[[Fates, int], None] | None = None
+    def __init__(self, fortunes: Fortunes, told: Callable[[Fates, int], None] | None) -> None:
+        self.recent: deque[tuple[int, PlanEntry]] = deque(maxlen=SAMPLE)
+        self.fates = Fates()
+        self._fortunes, self._told = fortunes, told
+        self._count = 0
+        self._lost: set[int] = set()
+
+    def add(self, entries: Iterable[PlanEntry]) -> None:
+        """These went back."""
+        for entry in entries:
+            self._count += 1
+            self.recent.append((self._count, entry))
 
     def look(self) -> Steps[None]:
-        """Looks what became of them so far."""
-        self.fates = yield Step(read_fates(list(self.recent)), writes=False)
-        if self.told is not None:
-            self.told(self.fates, len(self.recent))
+        """Looks what became of them so far. What is nowhere at one look may be between two places: it is running."""
+        numbers = [number for number, _ in self.recent]
+        found = yield Step(self._fortunes.read([entry for _, entry in self.recent]), writes=False)
+        lost = {number for number, fate in zip(numbers, found, strict=True) if fate == Fate.UNKNOWN}
+        fates = [
+            Fate.RUNNING.value if number in lost and number not in self._lost else fate
+            for number, fate in zip(numbers, found, strict=True)
+        ]
+        self._lost = lost
+        self.fates = fates_of(Counter(fate for fate in fates if fate is not None))
+        if self._told is not None:
+            self._told(self.fates, len(self.recent))
 
     def verdict(self, *, all_of_them: bool) -> str | None:
         """Why it should stop, when too many of those that ended have died again."""
-        ended, dead = self.fates.settled, self.fates.dead_again
+        fates = self.fates
+        ended, bad = fates.over, fates.dead_again + fates.failed_again
         enough = len(self.recent) if all_of_them else ENOUGH
-        if ended >= min(enough, len(self.recent), SAMPLE) and ended and dead / ended >= TOO_MANY:
-            return f"{dead:,} of the {ended:,} that ended died again"
+        if ended >= min(enough, len(self.recent), SAMPLE) and ended and bad / ended >= TOO_MANY:
+            word = "failed" if fates.failed_again else "died"
+            return f"{bad:,} of the {ended:,} that ended {word} again"
         return None
 
 
@@ -98,7 +87,8 @@ def redrive_steps(
     *,
     rate: float | None = None,
     first: int | None = None,
-    patience_s: float = 60.0,
+    patience_s: float | None = None,
+    grace_s: float = 3.0,
     progress: Progress | None = None,
     watched: Callable[[Fates, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
@@ -107,22 +97,22 @@ def redrive_steps(
 ) -> Steps[tuple[BatchResult, Fates]]:
     """Applies a plan of retries: `first` of them, then when they fare well the rest at `rate` a second.
 
-    `watched` hears now and then what became of those that went back last, and how many of them are watched.
+    `watched` hears now and then what became of those that went back last, and how many of them are watched. Where a
+    system tells no outcome, `grace_s` is how long the first ones are waited for among the dead letters.
     """
-    if plan.goes_abroad:
-        if first is not None:
-            raise InvalidOption(
-                "how the first ones fare cannot be seen in other layouts", hint="name a queue, or --layout native"
-            )
-        options = {"keep_bytes": keep_bytes, "keep_ms": keep_ms}
-        return (yield from apply_steps(plan, rate=rate, progress=progress, cancelled=cancelled, **options)), Fates()
+    fortunes = Fortunes(plan)
+    if first is not None and fortunes.unseen:
+        raise InvalidOption(
+            f"how the first ones fare cannot be seen in the layout {fortunes.unseen}", hint="leave --first out"
+        )
     run = Application(plan, keep_bytes=keep_bytes, keep_ms=keep_ms)
     yield Step(run.begin())
-    watch = _Watch(deque(maxlen=SAMPLE), Fates(), watched)
+    watch = _Watch(fortunes, watched)
+    patience = fortunes.patience_s if patience_s is None else patience_s
     error = stopped = None
     try:
         if first is not None:
-            stopped = yield from _first_ones(run, watch, first, patience_s, progress, cancelled)
+            stopped = yield from _first_ones(run, watch, first, (patience, grace_s), progress, cancelled)
         if stopped is None:
             stopped = yield from _the_rest(run, watch, rate, progress, cancelled)
     except QdeckError as caught:
@@ -131,7 +121,7 @@ def redrive_steps(
         error = str(caught)
     try:
         yield Step(run.end("failed" if error else "stopped" if stopped else "done"))
-        fates = yield Step(read_fates(plan.entries()), writes=False)
+        fates = yield Step(fortunes.count(plan.entries()), writes=False)
     except QdeckError as caught:
         error, fates = error or str(caught), watch.fates
     return run.result(error=error, stopped=stopped), fates
@@ -141,29 +131,36 @@ def _first_ones(
     run: Application,
     watch: _Watch,
     first: int,
-    patience_s: float,
+    waits: tuple[float, float],
     progress: Progress | None,
     cancelled: Callable[[], bool] | None,
 ) -> Steps[str | None]:
+    patience_s, grace_s = waits
     while run.tally.applied < first:
         part = yield Step(run.step(first - run.tally.applied))
         if part is None:
             return None
-        watch.recent.extend(part)
+        watch.add(part)
         if progress is not None:
             progress(run.tally)
     until = time.monotonic() + patience_s
+    over_at: float | None = None
     while True:
         yield from watch.look()
         why = watch.verdict(all_of_them=True)
         if why is not None:
             return f"{why}: the rest was left where it is"
-        if watch.fates.settled >= len(watch.recent):
-            return None
+        if watch.fates.over < len(watch.recent):
+            over_at = None
+        else:
+            over_at = time.monotonic() if over_at is None else over_at
+            # Who tells no outcome may be about to bury them: they are waited for a little.
+            if not watch.fates.unknown or time.monotonic() - over_at >= grace_s:
+                return None
         if cancelled is not None and cancelled():
             return "it was cancelled"
         if time.monotonic() >= until:
-            if watch.fates.settled == 0:
+            if watch.fates.over == 0:
                 return f"none of the first {len(watch.recent):,} ended within {patience_s:.0f} s: does a worker run?"
             return watch.verdict(all_of_them=False)
         yield Pause(_LOOK_S)
@@ -184,7 +181,7 @@ def _the_rest(
         part = yield Step(run.step(most))
         if part is None:
             return None
-        watch.recent.extend(part)
+        watch.add(part)
         if progress is not None:
             progress(run.tally)
         if rate is not None:

@@ -1,0 +1,137 @@
+"""After-action truth: what became of jobs that were retried, our own by their states, others as their layouts tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import reads
+from qdeck._deck.model import NATIVE
+from qdeck._engine import keys, ops
+from qdeck._layouts import make, steps
+from qdeck._layouts.base import Fate, Seen, Tried
+from qdeck._operations.model import Fates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck._layouts.base import Layout
+    from qdeck._operations.model import PlanEntry
+    from qdeck._operations.planfile import Plan
+
+CHUNK: Final = 500
+GONE: Final = "gone"
+_STATES: Final = ("dead", "done", "running", "ready", "delayed", "blocked", "cancelled")
+_OF_STATE: Final = {"dead": "dead_again", "ready": "waiting", "delayed": "waiting", "blocked": "waiting"}
+
+
+class Fortunes:
+    """Finds out what became of the entries of one plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.layouts: dict[str, Layout] = {
+            name: make(name) for name, queue in plan.head.abroad if plan.tail.by_queue.get(queue)
+        }
+        self._twins: set[int] | None = None
+
+    @property
+    def told(self) -> str:
+        """How much can be seen of the entries of other layouts, in words."""
+        return "; ".join(f"{name}: {layout.tells_fates}" for name, layout in self.layouts.items())
+
+    @property
+    def unseen(self) -> str:
+        """The layouts that do not tell what becomes of entries."""
+        return ", ".join(name for name, layout in self.layouts.items() if not layout.tells_fates)
+
+    @property
+    def patience_s(self) -> float:
+        """How long it may take until the first ones have ended."""
+        slow = [layout.patience_s for layout in self.layouts.values()]
+        return max([60.0, *slow]) if slow else 60.0
+
+    def read(self, entries: Sequence[PlanEntry]) -> Program[list[str | None]]:
+        """The fate of each, as fields of `Fates`; None for one of ours that was never touched, or was put back."""
+        found: list[str | None] = []
+        for part in _chunks(entries):
+            layout = self.layouts.get(part[0].layout)
+            found += (yield from _native(part)) if layout is None else (yield from self._foreign(layout, part))
+        return found
+
+    def count(self, entries: Iterable[PlanEntry]) -> Program[Fates]:
+        """What became of all of a plan; those that were left alone, or put back since, are not counted."""
+        sums: Counter[str] = Counter()
+        done = 0
+        for part in _chunks(entries):
+            places = range(done, done + len(part))
+            done += len(part)
+            kept = part
+            if part[0].layout != NATIVE:
+                was_done = yield from steps.done_places(part[0].layout, self.plan.batch, places)
+                kept = [entry for entry, yes in zip(part, was_done, strict=True) if yes]
+            fates = yield from self.read(kept)
+            sums.update(fate for fate in fates if fate is not None)
+        return fates_of(sums)
+
+    def _foreign(self, layout: Layout, part: Sequence[PlanEntry]) -> Program[list[str | None]]:
+        since = self.plan.head.created_ms
+        tried = [Tried(seen=Seen.parse(entry.seen), since_ms=since) for entry in part]
+        if layout.repeats:
+            twins = self._find_twins()
+            tried = [replace(one, twin=hash(layout.likeness(one.seen)) in twins) for one in tried]
+        fates: list[Fate] = yield from layout.fates(tried, (yield from reads.clock()))
+        return [fate.value for fate in fates]
+
+    def _find_twins(self) -> set[int]:
+        """What there is several times in the plan: of these it cannot be seen which one is dead again."""
+        if self._twins is None:
+            met: set[int] = set()
+            self._twins = set()
+            for entry in self.plan.entries():
+                layout = self.layouts.get(entry.layout)
+                if layout is not None and layout.repeats:
+                    mark = hash(layout.likeness(Seen.parse(entry.seen)))
+                    (self._twins if mark in met else met).add(mark)
+        return self._twins
+
+
+def fates_of(counts: Counter[str]) -> Fates:
+    """Counted fates as a value."""
+    return Fates(
+        total=counts.total(),
+        done=counts["done"],
+        dead_again=counts["dead_again"],
+        failed_again=counts["failed_again"],
+        waiting=counts["waiting"],
+        running=counts["running"],
+        cancelled=counts["cancelled"],
+        gone=counts[GONE],
+        unknown=counts["unknown"],
+    )
+
+
+def _chunks(entries: Iterable[PlanEntry]) -> Iterable[list[PlanEntry]]:
+    held: list[PlanEntry] = []
+    for entry in entries:
+        if held and (len(held) == CHUNK or (held[0].queue, held[0].layout) != (entry.queue, entry.layout)):
+            yield held
+            held = []
+        held.append(entry)
+    if held:
+        yield held
+
+
+def _native(entries: Sequence[PlanEntry]) -> Program[list[str | None]]:
+    queue = entries[0].queue
+    ids: list[ops.Arg] = [entry.id for entry in entries]
+    replies = yield reads.read(*[(b"ZMSCORE", keys.key(queue, state), *ids) for state in _STATES])
+    columns = [reads.good(reply, queue) for reply in replies]
+    found: list[str | None] = []
+    for entry, *scores in zip(entries, *columns, strict=True):
+        state = next((name for name, score in zip(_STATES, scores, strict=True) if score is not None), GONE)
+        untouched = state == entry.state == "dead" and float(scores[0]) == float(entry.seen)
+        found.append(None if untouched else _OF_STATE.get(state, state))
+    return found

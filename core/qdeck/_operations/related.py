@@ -1,0 +1,39 @@
+"""The jobs that a job waits for and those that wait for it, with where they stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck import reads
+from qdeck._deck.jobs import by_id
+from qdeck._deck.records import make_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from qdeck._deck.model import JobRecord
+    from qdeck._engine.ops import Program
+
+MOST: Final = 40  # jobs in one look
+
+
+def place_of(ref: str, queue: str) -> tuple[str, str]:
+    """The queue and the id that a job of `queue` means by a reference; one of its own queue has no `@`."""
+    job_id, _, other = ref.partition("@")
+    return other or queue, job_id
+
+
+def read_related(queue: str, refs: Iterable[str]) -> Program[Mapping[str, JobRecord]]:
+    """The records of the jobs of these references, a few at most; one that nothing is kept about is left out."""
+    now = yield from reads.clock()
+    of_queue: dict[str, dict[str, str]] = {}
+    for ref in list(dict.fromkeys(refs))[:MOST]:
+        where, job_id = place_of(ref, queue)
+        of_queue.setdefault(where, {})[job_id] = ref
+    found: dict[str, JobRecord] = {}
+    for where, ids in of_queue.items():
+        raws = yield from by_id(where, list(ids))
+        for (_, ref), raw in zip(ids.items(), raws, strict=True):
+            if raw is not None:
+                found[ref] = make_record(where, raw, now)
+    return found
