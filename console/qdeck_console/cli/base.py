@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from qdeck_console.loading import end as loaded
+from qdeck_console.loading import loading
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -63,23 +66,24 @@ class Settings(NamedTuple):
     @contextlib.contextmanager
     def deck(self) -> Iterator[Deck]:
         """The deck on that server, read-only where its context says so."""
-        from qdeck._deck import reads
-        from qdeck._deck.deck import Deck
-        from qdeck._layout_names import LAYOUTS
-        from qdeck_console.cli.output import note_once
-
         target = self.target()
         hint = read_only_hint(target, self.confirm)
         more: dict[str, Any] = {} if hint is None else {"read_only_hint": hint}
-        layouts = self.layouts or target.layouts or LAYOUTS
-        with Deck(
-            target.url,
-            hint is not None,
-            thresholds=target.thresholds,
-            layouts=layouts,
-            patterns=target.patterns,
-            **more,
-        ) as made:
+        with loading():
+            from qdeck._deck import reads
+            from qdeck._deck.deck import Deck
+            from qdeck._layout_names import LAYOUTS
+            from qdeck_console.cli.output import note_once
+
+            deck = Deck(
+                target.url,
+                hint is not None,
+                thresholds=target.thresholds,
+                layouts=self.layouts or target.layouts or LAYOUTS,
+                patterns=target.patterns,
+                **more,
+            )
+        with deck as made:
             try:
                 yield made
             finally:  # commands end by raising their exit code
@@ -197,6 +201,11 @@ class Command(click.Command):
         more["params"] = [*more.get("params", ()), *shared_options()]
         more.setdefault("context_settings", CONTEXT_SETTINGS)
         super().__init__(*args, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs it: all that every command needs is loaded."""
+        loaded()
+        return super().invoke(ctx)
 
 
 def command(name: str, **more: Any) -> Callable[[Callable[..., Any]], Command]:

@@ -1,4 +1,7 @@
-"""The deck: one connection to a server, and what can be seen and done through it, in blocking code and in asyncio."""
+"""The deck: one connection to a server, and what can be seen and done through it, in blocking code and in asyncio.
+
+What only some methods need is imported in them: most commands look once, and are over before the rest were loaded.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from redis.exceptions import ResponseError
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
-from qdeck._deck import changes, history, job, jobs, journal, native, produce, workers
+from qdeck._deck import changes, history, jobs, journal, native, workers
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.progress import Walk
 from qdeck._errors import InvalidOption, NotAllowed
-from qdeck._filter import parse
 from qdeck._layouts.others import Others
-from qdeck._names import QueueName
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import Found, JobDetail, JobRecord, Page, Settings, Snapshot, WorkerRow
     from qdeck._engine.ops import Made, Program
     from qdeck._filter import Filter
+    from qdeck._names import QueueName
 
 T = TypeVar("T")
 # Looking is repeated by whoever looks, so that a lost server shows at once; a write is seen through.
@@ -131,7 +133,7 @@ class Deck:
         end, a cursor of None is. Without `bodies` the payloads are not read.
         """
         program = self._page(
-            queue, need_states(state), wanted=parse(where), cursor=cursor, newest=newest, bodies=bodies, most=most
+            queue, need_states(state), wanted=_filter(where), cursor=cursor, newest=newest, bodies=bodies, most=most
         )
         return self.look(program)
 
@@ -139,7 +141,7 @@ class Deck:
         self, queue: str, *, state: str | Sequence[str] | None = None, where: str = "", **options: Any
     ) -> Page:
         """The next slice of a list of jobs, in asyncio; the options are those of `page`."""
-        return await self.alook(self._page(queue, need_states(state), wanted=parse(where), **options))
+        return await self.alook(self._page(queue, need_states(state), wanted=_filter(where), **options))
 
     def _page(
         self,
@@ -173,7 +175,7 @@ class Deck:
 
         `ready` is in the order in which it will run, jobs that ended start with the newest.
         """
-        states, wanted = need_states(state), parse(where)  # what is wrong is told before the first is asked for
+        states, wanted = need_states(state), _filter(where)  # what is wrong is told before the first is asked for
         self.look(self._need(queue))
         return self._walk(queue, states, wanted, limit, newest)
 
@@ -195,7 +197,7 @@ class Deck:
         newest: bool | None = None,
     ) -> AsyncIterator[JobRecord]:
         """The jobs of a queue as they are read, in asyncio."""
-        states, wanted = need_states(state), parse(where)
+        states, wanted = need_states(state), _filter(where)
         await self.alook(self._need(queue))
         walk = Walk(limit)
         while walk.goes_on:
@@ -212,6 +214,8 @@ class Deck:
         return await self.alook(self._job(queue, job_id))
 
     def _job(self, queue: str, job_id: str) -> Program[JobDetail]:
+        from qdeck._deck import job
+
         if (home := (yield from self._others.home(queue))) is not None:
             return (yield from home.job(queue, job_id))
         yield from changes.need_queue(self._memory, queue)
@@ -226,6 +230,8 @@ class Deck:
         return await self.alook(self._find(job_id))
 
     def _find(self, job_id: str) -> Program[list[Found]]:
+        from qdeck._deck import job
+
         found = yield from job.find((yield from native.names(self._memory)), job_id)
         return found + (yield from self._others.find(job_id))
 
@@ -319,6 +325,8 @@ class Deck:
         tags: Iterable[str] = (),
     ) -> Made:
         """Makes a job of a task given by name; the options that an app declares for it are not known here."""
+        from qdeck._deck import produce
+
         where = _queue_name(queue)
         job = produce.new_job(
             where, task, args, kwargs, id=id, name=name, unique=unique, priority=priority, retries=retries, delay=delay,
@@ -335,6 +343,8 @@ class Deck:
         **options: Any,
     ) -> Made:
         """Makes a job of a task given by name, in asyncio; the options are those of `enqueue`."""
+        from qdeck._deck import produce
+
         where = _queue_name(queue)
         return await self.awrite(produce.enqueue(where, produce.new_job(where, task, args, kwargs, **options)))
 
@@ -412,7 +422,15 @@ def _is_denied_clock(reply: object) -> bool:
     return isinstance(reply, ResponseError) and "'time'" in str(reply)
 
 
+def _filter(where: str) -> Filter:
+    from qdeck._filter import parse
+
+    return parse(where)
+
+
 def _queue_name(queue: str | QueueName) -> str:
+    from qdeck._names import QueueName
+
     return str(queue if isinstance(queue, QueueName) else QueueName.parse(queue))
 
 
