@@ -15,8 +15,6 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit, urlunsplit
 
-import redis.connection as blocking
-
 from qdeck._connection.options import OF_SENTINEL, Wrong, check, tidy
 from qdeck._errors import InvalidOption
 
@@ -110,6 +108,8 @@ def read_url(url: str) -> Address:
 
 
 def _one_server(url: str) -> dict[str, Any]:
+    import redis.connection as blocking  # here, so that a URL can be shown without its password before all of that
+
     options: dict[str, Any] = dict(blocking.parse_url(url))
     parts = urlsplit(url)
     port = parts.port if parts.port is not None else 6379

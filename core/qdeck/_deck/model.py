@@ -7,41 +7,33 @@ not tell.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from qdeck._deck import payload
+from qdeck._deck.words import NATIVE, State, Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NATIVE: Final = "native"
-
-
-class State(StrEnum):
-    """Where a job stands; the same words for every layout."""
-
-    READY = "ready"
-    DELAYED = "delayed"
-    BLOCKED = "blocked"
-    RUNNING = "running"
-    DONE = "done"
-    DEAD = "dead"
-    CANCELLED = "cancelled"
-
-
-class Status(StrEnum):
-    """The verdict on a deck, from good to bad."""
-
-    HEALTHY = "healthy"
-    DEGRADED = "degraded"
-    UNHEALTHY = "unhealthy"
-
-    @property
-    def exit_code(self) -> int:
-        """What a command that asked for the verdict ends with."""
-        return list(Status).index(self)
+__all__ = [
+    "NATIVE",
+    "Failure",
+    "Found",
+    "HistoryEvent",
+    "JobDetail",
+    "JobRecord",
+    "Page",
+    "QueueRow",
+    "Reason",
+    "ServerInfo",
+    "Settings",
+    "Snapshot",
+    "State",
+    "Status",
+    "Totals",
+    "WorkerRow",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
