@@ -8,6 +8,7 @@ import pytest
 
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import Status
+from qdeck._deck.since import Began
 from qdeck._deck.vitals import read_vitals
 from qdeck._settings import Target
 from qdeck_console.app import ConsoleApp
@@ -25,11 +26,16 @@ if TYPE_CHECKING:
 def test_since_is_told_of_what_changed_while_we_looked() -> None:
     since = present.Since()
     bad = Row(check="stuck", status=Status.DEGRADED, detail="")
+    said = {"stuck/": Began(at_ms=700, exact=True)}
+    assert [(row.since_ms, row.before) for row in since.dated([bad], 1000, said)] == [(700, False)]
+    assert [(row.since_ms, row.before) for row in since.dated([bad], 1500, {})] == [(1000, True)]
     assert since.note([bad], 1000) == {"stuck/": (1000, True)}
     assert since.note([bad], 2000) == {"stuck/": (1000, True)}
     fine = Row(check="stuck", status=Status.HEALTHY, detail="")
     assert since.note([fine], 3000) == {"stuck/": (3000, False)}
     assert since.note([bad], 4000) == {"stuck/": (4000, False)}
+    [seen] = since.dated([bad], 5000, said)
+    assert (seen.since_ms, seen.before) == (4000, False), "what was seen here is the best that is known"
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
@@ -48,7 +54,7 @@ async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, s
         assert isinstance(screen, HealthScreen)
         if size[0] >= 140:
             seen = await until(pilot, "cmd/s")
-            for word in ("memory", "persistence", "clients", "slow commands", "≤ "):
+            for word in ("memory", "persistence", "clients", "slow commands", "before ", "degraded  since"):
                 assert word in seen, word
         else:
             await pilot.press("G", "pagedown")

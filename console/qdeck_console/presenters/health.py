@@ -1,28 +1,35 @@
-"""The health of a deck as rows: what fails, what is over its threshold, what is fine, and how the server fares."""
+"""The health of a deck as rows: what fails, what is over its threshold and since when, and what is fine."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import verdict
 from qdeck._deck.model import Status
+from qdeck._deck.since import place
 from qdeck_console import format as fmt
-from qdeck_console.presenters.charts import area, thin_bar
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts, pair, section
-from qdeck_console.text import cut_end, safe_text
+from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts
+from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import QueueRow, Snapshot
+    from qdeck._deck.since import Began
     from qdeck._deck.verdict import Check
     from qdeck._deck.vitals import Vitals
     from qdeck._settings.thresholds import Thresholds
     from qdeck_console.format import Line, Piece
+    from qdeck_console.presenters.server import Fact
 
-_VALUE, _LIMIT, _SINCE = 12, 12, 10
+_WIDE, _MIDDLE = 100, 70
+_LIMIT, _SINCE = 12, 12
+_MINUTE_MS: Final = 60_000
+_MOST_TOLD: Final = 3  # reasons in the summary
 _NAMES: Final = {
     "dead_letters": "dead letters",
     "ready_queue": "ready",
@@ -33,18 +40,31 @@ _NAMES: Final = {
     "saving": "saving to disk",
     "loading": "data loaded",
 }
+_SHORT: Final[Mapping[tuple[str, int | str | None], str]] = {
+    ("persistence", "aof"): "what was written is kept",
+    ("persistence", "snapshots or none"): "a crash may lose the last writes",
+}
 _LOOKS: Final = {
     Status.UNHEALTHY: ("✗", "bad"),
     Status.DEGRADED: ("▲", "warn"),
     Status.HEALTHY: ("•", "muted"),
     None: ("∅", "muted"),
 }
+_VERDICTS: Final = {**_LOOKS, Status.HEALTHY: ("●", "ok")}
 _HEADS: Final = (
     (Status.UNHEALTHY, "failing", "bad"),
     (Status.DEGRADED, "over the threshold", "warn"),
     (None, "not known", "muted"),
     (Status.HEALTHY, "fine", "muted"),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthSeen:
+    """What was read: the server's own words, and since when what is wrong is so."""
+
+    vitals: Vitals | None = None
+    began: Mapping[str, Began] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +78,27 @@ class Row:
     threshold: int | str | None = None
     queue: str | None = None
     since_ms: int | None = None
-    before: bool = False  # it was so already when the console began to look
+    before: bool = False  # it was so already at that moment
+    number: int = 0  # of several that say something of the same place
+
+    @property
+    def place(self) -> str:
+        """What is judged."""
+        return place(self.check, self.queue)
 
     @property
     def key(self) -> str:
         """Its identity."""
-        return f"{self.check}/{self.queue or ''}/{self.status.value if self.status else ''}"
+        return f"{self.place}/{self.status.value if self.status else ''}/{self.number}"
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether it is wrong."""
+        return self.status not in (Status.HEALTHY, None)
 
 
-def rows(snapshot: Snapshot, thresholds: Thresholds) -> list[Row]:
-    """Every check, worst first; one that several queues fail is a row for each."""
+def rows(snapshot: Snapshot, thresholds: Thresholds, facts: Sequence[Fact] = ()) -> list[Row]:
+    """Every check, worst first, and what no rule judges; one that several queues fail is a row for each."""
     by_name = {row.name: row for row in snapshot.queues}
     found: list[Row] = []
     for check in verdict.check_all(snapshot.server, snapshot.queues, thresholds):
@@ -85,6 +116,15 @@ def rows(snapshot: Snapshot, thresholds: Thresholds) -> list[Row]:
                     value=_value(check, row), threshold=check.threshold,
                 )
             )  # fmt: skip
+    found += [
+        Row(check=fact.name, status=Status.HEALTHY if fact.known else None, detail=fact.detail, value=fact.value,
+            threshold=fact.limit or None)
+        for fact in facts
+    ]  # fmt: skip
+    seen: Counter[str] = Counter()
+    for at, one in enumerate(found):
+        found[at] = replace(one, number=seen[one.place])
+        seen[one.place] += 1
     order = [status for status, _, _ in _HEADS]
     return sorted(found, key=lambda row: order.index(row.status))
 
@@ -100,7 +140,7 @@ def _value(check: Check, row: QueueRow | None) -> int | str | None:
 
 
 class Since:
-    """Since when each check is as it is, as far as this console has seen it."""
+    """Since when each row is as it is: as this console saw it, else as the server knows it, else since before."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Status | None, int, bool]] = {}
@@ -110,12 +150,25 @@ class Since:
         """Notes a picture; says of each row when it came so, and whether it was so before the first one."""
         fresh: dict[str, tuple[Status | None, int, bool]] = {}
         for row in found:
-            place = f"{row.check}/{row.queue or ''}"
-            known = self._known.get(place)
+            known = self._known.get(row.place)
             kept = known is not None and known[0] == row.status
-            fresh[place] = known if known is not None and kept else (row.status, now_ms, not self._began)
+            fresh[row.place] = known if known is not None and kept else (row.status, now_ms, not self._began)
         self._known, self._began = fresh, True
-        return {place: (at, before) for place, (_, at, before) in fresh.items()}
+        return {name: (at, before) for name, (_, at, before) in fresh.items()}
+
+    def dated(self, found: Sequence[Row], now_ms: int, began: Mapping[str, Began]) -> list[Row]:
+        """The rows with their moments. What was seen here is the best that is known; what came before the first
+        picture is asked of the server.
+        """
+        seen = self.note(found, now_ms)
+        out = []
+        for row in found:
+            at, before = seen[row.place]
+            said = began.get(row.place) if row.is_trouble and before else None
+            if said is not None and said.at_ms <= at:
+                at, before = said.at_ms, not said.exact
+            out.append(replace(row, since_ms=at, before=before))
+        return out
 
 
 def heads(found: Sequence[Row]) -> list[tuple[str, str, int, list[Row]]]:
@@ -128,176 +181,146 @@ def heads(found: Sequence[Row]) -> list[tuple[str, str, int, list[Row]]]:
     return out
 
 
-def _room(cells: int) -> tuple[int, int, bool, bool]:
-    """Cells of name and detail, and whether there is room for the threshold and for since when."""
-    wide, middle = cells >= 100, cells >= 70
-    taken = LEAD + MARGIN + _VALUE + 1 + (_LIMIT + 1) * middle + (_SINCE + 1) * wide
-    left = cells - taken
-    name = min(36, max(18, left // 2))
-    return name, max(0, left - name - 2), middle, wide
+def summary(snapshot: Snapshot, found: Sequence[Row], cells: int, *, hide: str) -> list[Line]:
+    """The verdict with since when, and the worst of what is behind it."""
+    glyph, role = _VERDICTS[snapshot.status]
+    head: list[Piece] = [(f"  {glyph} {snapshot.status.value}", f"{role} bold")]
+    worst = [row for row in found if row.status is snapshot.status and row.is_trouble]
+    first = min(worst, key=lambda row: row.since_ms or snapshot.at_ms, default=None)
+    if first is not None and first.since_ms is not None:
+        age_ms = snapshot.at_ms - first.since_ms
+        words = f"since {'before ' * first.before}{_moment(first.since_ms)}"
+        if age_ms >= _MINUTE_MS or not first.before:
+            words += f", {'over ' * first.before}{fmt.span(max(0, age_ms))}"
+        head.append((f"  {words}", "muted"))
+    lines: list[Line] = [tuple(head), ()]
+    told = [row for row in found if row.is_trouble][:_MOST_TOLD]
+    for row in told:
+        sign, colour = _LOOKS[row.status]
+        words = cut_end(_with_name(row, hide), cells - LEAD - MARGIN)
+        lines.append((("  ", "text"), (sign, f"{colour} bold"), (f" {words}", "strong")))
+    more = sum(row.is_trouble for row in found) - len(told)
+    if more:
+        words = f" {more} more check{'s are' if more != 1 else ' is'} over {'their' if more != 1 else 'its'} threshold"
+        lines.append((("  ", "text"), ("▲", "warn bold"), (words, "strong")))
+    if not told:
+        fine = sum(row.status is Status.HEALTHY for row in found)
+        lines.append((("    ", "text"), (f"nothing fails, nothing is over its threshold; {fine} are fine", "muted")))
+    return [*lines, ()]
+
+
+def _with_name(row: Row, hide: str) -> str:
+    detail = safe_text(row.detail, limit=300)
+    return detail.replace(row.queue, " ▸ ".join(name_parts(row.queue, hide=hide))) if row.queue else detail
+
+
+def _without_name(row: Row) -> str:
+    """What it says of a queue whose name stands in its row already."""
+    text = row.detail
+    for phrase in (f" in {row.queue}", f" for {row.queue}", f" of {row.queue}", f"{row.queue} is ", f"{row.queue} "):
+        text = text.replace(phrase, "")
+    return safe_text(text, limit=300).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """Cells of the columns; 0 is not shown."""
+
+    name: int
+    value: int
+    limit: int
+    since: int
+    detail: int
+
+    @classmethod
+    def of(cls, cells: int) -> _Grid:
+        wide = cells >= _WIDE
+        value, limit = 16, _LIMIT if cells >= _MIDDLE else 0
+        since = _SINCE if cells >= _MIDDLE else 0
+        left = cells - LEAD - MARGIN - sum(part + 1 for part in (value, limit, since) if part)
+        if not wide:
+            return cls(max(12, left), value, limit, since, 0)
+        name = min(36, max(24, left // 2))
+        return cls(name, value, limit, since, max(0, left - name - 2))
 
 
 def head(cells: int) -> Line:
     """The heads of the columns."""
-    name, detail, middle, wide = _room(cells)
-    shown: list[tuple[Sequence[Piece], int, bool]] = [([("value", "faint")], _VALUE, True)]
-    if middle:
-        shown.append(([("threshold", "faint")], _LIMIT, True))
-    if wide:
-        shown.append(([("since", "faint")], _SINCE, True))
-    line = (
+    grid = _Grid.of(cells)
+    shown = [("value", grid.value), ("threshold", grid.limit), ("since", grid.since)]
+    return (
         (" " * LEAD, "text"),
-        *fmt.fit([("check", "faint")], name),
-        *columns(shown),
-        *fmt.fit([("  ", "text")], detail),
+        *fmt.fit([("check", "faint")], grid.name),
+        *columns([([(label, "faint")], cells, True) for label, cells in shown if cells]),
     )
-    return tuple(line)
 
 
-def row_line(row: Row, cells: int, at_cursor: bool, *, hide: str) -> Line:
+def height(row: Row, cells: int) -> int:
+    """How many lines it takes: where there is no room for words beside it, what is wrong has them below."""
+    return 2 if row.is_trouble and cells < _WIDE else 1
+
+
+def row_lines(row: Row, cells: int, at_cursor: bool, *, hide: str) -> list[Line]:
     """One check."""
     glyph, role = _LOOKS[row.status]
-    calm = row.status in (Status.HEALTHY, None)
-    name_cells, detail_cells, middle, wide = _room(cells)
+    grid = _Grid.of(cells)
     name = _NAMES.get(row.check, row.check.replace("_", " "))
-    label = name + (f", {' ▸ '.join(name_parts(row.queue, hide=hide))}" if row.queue else "")
     strong = "strong bold" if at_cursor or row.status is Status.UNHEALTHY else "text"
-    shown: list[tuple[Sequence[Piece], int, bool]] = [(_told(row, "text" if calm else f"{role} bold"), _VALUE, True)]
-    if middle:
-        shown.append((_limit(row), _LIMIT, True))
-    if wide:
-        shown.append((_since(row), _SINCE, True))
-    detail = safe_text(row.detail, limit=300)
+    label: list[Piece] = [(safe_text(name, limit=80), strong)]
     if row.queue:
-        detail = detail.replace(row.queue, " ▸ ".join(name_parts(row.queue, hide=hide)))
-    return (
-        ("  ", "text"), (glyph, role if calm else f"{role} bold"), (" ", "text"),
-        *fmt.fit([(cut_end(safe_text(label, limit=300), name_cells), strong)], name_cells), *columns(shown),
-        ("  ", "text"), (cut_end(detail, detail_cells) if detail_cells > 8 else "", "muted"),
-    )  # fmt: skip
+        label.append((", ", strong))
+        room = max(8, grid.name - width(name) - 2)
+        label += fmt.path(name_parts(row.queue, hide=hide), room, strong)
+    shown: list[tuple[Sequence[Piece], int, bool]] = [
+        (_told(row, f"{role} bold" if row.is_trouble else "text", grid.value), grid.value, True)
+    ]
+    if grid.limit:
+        shown.append((_limit(row), grid.limit, True))
+    if grid.since:
+        shown.append((_since(row), grid.since, True))
+    detail = _words(row, grid.detail)
+    line: list[Piece] = [
+        ("  ", "text"), (glyph, f"{role} bold" if row.is_trouble else role), (" ", "text"),
+        *fmt.fit(label, grid.name), *columns(shown),
+    ]  # fmt: skip
+    if grid.detail > 8:
+        line += [("  ", "text"), (cut_end(detail, grid.detail), "muted")]
+    if height(row, cells) == 1:
+        return [tuple(line)]
+    return [tuple(line), ((" " * LEAD, "text"), (cut_end(detail, cells - LEAD - MARGIN), role))]
 
 
-def _told(row: Row, role: str) -> list[Piece]:
+def _words(row: Row, cells: int) -> str:
+    """What it found; of what is fine in few words where there is no room for all."""
+    words = _without_name(row) if row.queue else safe_text(row.detail, limit=300)
+    if width(words) > cells:
+        words = _SHORT.get((row.check, row.value), words.removeprefix("the server "))
+    return words
+
+
+def _told(row: Row, role: str, cells: int) -> list[Piece]:
     if isinstance(row.value, int):
         return fmt.size(row.value) if row.check == "memory" else fmt.cell(fmt.count(row.value), role)
-    return [(cut_end(safe_text(row.value or "", limit=80), _VALUE), role)]
+    return [(cut_end(safe_text(row.value or "", limit=80), cells), role)]
 
 
 def _limit(row: Row) -> list[Piece]:
     if row.threshold is None:
         return []
     text = f"≤ {row.threshold:,}" if isinstance(row.threshold, int) else safe_text(row.threshold, limit=40)
+    if row.check == "memory":
+        text = f"≤ {text}"
     return [(cut_end(text, _LIMIT), "muted")]
 
 
+def _moment(at_ms: int) -> str:
+    """The minute; of another day its date."""
+    same_day = time.strftime("%Y%j", time.localtime(at_ms / 1000)) == time.strftime("%Y%j")
+    return fmt.minute(at_ms) if same_day else fmt.clock(at_ms)[:6]
+
+
 def _since(row: Row) -> list[Piece]:
-    if row.since_ms is None or row.status in (Status.HEALTHY, None):
+    if row.since_ms is None or not row.is_trouble:
         return []
-    at = fmt.clock(row.since_ms)
-    return [("≤ ", "faint"), (at, "muted")] if row.before else [(at, "text")]
-
-
-def server_lines(
-    snapshot: Snapshot, vitals: Vitals | None, seen: Sequence[float | None], cost: tuple[float, float] | None,
-    took_s: float, cells: int,
-) -> list[Line]:  # fmt: skip
-    """The server in numbers: memory, facts, commands a second, slow commands, and what looking costs it."""
-    server = snapshot.server
-    address = cut_end(safe_text(server.address, limit=200), max(10, cells - 8))
-    lines: list[Line] = [pair("server", [(address, "muted")], cells), ()]
-    lines += _memory(snapshot, vitals, cells)
-    lines += [(), section("facts", "", "muted", cells, indent=0)]
-    for label, text in _facts(snapshot, vitals):
-        lines.append(pair(label, [(cut_end(safe_text(text, limit=80), max(6, cells - len(label) - 1)), "text")], cells))
-    if server.commands_per_s is not None:
-        rate = [(f"{server.commands_per_s:,}", "strong bold"), ("/s", "muted")]
-        lines += [(), pair("commands", rate, cells), *area(list(seen)[-(cells - 6) :], 3)]
-    lines += [(), *_slow(vitals, cells), (), section("qdeck here", "", "muted", cells, indent=0)]
-    if cost is not None:
-        share = 100 * cost[0] / server.commands_per_s if server.commands_per_s else None
-        told = f"{cost[0]:,.0f} cmd/s" + (f", {share:.0f} %" if share is not None and share <= 100 else "")
-        lines.append(pair("asks", [(told, "text")], cells))
-        lines.append(pair("sends", [*fmt.size(round(cost[1])), ("/s", "muted")], cells))
-    lines.append(pair("last picture took", [(f"{took_s * 1000:,.1f} ms", "text")], cells))
-    return lines
-
-
-def _memory(snapshot: Snapshot, vitals: Vitals | None, cells: int) -> list[Line]:
-    server = snapshot.server
-    if server.memory_bytes is None:
-        return [(("memory  ", "muted"), ("∅ INFO is not allowed", "muted"))]
-    most = server.max_memory_bytes
-    value: list[Piece] = list(fmt.size(server.memory_bytes))
-    if most:
-        share = server.memory_bytes / most
-        role = "bad" if share > 0.9 else "warn" if share > 0.7 else "accent"
-        value += [(" of ", "muted"), *fmt.size(most)]
-        lines: list[Line] = [pair("memory", value, cells), tuple(thin_bar(share, cells, role))]
-        told = [(f"{share:.0%}", f"{role} bold")]
-    else:
-        lines, told = [pair("memory", [*value, (", no limit", "muted")], cells)], []
-    if vitals is not None:
-        peak, fragments = vitals.number("used_memory_peak"), vitals.facts.get("mem_fragmentation_ratio")
-        words = []
-        if peak is not None:
-            words.append("peak " + "".join(text for text, _ in fmt.size(peak)))
-        if fragments:
-            words.append(f"fragmentation {fragments}")
-        lines.append(pair("   ".join(words), told, cells))
-    return lines
-
-
-def _facts(snapshot: Snapshot, vitals: Vitals | None) -> list[tuple[str, str]]:
-    server = snapshot.server
-    facts = vitals.facts if vitals is not None else {}
-    rows_of: list[tuple[str, str]] = []
-    if server.version:
-        rows_of.append(("version", f"{server.name or 'redis'} {server.version}, {server.mode or 'standalone'}"))
-    if server.uptime_s is not None:
-        rows_of.append(("up", fmt.span(server.uptime_s * 1000)))
-    if server.role:
-        count = facts.get("connected_slaves", facts.get("connected_replicas"))
-        rows_of.append(("role", server.role + (f", {count} replica{'s' * (count != '1')}" if count else "")))
-    if facts.get("master_link_status"):
-        rows_of.append(("link to its primary", facts["master_link_status"]))
-    if server.eviction:
-        rows_of.append(("policy", server.eviction))
-    rows_of += _kept(snapshot, vitals)
-    if server.clients is not None:
-        blocked = facts.get("blocked_clients")
-        rows_of.append(("clients", f"{server.clients:,}" + (f", {blocked} blocked" if blocked else "")))
-    hits, misses = (vitals.number(f"keyspace_{word}") if vitals else None for word in ("hits", "misses"))
-    if hits is not None and misses is not None and hits + misses:
-        rows_of.append(("hit rate", f"{100 * hits / (hits + misses):.1f} %"))
-    evicted = vitals.number("evicted_keys") if vitals else None
-    if evicted is not None:
-        rows_of.append(("thrown away", f"{evicted:,} keys"))
-    if "instantaneous_output_kbps" in facts:
-        rows_of.append(("network out", f"{facts['instantaneous_output_kbps']} kB/s"))
-    return rows_of
-
-
-def _kept(snapshot: Snapshot, vitals: Vitals | None) -> list[tuple[str, str]]:
-    if snapshot.server.persistence is None:
-        return []
-    found = [("persistence", snapshot.server.persistence)]
-    saved = vitals.number("rdb_last_save_time") if vitals else None
-    if saved:
-        found.append(("last save", f"{fmt.span(max(0, time.time() - saved) * 1000)} ago"))
-    return found
-
-
-def _slow(vitals: Vitals | None, cells: int) -> list[Line]:
-    if vitals is None:
-        return [section("slow commands", "", "muted", cells, indent=0), (("…", "ghost"),)]
-    if vitals.slow is None:
-        return [section("slow commands", "", "muted", cells, indent=0), (("∅ SLOWLOG is not allowed", "muted"),)]
-    lines = [section("slow commands", "", "muted", cells, indent=0, count=vitals.slow_count)]
-    for entry in vitals.slow[:5]:
-        words = cut_end(safe_text(" ".join(entry.words), limit=200), max(8, cells - 20))
-        took = f"{entry.took_us / 1000:,.1f} ms"
-        lines.append(
-            (*fmt.fit([(words, "text")], cells - 20), *fmt.fit([(took, "text")], 10, right=True),
-             *fmt.fit([(fmt.clock(entry.at_ms), "muted")], 10, right=True))
-        )  # fmt: skip
-    return lines if len(lines) > 1 else [*lines, (("none was noted", "faint"),)]
+    at = _moment(row.since_ms)
+    return [("before ", "faint"), (at, "muted")] if row.before else [(at, "text")]

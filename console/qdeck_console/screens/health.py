@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+import time
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Vertical
 
+from qdeck._deck import verdict
 from qdeck._deck.model import Snapshot, Status
-from qdeck._deck.vitals import Vitals, read_vitals
+from qdeck._deck.since import read_since
+from qdeck._deck.vitals import read_vitals
 from qdeck_console.actions import DEAD, HEALTH, STUCK, WORKERS, Action, bindings
 from qdeck_console.contexts import CountedDeck
 from qdeck_console.presenters import health as present
-from qdeck_console.presenters.health import Row
+from qdeck_console.presenters import server as present_server
+from qdeck_console.presenters.health import HealthSeen, Row
 from qdeck_console.presenters.parts import section
+from qdeck_console.presenters.server import Cost, Trips
 from qdeck_console.screens.frame import WIDE, FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
@@ -23,10 +27,11 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
+    from qdeck._deck.since import Began
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
-SIDE_CELLS = 43
+AGAIN_S: Final = 10.0  # so long what the server knows of beginnings is good, or ten times what reading it took
 
 
 class HealthScreen(FrameScreen):
@@ -39,10 +44,16 @@ class HealthScreen(FrameScreen):
     def __init__(self) -> None:
         super().__init__()
         self._since = present.Since()
+        self._trips = Trips()
+        self._began: dict[str, Began] = {}
+        self._troubles: tuple[str, ...] = ()
+        self._ask_again_at = 0.0
+        self._shown: list[Row] = []
 
     def body(self) -> Sequence[Widget]:
         """The checks, and the server beside them."""
-        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"), Lines(id="side"))
+        main = Vertical(Lines(id="summary"), Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main")
+        return (main, Lines(id="side"))
 
     @property
     def view(self) -> LineList:
@@ -50,64 +61,101 @@ class HealthScreen(FrameScreen):
         return self.query_one("#list", LineList)
 
     def wants(self) -> Reader | None:
-        """What the server tells of itself."""
+        """What the server tells of itself, and now and then since when what is wrong is so."""
 
-        async def read(_snapshot: Snapshot) -> Vitals:
-            return await self.console.deck.alook(read_vitals())
+        async def read(snapshot: Snapshot) -> HealthSeen:
+            deck = self.console.deck
+            self._trips.begin()
+            vitals = await deck.alook(read_vitals())
+            self._trips.end()
+            await self._read_beginnings(snapshot)
+            return HealthSeen(vitals=vitals, began=self._began)
 
         return read
 
+    async def _read_beginnings(self, snapshot: Snapshot) -> None:
+        deck, now = self.console.deck, time.monotonic()
+        checks = verdict.check_all(snapshot.server, snapshot.queues, deck.thresholds)
+        troubles = tuple(f"{check.name}{reason.status}{reason.queue}" for check in checks for reason in check.reasons)
+        if troubles == self._troubles and now < self._ask_again_at:
+            return
+        self._began = await deck.alook(read_since(checks, snapshot.queues, deck.thresholds, snapshot.at_ms))
+        self._troubles = troubles
+        self._ask_again_at = time.monotonic() + max(AGAIN_S, 10 * (time.monotonic() - now))
+
+    def deck_changed(self) -> None:
+        """What was asked of the deck before is asked again."""
+        self._ask_again_at = 0.0
+
     @property
-    def vitals(self) -> Vitals | None:
+    def seen(self) -> HealthSeen:
         """What was read of the server."""
         extra = self.was_read
-        return extra if isinstance(extra, Vitals) else None
+        return extra if isinstance(extra, HealthSeen) else HealthSeen()
+
+    def _cost(self) -> Cost | None:
+        deck = self.console.deck
+        if not isinstance(deck, CountedDeck):
+            return None
+        commands, sent = deck.cost.per_second()
+        return Cost(commands=commands, sent_bytes=sent, took_s=self.picture.took_s)
 
     def _rows(self, snapshot: Snapshot) -> list[Row]:
-        found = present.rows(snapshot, self.console.deck.thresholds)
-        since = self._since.note(found, snapshot.at_ms)
+        seen = self.seen
+        facts = present_server.facts_of(snapshot, seen.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms)
+        found = present.rows(snapshot, self.console.deck.thresholds, facts)
+        return self._since.dated(found, snapshot.at_ms, seen.began)
+
+    def _matching(self, found: Sequence[Row]) -> list[Row]:
         wanted = self.filter_text.casefold().strip()
-        dated = (
-            replace(row, since_ms=since[f"{row.check}/{row.queue or ''}"][0],
-                    before=since[f"{row.check}/{row.queue or ''}"][1])
-            for row in found
-        )  # fmt: skip
-        return [row for row in dated if wanted in f"{row.check} {row.queue} {row.detail}".casefold()]
+        return [row for row in found if wanted in f"{row.check} {row.queue} {row.detail}".casefold()]
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the checks and the server."""
         snapshot = self.picture.snapshot
+        self._shown = self._rows(snapshot) if snapshot else []
+        matching = self._matching(self._shown)
+        cells = self._main_cells()
         items: list[Item] = []
-        count = 0
-        for label, role, number, rows in present.heads(self._rows(snapshot)) if snapshot else ():
+        for label, role, number, rows in present.heads(matching):
             if items and self.is_tall:
                 items.append(Item("", 1, ()))
             items.append(Item("", 1, (label, role, number)))
-            items += [Item(row.key, 1, row) for row in rows]
-            count += len(rows)
+            items += [Item(row.key, present.height(row, cells), row) for row in rows]
         if snapshot and self.size.width < WIDE:
-            cells = max(30, min(70, self.size.width - 8))
+            room = max(30, min(70, self.size.width - 8))
             items += [Item("", 1, ()), Item("", 1, ("server", "muted", None))]
-            items += [Item("", 1, list(line)) for line in self._server(snapshot, cells)[2:]]
+            items += [Item("", 1, list(line)) for line in self._server(snapshot, room)[2:]]
         self.view.show(Listing(items, self._draw_item), self.painter)
-        self.query_one("#head", Lines).show(lambda w, _h: (present.head(w),) if count else (), self.painter)
-        words = f"{count} checks" if snapshot else "…"
+        self._draw_summary(snapshot)
+        self.query_one("#head", Lines).show(lambda w, _h: (present.head(w),) if matching else (), self.painter)
+        words = f"{len(matching)} checks" if snapshot else "…"
         total: Line = (("    ", "text"), (words, "muted"))
         self.query_one("#total", Lines).show(lambda _w, h: ((), total) if h > 1 else (total,), self.painter)
         side = self.query_one("#side", Lines)
         side.show(lambda w, _h: self._server(snapshot, w) if snapshot else (), self.painter)
 
+    def _main_cells(self) -> int:
+        """How wide the list is: what is wrong has its words beside it, or below."""
+        return self.view.size.width or self.size.width
+
+    def _draw_summary(self, snapshot: Snapshot | None) -> None:
+        panel = self.query_one("#summary", Lines)
+        lines = present.summary(snapshot, self._shown, max(40, self._main_cells()), hide=self.hide) if snapshot else []
+        shows = self.is_tall and self.size.height >= len(self.view.listing.items) + len(lines)
+        panel.display = shows and bool(lines)
+        panel.styles.height = len(lines)
+        panel.show(lambda _w, _h: lines, self.painter)
+
     def _server(self, snapshot: Snapshot, cells: int) -> list[Line]:
-        deck, console = self.console.deck, self.console
-        cost = deck.cost.per_second() if isinstance(deck, CountedDeck) else None
-        return present.server_lines(
-            snapshot, self.vitals, list(console.served), cost, self.picture.took_s, max(20, cells)
+        return present_server.server_lines(
+            snapshot, self.seen.vitals, list(self.console.served), self._cost(), max(20, cells)
         )
 
     def _draw_item(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         row = item.row
         if isinstance(row, Row):
-            return (present.row_line(row, cells, at_cursor, hide=self.hide),)
+            return present.row_lines(row, cells, at_cursor, hide=self.hide)
         if isinstance(row, list):
             return ((("    ", "text"), *row),)
         if isinstance(row, tuple) and row:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._agent import health, housekeeping, purging, slots, vmpooler
 from qdeck._agent.sampling import Sampler
 from qdeck._connection import AsyncClient, Endpoint
-from qdeck._deck import reads
-from qdeck._errors import NotAllowed
+from qdeck._deck import reads, since
+from qdeck._errors import NotAllowed, QdeckError
 from qdeck._rules.health import acheck_health
 from qdeck._rules.limits import Limits
 from qdeck._rules.report import document
@@ -87,6 +88,8 @@ class Chores:
         """Judges the deck and writes the verdict where others read it, in the step that ends the run."""
         found = await self._check()
         told = health.summary(found)
+        with contextlib.suppress(QdeckError):  # good to have, and no reason to leave no report
+            await self.client.run(since.note(found.checks, found.thresholds, found.at_ms))
         own = await vmpooler.keep_health(self.eyes.health.deck, Limits.of(self.options.settings), found.at_ms)
         return slots.Ending(
             summary=told if own is None else told | {"vmpooler__health": own},
