@@ -19,7 +19,8 @@ from qdeck import QdeckError
 from qdeck._operations import api
 from qdeck._settings import Target
 from qdeck_console.actions import ACTIVITY, DEAD, HEALTH, JOBS, PURGE, QUEUES, SCHEDULES, STUCK, TABS, WORKERS, bindings
-from qdeck_console.contexts import LIVE_S, Contexts, CountedDeck, opens_read_only, record_live
+from qdeck_console.contexts import LIVE_S, Contexts, opens_read_only, record_live
+from qdeck_console.counted import CountedDeck
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.presenters import frame
@@ -27,7 +28,7 @@ from qdeck_console.screens.acting import Operator
 from qdeck_console.screens.activity import ActivityScreen
 from qdeck_console.screens.contexts import ContextScreen
 from qdeck_console.screens.dead import DeadScreen
-from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.frame import LOW, FrameScreen
 from qdeck_console.screens.health import HealthScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.jobs import JobsScreen
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NOTE_S = 6.0
+ANSWER_S = 2.0
 
 
 class ConsoleApp(App[int], inherit_bindings=False):
@@ -183,9 +185,10 @@ class ConsoleApp(App[int], inherit_bindings=False):
         """Draws what ages by itself again."""
         self._age()
 
-    def bar_line(self) -> tuple[Line, str]:
+    def bar_line(self, picture: Picture | None = None) -> tuple[Line, str]:
         """The first line as it is now, and its ground: a dialog shows it again at full strength."""
-        return frame.bar(self.context, self.shown, self.frozen_ms, self.size.width)
+        low = self.size.height < LOW
+        return frame.bar(self.context, picture or self.shown, self.frozen_ms, self.size.width, low=low)
 
     def _age(self) -> None:
         if self.is_over and self.operator.work is None:
@@ -213,9 +216,14 @@ class ConsoleApp(App[int], inherit_bindings=False):
     def note(self) -> list[Piece]:
         """The message for the footer while it is news, else what holds all the time."""
         said_at, pieces = self._note
-        if self.operator.work is not None and time.monotonic() - self.operator.work.started > 0.3:
-            return [(self.operator.work.words(), "accent")]
-        if time.monotonic() - said_at < NOTE_S:
+        now, work = time.monotonic(), self.operator.work
+        # What goes on is told all the time, but an answer to a key that was pressed meanwhile comes first.
+        news_s = NOTE_S if work is None else ANSWER_S
+        if now - said_at < news_s and (work is None or said_at > work.started):
+            return pieces
+        if work is not None and now - work.started > 0.3:
+            return [(work.words(), "accent")]
+        if now - said_at < NOTE_S:
             return pieces
         if not self.context.read_only:
             return []

@@ -6,16 +6,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import Snapshot, Status
+from qdeck._deck.words import Status
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import name_parts, owner_of
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdeck import InvalidFilter
+    from qdeck._deck.model import Snapshot
     from qdeck_console.actions import Action
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
@@ -52,17 +53,22 @@ def seen_environment(snapshot: Snapshot | None, given: str) -> str:
     return owner.split(":")[1] if owner else given
 
 
-def bar(context: Context, picture: Picture, frozen_ms: int | None, cells: int) -> tuple[Line, str]:
-    """The first line and the ground it is on: where we are, whether we may write, and how old the data is."""
+def bar(
+    context: Context, picture: Picture, frozen_ms: int | None, cells: int, *, low: bool = False
+) -> tuple[Line, str]:
+    """The first line and the ground it is on: where we are, whether we may write, and how old the data is.
+
+    On a `low` screen it has the verdict too, in the place of the server.
+    """
     environment = seen_environment(picture.snapshot, context.environment)
     production = environment in {"prod", "production"}
     look = hue(context, production=production)
-    left: list[Piece] = [(" qdeck  ", f"{look.text} bold")]
+    left: list[Piece] = [(" qdeck  " if cells >= 80 else " ", f"{look.text} bold")]
     word = "PRODUCTION" if production else environment.upper()
     if word:
         left += [(f" {safe_text(word, limit=24)} ", f"{look.badge_text} bold on-{look.badge}"), ("  ", look.text)]
     left.append((safe_text(context.title, limit=40), f"{look.text} bold"))
-    right = [*_access(context, look), *_clock(picture, frozen_ms, look, narrow=cells < 100)]
+    right = [*_access(context, look, narrow=cells < 100), *_clock(picture, frozen_ms, look, narrow=cells < 100)]
     server = picture.snapshot.server if picture.snapshot else None
     more: list[Piece] = [(f"   {safe_text(context.server, limit=60)}", look.muted)]
     if cells >= 100 and server is not None and server.version:
@@ -70,10 +76,20 @@ def bar(context: Context, picture: Picture, frozen_ms: int | None, cells: int) -
             (f"  {safe_text(server.name or 'redis', limit=12)} {safe_text(server.version, limit=12)}", look.muted)
         )
     room = cells - fmt.length(left) - fmt.length(right) - 1
-    if cells >= 80 and fmt.length(more) <= room:
+    if low:
+        left += _told(picture, look, room)
+    elif cells >= 80 and fmt.length(more) <= room:
         left += more
     left = fmt.fit(left, cells - fmt.length(right))
     return (*left, *right), look.ground
+
+
+def _told(picture: Picture, look: Hue, room: int) -> list[Piece]:
+    """The verdict on the ground of the bar, where no colour of a state can be read: its sign and words tell."""
+    if room < 8:
+        return []
+    line = verdict(picture, min(room - 2, 99))
+    return [("  ", look.text), *((text, f"{look.text} bold" if "bold" in role else look.text) for text, role in line)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,13 +133,13 @@ def hue(context: Context, *, production: bool) -> Hue:
     return Hue(ground=colour, text=text, muted=text, badge=text, badge_text=ground)
 
 
-def _access(context: Context, look: Hue) -> list[Piece]:
+def _access(context: Context, look: Hue, *, narrow: bool) -> list[Piece]:
     if context.read_only:
         return [("∅ READ-ONLY  ", f"{look.text} bold")]
     if context.live_until is not None:
         left = max(0.0, context.live_until - time.monotonic())
-        words = f"{left / 60:.0f} min left" if left >= 90 else f"{left:.0f} s left"
-        return [("● LIVE ", f"{look.text} bold"), (f"{words}  ", look.muted)]
+        words = f"{left / 60:.0f} min" if left >= 90 else f"{left:.0f} s"
+        return [("● LIVE ", f"{look.text} bold"), (f"{words}  " if narrow else f"{words} left  ", look.muted)]
     return [("● LIVE  ", f"{look.text} bold")] if look.production else []
 
 
@@ -153,9 +169,12 @@ def verdict(picture: Picture, cells: int, *, now: float | None = None) -> Line:
         return ((" … ", "ghost"), ("reading the queues", "muted"))
     glyph, role = _STATUS[snapshot.status]
     left: list[Piece] = [(f" {glyph} ", f"{role} bold"), (snapshot.status.value, f"{role} bold"), ("  ", "text")]
-    right = _totals(snapshot, picture.flow) if cells >= 140 else []
-    room = cells - fmt.length(left) - fmt.length(right) - 2
-    left += _reasons(snapshot, room)
+    right = _totals(snapshot, picture.flow) if cells >= 100 else []
+    reasons = _reasons(snapshot, cells - fmt.length(left) - fmt.length(right) - 2)
+    if cells < 140 and any(text.endswith("…") for text, _ in reasons):  # why comes before how many
+        right = []
+        reasons = _reasons(snapshot, cells - fmt.length(left) - 2)
+    left += reasons
     return (*fmt.fit(left, cells - fmt.length(right)), *right)
 
 
@@ -221,27 +240,29 @@ class Tab:
 
 
 def tabs(all_tabs: Sequence[Tab], active: str, cells: int) -> Line:
-    """The screens with their keys; where there is little room, with short names, then only that of the active one."""
-    lines = [_tabs(all_tabs, active, cells, names) for names in (_LONG, _SHORT, _DIGITS)]
-    return next((line for line in lines if fmt.length(line) <= cells), lines[-1])
+    """The screens with their keys. Where there is little room names are short, then the last ones are digits only, and
+    at last all but the active one's. Two cells between them at least: a count must not look like the next one's key.
+    """
+    some, all_ = range(len(all_tabs) - 1, len(all_tabs) // 2, -1), len(all_tabs)
+    ways = [(3, {}, all_), (2, {}, all_), *((2, _SHORT_NAMES, named) for named in (all_, *some))]
+    lines = [_tabs(all_tabs, active, cells, *way) for way in (ways if cells >= 80 else ())]
+    return next((line for line in lines if fmt.length(line) <= cells), _tabs(all_tabs, active, cells, 2, {}, 0))
 
 
-_LONG, _SHORT, _DIGITS = 0, 1, 2
-_SHORT_NAMES: Final = {"schedules": "Cron", "workers": "Work", "activity": "Log"}
+_SHORT_NAMES: Final[Mapping[str, str]] = {"schedules": "Cron", "workers": "Work", "activity": "Log"}
 
 
-def _tabs(all_tabs: Sequence[Tab], active: str, cells: int, names: int) -> Line:
+def _tabs(all_tabs: Sequence[Tab], active: str, cells: int, gap: int, names: Mapping[str, str], named: int) -> Line:
     line: list[Piece] = [(" ", "text")]
-    for tab in all_tabs:
+    for at, tab in enumerate(all_tabs):
         here = tab.id == active
-        name = tab.name if names == _LONG else _SHORT_NAMES.get(tab.id, tab.name)
         line.append((str(tab.number), "accent bold" if here else "faint"))
-        if here or names != _DIGITS:
-            line += [(" ", "text"), (name, "strong bold under" if here else "muted")]
+        if here or at < named:
+            line += [(" ", "text"), (names.get(tab.id, tab.name), "strong bold under" if here else "muted")]
         if tab.count:
             text = f"{tab.count:,}" if cells >= 100 else fmt.short_count(tab.count)
             line += [(" ", "text"), (text, f"{tab.role} bold")]
-        line.append(("   " if cells >= 100 and names == _LONG else " " if names == _SHORT else "  ", "text"))
+        line.append((" " * gap, "text"))
     return tuple(line[:-1])
 
 
@@ -263,20 +284,52 @@ class Offer:
     why_not: str = ""
 
 
-def footer(offers: Sequence[Offer], note: Sequence[Piece], cells: int) -> Line:
-    """The keys that work here, the others faint; help is pinned at the right with the last outcome."""
+def footer(offers: Sequence[Offer], note: Sequence[Piece], cells: int, *, hides: bool = False) -> Line:
+    """The keys that work here, the others faint and with the reason if there is room; help is pinned at the right with
+    the last outcome. `hides`: those that cannot act are left out, where faint could not be told from the rest.
+    """
     right: list[Piece] = [("? ", "accent bold"), ("help ", "muted")]
     if note:
+        if len(note) == 2 and cells - fmt.length(note) < _KEYS_AT_LEAST:
+            note = note[:1]  # when it was is the first to go: the keys are needed more
         right += [("  ", "text"), *note, (" ", "text")]
     room = cells - fmt.length(right) - 1
-    line: list[Piece] = [(" ", "text")]
+    shown: list[Offer] = []
+    taken = 1
     for offer in offers:
-        if offer.why_not:
-            entry: list[Piece] = [(f"{offer.action.key_name} {offer.verb}", "faint")]
-        else:
-            entry = [(offer.action.key_name, "accent bold"), (f" {offer.verb}", "muted")]
-        entry.append(("  ", "text"))
-        if fmt.length(line) + fmt.length(entry) > room:
+        wide = width(offer.action.key_name) + 1 + width(offer.verb) + 2
+        if hides and offer.why_not:
+            continue
+        if taken + wide > room:
             break
-        line += entry
+        shown.append(offer)
+        taken += wide
+    reasons = _reasons_with_room(shown, room - taken)
+    line: list[Piece] = [(" ", "text")]
+    for offer in shown:
+        if offer.why_not:
+            why = f": {offer.why_not}" if offer in reasons else ""
+            line.append((f"{offer.action.key_name} {offer.verb}{why}", "faint"))
+        else:
+            line += [(offer.action.key_name, "accent bold"), (f" {offer.verb}", "muted")]
+        line.append(("  ", "text"))
     return (*fmt.fit(line, cells - fmt.length(right)), *right)
+
+
+_KEYS_AT_LEAST: Final = 46  # cells of a footer that a message leaves to the keys, if it can
+
+
+def _reasons_with_room(shown: Sequence[Offer], room: int) -> list[Offer]:
+    """The keys whose reason is told: of the acts of the screen, each reason once; read-only is told at the right."""
+    out: list[Offer] = []
+    told: set[str] = set()
+    for offer in shown:
+        action, why = offer.action, offer.why_not
+        is_act = action.group.startswith("act") or action.group == "purge"
+        if not why or why in told or not is_act or action.id == "undo" or why.startswith("read-only"):
+            continue
+        told.add(why)
+        if width(why) + 2 <= room:
+            room -= width(why) + 2
+            out.append(offer)
+    return out

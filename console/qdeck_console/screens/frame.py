@@ -18,6 +18,7 @@ from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
 from qdeck_console.presenters.parts import owner_of
 from qdeck_console.screens import export
+from qdeck_console.theme import SIXTEEN
 from qdeck_console.widgets.lines import LineList, Lines
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from qdeck_console.theme import Painter
 
 TALL: int = 30
+LOW: int = 20  # the verdict is in the bar
 WIDE: int = 140
 LEAST: tuple[int, int] = (60, 16)
 MOST_EXPORTED: int = 100_000
@@ -44,6 +46,7 @@ class FrameScreen(Screen[None]):
     SCOPE: ClassVar[str] = QUEUES
     LANGUAGE: ClassVar[bool] = False  # whether `/` takes the filter language rather than a part of a name
     BINDINGS: ClassVar[list[BindingType]] = []
+    FIRST: ClassVar[tuple[str, ...]] = ()  # the actions that the footer begins with
     AUTO_FOCUS = "LineList"
     ESCAPE_TO_MINIMIZE = False
 
@@ -166,7 +169,7 @@ class FrameScreen(Screen[None]):
         if not self.query("#footer"):
             return  # a tick between coming and being built, or between being taken down and gone
         bar = self.query_one("#bar", Lines)
-        line, ground = frame.bar(app.context, picture, app.frozen_ms, self.size.width)
+        line, ground = app.bar_line(picture)
         bar.show(lambda _w, _h: (line,), painter, ground)
         self.query_one("#verdict", Lines).show(lambda w, _h: (frame.verdict(picture, w),), painter)
         self.query_one("#tabs", Lines).show(lambda w, _h: (frame.tabs(self.all_tabs(), self.tab, w),), self.painter)
@@ -189,18 +192,20 @@ class FrameScreen(Screen[None]):
         return action.id != "back" or not self.why_not("back")
 
     def _footer(self, cells: int) -> Line:
+        actions = footer_actions(("list", self.SCOPE, "app"))
+        if self.FIRST:
+            actions.sort(key=lambda action: self.FIRST.index(action.id) if action.id in self.FIRST else len(self.FIRST))
         offers = [
-            Offer(action, self.verb(action), self.why_not(action.id))
-            for action in footer_actions(("list", self.SCOPE, "app"))
-            if self.is_offered(action)
+            Offer(action, self.verb(action), self.why_not(action.id)) for action in actions if self.is_offered(action)
         ]
-        return frame.footer(offers, self.console.note(), cells)
+        return frame.footer(offers, self.console.note(), cells, hides=self.console.painter.palette is SIXTEEN)
 
     def on_resize(self) -> None:
         """Chooses what fits."""
         width, height = self.size
         self.set_class(width >= WIDE, "-wide")
         self.set_class(height >= TALL, "-tall")
+        self.set_class(height < LOW, "-low")
         self.set_class(width < LEAST[0] or height < LEAST[1], "-tiny")
         self.call_after_refresh(self.redraw)
 
