@@ -2,76 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import NATIVE
-from qdeck._layouts import NAMES
-from qdeck._operations import activity
-from qdeck_console.terminal import context_of
+from qdeck._connection import mask_url
+from qdeck._layout_names import LAYOUTS
+from qdeck_console.terminal import context_at, context_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from qdeck._deck.deck import Deck
     from qdeck._engine.ops import Program
     from qdeck._settings import Configuration, Target
     from qdeck._settings.model import Context as Configured
+    from qdeck_console.counted import Cost, CountedDeck
     from qdeck_console.presenters.frame import Context
 
-T = TypeVar("T")
 LIVE_S: Final = 30 * 60
-
-
-class Cost:
-    """What looking costs the server: commands and bytes sent, over the last seconds."""
-
-    def __init__(self) -> None:
-        self._sent: list[tuple[float, int, int]] = []
-        self._since = time.monotonic()
-
-    def add(self, commands: int, size: int) -> None:
-        """Notes one request."""
-        self._sent.append((time.monotonic(), commands, size))
-        if len(self._sent) > 2000:
-            self._trim()
-
-    def _trim(self, seconds: float = 10.0) -> None:
-        start = time.monotonic() - seconds
-        self._sent = [row for row in self._sent if row[0] >= start]
-
-    def per_second(self) -> tuple[float, float]:
-        """Commands and bytes a second."""
-        self._trim()
-        passed = max(1.0, min(10.0, time.monotonic() - self._since))
-        return sum(row[1] for row in self._sent) / passed, sum(row[2] for row in self._sent) / passed
-
-
-class CountedDeck(Deck):
-    """A deck that counts what it asks of the server, so that the console can tell its own cost."""
-
-    def __init__(self, *args: Any, cost: Cost | None = None, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.cost = cost or Cost()
-
-    async def alook(self, program: Program[T]) -> T:
-        """Runs a program that only reads, in asyncio."""
-        return await super().alook(self._counted(program))
-
-    async def awrite(self, program: Program[T]) -> T:
-        """Runs a program that writes, in asyncio."""
-        return await super().awrite(self._counted(program))
-
-    def _counted(self, program: Program[T]) -> Program[T]:
-        try:
-            send = next(program)
-            while True:
-                self.cost.add(send.count, len(send.data))
-                send = program.send((yield send))
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
 
 
 class Contexts:
@@ -110,7 +58,9 @@ class Contexts:
 
     def deck(self, target: Target, *, read_only: bool, cost: Cost | None = None) -> CountedDeck:
         """A deck on a server."""
-        layouts = target.layouts or (NATIVE, *NAMES)
+        from qdeck_console.counted import CountedDeck
+
+        layouts = target.layouts or LAYOUTS
         hint = "type :live to write" if not target.read_only else "its context says read_only = true"
         return CountedDeck(
             target.url,
@@ -123,8 +73,14 @@ class Contexts:
         )
 
     def describe(self, target: Target, deck: Deck, *, title: str | None = None) -> Context:
-        """What the bar says about it."""
-        seen = context_of(deck, title or target.name)
+        """What the bar says about a deck."""
+        return self._describe(target, context_of(deck, title or target.name))
+
+    def foretell(self, target: Target, *, read_only: bool, title: str | None = None) -> Context:
+        """What the bar says about the deck that will be on a server."""
+        return self._describe(target, context_at(mask_url(target.url), title or target.name, read_only=read_only))
+
+    def _describe(self, target: Target, seen: Context) -> Context:
         locked = f"the context {target.name} says read_only = true" if target.read_only else ""
         return replace(seen, environment=target.environment.lower(), colour=target.colour or "", locked=locked)
 
@@ -136,6 +92,8 @@ def opens_read_only(target: Target) -> bool:
 
 def record_live(name: str, reason: str, now_ms: int, *, ends: bool = False) -> Program[None]:
     """Notes in the log of operations that writing was opened, or closed."""
+    from qdeck._operations import activity
+
     until = None if ends else now_ms + LIVE_S * 1000
     counts = {} if until is None else {"until_ms": until}
     yield from activity.record(

@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from qdeck import QdeckError
-from qdeck._deck.model import Snapshot
 from qdeck_console.history import History, Pasts, Rates
 from qdeck_console.judging import Judge, Judged
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from qdeck._deck.model import Snapshot
 
 INTERVAL_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 30.0
 
 
-Look = Callable[[], Awaitable[Snapshot]]
-Reader = Callable[[Snapshot], Awaitable[Any]]
+Look: TypeAlias = "Callable[[], Awaitable[Snapshot]]"
+Reader: TypeAlias = "Callable[[Snapshot], Awaitable[Any]]"
 """What a screen wants read besides the queues, as long as it is on screen."""
 
 

@@ -51,6 +51,11 @@ def fitting_theme(color_system: str | None) -> str:
 
 def context_of(deck: Deck, title: str | None) -> Context:
     """What the bar says about a deck; never its password."""
-    parts = urlsplit(deck.address)
-    server = parts.netloc.rpartition("@")[2] + parts.path if parts.netloc else deck.address
-    return Context(title=title or parts.hostname or "local", server=server, read_only=deck.read_only)
+    return context_at(deck.address, title, read_only=deck.read_only)
+
+
+def context_at(address: str, title: str | None, *, read_only: bool) -> Context:
+    """What the bar says about the deck on a server, whose URL is given without its password."""
+    parts = urlsplit(address)
+    server = parts.netloc.rpartition("@")[2] + parts.path if parts.netloc else address
+    return Context(title=title or parts.hostname or "local", server=server, read_only=read_only)

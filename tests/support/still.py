@@ -25,7 +25,7 @@ from qdeck._engine import codec
 from qdeck._engine.ops import NewJob
 from qdeck._schedules.model import Definition
 from qdeck_console.app import ConsoleApp
-from qdeck_console.contexts import Cost, CountedDeck
+from qdeck_console.counted import Cost, CountedDeck
 from qdeck_console.demo import names, seed
 from qdeck_console.demo.seed import Seeder
 from qdeck_console.presenters.frame import Context
@@ -137,7 +137,7 @@ def _workers(raw: redis.Redis) -> None:
     for number, (host, running, state) in enumerate(hosts):
         said = {
             "host": host, "pid": 4100 + number, "version": "0.1.0", "queues": dict(names.WORKER), "state": state,
-            "concurrency": 8, "memory_bytes": 61_000_000,
+            "concurrency": 8, "rss": 61_000_000,
             "running": running, "done": 18_210 + 977 * number, "failed": 12 * number,
             "started_ms": NOW_MS - 86_400_000, "seen_ms": NOW_MS - 1_000,
         }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck import QueueName
-from qdeck._deck.model import NATIVE
+from qdeck._deck.words import NATIVE
 from qdeck._names import QueueType
 from qdeck_console.format import Line, Piece, fit, length, path
 from qdeck_console.text import safe_text

@@ -8,12 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qdeck import QdeckError
-from qdeck._operations import api
-from qdeck_console.operating import Wish, jobs_words, make_plan, needs_asking, outcome
-from qdeck_console.presenters.confirm import button, plan_lines, title
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.presenters.parts import owner_of
-from qdeck_console.screens.confirm import ConfirmScreen, word_is_production
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -23,6 +19,7 @@ if TYPE_CHECKING:
     from qdeck._operations.planfile import Plan
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
+    from qdeck_console.operating import Wish
 
 AGAIN_S = 6.0  # within which a second `u` undoes what the first one named
 
@@ -71,7 +68,7 @@ class Operator:
     def why_not_write(self) -> str:
         """Why nothing can be changed now; empty when it can."""
         console = self._console
-        if console.deck.read_only:
+        if console.context.read_only:
             return "read-only: nothing can be changed"
         if console.latest.is_lost:
             return "server lost"
@@ -104,6 +101,8 @@ class Operator:
 
     async def act(self, wish: Wish, after: Callable[[], None] | None = None) -> None:
         """Plans, asks if it must, and applies, as a part of what goes on already."""
+        from qdeck_console.operating import make_plan, needs_asking, outcome
+
         work = self.work
         assert work is not None  # noqa: S101 - run() made it
 
@@ -125,6 +124,9 @@ class Operator:
 
     async def ask(self, plan: Plan, left_out: list[Skip], *, lines: Sequence[Line] = ()) -> bool:
         """Shows the plan in numbers and waits for the answer; in production its name has to be typed."""
+        from qdeck_console.presenters.confirm import button, plan_lines, title
+        from qdeck_console.screens.confirm import ConfirmScreen, word_is_production
+
         console = self._console
         snapshot = console.shown.snapshot
         environment = seen_environment(snapshot, console.context.environment)
@@ -147,6 +149,9 @@ class Operator:
 
     async def apply(self, plan: Plan) -> BatchResult:
         """Applies a plan with progress; what was done until it is cancelled is a batch like any other."""
+        from qdeck._operations import api
+        from qdeck_console.operating import jobs_words
+
         work = self.work or Work(plan.verb.value)
         self.work = work
         work.started, work.done, work.total = time.monotonic(), 0, plan.count
@@ -190,6 +195,8 @@ class Operator:
 
     def undo_batch(self, batch: str, name: str) -> None:
         """Takes a batch back."""
+        from qdeck._operations import api
+        from qdeck_console.operating import jobs_words
 
         async def act() -> None:
             result = await api.aundo_batch(self._console.deck, batch)

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.containers import Horizontal
 from textual.screen import Screen
-from textual.widgets import Input
 
 from qdeck import InvalidFilter
-from qdeck._filter import parse
 from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_actions
 from qdeck_console.feed import Picture, Reader
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
 from qdeck_console.presenters.parts import owner_of
-from qdeck_console.screens import export
 from qdeck_console.theme import SIXTEEN
+from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import LineList, Lines
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.widget import Widget
+    from textual.widgets import Input
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
@@ -79,7 +78,7 @@ class FrameScreen(Screen[None]):
         with Horizontal(id="body"):
             yield from self.body()
         hint = "error:Timeout* age>2h attempts>=3" if self.LANGUAGE else "text in the name; esc clears, enter keeps"
-        yield Input(id="filter", placeholder=hint, compact=True)
+        yield Entry(id="filter", placeholder=hint)
         yield Lines(id="wrong", ground="raised")
         yield Lines(id="footer", ground="panel")
         yield Lines(id="tiny")
@@ -251,19 +250,25 @@ class FrameScreen(Screen[None]):
 
     def do_copy(self) -> None:
         """Copies what is under the cursor."""
+        from qdeck_console.screens import export
+
         export.copy(self.console, *self.copied())
 
     def do_write(self) -> None:
         """Asks for a name, and writes what is listed there."""
+        from qdeck_console.screens import export
+
         export.ask(self.console, self)
 
     def write_to(self, path: str) -> None:
         """Writes what is listed to a file."""
+        from qdeck_console.screens import export
+
         export.write(self.console, path, self.exported())
 
     def do_filter(self) -> None:
         """Opens the filter."""
-        box = self.query_one("#filter", Input)
+        box = self.query_one("#filter", Entry)
         box.add_class("-open")
         box.focus()
 
@@ -275,7 +280,7 @@ class FrameScreen(Screen[None]):
     def set_filter(self, text: str) -> None:
         """Shows only entries that have the text."""
         self.filter_text = text
-        box = self.query_one("#filter", Input)
+        box = self.query_one("#filter", Entry)
         if box.value != text:
             box.value = text
         if not text:
@@ -298,6 +303,8 @@ class FrameScreen(Screen[None]):
         """Takes a filter; one that does not parse is pointed at and changes nothing: it must not match everything."""
         self.wrong = None
         if self.LANGUAGE:
+            from qdeck._filter import parse
+
             try:
                 parse(text)
             except InvalidFilter as error:

@@ -12,7 +12,7 @@ from qdeck._deck.model import Snapshot, Status
 from qdeck._deck.since import read_since
 from qdeck._deck.vitals import read_vitals
 from qdeck_console.actions import DEAD, HEALTH, STUCK, WORKERS, Action, bindings
-from qdeck_console.contexts import CountedDeck
+from qdeck_console.counted import CountedDeck
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
 from qdeck_console.presenters.health import HealthSeen, Row
