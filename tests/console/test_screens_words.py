@@ -125,7 +125,7 @@ async def test_a_plan_that_is_wider_than_its_dialog_is_cut_with_a_sign(url: str)
 def test_an_age_that_is_not_known_is_not_told_as_zero() -> None:
     entry = Entry(row=QueueRow(layout="scheduler", name="s", ready=5, oldest_exact=False), severity=Severity.FINE)
     told = Drawer(picture=Picture(), hide="", reasons_shown=True)
-    words = ["".join(part for part, _ in line) for line in detail(entry, told, 41, 40)]
+    words = ["".join(part for part, _ in line) for line in detail(entry, told, 41)]
     [oldest] = [line for line in words if "oldest waits" in line]
     assert oldest.split()[-1] == "–"
     assert "≥" not in oldest

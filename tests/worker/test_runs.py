@@ -115,6 +115,7 @@ def test_whatever_a_handler_raises_is_its_own_error(
     assert (event.kind, event.data["class"], event.data["attempt"]) == ("failed", type(error).__name__, 1)
     assert "raise error" in event.data["traceback"]
     assert event.data["worker"] == beside.worker.id
+    assert 0 <= event.data["ran_ms"] < 60_000
     assert (fine.enqueue().result(10), fine_too.enqueue().result(10)) == (1, 2)
 
 

@@ -120,8 +120,10 @@ class Seeder:
         for attempt in range(1, runs + 1):
             at += 300
             [job] = self._claim(call.queue, at)
-            at += _LIMIT_MS if kind == "timeout" else self._rng.randrange(60, 400)
-            event = codec.encode_json({**_raised(failing), "worker": _GONE, "attempt": attempt})
+            ran_ms = _LIMIT_MS if kind == "timeout" else self._rng.randrange(60, 400)
+            at += ran_ms
+            told = {**_raised(failing), "worker": _GONE, "attempt": attempt, "ran_ms": ran_ms}
+            event = codec.encode_json(told)
             delay = 2_000 if attempt < runs else -1
             ending = Ending(kind=kind, id=job.id, token=job.token, delay_ms=delay, event=event)
             self._run(self._turn(call.queue, at, endings=[ending]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from qdeck_console.format import Line, Piece, short_count
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 _BLOCKS: Final = "▁▂▃▄▅▆▇"  # never the full block: rows would grow together
 _EIGHTHS: Final = " ▁▂▃▄▅▆▇█"
 _CALM: Final = 0.35
+_REACH: Final = 2.0  # how far above the highest value a limit may be to be drawn
 
 
 def sparkline(values: Sequence[float | None], role: str, *, last_role: str | None = None) -> list[Piece]:
@@ -34,18 +36,37 @@ def sparkline(values: Sequence[float | None], role: str, *, last_role: str | Non
     return pieces
 
 
-def area(values: Sequence[float | None], height: int, *, axis: int = 4) -> list[Line]:
-    """An area chart with its scale at the left: dim at the foot, bright at the top."""
+def area(
+    values: Sequence[float | None], height: int, *, axis: int = 4, limit: float | None = None, least: float = 10.0
+) -> list[Line]:
+    """An area chart with its scale at the left: dim at the foot, bright at the top. A limit is a line through its empty
+    cells, drawn once the values came near it: far above them it would press them flat.
+    """
     top = max((value for value in values if value is not None), default=0.0)
-    scale = _nice(top)
+    limit = limit if limit is not None and 0 < limit <= _REACH * top else None
+    scale = _nice(max(top, limit or 0.0), least)
+    at_limit = None if limit is None else min(height - 1, int(limit / scale * height))
     lines: list[Line] = []
     for row in range(height):
         floor = height - 1 - row
         label = short_count(int(scale)) if row == 0 else "0" if floor == 0 else ""
+        if at_limit == floor and limit is not None:
+            label = short_count(int(limit))
         role = f"accent@{100 * floor // max(1, height - 1)}"
         cells = "".join(_area_cell(value, scale, height, floor) for value in values)
-        lines.append(((label.rjust(axis), "faint"), ("┤" if label else "│", "line"), (cells, role)))
+        marked = at_limit == floor
+        drawn = _with_limit(cells, role) if marked else [(cells, role)]
+        lines.append(((label.rjust(axis), "warn" if marked else "faint"), ("┤" if label else "│", "line"), *drawn))
     return lines
+
+
+def _with_limit(cells: str, role: str) -> list[Piece]:
+    """A row of the chart with the limit where nothing else is."""
+    pieces: list[Piece] = []
+    for empty, run in groupby(cells, key=lambda cell: cell == " "):
+        text = "".join(run)
+        pieces.append(("╌" * len(text), "warn") if empty else (text, role))
+    return pieces
 
 
 def _area_cell(value: float | None, scale: float, height: int, floor: int) -> str:
@@ -57,12 +78,12 @@ def _area_cell(value: float | None, scale: float, height: int, floor: int) -> st
     return _EIGHTHS[max(0, min(8, int(filled)))]
 
 
-def _nice(top: float) -> float:
-    """The next round number: 1, 2 or 5 times a power of ten, and at least ten."""
-    step = 10.0
+def _nice(top: float, least: float) -> float:
+    """The next round number: 1, 2 or 5 times a power of ten, and at least `least`."""
+    step = 1.0
     while True:
         for factor in (1, 2, 5):
-            if step * factor >= top:
+            if step * factor >= max(top, least):
                 return step * factor
         step *= 10
 

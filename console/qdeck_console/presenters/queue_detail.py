@@ -2,37 +2,78 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qdeck_console import format as fmt
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import area, sparkline
 from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
 from qdeck_console.presenters.queues import Drawer, drains
-from qdeck_console.text import safe_text, wrap
+from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow
     from qdeck_console.format import Line, Piece
 
 _BLANK: Line = ()
+_CHART: Final = 7
 
 
-def detail(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
-    """Everything known about a queue in so many cells; the chart shrinks where there is little height."""
-    row = entry.row
-    lines: list[Line] = [_title(entry, drawer, cells), _serving(row)]
+def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None) -> list[Line]:
+    """Everything known about a queue in so many cells. In a pane of `room` lines the chart shrinks, then what matters
+    least is left out, and the last line says what that is.
+    """
+    row, seen, insight = entry.row, drawer.insight and drawer.insight.close_up, drawer.insight
+    head: list[Line] = [_title(entry, drawer, cells), _serving(row)]
     if fmt.length(queue_path(row.name, 400, "text", hide=drawer.hide)) > cells - 12 or drawer.hide:
-        lines += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
-    lines += [_BLANK, *_chart(entry, drawer, cells, 6 if height >= 36 else 3), _BLANK]
-    if entry.reasons:
-        lines += [section("why", "", "muted", cells, indent=0), *_why(entry, cells), _BLANK]
-    lines += [section("jobs", "", "muted", cells, indent=0), *_states(entry, cells), _BLANK]
-    lines += [section("since it was made", "", "muted", cells, indent=0), *_totals(row, cells)]
+        head += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
+    now_ms = drawer.picture.snapshot.at_ms if drawer.picture.snapshot else 0
     settings = _settings(row, cells)
-    if settings:
-        lines += [_BLANK, section("settings", "", "muted", cells, indent=0), *settings]
+    why = [section("why", "", "muted", cells, indent=0), *_why(entry, cells)] if entry.reasons else []
+    states = _states(entry, cells) if room is None else _others(row, cells)
+    size = payloads(seen, cells) if seen else []
+    parts = [
+        # how early it is left out, its name, its lines
+        (0, "", head),
+        (0, "", why),
+        (2, "settings", [section("settings", "", "muted", cells, indent=0), *settings] if settings else []),
+        (3, "times", times(seen, cells) if seen else []),
+        (1, "deaths", deaths(seen, row.dead or 0, cells) if seen else []),
+        (4, "jobs", [section("jobs", "", "muted", cells, indent=0), *states, *size] if states or size else []),
+        (5, "operations", operations(insight, cells, now_ms) if insight else []),
+        (6, "totals", _totals(row, cells)),
+    ]
+    parts = [part for part in parts if part[2]]
+    if room is None:
+        return _joined([head, _chart(entry, drawer, cells, _CHART), *(lines for _, _, lines in parts[1:])])
+    return _fitting(parts, entry, drawer, cells, room)
+
+
+def _joined(parts: list[list[Line]]) -> list[Line]:
+    lines: list[Line] = []
+    for part in parts:
+        lines += [_BLANK] * bool(lines) + part
     return lines
+
+
+def _fitting(
+    parts: list[tuple[int, str, list[Line]]], entry: Entry, drawer: Drawer, cells: int, room: int
+) -> list[Line]:
+    """As much as fits: first the chart gives way down to three lines, then the least of the parts."""
+    left: list[str] = []
+    while True:
+        others = sum(len(lines) + 1 for _, _, lines in parts) + bool(left)
+        height = min(_CHART, room - others - _AROUND)
+        last = max(parts)
+        if height >= _LEAST or last[0] == 0:
+            break
+        parts = [part for part in parts if part is not last]
+        left.insert(0, last[1])
+    middle = [_chart(entry, drawer, cells, height)] if height >= 2 else []
+    lines = _joined([parts[0][2], *middle, *(lines for _, _, lines in parts[1:])])
+    words = f"no room for: {', '.join(left)}"
+    return [*lines[: room - 1], ((cut_end(words, cells), "faint"),)] if left else lines
 
 
 def _title(entry: Entry, drawer: Drawer, cells: int) -> Line:
@@ -55,6 +96,11 @@ def _serving(row: QueueRow) -> Line:
     return tuple(pieces)
 
 
+_LEAST: Final = 3
+_LEAST_SCALE: Final = 5.0
+_AROUND: Final = 5  # lines of the chart besides the area
+
+
 def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
     row, rates, history = entry.row, entry.rates, drawer.picture.history
     span = fmt.span(history.span_s * 1000)
@@ -64,7 +110,7 @@ def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
         change = [(f"  {net:+.1f}/s", "muted" if net < 0 else "warn" if entry.severity else "bad")]
     head = pair("", [(fmt.count(row.ready), "strong bold"), *change], cells - 22)
     lines: list[Line] = [(("ready", "muted"), (f"  last {span}".ljust(17), "faint"), *head)]
-    lines += area(history.ready(row.name, cells - 6), height)
+    lines += area(history.ready(row.name, cells - 6), height, limit=drawer.limit, least=_LEAST_SCALE)
     lines.append(_times(drawer, history.span_s, cells))
     lines.append(_BLANK)
     for label, series, rate in (
@@ -122,7 +168,15 @@ def _states(entry: Entry, cells: int) -> list[Line]:
     return lines
 
 
-_TOTAL_WORDS = {
+def _others(row: QueueRow, cells: int) -> list[Line]:
+    """What its row in the list does not tell."""
+    told = [
+        ("blocked by other jobs", row.blocked), ("done, kept", row.done), ("cancelled, kept", row.cancelled),
+    ]  # fmt: skip
+    return [pair(label, fmt.cell(fmt.count(count)), cells) for label, count in told if count]
+
+
+_TOTAL_WORDS: Final = {
     "enqueued": "enqueued",
     "done": "done",
     "failed": "failed runs",
@@ -135,11 +189,12 @@ _TOTAL_WORDS = {
 
 
 def _totals(row: QueueRow, cells: int) -> list[Line]:
-    return [
+    lines = [
         pair(words, fmt.cell(fmt.count(row.totals.get(name, 0))), cells)
         for name, words in _TOTAL_WORDS.items()
-        if row.totals.get(name) or name in {"enqueued", "done"}
+        if row.totals.get(name) or (name in {"enqueued", "done"} and row.totals)
     ]
+    return [section("since it was made", "", "muted", cells, indent=0), *lines] if lines else []
 
 
 def _settings(row: QueueRow, cells: int) -> list[Line]:

@@ -8,7 +8,6 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import QueueRow, Totals
 from qdeck_console import format as fmt
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import sparkline
@@ -18,8 +17,10 @@ from qdeck_console.text import safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from qdeck._deck.model import QueueRow, Totals
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
+    from qdeck_console.insight import Insight
 
 TWO_LINES_AT_MOST: Final = 200  # troubled queues; more than that, and reasons are for the detail only
 _RESORT_S: Final = 10.0
@@ -202,6 +203,8 @@ class Drawer:
     hide: str
     reasons_shown: bool
     before: Mapping[str, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
+    insight: Insight | None = None  # of the queue whose detail is drawn
+    limit: int | None = None  # ready jobs from which a queue is worth a look
 
     def lines(self, entry: Entry, grid: Grid, *, at_cursor: bool) -> list[Line]:
         """The one or two lines of a queue."""
@@ -278,7 +281,8 @@ def _oldest(entry: Entry) -> list[Piece]:
     if not oldest or not entry.row.ready:
         return [(fmt.ZERO, "ghost")]
     late = entry.severity is not Severity.FINE and oldest >= 600
-    return fmt.span_pieces(oldest * 1000, "warn" if late else "text")
+    since = fmt.span_pieces(oldest * 1000, "warn" if late else "text")
+    return since if entry.row.oldest_exact else [("≥", "muted"), *since]
 
 
 def drains(entry: Entry) -> list[Piece]:
@@ -347,6 +351,7 @@ def total_line(grid: Grid, totals: Totals, flow: tuple[float, float], words: str
 
 def totals_of(entries: Sequence[Entry]) -> Totals:
     """Sums over the entries that are shown."""
+    from qdeck._deck.model import Totals
 
     def total(name: str) -> int:
         return sum(getattr(entry.row, name) or 0 for entry in entries)

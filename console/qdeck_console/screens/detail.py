@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck_console.actions import DETAIL, QUEUES, Action, bindings
-from qdeck_console.presenters.parts import owner_of
+from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer
 from qdeck_console.screens import pause
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
+    from qdeck._deck.model import Snapshot
+    from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.judging import Entry
 
@@ -38,21 +40,49 @@ class QueueScreen(FrameScreen):
         super().__init__()
         self.queue = queue
         self._entry: Entry | None = None
+        self._insights = Insights()
 
     def body(self) -> Sequence[Widget]:
         """The detail as a list of lines without a cursor: the movement keys scroll it."""
         return (Vertical(LineList(id="list"), id="main"),)
+
+    @property
+    def reads(self) -> str:
+        """What the feed reads for it."""
+        return f"queue/{self.queue}"
+
+    def wants(self) -> Reader:
+        """What agents saw of this queue, and the queue close up."""
+
+        async def read(snapshot: Snapshot) -> Looked:
+            deck = self.console.deck
+            lacking = self.picture.history.lacking([self.queue], 1)
+            pasts = await read_pasts(deck, lacking)
+            row = next((row for row in snapshot.queues if row.name == self.queue), None)
+            return Looked(pasts, None if row is None else await self._insights.look(deck, row))
+
+        return read
+
+    def deck_changed(self) -> None:
+        """Another deck, which may see more or less, is read anew."""
+        self._insights = Insights()
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the detail."""
         found = self.picture.judged.of(self.queue)
         gone = found is None and self.picture.snapshot is not None
         self._entry = found or (None if gone else self._entry)
-        drawer = Drawer(picture=self.picture, hide=owner_of(self.picture.snapshot), reasons_shown=True)
+        drawer = Drawer(
+            picture=self.picture,
+            hide=self.hide,
+            reasons_shown=True,
+            insight=self._insights.known(self.queue),
+            limit=self.console.deck.thresholds.ready_queue_max,
+        )
         cells = max(20, min(WIDEST, self.size.width - 4))
         lines: list[Line] = []
         if self._entry is not None:
-            lines = detail(self._entry, drawer, cells, self.size.height)
+            lines = detail(self._entry, drawer, cells)
         elif gone:
             lines = [((f"{' '.join(self.queue.split(':'))} is gone: no such queue on the server", "muted"),)]
         self.query_one(LineList).show(Listing([Item("", 1, line) for line in lines], _draw), self.painter)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Vertical
 
 from qdeck_console.actions import QUEUES, Action, bindings
-from qdeck_console.history import Pasts
+from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters import queues as present
 from qdeck_console.presenters.parts import MARGIN, owner_of
@@ -55,6 +56,7 @@ class QueuesScreen(FrameScreen):
         self._counts: dict[Severity, int] = {}
         self._made_grid = ((0, 0, 0.0), Grid.of(0, layouts=0, span_s=0.0))
         self._drawer = Drawer(picture=self.picture, hide="", reasons_shown=True)
+        self._insights = Insights()
 
     def body(self) -> Sequence[Widget]:
         """The list with its heads and totals, and the detail of one queue beside it."""
@@ -70,12 +72,17 @@ class QueuesScreen(FrameScreen):
         return self.view.visible_keys() if self._entries else []
 
     def wants(self) -> Reader:
-        """What agents saw of the queues on screen, a few at a time: the one under the cursor first."""
+        """What agents saw of the queues on screen, a few at a time, and the one under the cursor close up."""
 
-        async def read(_snapshot: Snapshot) -> Pasts:
-            names = [name for name in (self.view.cursor, *self.visible_queues()) if name]
+        async def read(snapshot: Snapshot) -> Looked:
+            cursor, deck = self.view.cursor, self.console.deck
+            names = [name for name in (cursor, *self.visible_queues()) if name]
             lacking = self.picture.history.lacking(dict.fromkeys(names), _PASTS_AT_ONCE)
-            return Pasts(await self.console.deck.ahistories(lacking) if lacking else {})
+            pasts = await read_pasts(deck, lacking)
+            row = next((row for row in snapshot.queues if row.name == cursor), None)
+            if row is None or not self.has_class("-wide"):
+                return Looked(pasts)
+            return Looked(pasts, await self._insights.look(deck, row))
 
         return read
 
@@ -171,12 +178,21 @@ class QueuesScreen(FrameScreen):
         self.query_one("#total", Lines).show(make, self.painter)
 
     def _draw_side(self) -> None:
-        entry, drawer = self.view.row, self._drawer
+        entry = self.view.row
+        drawer = replace(
+            self._drawer,
+            insight=self._insights.known(self.view.cursor),
+            limit=self.console.deck.thresholds.ready_queue_max,
+        )
 
         def make(cells: int, height: int) -> Sequence[Line]:
             return detail(entry, drawer, cells, height) if isinstance(entry, Entry) else ()
 
         self.query_one("#side", Lines).show(make, self.painter)
+
+    def deck_changed(self) -> None:
+        """Another deck, which may see more or less, is read anew."""
+        self._insights = Insights()
 
     def selected(self) -> Entry | None:
         """The queue under the cursor, if it is still there."""

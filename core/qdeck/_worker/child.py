@@ -7,6 +7,7 @@ import inspect
 import multiprocessing.connection as pipes
 import signal
 import sys
+import time
 from typing import Any
 
 import msgspec
@@ -36,7 +37,7 @@ def _run(app: Any, order: Order) -> Report:
     facts = order.facts | {"tags": tuple(order.facts["tags"])}
     run = _Run(JobContext(task=order.task, **facts))
     running.set(run)
-    report = Report()
+    report, begun = Report(), time.monotonic()
     try:
         function = app.find_task(order.task).function
         args: list[Any]
@@ -50,7 +51,8 @@ def _run(app: Any, order: Order) -> Report:
             value = asyncio.run(_await(value))
         report.result = b"" if value is None else _encode(order.task, value, app.max_payload)
     except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the job, not the child
-        report.event = error_event(error, run.context().worker, run.context().attempt)
+        ran_ms = round(1000 * (time.monotonic() - begun))
+        report.event = error_event(error, run.context().worker, run.context().attempt, ran_ms)
         report.rejected = is_final(error)
         report.delay_ms = asked_delay_ms(error)
     finally:

@@ -206,7 +206,8 @@ class Run:
         return Ending(kind=kind, id=self.claimed.id, token=self.claimed.token, **more)
 
     def _event(self, error: BaseException, attempt: int) -> bytes:
-        return error_event(error, self.lane.worker, attempt)
+        ran_ms = round(1000 * (time.monotonic() - self.started)) if self.started else None
+        return error_event(error, self.lane.worker, attempt, ran_ms)
 
 
 def asked_delay_ms(error: BaseException) -> int | None:
@@ -224,7 +225,7 @@ def is_final(error: BaseException) -> bool:
     return isinstance(error, Reject | PayloadNotSerializable | PayloadTooLarge)
 
 
-def error_event(error: BaseException, worker: str, attempt: int) -> bytes:
+def error_event(error: BaseException, worker: str, attempt: int, ran_ms: int | None = None) -> bytes:
     """What is kept about an error. Must not fail, whatever the error's own methods do: the job would never end."""
     try:
         message = str(error)
@@ -234,15 +235,14 @@ def error_event(error: BaseException, worker: str, attempt: int) -> bytes:
         lines = "".join(tracebacks.format_exception(error))
     except Exception as other:  # noqa: BLE001 - the same
         lines = f"(its traceback cannot be had: {type(other).__name__})"
-    return codec.encode_json(
-        {
-            "class": type(error).__name__,
-            "message": clean(message)[:MAX_MESSAGE],
-            "traceback": clean(lines)[-MAX_TRACEBACK:],
-            "worker": worker,
-            "attempt": attempt,
-        }
-    )
+    told = {
+        "class": type(error).__name__,
+        "message": clean(message)[:MAX_MESSAGE],
+        "traceback": clean(lines)[-MAX_TRACEBACK:],
+        "worker": worker,
+        "attempt": attempt,
+    }
+    return codec.encode_json(told if ran_ms is None else told | {"ran_ms": ran_ms})
 
 
 def clean(text: str) -> str:

@@ -1,0 +1,126 @@
+"""What a screen tells of one queue besides its row: times, deaths by error, the last operations. They are read for the
+queue that is looked at only, and then no more often than their cost allows.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from qdeck import NotAllowed, QdeckError
+from qdeck._deck.model import NATIVE
+from qdeck._operations import activity, became
+from qdeck._operations.closeup import CloseUp, read_close_up
+from qdeck_console.history import Pasts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._deck.deck import Deck
+    from qdeck._deck.history import Sample
+    from qdeck._deck.model import QueueRow
+    from qdeck._engine.ops import Program
+    from qdeck._operations.became import Became
+    from qdeck._operations.model import Activity
+
+T = TypeVar("T")
+
+REST_S: Final = 2.0  # between two looks at one queue, at least
+_COSTS: Final = 20  # a look may take this part of the time
+_LOG_REST_S: Final = 5.0
+_LOG: Final = 200  # operations that are looked through
+_KEPT: Final = 50  # queues
+_COUNTED: Final = (
+    1_000  # jobs of an operation whose fates are looked up here; those of more are in the log of operations
+)
+_RETURNED: Final = ("retry", "requeue", "run", "edit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insight:
+    """One queue close up. `operations` are the last ones that were done to it, the newest first; `became` is what
+    became of the jobs of the newest one that let some run again.
+    """
+
+    queue: str
+    close_up: CloseUp | None = None
+    operations: tuple[Activity, ...] = ()
+    became: Became | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked(Pasts):
+    """The past of some queues, and one of them close up."""
+
+    insight: Insight | None = None
+
+
+async def read_pasts(deck: Deck, queues: Sequence[str]) -> Mapping[str, Sequence[Sample]]:
+    """What agents saw of these queues; nothing where that may not be read, and it is not asked for all along."""
+    if not queues:
+        return {}
+    try:
+        return await deck.ahistories(queues)
+    except NotAllowed:
+        return dict.fromkeys(queues, ())
+
+
+class Insights:
+    """Looks at one queue after the other, and remembers the last ones so that going back shows them at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, CloseUp | None] = {}
+        self._next: dict[str, float] = {}
+        self._log: list[Activity] = []
+        self._became: Became | None = None
+
+    def known(self, queue: str) -> Insight | None:
+        """What was read of a queue, if anything was."""
+        if queue not in self._known:
+            return None
+        done = tuple(row for row in self._log if queue in row.queues)
+        mine = self._became is not None and any(row.batch == self._became.batch for row in done)
+        became = self._became if mine else None
+        return Insight(queue=queue, close_up=self._known[queue], operations=done, became=became)
+
+    async def look(self, deck: Deck, row: QueueRow) -> Insight | None:
+        """Reads what is due of a queue."""
+        log = await self._due(deck, "log", activity.newest(_LOG), _LOG_REST_S)
+        self._log = self._log if log is None else log
+        close_up = None
+        if row.layout == NATIVE and row.problem is None:
+            close_up = await self._due(deck, f"queue {row.name}", read_close_up(row.name), REST_S)
+        before = self._known.pop(row.name, None)
+        self._known[row.name] = close_up or before  # the last one that was looked at is the last to be forgotten
+        last = next((done for done in self._log if row.name in done.queues and done.verb in _RETURNED), None)
+        if last is not None and last.batch is not None and last.counts.get("applied", 0) <= _COUNTED:
+            found = await self._due(deck, f"batch {last.batch}", became.read(last.batch), _LOG_REST_S)
+            self._became = found or self._became
+        self._forget()
+        return self.known(row.name)
+
+    async def _due(self, deck: Deck, what: str, program: Program[T], rest_s: float) -> T | None:
+        """Runs a program when it is due. What may not be read is not told, and no reason to think the server lost."""
+        started = time.monotonic()
+        if started < self._next.get(what, 0.0):
+            program.close()
+            return None
+        found = None
+        try:
+            found = await deck.alook(program)
+        except NotAllowed:
+            rest_s *= 10
+        except QdeckError as error:
+            if isinstance(error, OSError):
+                raise
+        now = time.monotonic()
+        self._next[what] = now + max(rest_s, _COSTS * (now - started))
+        return found
+
+    def _forget(self) -> None:
+        while len(self._known) > _KEPT:
+            del self._known[next(iter(self._known))]
+        if len(self._next) > 4 * _KEPT:
+            now = time.monotonic()
+            self._next = {what: at for what, at in self._next.items() if at > now}

@@ -1,0 +1,143 @@
+"""One queue in detail: its chart with the limit, its sections, and what is left out where there is no room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import QueueRow
+from qdeck._operations.became import Became
+from qdeck._operations.closeup import CloseUp, Died, Spread
+from qdeck._operations.model import Activity
+from qdeck_console.feed import Picture
+from qdeck_console.format import length
+from qdeck_console.insight import Insight
+from qdeck_console.judging import Entry, Severity
+from qdeck_console.presenters.charts import area
+from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
+from qdeck_console.presenters.queue_detail import detail
+from qdeck_console.presenters.queues import Drawer
+from support.driving import app_of, bury, console, until
+from support.screens import MAIL
+
+if TYPE_CHECKING:
+    import redis
+
+    from qdeck_console.format import Line
+
+CELLS = 38
+
+
+def _text(lines: list[Line]) -> list[str]:
+    assert all(length(line) <= CELLS for line in lines)
+    return ["".join(text for text, _ in line).rstrip() for line in lines]
+
+
+def test_a_limit_is_drawn_in_empty_cells_only_and_when_it_is_near() -> None:
+    drawn = area([None, 10, 300, 450], 5, limit=250)
+    assert _text(drawn) == [" 500┤   ▄", "    │   █", " 250┤╌╌██", "    │  ██", "   0┤ ▁██"]
+    assert (drawn[2][0], drawn[2][2]) == ((" 250", "warn"), ("╌╌", "warn"))
+    assert not any("╌" in text for line in area([1, 10], 5, limit=250) for text, _ in line)
+    top = area([400.0, 420.0], 7, limit=500)
+    assert top[0][0] == (" 500", "warn")
+    assert "╌╌" in top[0][2][0]
+
+
+def _seen(**more: object) -> CloseUp:
+    spread = Spread(p50_ms=720_000, p95_ms=2_200_000, max_ms=2_292_000, sampled=100, of=48_210)
+    few = Spread(p50_ms=800, p95_ms=30_000, max_ms=30_000, sampled=32, of=32)
+    done = Spread(p50_ms=900, p95_ms=31_000, max_ms=41_000, sampled=200, of=1_000)
+    return CloseUp(at_ms=0, waiting=spread, running=few, done=done, **more)  # type: ignore[arg-type] # by name
+
+
+def test_times_say_of_how_many_jobs_they_are() -> None:
+    shown = _text(times(_seen(), CELLS))
+    assert shown[1].split() == ["p50", "p95", "max"]
+    assert shown[2].split() == ["waiting", "12m", "00s", "36m", "40s", "38m", "12s"]
+    assert shown[3].split() == ["running", "0.8s", "30s", "30s"]
+    assert " ".join(shown[5:]) == "100 of the 48,210 wait looked at, 32 run, the last 200 done"
+    assert times(CloseUp(at_ms=0), CELLS) == []
+
+
+def test_deaths_by_error_are_cut_with_a_sign() -> None:
+    died = tuple(Died(error_class=f"Error{n}", count=100 - n) for n in range(6))
+    shown = _text(deaths(_seen(died=died), 585, CELLS))
+    assert [line.split()[:2] for line in shown[1:]] == [
+        ["100", "Error0"],
+        ["99", "Error1"],
+        ["98", "Error2"],
+        ["288", "3"],
+    ]
+    assert "3 others" in shown[-1]
+    assert shown[0].endswith(" 585")
+    assert _text(deaths(_seen(died=None), 5, CELLS))[1] == "not counted by kind: 4 Dead reads them"
+    assert deaths(_seen(died=None), 0, CELLS) == []
+    assert _text(payloads(_seen(payloads=48_000, payload_bytes=1_300.0), CELLS)) == [
+        "payload  ~1.3 kB each  ~62.4 MB in all"
+    ]
+
+
+def test_the_last_operations_and_what_became_of_them() -> None:
+    rows = tuple(
+        Activity(at_ms=n, who="ana", host="h", verb=verb, counts={"applied": 200}, batch=f"b{n}", outcome=outcome)
+        for n, (verb, outcome) in enumerate(
+            [("retry", "done"), ("discard", "failed"), ("pause", "done"), ("x", "done")]
+        )
+    )
+    became = Became(batch="b0", verb="retry", total=200, looked=200, states={"done": 168, "dead": 32})
+    insight = Insight(queue="q", operations=rows, became=became)
+    shown = _text(operations(insight, CELLS, 60_000))
+    assert shown[1].split() == ["retry", "200", "ana,", "1m", "00s", "ago"]
+    assert shown[2] == "  168 done  ·  32 dead again"
+    assert shown[3].startswith("discard 200, failed")
+    assert len(shown) == 5
+
+
+def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
+    row = QueueRow(name="shop:dev:mail:actions", ready=9, dead=5, totals={"enqueued": 9, "done": 3})
+    entry = Entry(row=row, severity=Severity.WATCH, reasons=((Severity.WATCH, "5 dead letters"),))
+    insight = Insight(
+        queue=row.name,
+        close_up=_seen(died=(Died(error_class="KeyError", count=5),)),
+        operations=(Activity(at_ms=0, who="ana", host="h", verb="pause"),),
+    )
+    drawer = Drawer(picture=Picture(), hide="", reasons_shown=True, insight=insight)
+    whole = _text(detail(entry, drawer, CELLS))
+    for room in range(1, len(whole) + 3):
+        lines = _text(detail(entry, drawer, CELLS, room))
+        assert len(lines) <= room
+        told = lines[-1].startswith("no room for: ")
+        assert told == (not any("since it was made" in line for line in lines))
+    assert _text(detail(entry, drawer, CELLS, 26))[-1] == "no room for: operations, totals"
+
+
+@pytest.mark.parametrize("size", [(160, 48), (100, 70)])
+async def test_the_queue_under_the_cursor_is_told_of_close_up(url: str, size: tuple[int, int]) -> None:
+    bury(url, MAIL, [{"class": "Refused", "message": "502"}] * 3)
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", ["a letter"])
+        deck.pause(MAIL)
+    async with console(url, size=size) as pilot:
+        await until(pilot, "paused, 1 job")
+        if size[0] < 140:
+            await pilot.press("enter")
+        for word in ("dead, by error", "3  Refused", "1 wait", "payload", "last operations", "pause"):
+            await until(pilot, word)
+
+
+async def test_who_may_not_read_the_log_of_operations_sees_the_rest(url: str, raw: redis.Redis) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", ["a letter"])
+    raw.acl_setuser(
+        "looker",
+        enabled=True,
+        passwords=["+pass"],
+        reset=True,
+        keys=["{*", "qdeck:queues"],
+        commands=["+@read", "+@connection"],
+    )
+    async with console(url.replace("redis://", "redis://looker:pass@")) as pilot:
+        await until(pilot, "1 wait")
+        assert not app_of(pilot).shown.is_lost
