@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 # Processes that the tests run in.
 JOBS ?= 2
 PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal
+# Some environments tell Python to keep no compiled modules. Tests start many Pythons, and each would compile all
+# modules again, every process of the tests itself too: seconds at each of these, tenths of one at each command.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-slow test-all check format bench clean

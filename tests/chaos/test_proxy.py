@@ -33,7 +33,7 @@ def test_reply_of_enqueue_lost(fleet: Fleet, make_proxy: Callable[[str], FaultPr
     """The answer to an enqueue is lost, in blocking code and in asyncio, by a reset and by silence: the client sends it
     again, and each job is there once."""
     proxy = make_proxy(fleet.url)
-    app = make_app(proxy.url)
+    app = make_app(f"{proxy.url}?socket_timeout=1")
     words = [app.enqueue("aquick")]
     for number, then in enumerate((Then.RESET, Then.RESET, Then.SILENCE)):
         proxy.drop_next_reply(b"EVALSHA", then=then)
@@ -64,7 +64,7 @@ def test_replies_of_workers_lost(
     """The answer to a turn (with its claims) or to a heartbeat is lost, by a reset and by silence: each job runs
     once, and no lease runs out."""
     proxy = make_proxy(fleet.url)
-    fleet.start(url=proxy.url, lease=20 if then is Then.SILENCE else 2)
+    fleet.start(url=f"{proxy.url}?socket_timeout=1", lease=20 if then is Then.SILENCE else 2)
     for number in range(2 if then is Then.SILENCE else 6):
         proxy.drop_next_reply(script, then=then)
         fleet.add("aquick", 0.7 if script is _BEAT else 0.01, count=6)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.jobs import make_app
 from chaos.twice import send_twice
-from qdeck._worker.worker import Worker
+from qdeck._worker import worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +43,12 @@ def main(write: Callable[[dict[str, Any]], None] = _write) -> None:
         send_twice(random.Random(os.getpid()))
     if skew := options.pop("skew", 0.0):
         _wrong_clock(skew)
+    if farewell := options.pop("farewell", 0.0):
+        module: Any = worker
+        module.FAREWELL_S = farewell
     url = options.pop("url")
     app = make_app(url, patience=options.pop("patience", 60.0))
-    why = Worker(app, on_event=write, **options).run()
+    why = worker.Worker(app, on_event=write, **options).run()
     write({"event": "ended", "why": why})
 
 

@@ -55,9 +55,9 @@ class Server(EmbeddedServer):
             raise RuntimeError(f"port {self.port} was taken while the server was down")
 
     def stop(self) -> None:
-        """End it, frozen or not."""
+        """End it, frozen or not, at once: its directory goes too, and one that cannot save would not end when asked."""
         if self._process is not None and self._process.poll() is None:
-            self.thaw()
+            self.kill9()
         super().stop()
 
     def client(self, *, timeout_s: float = 5.0) -> redis.Redis:

@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 Event = dict[str, Any]
 LEASE_S: Final = 20.0
 GRACE_S: Final = 30.0
+FAREWELL_S: Final = 10.0  # how long a worker that ends tries to give back what it holds
 
 
 def _no_event(_: Event) -> None:
@@ -202,7 +203,7 @@ class Worker:
                 lane.held.clear()
             hands.count = 0
             pump.stir()
-            await asyncio.wait({work}, timeout=10.0)
+            await asyncio.wait({work}, timeout=FAREWELL_S)
 
     async def _ended(self) -> None:
         if self._ending is not None:
