@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from console.test_app import until
-from layouts.test_conformance import TestIfdb, TestLists, TestScheduler, TestVmPooler
+from layouts.test_conformance import FILL
 from qdeck._deck.deck import Deck
 from qdeck._layout_names import LAYOUTS
 from qdeck_console.app import ConsoleApp
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import redis
     from textual.pilot import Pilot
 
-FILL = {"lists": TestLists, "vmpooler": TestVmPooler, "ifdb": TestIfdb, "scheduler": TestScheduler}
 SECRET = "tok123"
 
 
@@ -49,7 +48,7 @@ async def test_every_screen_shows_it(url: str, raw: redis.Redis, layout: str) ->
 
 
 async def test_what_is_stuck_is_told_in_the_words_of_its_system(url: str, raw: redis.Redis) -> None:
-    TestScheduler().populate(raw)
+    FILL["scheduler"]().populate(raw)
     async with console(url) as pilot:
         await pilot.press("3")
         await until(pilot, "in other layouts")
@@ -59,7 +58,7 @@ async def test_what_is_stuck_is_told_in_the_words_of_its_system(url: str, raw: r
 
 async def test_an_act_that_a_layout_has_not_is_greyed_with_the_reason(url: str, raw: redis.Redis) -> None:
     with Deck(url, layouts=("vmpooler",)) as deck:
-        TestVmPooler().populate(raw)
+        FILL["vmpooler"]().populate(raw)
         deck.status()
         assert "fills a pool" in deck.others.why_not("vmpooler", "requeue", "running")
         assert deck.others.why_not("vmpooler", "move", "ready") == "vmpooler has nothing like move"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.test_layouts import FILL
 from console.test_layouts import console as others
 from console.test_screens_acts import until
+from layouts.test_conformance import FILL
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import QueueRow, ServerInfo, Snapshot, Status, Totals
 from qdeck._operations import api

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from layouts import test_conformance
-from layouts.test_conformance import load_dump
+from layouts.test_conformance import FILL, load_dump
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import State
 from qdeck._layouts import discovery
@@ -75,8 +74,8 @@ def test_dead_letters_field_by_field(url: str, raw: redis.Redis) -> None:
 
 def test_every_layout_on_one_deck(url: str, raw: redis.Redis) -> None:
     load_dump(raw, "dump_s1d_final.json")
-    for data in (test_conformance.TestIfdb, test_conformance.TestLists, test_conformance.TestScheduler):
-        data().populate(raw)
+    for name in ("ifdb", "lists", "scheduler"):
+        FILL[name]().populate(raw)
     raw.set("scheduler:queue:priority:other", "unrelated")
     with Deck(url, layouts=("native", "lists", "vmpooler", "ifdb", "scheduler")) as deck:
         deck.enqueue("shop:actions", "t")

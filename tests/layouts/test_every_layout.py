@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layouts.conformance import picture
-from layouts.test_conformance import TestIfdb, TestLists, TestScheduler, TestVmPooler
+from layouts.test_conformance import FILL as FOREIGN
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import NATIVE, State
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import JobRecord
 
-FOREIGN = {"lists": TestLists, "vmpooler": TestVmPooler, "ifdb": TestIfdb, "scheduler": TestScheduler}
 LAYOUTS = (NATIVE, *FOREIGN)
 VERBS = ("retry", "discard", "cancel", "run", "bury")
 

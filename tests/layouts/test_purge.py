@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layouts.conformance import values
-from layouts.test_conformance import TestIfdb, TestScheduler
+from layouts.test_conformance import FILL
 from qdeck._deck.deck import Deck
 from qdeck._operations import api
 from qdeck._rules.limits import Limits, read_rules
@@ -296,7 +296,7 @@ def test_case_3_dead_letters_go_one_by_one(deck: Deck, raw: redis.Redis) -> None
 
 
 def test_ifdb_keeps_what_others_wait_for(deck: Deck, raw: redis.Redis) -> None:
-    TestIfdb().populate(raw)
+    FILL["ifdb"]().populate(raw)
     old = "2020-01-01T00:00:00+00:00"
     for name in ("needed", "free"):
         task = {"id": name, "success": True, "pending": False, "fail": False, "finish_time": old}
@@ -318,7 +318,7 @@ def test_ifdb_keeps_what_others_wait_for(deck: Deck, raw: redis.Redis) -> None:
 
 
 def test_scheduler_quarantines_what_is_broken_and_promotes_what_is_overdue(deck: Deck, raw: redis.Redis) -> None:
-    TestScheduler().populate(raw)
+    FILL["scheduler"]().populate(raw)
     now = time.time_ns() // 1_000_000
     raw.zadd("scheduler:queue:delayed", {"late:HIGH": now - 120_000, "a:b:NORMAL": now - 5000})
     before = values(raw)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layouts.conformance import values
-from layouts.test_conformance import TestIfdb, TestLists, TestScheduler, TestVmPooler, load_dump
+from layouts.test_conformance import FILL, load_dump
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import State
 from qdeck._errors import UnknownJob, UsageError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import redis
 
 ALL = ("native", "lists", "vmpooler", "ifdb", "scheduler")
-FILL = {"vmpooler": TestVmPooler, "ifdb": TestIfdb, "scheduler": TestScheduler, "lists": TestLists}
 
 
 @pytest.fixture
@@ -97,7 +96,7 @@ def test_case_13_two_failures_of_one_request_ask_for_two_machines(deck: Deck, ra
 
 
 def test_what_changed_since_the_plan_is_left_alone(deck: Deck, raw: redis.Redis) -> None:
-    TestIfdb().populate(raw)
+    FILL["ifdb"]().populate(raw)
     plan = api.build_plan(deck, "retry", "ifdb")
     ids = [entry.id for entry in plan.entries()]
     assert "bad" in ids
@@ -173,7 +172,7 @@ def test_what_undo_keeps_is_bounded(deck: Deck, raw: redis.Redis) -> None:
 
 def test_who_may_not_ask_for_the_process_of_the_server_applies_plans(url: str, raw: redis.Redis) -> None:
     """INFO is not allowed on many a server that somebody else runs."""
-    TestScheduler().populate(raw)
+    FILL["scheduler"]().populate(raw)
     raw.execute_command("ACL", "SETUSER", "few", "on", ">pw", "~*", "&*", "+@all", "-info")
     try:
         with Deck(url.replace("redis://", "redis://few:pw@"), layouts=("scheduler",)) as deck:

@@ -114,7 +114,7 @@ class Deck:
         return await self.alook(self._status(visible))
 
     def _status(self, visible: Collection[str] | None) -> Program[Snapshot]:
-        return (yield from self._others.extend((yield from native.look(self._memory, self.address, visible))))
+        return (yield from self._others.look(self._memory, self.address, visible))
 
     def page(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 VERSION: Final = b"1"
 CHUNK: Final = 200  # queues read in one round trip; a few ms of work for whoever shares the loop
-SCAN_STEP: Final = 1000
-FIRST_STEPS: Final = 50  # of a scan for queues when the registry names none
+SCAN_STEP: Final = 5000  # keys that the server looks at in one call: less than a ms
+FIRST_S: Final = 0.4  # of a scan for queues when the registry names none, at the first look ever
+NEXT_STEPS: Final = 4  # of the looks after it, until all keys were seen once
 FORGET_MS: Final = 30_000  # how long the list of names is believed when the registry did not change its size
 WINDOW_MS: Final = 10_000  # over which rates are taken
 ROTATION: Final = 200  # queues beyond the visible ones whose details are read at each look
@@ -84,6 +86,8 @@ class Memory:
     named_ms: int = 0
     strays: set[str] = field(default_factory=set)
     cursor: bytes = b"0"
+    is_swept: bool = False
+    """Whether the scan saw every key once."""
     parts: list[Part] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)  # new ones, to be read at the next look
     known: dict[str, Known] = field(default_factory=dict)
@@ -197,6 +201,7 @@ def _discover(memory: Memory, size: Any, step: Any, now: int, notices: list[str]
         )
     if reads.is_error(size):
         notices.append(f"the registry {keys.QUEUES} cannot be read ({size}): queues are looked for with SCAN")
+    is_first = memory.cursor == b"0" and not memory.is_swept
     _take_step(memory, step)
     if not reads.is_error(size) and (size != memory.registered or now - memory.named_ms > FORGET_MS):
         registered = yield from reads.scan_hash(keys.QUEUES)
@@ -205,14 +210,14 @@ def _discover(memory: Memory, size: Any, step: Any, now: int, notices: list[str]
         memory.rename(known | memory.strays)
     elif memory.strays - set(memory.names):
         memory.rename({*memory.names, *memory.strays})
-    if not memory.names and not reads.is_error(step):
-        for _ in range(FIRST_STEPS):
-            if memory.cursor == b"0":
-                break
+    if memory.registered <= 0 and not memory.is_swept and not reads.is_error(step):
+        until, left = time.monotonic() + FIRST_S, NEXT_STEPS
+        while not memory.is_swept and (left > 0 or (is_first and time.monotonic() < until)):
+            left -= 1
             [step] = yield reads.read((b"SCAN", memory.cursor, b"MATCH", b"{*}:meta", b"COUNT", SCAN_STEP))
             _take_step(memory, step)
-        else:
-            notices.append(f"the server has many keys: those beyond {FIRST_STEPS * SCAN_STEP:,} were not looked at")
+        if not memory.is_swept:
+            notices.append("the server has many keys, and no registry of queues: not all keys were looked at yet")
         memory.rename(memory.strays)
 
 
@@ -221,6 +226,7 @@ def _take_step(memory: Memory, step: Any) -> None:
         return
     cursor, found = step
     memory.cursor = cursor if isinstance(cursor, bytes) else b"%d" % cursor
+    memory.is_swept = memory.is_swept or memory.cursor == b"0"
     for raw in found:
         name = _text(raw[1 : -len(b"}:meta")])
         if name and "}" not in name:

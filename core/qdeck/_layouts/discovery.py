@@ -17,6 +17,7 @@ import msgspec
 import platformdirs
 
 from qdeck._deck import reads
+from qdeck._layouts.together import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from qdeck._layouts.base import Layout
 
 STEP: Final = 6000  # keys that the server looks at in one call: about a ms
+KEPT_EVERY_S: Final = 10.0  # what was found is written down by who looks again and again
 FIRST_S: Final = 1.2  # of the first look, until every key was seen once: longer nobody wants to wait for a picture
 NEXT_S: Final = 0.08  # of those after it, where the first did not come to the end
-NEXT_STEPS: Final = 2
+NEXT_STEPS: Final = 3
 KEEP_NAMES: Final = 1000  # of one group
 
 
@@ -48,7 +50,10 @@ class Group(msgspec.Struct):
 
 
 class Pass(msgspec.Struct):
-    """One way through the keyspace: what the pass before it found, and how far this one came."""
+    """One way through the keyspace: what the pass before it found, and how far this one came.
+
+    `passes` is 1 when there was a whole one, however many there were.
+    """
 
     cursor: str = "0"
     found: dict[str, Group] = {}
@@ -67,10 +72,19 @@ class Pass(msgspec.Struct):
 _NONE: Final = Group()
 
 
+class Strays(msgspec.Struct):
+    """How far the look for queues of qdeck came on a server without a registry of them, and what it found."""
+
+    cursor: str = "0"
+    is_swept: bool = False
+    names: list[str] = []
+
+
 class Remembered(msgspec.Struct):
     """What an operator's machine remembers of one server, by layout and pattern."""
 
     passes: dict[str, Pass] = {}
+    strays: Strays | None = None
 
 
 @dataclass(slots=True)
@@ -90,14 +104,8 @@ class Sight:
 def look(layouts: Sequence[Layout], remembered: Remembered) -> Program[list[str]]:
     """Gives each layout its sight; returns what to tell."""
     notices: list[str] = []
-    fixed = [(layout, key) for layout in layouts for key in layout.fixed_keys()]
-    replies = yield from reads.ask([(b"TYPE", key) for _, key in fixed])
-    types: dict[str, dict[bytes, str]] = {layout.name: {} for layout in layouts}
-    for (layout, key), reply in zip(fixed, replies, strict=True):
-        types[layout.name][key] = "none" if reads.is_error(reply) else _text(reply)
-        if reads.is_error(reply):
-            notices.append(f"{_shown(key)} may not be looked at: {reply}")
-    yield from _sweep(layouts, remembered, notices)
+    programs: list[Program[Any]] = [_read_types(layouts, notices), _sweep(layouts, remembered, notices)]
+    types, _ = yield from all_of(programs)
     for layout in layouts:
         passes = [remembered.passes[_name(layout, i)] for i in range(len(layout.patterns()))]
         groups = {name: group for one in passes for name, group in one.groups().items()}
@@ -110,6 +118,17 @@ def look(layouts: Sequence[Layout], remembered: Remembered) -> Program[list[str]
         if not complete:
             notices.append(f"the server has many keys: not all were looked through yet for {layout.name}")
     return notices
+
+
+def _read_types(layouts: Sequence[Layout], notices: list[str]) -> Program[dict[str, dict[bytes, str]]]:
+    fixed = [(layout, key) for layout in layouts for key in layout.fixed_keys()]
+    replies = yield from reads.ask([(b"TYPE", key) for _, key in fixed])
+    types: dict[str, dict[bytes, str]] = {layout.name: {} for layout in layouts}
+    for (layout, key), reply in zip(fixed, replies, strict=True):
+        types[layout.name][key] = "none" if reads.is_error(reply) else _text(reply)
+        if reads.is_error(reply):
+            notices.append(f"{_shown(key)} may not be looked at: {reply}")
+    return types
 
 
 def _sweep(layouts: Sequence[Layout], remembered: Remembered, notices: list[str]) -> Program[None]:
@@ -147,7 +166,7 @@ def _take(layout: Layout, one: Pass, reply: Any) -> None:
             one.next.setdefault(group, Group(names=[])).add(name)
     one.cursor = _text(cursor)
     if one.cursor == "0":
-        one.found, one.next, one.passes = one.next, {}, one.passes + 1
+        one.found, one.next, one.passes = one.next, {}, 1
 
 
 def _name(layout: Layout, number: int) -> str:
@@ -187,19 +206,23 @@ def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembe
         passes={
             name: Pass(cursor=one.cursor, found=changed(one.found), next=changed(one.next), passes=one.passes)
             for name, one in remembered.passes.items()
-        }
+        },
+        strays=remembered.strays,
     )
 
 
 def remember(address: str, remembered: Remembered) -> None:
-    """Keeps what was found; where nothing may be written, the next look looks again."""
+    """Keeps what was found, if it is anything new; where nothing may be written, the next look looks again."""
     path = memory_path(address)
     plain = _relabelled(remembered, lambda label: label.encode("utf-8", "surrogateescape").decode("latin-1"))
+    told = msgspec.json.encode(plain)
     try:
+        if path.exists() and path.read_bytes() == told:
+            return
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}")
         draft.touch(mode=0o600)
-        draft.write_bytes(msgspec.json.encode(plain))
+        draft.write_bytes(told)
         draft.replace(path)
     except OSError:
         return

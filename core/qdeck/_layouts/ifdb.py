@@ -104,7 +104,7 @@ class Ifdb(Layout):
             )
             return Look(rows=(row,), notices=(f"ifdb: {note}",))
         count = Count()
-        entries = yield from listing.every(self, NAME, tuple(State), most=MOST_COUNTED * 2)
+        entries = yield from listing.every(self, NAME, tuple(State), most=MOST_COUNTED * 2, now=now)
         for entry in entries:
             _count(count, entry, now)
         of = count.states

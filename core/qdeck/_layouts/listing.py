@@ -51,9 +51,11 @@ def page(
     wanted: Filter | None = None,
     cursor: str | None = None,
     most: int = SLICE,
+    now: int | None = None,
 ) -> Program[Page]:
-    """The next slice of the entries in these states."""
-    now = yield from reads.clock()
+    """The next slice of the entries in these states; `now` spares asking for the time."""
+    if now is None:
+        now = yield from reads.clock()
     test = (lambda _: True) if wanted is None or wanted.is_everything else wanted.compile(now)
     place, sources, scanned = Place.read(cursor), (yield from layout.sources(queue, states)), 0
     for _ in range(MOST_EMPTY):
@@ -88,13 +90,15 @@ def _numbered(entries: Iterable[Entry], start: str) -> list[Entry]:
     return found
 
 
-def every(layout: Layout, queue: str, states: Sequence[State], *, most: int) -> Program[list[Entry]]:
+def every(
+    layout: Layout, queue: str, states: Sequence[State], *, most: int, now: int | None = None
+) -> Program[list[Entry]]:
     """All entries of these states, until `most` were looked at."""
     found: list[Any] = []
     keys: set[str] = set()
     cursor, scanned = None, 0
     while scanned < most:
-        got = yield from page(layout, queue, states, cursor=cursor)
+        got = yield from page(layout, queue, states, cursor=cursor, now=now)
         for entry in got.jobs:
             if entry.key not in keys:  # a scan may show an entry twice
                 keys.add(entry.key)

@@ -97,16 +97,13 @@ class Lists(Layout):
 
     def rows(self, now: int) -> Program[Look]:
         """A row for each queue; of very many lists, how many there are stands for how much is in them."""
-        groups = self.sight.groups if self.sight is not None else {}
-        ends_left, notices = MOST_ENDS, []
+        known = self.sight.groups if self.sight is not None else {}
+        groups = {label: known[label] for label in sorted(known, reverse=True) if label.startswith(("ready ", "dead "))}
+        notices = []
+        measured = yield from _measure(groups, now)
         found: dict[str, QueueRow] = {}
-        for label in sorted(groups, reverse=True):
+        for (label, group), (size, oldest) in zip(groups.items(), measured, strict=True):
             word, _, queue = label.partition(" ")
-            group = groups[label]
-            if word not in ("ready", "dead"):
-                continue
-            size, oldest = yield from _measure(group, now, ends_left if word == "ready" else 0)
-            ends_left -= len(group.names)
             if group.count > len(group.names):
                 notices.append(f"{queue}: {group.count:,} lists, each counted as one entry")
             if size:
@@ -183,15 +180,25 @@ class Lists(Layout):
         return lists_steps.build(act, entry, self.names.suffix)
 
 
-def _measure(group: Group, now: int, ends: int) -> Program[tuple[int, float | None]]:
-    """How many entries there are, and the age of the oldest among those at the ends of the lists."""
-    sizes = yield from reads.ask([(b"LLEN", name) for name in group.names])
-    lengths = [0 if reads.is_error(size) else int(size) for size in sizes]
-    size = max(sum(lengths), group.count if group.count > len(group.names) else 0)
-    near = [name for name, length in zip(group.names, lengths, strict=True) if length][: max(0, ends)]
-    entries = yield from reads.ask([(b"LINDEX", name, at) for name in near for at in (0, -1)])
-    moments = [at for raw in entries if isinstance(raw, bytes) and (at := _since(_json(raw))) is not None]
-    return size, age_s(now, min(moments, default=None))
+def _measure(groups: Mapping[str, Group], now: int) -> Program[list[tuple[int, float | None]]]:
+    """How many entries each group has, and the age of the oldest among those at the ends of its lists."""
+    sizes = yield from reads.ask([(b"LLEN", name) for group in groups.values() for name in group.names])
+    lengths = iter([0 if reads.is_error(size) else int(size) for size in sizes])
+    totals: list[int] = []
+    near: list[list[bytes]] = []
+    left = MOST_ENDS
+    for label, group in groups.items():
+        of_names = [next(lengths) for _ in group.names]
+        totals.append(max(sum(of_names), group.count if group.count > len(group.names) else 0))
+        waits = label.startswith("ready ")
+        there = [name for name, length in zip(group.names, of_names, strict=True) if length and waits]
+        near.append(there[: max(0, left)])
+        left -= len(near[-1])
+    entries = yield from reads.ask([(b"LINDEX", name, at) for names in near for name in names for at in (0, -1)])
+    moments = iter([_since(_json(raw)) if isinstance(raw, bytes) else None for raw in entries])
+    oldest = [min((at for _ in names for at in (next(moments), next(moments)) if at is not None), default=None)
+              for names in near]  # fmt: skip
+    return [(total, age_s(now, at)) for total, at in zip(totals, oldest, strict=True)]
 
 
 def _likeness(member: bytes) -> bytes:

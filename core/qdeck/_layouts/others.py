@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import native, reads, verdict
 from qdeck._deck.model import NATIVE, State
 from qdeck._errors import InvalidOption, QdeckError
 from qdeck._layouts import NAMES, discovery, make_all
 from qdeck._layouts.base import Act
+from qdeck._layouts.together import apart
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from qdeck._deck.model import Found, QueueRow, Snapshot
     from qdeck._engine.ops import Program
     from qdeck._layouts.base import Layout
     from qdeck._settings.thresholds import Thresholds
+
+
+MOST_STRAYS: Final = 10_000  # queues of ours that are remembered where no registry names them
 
 
 class Others:
@@ -44,35 +50,61 @@ class Others:
         self._address, self._thresholds = address, thresholds
         self._verdict = verdict.Standing()
         self._remembered: discovery.Remembered | None = None
+        self._kept_at = -math.inf
         self._homes: dict[str, Layout] = {}
         for layout in self.layouts:
             layout.thresholds = thresholds
 
     def rows(self, now: int) -> Program[tuple[list[QueueRow], list[str]]]:
         """The queues of those layouts that are there; one that cannot be read is told and does not stop the rest."""
-        remembered = self._remembered
-        if remembered is None:
-            remembered = self._remembered = discovery.recall(self._address)
-        passes = sum(one.passes for one in remembered.passes.values())
-        notices = yield from discovery.look(self.layouts, remembered)
-        unfinished = any(one.passes == 0 for one in remembered.passes.values())
-        if unfinished or sum(one.passes for one in remembered.passes.values()) != passes:
-            discovery.remember(self._address, remembered)
+        notices = yield from discovery.look(self.layouts, self._recall())
+        self._keep()
         rows: list[QueueRow] = []
         self._homes = {}
-        for layout in self.layouts:
-            if layout.sight is None or not layout.sight.is_there:
-                continue
-            try:
-                look = yield from layout.rows(now)
-            except QdeckError as error:
-                notices.append(f"{layout.name} cannot be read: {error}")
+        there = [layout for layout in self.layouts if layout.sight is not None and layout.sight.is_there]
+        looks = yield from apart([layout.rows(now) for layout in there])
+        for layout, look in zip(there, looks, strict=True):
+            if isinstance(look, QdeckError):
+                notices.append(f"{layout.name} cannot be read: {look}")
                 continue
             rows += look.rows
             notices += look.notices
             for row in look.rows:
                 self._homes.setdefault(row.name, layout)
         return rows, notices
+
+    def _recall(self) -> discovery.Remembered:
+        if self._remembered is None:
+            self._remembered = discovery.recall(self._address)
+        return self._remembered
+
+    def _keep(self) -> None:
+        """Writes down what was found: at the first look, for it may be the only one, and now and then after it."""
+        now = time.monotonic()
+        if self._remembered is not None and now - self._kept_at >= discovery.KEPT_EVERY_S:
+            discovery.remember(self._address, self._remembered)
+            self._kept_at = now
+
+    def look(self, memory: native.Memory, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
+        """One picture of all queues: our own, and those of these layouts."""
+        self._remind(memory)
+        seen = yield from native.look(memory, address, visible)
+        self._note(memory)
+        return (yield from self.extend(seen))
+
+    def _remind(self, memory: native.Memory) -> None:
+        """Lets a look for our own queues go on where the last one on this machine ended."""
+        strays = self._recall().strays if self.layouts else None
+        if strays is not None and not memory.names:
+            memory.cursor, memory.is_swept = strays.cursor.encode(), strays.is_swept
+            memory.strays.update(strays.names)
+
+    def _note(self, memory: native.Memory) -> None:
+        """Remembers how far the look for our own queues came, where no registry names them."""
+        if self.layouts:
+            names = sorted(memory.strays)[:MOST_STRAYS]
+            found = discovery.Strays(cursor=memory.cursor.decode(), is_swept=memory.is_swept, names=names)
+            self._recall().strays = found if memory.registered <= 0 else None
 
     def extend(self, seen: Snapshot) -> Program[Snapshot]:
         """A picture of the native queues with those of the other layouts."""

@@ -103,7 +103,7 @@ class Scheduler(Layout):
         least = None if first is None else max(0.0, (now - first - _WIDEST) / 1000) or None
         stuck: int | None = None
         if (running or 0) + (delayed or 0) <= MOST_JUDGED:
-            moving = yield from every(self, QUEUE, (State.RUNNING, State.DELAYED), most=2 * MOST_JUDGED)
+            moving = yield from every(self, QUEUE, (State.RUNNING, State.DELAYED), most=2 * MOST_JUDGED, now=now)
             stuck = sum(entry.stuck is not None for entry in moving)
         bad = [key for key, reply in zip(_ROW_KEYS, counts[:4], strict=True) if reads.is_error(reply)]
         row = QueueRow(

@@ -7,6 +7,7 @@ letters are of the pool that they name; those that name none are in a queue of t
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck import reads
@@ -31,6 +32,7 @@ from qdeck._layouts.base import (
 )
 from qdeck._layouts.listing import read_slice
 from qdeck._layouts.times import score_ms
+from qdeck._layouts.together import all_of
 from qdeck._layouts.vmpooler_keys import (
     CREATE,
     CREATE_QUEUE,
@@ -62,6 +64,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
     from qdeck._layouts.steps import Step
 
+TOGETHER: Final = 20  # pools that are read side by side
 MOST_VMS: Final = 5000  # of one pool that a look reads one by one
 MOST_LETTERS: Final = 50_000  # that a look reads to tell their pools
 _REQUEST_SCAN: Final = Source(key=b"vmpooler__odrequest__*", kind=Kind.NAMES, state=State.DONE, native_state="ended")
@@ -134,12 +137,15 @@ class VmPooler(Layout):
         """Pools first, then requests and tasks, then dead letters that are of no pool."""
         notices: list[str] = []
         pools = yield from self.pools()
-        letters = yield from self._count_letters(notices)
-        rows: list[QueueRow] = []
-        for pool in pools:
-            dead = None if letters is None else letters[pool]
-            rows.append((yield from self._pool_row(pool, dead, now, notices)))
-        rows += yield from self._other_rows(now, notices)
+        programs: list[Program[Any]] = [self._count_letters(notices), self._other_rows(now)]
+        programs += [self._pool_row(pool, now, notices) for pool in pools]
+        found: list[Any] = []
+        for at in range(0, len(programs), TOGETHER):
+            found += yield from all_of(programs[at : at + TOGETHER])
+        letters, others, *rows = found
+        if letters is not None:
+            rows = [replace(row, dead=letters[row.name]) for row in rows]
+        rows += others
         of_no_pool = sorted(set(letters) - set(pools)) if letters is not None else []
         rows += [QueueRow(layout=self.name, name=name, dead=(letters or Counter())[name]) for name in of_no_pool]
         if letters is None:
@@ -149,18 +155,20 @@ class VmPooler(Layout):
                     rows.append(QueueRow(layout=self.name, name=f"dlq:{kind}", dead=size))
         return Look(rows=tuple(rows), notices=tuple(notices))
 
-    def _pool_row(self, pool: str, dead: int | None, now: int, notices: list[str]) -> Program[QueueRow]:
+    def _pool_row(self, pool: str, now: int, notices: list[str]) -> Program[QueueRow]:
         sizes = yield reads.read(*((b"SCARD", pool_key(name, pool)) for name in SETS))
         bad = [name for name, size in zip(SETS, sizes, strict=True) if reads.is_error(size)]
         notices += [f"vmpooler__{name}__{pool} is no set: it is left out" for name in bad]
         total = sum(size for size in sizes if not reads.is_error(size))
         if total > MOST_VMS:
             known = {name: None if name in bad else size for name, size in zip(SETS, sizes, strict=True)}
-            return (yield from self._big_row(pool, known, dead))
+            return (yield from self._big_row(pool, known))
         members: dict[str, list[bytes]] = {}
         seen: set[bytes] = set()
+        full = [name for name, size in zip(SETS, sizes, strict=True) if name not in bad and size]
+        listed = dict(zip(full, (yield from all_of([_members(pool_key(name, pool)) for name in full])), strict=True))
         for name in SETS:
-            here = () if name in bad else (yield from _members(pool_key(name, pool)))
+            here = listed.get(name, [])
             members[name] = [vm for vm in here if vm not in seen]
             seen.update(here)
         waiting = [(name, vm) for name in ("pending", "ready") for vm in members[name]]
@@ -173,12 +181,12 @@ class VmPooler(Layout):
             count[STATE_OF[name]] += len(vms)
         return QueueRow(
             layout=self.name, name=pool, ready=count[State.READY], delayed=count[State.DELAYED],
-            running=count[State.RUNNING], done=count[State.DONE], dead=dead, overdue=count[State.DELAYED],
+            running=count[State.RUNNING], done=count[State.DONE], overdue=count[State.DELAYED],
             stuck=sum(1 for (name, _), at in since.items() if name == "pending" and at is not None and at < limit),
             oldest_s=age_s(now, min(known_ages, default=None)),
         )  # fmt: skip
 
-    def _big_row(self, pool: str, sizes: Mapping[str, int | None], dead: int | None) -> Program[QueueRow]:
+    def _big_row(self, pool: str, sizes: Mapping[str, int | None]) -> Program[QueueRow]:
         pairs = (("running", "migrating"), ("completed", "discovered"))
         both = yield from reads.ask([(b"SINTERCARD", 2, *(pool_key(n, pool) for n in pair)) for pair in pairs])
         sums = []
@@ -187,10 +195,10 @@ class VmPooler(Layout):
             sums.append(None if reads.is_error(shared) else sum(parts) - shared)
         return QueueRow(
             layout=self.name, name=pool, ready=sizes["ready"], delayed=sizes["pending"], running=sums[0],
-            done=sums[1], dead=dead, overdue=sizes["pending"], oldest_exact=False,
+            done=sums[1], overdue=sizes["pending"], oldest_exact=False,
         )  # fmt: skip
 
-    def _other_rows(self, now: int, notices: list[str]) -> Program[list[QueueRow]]:
+    def _other_rows(self, now: int) -> Program[list[QueueRow]]:
         waiting, working, create, *tasks = yield reads.read(
             (b"ZCARD", REQUESTS), (b"ZCARD", PROCESSING), (b"ZCARD", CREATE),
             *((b"SCARD", key) for key in TASKS.values()),
@@ -246,11 +254,8 @@ class VmPooler(Layout):
             notices.append(f"{total:,} dead letters: they are not told apart by pool")
             return None
         count: Counter[str] = Counter()
-        for source in sources:
-            place: str | None = ""
-            while place is not None:
-                raws, place = yield from read_slice(source, place, 1000)
-                count.update(_queue_of(raw) for raw in raws)
+        for part in (yield from all_of([_by_queue(source) for source in sources])):
+            count.update(part)
         self._letters = (mark, count)
         return count
 
@@ -339,6 +344,16 @@ class VmPooler(Layout):
 def _queue_of(raw: Raw) -> str:
     pool = read_letter(raw.member if raw.value is None else raw.value).facts.get("pool")
     return pool if isinstance(pool, str) and pool else raw.source.native_state
+
+
+def _by_queue(source: Source) -> Program[Counter[str]]:
+    """How many dead letters of a set are of which pool."""
+    count: Counter[str] = Counter()
+    place: str | None = ""
+    while place is not None:
+        raws, place = yield from read_slice(source, place, 1000)
+        count.update(_queue_of(raw) for raw in raws)
+    return count
 
 
 def _number(reply: Any) -> int | None:

@@ -105,9 +105,7 @@ def report(
     memory: native.Memory, address: str, limits: Limits, *, orphans: bool = True, others: Others | None = None
 ) -> Program[HealthReport]:
     """The report as a program of plain reads."""
-    seen = yield from native.look(memory, address)
-    if others is not None:
-        seen = yield from others.extend(seen)
+    seen = yield from native.look(memory, address) if others is None else others.look(memory, address)
     notices = list(seen.notices)
     queues = yield from _queues(seen, memory.thresholds.stuck_age_ms)
     tasks = yield from _tasks(seen, notices)
