@@ -253,8 +253,10 @@ def _style(painter: Painter, role: str, ground: str) -> Style:
     if painter.plain:
         # As grey, coral and amber would be darker than strong text: bad is bold, warn is text like any other.
         flags |= {"bold"} if colour in {"bad", "strong", "accent"} and not painter.stale else set()
-        reverse = ground == "cursor" or any(flag.startswith("on-") for flag in flags)
-        dim = colour in {"ghost", "line"} or painter.stale
+        # A field that is only raised is told by its edge or its brackets: reversed, it would be a slab.
+        grounds = {flag for flag in flags if flag.startswith("on-")} or {f"on-{ground}"}
+        reverse = not grounds <= {"on-ground", "on-panel", "on-raised", "on-bar", "on-prod", "on-live"}
+        dim = colour in {"ghost", "line", "faint"} or painter.stale
         return Style(
             bold="bold" in flags or None, underline="under" in flags or None, reverse=reverse or None, dim=dim or None
         )

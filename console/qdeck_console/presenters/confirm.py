@@ -30,6 +30,34 @@ _WORDS: dict[Verb, str] = {
     Verb.PURGE: "Purge",
 }
 _GOES_AWAY = (Verb.DISCARD, Verb.PURGE)
+CANCEL = "Cancel"
+
+
+def buttons(act: str, *, on_act: bool, why_not: str, flat: bool, danger: bool = True) -> list[Piece]:
+    """The two answers of a dialog and why the one that acts cannot be given yet. The first piece is Cancel, the third
+    is the other one. `flat`: where grounds do not tell, brackets do, in as many cells.
+    """
+    roles = ["text on-raised", "text on-raised"]
+    roles[int(on_act)] = "strong bold on-bad_dim" if on_act and danger else "strong bold on-cursor"
+    marks = ["[]", "[]"] if flat else ["  ", "  "]
+    if why_not:
+        roles[0] = "text on-raised" if on_act else "strong bold on-raised"
+        roles[1], marks[1] = "faint on-raised", "()" if flat else "  "
+    if flat:  # the one that has the focus shines, the others are text like any other
+        roles = [role.replace("on-raised", "on-panel").replace("on-bad_dim", "on-cursor") for role in roles]
+    first, second = (f"{mark[0]} {word} {mark[1]}" for mark, word in zip(marks, (CANCEL, act), strict=True))
+    pieces: list[Piece] = [(first, roles[0]), ("   ", "text"), (second, roles[1])]
+    return [*pieces, (f"   {why_not}", "muted")] if why_not else pieces
+
+
+def to_go(typed: str, wanted: str) -> Piece:
+    """How far a name that has to be typed is."""
+    if typed == wanted:
+        return "enter goes on", "muted"
+    if not wanted.startswith(typed):
+        return "that is not its name", "warn"
+    left = len(wanted) - len(typed)
+    return (f"{left} letter{'s' * (left != 1)} to go", "muted") if typed else ("", "muted")
 
 
 def title(plan: Plan) -> str:

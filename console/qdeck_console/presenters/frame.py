@@ -40,6 +40,7 @@ class Context:
     colour: str = ""
     locked: str = ""  # why it cannot be opened for writing
     live_until: float | None = None  # monotonic; writing ends then
+    told: str = ""  # since when it is live, by whom and why
 
     @property
     def is_production(self) -> bool:

@@ -133,7 +133,7 @@ class Operator:
         name = console.context.title if word_is_production(environment) else ""
         hide = owner_of(snapshot)
         lines = lines or plan_lines(plan, left_out, 69, hide=hide)
-        dialog = ConfirmScreen(console, title(plan), lines, button(plan), name=name)
+        dialog = ConfirmScreen(console, title(plan), lines, button(plan), name=name, note=console.context.told)
         work = self.work
         if work is not None:
             work.asks = True

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.widgets import Input
+from textual.containers import Horizontal, Vertical
 
 from qdeck_console.format import fit, length
+from qdeck_console.presenters.confirm import buttons, to_go
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.screens.dialog import Dialog
-from qdeck_console.text import safe_text
+from qdeck_console.text import cut_end, safe_text
+from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.widget import Widget
+    from textual.widgets import Input
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line, Piece
 
 WIDTH = 76
 _INSIDE = WIDTH - 7
+_ROOMY = 30  # lines from which on there is room for blank ones
 
 
 class ConfirmScreen(Dialog[bool]):
@@ -49,7 +52,9 @@ class ConfirmScreen(Dialog[bool]):
         with Vertical(id="dialog"):
             yield Lines(id="asked", ground="panel")
             if self._typing:
-                yield Input(id="name", compact=True)
+                with Horizontal(id="field"):
+                    yield Entry(id="name")
+                    yield Lines(id="togo", ground="panel")
             yield Lines(id="answers", ground="panel")
 
     def on_mount(self) -> None:
@@ -60,22 +65,25 @@ class ConfirmScreen(Dialog[bool]):
         badge: list[Piece] = []
         if environment:
             word = "PRODUCTION" if environment in {"prod", "production"} else environment.upper()
-            kind = "live_badge" if word == "PRODUCTION" else "badge"
+            kind = "prod_badge" if word == "PRODUCTION" else "badge"
             badge = [("  in  ", "muted"), (f" {safe_text(word, limit=24)} ", f"{kind}_text bold on-{kind}")]
         head: Line = ((self._asked, "strong bold"), *badge, ("  ", "text"), (safe_text(context.title), "strong bold"))
         asked: list[Line] = [head, (), *self._numbers, ()]
         if self._typing:
             asked.append(
-                (("Type ", "muted"), (safe_text(self._typing), "strong bold"), (" to open the answer", "muted"))
+                (
+                    ("Type ", "text"),
+                    (safe_text(self._typing), "strong bold"),
+                    (f" to open {self._answer.split(' ')[0]}", "text"),
+                )
             )
         panel = self.query_one("#asked", Lines)
         panel.styles.height = len(asked)
         panel.show(lambda w, _h: [tuple(fit(line, w)) if length(line) > w else line for line in asked], console.painter)
         self.query_one("#dialog").set_class(word_is_production(environment), "-prod")
-        self.query_one("#answers", Lines).styles.height = 3 if self._last else 2
         self._draw()
         if self._typing:
-            self.query_one("#name", Input).focus()
+            self.query_one("#name", Entry).focus()
 
     @property
     def is_open(self) -> bool:
@@ -83,25 +91,25 @@ class ConfirmScreen(Dialog[bool]):
         return not self._typing or self.typed == self._typing
 
     def _pieces(self) -> list[Piece]:
-        cancel = "strong bold on-cursor" if not self.on_apply else "text on-raised"
-        apply = ("strong bold on-bad_dim" if self.on_apply else "text on-raised") if self.is_open else "faint on-raised"
-        pieces: list[Piece] = [("  Cancel  ", cancel), ("   ", "text"), (f"  {self._answer}  ", apply)]
-        if not self.is_open:
-            pieces.append(("   needs the name", "muted"))
-        return pieces
+        why = "" if self.is_open else "needs the name"
+        return buttons(self._answer, on_act=self.on_apply, why_not=why, flat=self.is_flat)
 
     def _draw(self) -> None:
-        pieces = self._pieces()
-        hint: Line = (
-            ("tab ", "accent bold"),
-            ("other answer  ", "muted"),
-            ("esc ", "accent bold"),
-            ("cancel", "muted"),
-        )
-        last: Line = ((safe_text(self._last, limit=_INSIDE), "muted"),) if self._last else hint
-        self.query_one("#answers", Lines).show(
-            lambda _w, h: (tuple(pieces), *([()] * (h - 2)), last), self.console_app.painter
-        )
+        painter = self.console_app.painter
+        keys = ("enter", "tab", "esc") if self.is_open else ("esc",)
+        words = {"enter": "give this answer", "tab": "other answer", "esc": "cancel"}
+        hint = tuple(piece for key in keys for piece in ((f"{key} ", "accent bold"), (f"{words[key]}  ", "muted")))
+        lines: list[Line] = [tuple(self._pieces()), (), hint]
+        if self._last:
+            lines += [(("─" * _INSIDE, "line"),), ((cut_end(safe_text(self._last, limit=300), _INSIDE), "muted"),)]
+        if self.app.size.height < _ROOMY:
+            lines.pop(1)
+        panel = self.query_one("#answers", Lines)
+        panel.styles.height = len(lines)
+        panel.show(lambda _w, _h: lines, painter)
+        if self._typing:
+            told = to_go(self.typed, self._typing) if not self.on_apply else ("", "muted")
+            self.query_one("#togo", Lines).show(lambda _w, _h: ((("   ", "text"), told),), painter)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Opens the answer when the name is right."""

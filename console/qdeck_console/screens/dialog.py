@@ -33,6 +33,11 @@ class Dialog(ModalScreen[T], Generic[T]):
         yield Lines(id="mbar", ground="bar")
         yield from self.panel()
 
+    @property
+    def is_flat(self) -> bool:
+        """Whether grounds do not tell buttons from what is around them: among sixteen colours, and without any."""
+        return self.app.has_class("-sixteen")
+
     def panel(self) -> Iterable[Widget]:
         """The widgets of the panel."""
         raise NotImplementedError

@@ -112,7 +112,9 @@ class EditorScreen(Dialog[str | None]):
         title.styles.height = 2
         title.show(lambda _w, _h: (head,), self.console_app.painter)
         self.query_one("#answers", Lines).styles.height = 2
-        self.query_one("#text", TextArea).focus()
+        box = self.query_one("#text", TextArea)
+        box.cursor_blink = False
+        box.focus()
         self._draw(self._wrong)
 
     def _draw(self, wrong: str) -> None:

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import Input
 
 from qdeck._deck.model import JobRecord
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text
+from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from textual.widget import Widget
+    from textual.widgets import Input
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
@@ -108,7 +109,7 @@ class PathScreen(Dialog[str | None]):
         """What is written, and a field."""
         with Vertical(id="dialog"):
             yield Lines(id="asked", ground="panel")
-            yield Input(self._offered, id="path", compact=True)
+            yield Entry(self._offered, id="path", classes="wide")
             yield Lines(id="answers", ground="panel")
 
     def on_mount(self) -> None:
@@ -118,17 +119,16 @@ class PathScreen(Dialog[str | None]):
             ((f"Write {rows} to a file", "strong bold"),),
             (),
             (("JSON, a line each, in ", "muted"), (safe_text(str(Path.cwd()), limit=200), "text")),
+            (),
         ]
         asked = self.query_one("#asked", Lines)
         asked.styles.height = len(lines)
         asked.show(lambda _w, _h: lines, self.console_app.painter)
         hint: Line = (("enter", "accent bold"), (" write  ", "muted"), ("esc", "accent bold"), (" cancel", "muted"))
         answers = self.query_one("#answers", Lines)
-        answers.styles.height = 1
-        answers.show(lambda _w, _h: (hint,), self.console_app.painter)
-        box = self.query_one("#path", Input)
-        box.styles.width = 66
-        box.focus()
+        answers.styles.height = 2
+        answers.show(lambda _w, _h: ((), hint), self.console_app.painter)
+        self.query_one("#path", Entry).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Gives the name."""

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.suggester import SuggestFromList
-from textual.widgets import Input
 
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.screens.confirm import word_is_production
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text
+from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from textual.widget import Widget
+    from textual.widgets import Input
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
@@ -67,7 +68,7 @@ class FormScreen(Dialog[tuple[str, ...] | None]):
             for number, field in enumerate(self._fields):
                 yield Lines(id=f"label{number}", ground="panel")
                 suggester = SuggestFromList(field.choices, case_sensitive=True) if field.choices else None
-                yield Input(field.value, id=f"field{number}", compact=True, suggester=suggester, classes="wide")
+                yield Entry(field.value, id=f"field{number}", suggester=suggester, classes="wide")
             yield Lines(id="answers", ground="panel")
 
     def on_mount(self) -> None:
@@ -83,14 +84,14 @@ class FormScreen(Dialog[tuple[str, ...] | None]):
             self.query_one(f"#label{number}", Lines).styles.margin = (1, 0, 0, 0)
         self.query_one("#answers", Lines).styles.height = 2
         self._draw()
-        first = self.query_one("#field0", Input)
+        first = self.query_one("#field0", Entry)
         first.focus()
         first.cursor_position = len(first.value)
 
     @property
     def values(self) -> tuple[str, ...]:
         """What is filled in."""
-        return tuple(self.query_one(f"#field{number}", Input).value.strip() for number in range(len(self._fields)))
+        return tuple(self.query_one(f"#field{number}", Entry).value.strip() for number in range(len(self._fields)))
 
     def _wrong(self) -> str:
         told = (field.check(value) for field, value in zip(self._fields, self.values, strict=True))

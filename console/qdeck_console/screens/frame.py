@@ -20,7 +20,7 @@ from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import LineList, Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -116,6 +116,10 @@ class FrameScreen(Screen[None]):
     def main_list(self) -> LineList:
         """The list that has the keys when nothing else has them."""
         return self.query_one("#list", LineList)
+
+    def visible_queues(self) -> Collection[str]:
+        """Queues that are on screen, whose dear numbers are wanted now."""
+        return ()
 
     def wants(self) -> Reader | None:
         """What the feed shall read for this screen, besides the queues."""

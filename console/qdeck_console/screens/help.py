@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import Input
 
 from qdeck_console.commanding import Command, found
 from qdeck_console.format import Line, fit, length
@@ -14,12 +13,14 @@ from qdeck_console.presenters import help as present
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import cut_end
 from qdeck_console.widgets.choices import Choices
+from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from textual.widget import Widget
+    from textual.widgets import Input
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.screens.frame import FrameScreen
@@ -52,7 +53,7 @@ class HelpScreen(Dialog[Command | None]):
         """A title, the keys in columns, and the same as a list while it is searched."""
         with Vertical(id="help"):
             yield Lines(id="title", ground="panel")
-            yield Input(id="words", placeholder="part of a name or of what it does", compact=True)
+            yield Entry(id="words", placeholder="part of a name or of what it does")
             yield Lines(id="keys", ground="panel")
             yield Choices(id="choices")
 
@@ -125,7 +126,7 @@ class HelpScreen(Dialog[Command | None]):
     def action_search(self) -> None:
         """Opens the field."""
         self._show_search(on=True)
-        self.query_one("#words", Input).focus()
+        self.query_one("#words", Entry).focus()
         self._search("")
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -172,7 +173,7 @@ class HelpScreen(Dialog[Command | None]):
         """Closes the search, then the help."""
         if self.is_searching:
             self._show_search(on=False)
-            self.query_one("#words", Input).value = ""
+            self.query_one("#words", Entry).value = ""
             self.set_focus(None)
             self._draw()
         else:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.widgets import Input
+from textual.containers import Horizontal, Vertical
 
 from qdeck_console.format import Line, Piece, clock, fit, length
+from qdeck_console.presenters.confirm import buttons, to_go
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import cut_end, safe_text
+from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.widget import Widget
+    from textual.widgets import Input
 
     from qdeck._operations.model import Activity
     from qdeck_console.app import ConsoleApp
 
 _INSIDE = 69
-_BUTTON = "  Write for 30 minutes  "
+_BUTTON = "Write for 30 minutes"
 
 
 class LiveScreen(Dialog[str | None]):
@@ -44,8 +46,10 @@ class LiveScreen(Dialog[str | None]):
         """What it means, two fields, and the answers."""
         with Vertical(id="dialog", classes="-prod"):
             yield Lines(id="asked", ground="panel")
-            yield Input(id="name", placeholder="its name", compact=True)
-            yield Input(id="reason", placeholder="why: a ticket, or a few words", compact=True)
+            with Horizontal(id="field"):
+                yield Entry(id="name", placeholder="its name")
+                yield Lines(id="togo", ground="panel")
+            yield Entry(id="reason", placeholder="why: a ticket, or a few words", classes="wide")
             yield Lines(id="answers", ground="panel")
 
     def on_mount(self) -> None:
@@ -60,23 +64,22 @@ class LiveScreen(Dialog[str | None]):
             words = f"{last.who}@{last.host} since {clock(last.at_ms)}: {last.reason}"
             rows.append(("also", f"{len(self._others):,} live", words))
         lines: list[Line] = [
-            (("Write in ", "strong bold"), (" PRODUCTION ", "live_badge_text bold on-live_badge"), ("  ", "text"),
+            (("Write in ", "strong bold"), (" PRODUCTION ", "prod_badge_text bold on-prod_badge"), ("  ", "text"),
              (safe_text(self._wanted), "strong bold")),
             (),
             *(_row(*row) for row in rows),
             (),
-            (("Type ", "muted"), (safe_text(self._wanted), "strong bold"), (" and why", "muted")),
+            (("Type ", "text"), (safe_text(self._wanted), "strong bold"), (" and why", "text")),
         ]  # fmt: skip
         asked = self.query_one("#asked", Lines)
         asked.styles.height = len(lines)
         asked.show(lambda _w, _h: lines, self.console_app.painter)
-        self.query_one("#reason", Input).styles.width = 60
-        self.query_one("#answers", Lines).styles.height = 1
-        self.query_one("#name", Input).focus()
+        self.query_one("#answers", Lines).styles.height = 4
+        self.query_one("#name", Entry).focus()
         self._draw()
 
     def _value(self, which: str) -> str:
-        return self.query_one(which, Input).value.strip()
+        return self.query_one(which, Entry).value.strip()
 
     @property
     def why_not(self) -> str:
@@ -87,14 +90,15 @@ class LiveScreen(Dialog[str | None]):
 
     def _pieces(self) -> list[Piece]:
         why = self.why_not
-        cancel = "text on-raised" if self.on_apply else "strong bold on-cursor"
-        apply = "faint on-raised" if why else "strong bold on-bad_dim" if self.on_apply else "text on-raised"
-        pieces: list[Piece] = [("  Cancel  ", cancel), ("   ", "text"), (_BUTTON, apply)]
-        return [*pieces, (f"   {why}", "muted")] if why else pieces
+        return buttons(_BUTTON, on_act=self.on_apply, why_not=why, flat=self.is_flat)
 
     def _draw(self) -> None:
-        pieces = tuple(self._pieces())
-        self.query_one("#answers", Lines).show(lambda _w, _h: (pieces,), self.console_app.painter)
+        pieces, painter = tuple(self._pieces()), self.console_app.painter
+        keys = ("tab", "next  ") if self.why_not else ("enter", "give this answer  ")
+        hint: Line = ((f"{keys[0]} ", "accent bold"), (keys[1], "muted"), ("esc ", "accent bold"), ("cancel", "muted"))
+        self.query_one("#answers", Lines).show(lambda _w, _h: ((), pieces, (), hint), painter)
+        told = to_go(self._value("#name"), self._wanted)
+        self.query_one("#togo", Lines).show(lambda _w, _h: ((("   ", "text"), told),), painter)
 
     def on_input_changed(self) -> None:
         """The answer opens when both are there."""
@@ -104,7 +108,7 @@ class LiveScreen(Dialog[str | None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """The right name leads to the reason, the reason to the answer; a second enter gives it."""
         if event.input.id == "name" and self._value("#name") == self._wanted:
-            self.query_one("#reason", Input).focus()
+            self.query_one("#reason", Entry).focus()
         elif event.input.id == "reason" and not self.why_not:
             self._to_answers(apply=True)
 
@@ -128,7 +132,7 @@ class LiveScreen(Dialog[str | None]):
 
     def on_click(self, event: events.Click) -> None:
         """A click on an answer gives it."""
-        if event.widget is not self.query_one("#answers", Lines) or event.y != 0:
+        if event.widget is not self.query_one("#answers", Lines) or event.y != 1:
             return
         pieces = self._pieces()
         if event.x < length(pieces[:1]):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import Input
 
 from qdeck_console.commanding import Command, found
 from qdeck_console.format import Line, Piece, fit, length
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import cut_end, safe_text
 from qdeck_console.widgets.choices import Choices
+from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.widget import Widget
+    from textual.widgets import Input
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.screens.frame import FrameScreen
@@ -48,13 +49,13 @@ class PaletteScreen(Dialog[Command | None]):
     def panel(self) -> Iterable[Widget]:
         """A field, the commands that answer to it, and what the chosen one does."""
         with Vertical(id="palette"):
-            yield Input(self._text, id="words", placeholder="a command; find ID, context NAME, live …", compact=True)
+            yield Entry(self._text, id="words", placeholder="a command; find ID, context NAME, live")
             yield Choices(id="choices")
             yield Lines(id="about", ground="panel")
 
     def on_mount(self) -> None:
         """Shows all of them."""
-        self.query_one("#words", Input).focus()
+        self.query_one("#words", Entry).focus()
         self._search(self._text)
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -103,7 +104,7 @@ class PaletteScreen(Dialog[Command | None]):
             self._write(command.title + (" " if command.argument else ""))
 
     def _write(self, text: str) -> None:
-        box = self.query_one("#words", Input)
+        box = self.query_one("#words", Entry)
         box.value = safe_text(text)
         box.cursor_position = len(box.value)
 
@@ -113,7 +114,7 @@ class PaletteScreen(Dialog[Command | None]):
 
     def on_key(self, event: events.Key) -> None:
         """Keys that were pressed before the field was there are not lost."""
-        box = self.query_one("#words", Input)
+        box = self.query_one("#words", Entry)
         if not box.has_focus and event.is_printable and event.character:
             box.insert_text_at_cursor(event.character)
             event.stop()
