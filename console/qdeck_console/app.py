@@ -16,30 +16,16 @@ from textual.message import Message
 from textual.worker import WorkerError
 
 from qdeck import QdeckError
-from qdeck._operations import api
 from qdeck._settings import Target
-from qdeck_console.actions import ACTIVITY, DEAD, HEALTH, JOBS, PURGE, QUEUES, SCHEDULES, STUCK, TABS, WORKERS, bindings
+from qdeck_console import starting
+from qdeck_console.actions import JOBS, QUEUES, TABS, bindings
 from qdeck_console.contexts import LIVE_S, Contexts, opens_read_only, record_live
-from qdeck_console.counted import CountedDeck
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.presenters import frame
 from qdeck_console.screens.acting import Operator
-from qdeck_console.screens.activity import ActivityScreen
-from qdeck_console.screens.contexts import ContextScreen
-from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.frame import LOW, FrameScreen
-from qdeck_console.screens.health import HealthScreen
-from qdeck_console.screens.help import HelpScreen
-from qdeck_console.screens.jobs import JobsScreen
-from qdeck_console.screens.live import LiveScreen
-from qdeck_console.screens.palette import PaletteScreen
-from qdeck_console.screens.purge import PurgeScreen
-from qdeck_console.screens.queues import QueuesScreen
-from qdeck_console.screens.schedules import SchedulesScreen
-from qdeck_console.screens.stuck import StuckScreen
-from qdeck_console.screens.workers import WorkersScreen
-from qdeck_console.terminal import check_terminal, fitting_theme, wants_ascii, wants_no_colour
+from qdeck_console.terminal import fitting_theme, wants_ascii, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
 from qdeck_console.tidying import keep_tidy
@@ -53,7 +39,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.deck import Deck
     from qdeck._deck.model import Snapshot, State
-    from qdeck._settings import Configuration
+    from qdeck._settings import Thresholds
     from qdeck_console.commanding import Command
     from qdeck_console.presenters.frame import Context
     from qdeck_console.screens.dialog import Dialog
@@ -69,17 +55,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {
-        QUEUES: QueuesScreen,
-        JOBS: JobsScreen,
-        STUCK: StuckScreen,
-        DEAD: DeadScreen,
-        PURGE: PurgeScreen,
-        SCHEDULES: SchedulesScreen,
-        WORKERS: WorkersScreen,
-        HEALTH: HealthScreen,
-        ACTIVITY: ActivityScreen,
-    }
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = dict(starting.SCREENS)
     DEFAULT_MODE = QUEUES
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("app"),
@@ -92,7 +68,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def __init__(
         self,
-        deck: Deck,
+        deck: Deck | Callable[[], Deck],
         context: Context,
         *,
         theme: str = "",
@@ -101,10 +77,18 @@ class ConsoleApp(App[int], inherit_bindings=False):
     ) -> None:
         super().__init__()
         self._seconds = seconds
-        self.contexts = contexts or Contexts(Target(url=deck.endpoint.url, thresholds=deck.thresholds))
+        self._deck: Deck | None = None
+        self._open: Callable[[], Deck] | None = None
+        if callable(deck):
+            self._open = deck
+        else:
+            self._deck = deck
+        self._feeding: Worker[None] | None = None
+        self.failure: Exception | None = None
+        """Why there is no deck."""
+        self.contexts = contexts or Contexts(Target(url=self.deck.endpoint.url, thresholds=self.deck.thresholds))
         for own in themes():
             self.register_theme(own)
-        self.deck = deck
         self.context = context
         self.feed = Feed(self._look, self._publish)
         self.shown = Picture()
@@ -122,6 +106,25 @@ class ConsoleApp(App[int], inherit_bindings=False):
         return plain_variables() if wants_no_colour() else variables(INK)
 
     @property
+    def deck(self) -> Deck:
+        """The deck. One that was given as a function is made when it is first asked for: what it needs takes longer to
+        load than the first frame.
+        """
+        if self._deck is None:
+            assert self._open is not None  # noqa: S101 - one of them was given
+            self._deck = self._open()
+        return self._deck
+
+    @deck.setter
+    def deck(self, deck: Deck) -> None:
+        self._deck = deck
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """Those of the context."""
+        return self.contexts.target.thresholds
+
+    @property
     def latest(self) -> Picture:
         """The newest picture, frozen or not."""
         return self.feed.picture
@@ -131,7 +134,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     async def _look(self) -> Snapshot:
         screen = self.screen_stack[0] if self.screen_stack else None
-        return await self.deck.astatus(screen.visible_queues() if isinstance(screen, QueuesScreen) else ())
+        return await self.deck.astatus(screen.visible_queues() if isinstance(screen, FrameScreen) else ())
 
     def on_mount(self) -> None:
         """Starts the feed, the clock of the bar, and the handlers that leave the terminal as it was."""
@@ -140,24 +143,50 @@ class ConsoleApp(App[int], inherit_bindings=False):
             for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129)):
                 loop.add_signal_handler(number, self.exit, code)
             self.run_worker(keep_tidy(lambda: self.last_key_at), group="tidying")
-        self._start_feed()
-        if self.context.live_until is not None:
-            self.run_worker(self._told_live("--confirm"), group="live", exit_on_error=False)
+        if self._deck is not None:
+            self._begin()
+        else:
+            self.call_after_refresh(lambda: self.run_worker(self._load(), group="start"))
         self.set_interval(0.5, self._age)
         if self._seconds is not None:
             self.set_timer(self._seconds, lambda: self.exit(0))
+
+    async def _load(self) -> None:
+        """Loads what reads the server once the first frame is seen, then the other screens when nobody presses keys."""
+        try:
+            await starting.load(starting.READING)
+            self.deck  # noqa: B018 - it is made now
+        except Exception as error:  # noqa: BLE001 - it is told when the terminal is as it was
+            self.failure = error
+            self.exit(1)
+            return
+        self._begin()
+        await starting.load(
+            starting.OTHERS,
+            pause_s=starting.PAUSE_S,
+            calm=lambda: time.monotonic() - self.last_key_at > starting.CALM_S and self.latest != Picture(),
+        )
+
+    def _begin(self) -> None:
+        """Starts what needs the deck."""
+        if self._feeding is None:
+            self._start_feed()
+        if self.context.live_until is not None:
+            self.run_worker(self._told_live("--confirm"), group="live", exit_on_error=False)
 
     def _start_feed(self) -> None:
         self._feeding = self.run_worker(self.feed.run(), group="feed")
 
     async def on_unmount(self) -> None:
         """Closes the connections."""
-        await self.deck.aclose()
+        if self._deck is not None:
+            await self._deck.aclose()
 
     def _watch_theme(self, theme: str) -> None:
         super()._watch_theme(theme)
         # Sixteen colours cannot dim what is behind a dialog: it would turn into grey slabs.
         self.set_class(theme == "qdeck-16" or wants_no_colour(), "-sixteen")
+        self.set_class(wants_ascii(), "-ascii")
         self.painter = Painter(palette_of(self.available_themes[theme]), plain=wants_no_colour(), ascii=wants_ascii())
         for screen in self.screen_stack if self._running else ():
             if isinstance(screen, FrameScreen):
@@ -245,6 +274,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.action_tab(JOBS)
 
         def choose() -> None:
+            from qdeck_console.screens.jobs import JobsScreen
+
             if isinstance(self.screen, JobsScreen):
                 self.screen.choose(queue, state)
 
@@ -258,13 +289,19 @@ class ConsoleApp(App[int], inherit_bindings=False):
         elif not isinstance(screen, FrameScreen):
             return
         elif action == "help":
+            from qdeck_console.screens.help import HelpScreen
+
             self.ask(HelpScreen(self, screen), self._do)
         elif action == "commands":
+            from qdeck_console.screens.palette import PaletteScreen
+
             self.ask(PaletteScreen(self, screen), self._do)
         elif action == "context":
             if not self.contexts.configured:
                 self.say(f"{self.contexts.where}: it would name other servers", "muted", "∅")
             else:
+                from qdeck_console.screens.contexts import ContextScreen
+
                 self.ask(ContextScreen(self), lambda name: self.switch_context(name) if name else None)
 
     def ask(self, dialog: Dialog[T], answered: Callable[[T | None], None]) -> None:
@@ -286,7 +323,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def why_not_live(self) -> str:
         """Why writing cannot be opened."""
-        if not self.deck.read_only:
+        if not self.context.read_only:
             return "it is live"
         return self.context.locked or ("server lost" if self.latest.is_lost else "")
 
@@ -302,6 +339,9 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.run_worker(self._ask_reason(), group="live", exit_on_error=False)
 
     async def _ask_reason(self) -> None:
+        from qdeck._operations import api
+        from qdeck_console.screens.live import LiveScreen
+
         now = time.time_ns() // 1_000_000
         try:
             said = await api.aread_activity(self.deck, now - LIVE_S * 1000)
@@ -333,7 +373,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def end_live(self, why: str) -> None:
         """Writes no more: the deck that could is closed."""
-        if self.deck.read_only:
+        if self.context.read_only:
             return
         if self.operator.work is not None:
             self.say(f"{self.operator.work.verb} goes on: esc cancels it", "muted", "∅")
@@ -351,6 +391,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     async def _become(self, *, read_only: bool, until: float | None) -> None:
         """Puts another deck on the same server in the place of this one, that can write or cannot."""
+        from qdeck_console.counted import CountedDeck
+
         before, feeding = self.deck, self._feeding
         cost = before.cost if isinstance(before, CountedDeck) else None
         self.deck = self.contexts.deck(self.contexts.target, read_only=read_only, cost=cost)
@@ -362,11 +404,12 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self._start_feed()
         self._each_frame(fresh=False)
 
-    async def _leave(self, deck: Deck, feeding: Worker[None]) -> None:
+    async def _leave(self, deck: Deck, feeding: Worker[None] | None) -> None:
         """Closes a deck once nothing reads from it."""
-        feeding.cancel()
-        with contextlib.suppress(WorkerError):
-            await feeding.wait()
+        if feeding is not None:
+            feeding.cancel()
+            with contextlib.suppress(WorkerError):
+                await feeding.wait()
         await deck.aclose()
 
     def switch_context(self, name: str) -> None:
@@ -427,32 +470,3 @@ class ConsoleApp(App[int], inherit_bindings=False):
     def action_leave(self) -> None:
         """Quits from anywhere."""
         self.exit(0)
-
-
-def run_console(
-    url: str,
-    *,
-    read_only: bool = False,
-    title: str | None = None,
-    seconds: float | None = None,
-    target: Target | None = None,
-    configuration: Configuration | None = None,
-    ready: Callable[[], None] | None = None,
-) -> int:
-    """Runs the console until it is left, or for so many seconds, and returns the exit code.
-
-    With a `target` the thresholds, colour and layouts of its context hold, and production that may be written to is
-    live for half an hour only. `ready` is called when all is loaded, just before the terminal is taken over.
-    """
-    check_terminal()
-    chosen = target or Target(url=url)
-    contexts = Contexts(chosen, configuration)
-    deck = contexts.deck(chosen, read_only=read_only)
-    context = contexts.describe(chosen, deck, title=title)
-    if chosen.is_production and not read_only:
-        context = replace(context, live_until=time.monotonic() + LIVE_S)
-    app = ConsoleApp(deck, context, seconds=seconds, contexts=contexts)
-    if ready is not None:
-        ready()
-    code = app.run()
-    return app.return_code or code or 0

@@ -13,7 +13,7 @@ from qdeck import UsageError
 from qdeck._deck.deck import Deck
 from qdeck._engine import ops
 from qdeck_console.actions import ACTIONS
-from qdeck_console.app import run_console
+from qdeck_console.running import run_console
 from qdeck_console.screens.queues import QueuesScreen
 from qdeck_console.widgets.lines import LineList
 from support import screens

@@ -81,7 +81,7 @@ class Terminal:
         os.close(self.slave)
 
 
-CONSOLE = "import sys; from qdeck_console.app import run_console; sys.exit(run_console(sys.argv[1]))"
+CONSOLE = "import sys; from qdeck_console.running import run_console; sys.exit(run_console(sys.argv[1]))"
 
 
 @pytest.fixture

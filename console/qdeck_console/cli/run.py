@@ -38,7 +38,7 @@ COMMANDS: Final = {
     "purge": ("purge:purge", "What the purge rules would remove, and removing exactly that."),
     "doctor": ("doctor:doctor", "Checks connection, rights, server settings and configuration."),
     "enqueue": ("produce:enqueue", "Makes a job."),
-    "worker": ("start:worker", "Runs jobs until SIGTERM."),
+    "worker": ("work:worker", "Runs jobs until SIGTERM."),
     "workers": ("look:workers", "Lists the workers, or asks one to be quiet or to stop."),
     "agent": ("agent:agent", "Auto-purge, health, history and metrics, until SIGTERM."),
     "schedule": ("schedule:schedule", "Lists, adds, changes, pauses and runs cron rules."),

@@ -177,7 +177,7 @@ def _headless(demo: Demo, seconds: float | None, *, json: bool) -> int:
 
 
 def _console(demo: Demo, seconds: float | None, *, read_only: bool) -> int:
-    from qdeck_console.app import run_console
+    from qdeck_console.running import run_console
 
     return run_console(demo.url, read_only=read_only, title="demo", seconds=seconds)
 

@@ -77,7 +77,7 @@ class QueueScreen(FrameScreen):
             hide=self.hide,
             reasons_shown=True,
             insight=self._insights.known(self.queue),
-            limit=self.console.deck.thresholds.ready_queue_max,
+            limit=self.console.thresholds.ready_queue_max,
         )
         cells = max(20, min(WIDEST, self.size.width - 4))
         lines: list[Line] = []

@@ -103,7 +103,7 @@ class HealthScreen(FrameScreen):
     def _rows(self, snapshot: Snapshot) -> list[Row]:
         seen = self.seen
         facts = present_server.facts_of(snapshot, seen.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms)
-        found = present.rows(snapshot, self.console.deck.thresholds, facts)
+        found = present.rows(snapshot, self.console.thresholds, facts)
         return self._since.dated(found, snapshot.at_ms, seen.began)
 
     def _matching(self, found: Sequence[Row]) -> list[Row]:

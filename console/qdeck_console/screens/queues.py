@@ -182,7 +182,7 @@ class QueuesScreen(FrameScreen):
         drawer = replace(
             self._drawer,
             insight=self._insights.known(self.view.cursor),
-            limit=self.console.deck.thresholds.ready_queue_max,
+            limit=self.console.thresholds.ready_queue_max,
         )
 
         def make(cells: int, height: int) -> Sequence[Line]:
