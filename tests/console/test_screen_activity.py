@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,7 @@ from qdeck_console.format import length
 from qdeck_console.presenters import activity as present
 from qdeck_console.screens.activity import ActivityScreen, BatchScreen
 from support.hostile import HOSTILE, is_clean
-from support.screens import HOOKS, app_of, console, fail_next, fill, lines, run, text, until
+from support.screens import HOOKS, SEARCH, app_of, console, fail_next, fill, lines, run, text, until
 
 if TYPE_CHECKING:
     import redis
@@ -45,6 +46,7 @@ def test_what_became_of_a_batch_is_counted_where_its_jobs_are(url: str) -> None:
         assert (seen.total, seen.looked) == (12, 12)
         assert (seen.count("done"), seen.count("dead"), seen.count("ready")) == (1, 3, 8)
         assert present.truth(seen) == ("1 done, 3 dead again, 8 waiting", "warn")
+        assert dict(seen.errors) == {"ConnectionError": 3}
         assert [row.verb for row in deck.look(activity.newest(10))] == ["retry"]
         with pytest.raises(UsageError):
             deck.look(became.read("b-nobody"))
@@ -78,6 +80,42 @@ async def test_a_batch_is_opened_and_undone(url: str, size: tuple[int, int]) -> 
         await until(pilot, "no operation matches")
 
 
+async def test_each_row_tells_what_became_of_it(url: str) -> None:
+    fill(url)
+    with Deck(url) as deck:
+        some = [job.id for job in deck.page(HOOKS, state="dead", most=3).jobs]
+        first = api.apply_plan(deck, api.build_plan(deck, "retry", HOOKS, ids=some)).batch
+        second = retry(url)
+        for _ in range(2):  # it was paused before
+            deck.resume(SEARCH)
+            deck.pause(SEARCH)
+            time.sleep(0.005)  # lines of the log are told apart by their moment
+    fail_next(url, HOOKS, {"class": "Timeout", "message": "again"})
+    async with console(url, "9") as pilot:
+        app = app_of(pilot)
+        seen = await until(pilot, lambda: "1 dead again" in text(app) and "waiting" in text(app))
+        assert "still paused, " in seen
+        assert seen.count("resumed by") == 1
+        assert isinstance(app.screen, ActivityScreen)
+        assert {first, second} <= set(app.screen.counted), "also those that the cursor is not on"
+        await pilot.press("G")
+        await until(pilot, "dead again, by error")
+        assert "Timeout" in text(app)
+
+
+def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
+    rules = "done too old (> 1 h); dead too old (> 7 d); pending too old (> 2 h)"
+    row = Activity(at_ms=1, who="agent", host="desk", verb="purge", where=rules, counts={"applied": 0})
+    grid = present.Grid.of(113, [row])
+    first, second = (
+        "".join(part for part, _ in line)
+        for line in present.lines(row, grid, 113, False, later=present.Later(), now_ms=5, hide="")
+    )
+    assert "3 rules" in first
+    assert "…" not in first
+    assert second.strip() == "3 rules: done too old, dead too old, pending too old"
+
+
 async def test_nothing_was_done_yet_and_read_only(url: str) -> None:
     async with console(url, "9", size=(80, 24), read_only=True) as pilot:
         await until(pilot, "nothing was done yet")
@@ -91,10 +129,11 @@ def test_every_width_has_its_columns(cells: int) -> None:
         at_ms=1, who="ana", host="desk", verb="reprioritise", queues=("a:b:c:d",), counts={"applied": 1200},
         where="error:X", reason="INC-1",
     )  # fmt: skip
-    drawn = present.lines(row, cells, False, undone=None, now_ms=5, became=None, hide="")
-    assert len(drawn) == present.height(row) == 2
+    grid = present.Grid.of(cells, [row])
+    drawn = present.lines(row, grid, cells, False, later=present.Later(), now_ms=5, hide="")
+    assert len(drawn) == present.height(row, grid) == 2
     assert all(length(line) <= cells for line in drawn)
-    assert length(present.head(cells)) <= cells
+    assert length(present.head(grid)) <= cells
     assert cells < 70 or "1,200" in "".join(part for part, _ in drawn[0])
 
 
@@ -115,5 +154,5 @@ async def test_what_others_wrote_is_text_only(url: str, raw: redis.Redis) -> Non
             await pilot.press("j")
             assert is_clean(text(app_of(pilot)).replace("\n", ""))
         await pilot.press("enter")
-        await until(pilot, "what became of them")
+        await until(pilot, "how ──")
         assert is_clean(text(app_of(pilot)).replace("\n", ""))

@@ -17,12 +17,15 @@ from time import struct_time
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from qdeck._connection import SyncClient
 from qdeck._deck import history
 from qdeck._deck.deck import Deck
 from qdeck._deck.history import Sample
-from qdeck._engine import codec
+from qdeck._engine import codec, keys
 from qdeck._engine.ops import NewJob
+from qdeck._operations import registry
 from qdeck._schedules.model import Definition
 from qdeck_console.app import ConsoleApp
 from qdeck_console.counted import Cost, CountedDeck
@@ -159,18 +162,42 @@ def _schedules(raw: redis.Redis) -> None:
 
 
 def _activity(raw: redis.Redis) -> None:
-    for minutes, who, verb, queue, count, outcome in (
-        (112, "ana", "pause", names.BILLING, 1, "done"),
-        (41, "ben", "discard", names.AUDIT, 3, "done"),
-        (3, "ana", "retry", names.WEBHOOKS, 12, "done"),
-    ):
+    rules = "orphaned records (24 h); cancelled too old (24 h); done too old (1 h); pending too old (2 h)"
+    batch = _kept(raw)
+    said: tuple[tuple[int, str, str, dict[str, Any]], ...] = (
+        (1502, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "where": rules, "counts": _counts(38, 2)}),
+        (112, "ana", "pause", {"queues": [names.BILLING], "where": ""}),
+        (41, "ben", "discard", {"queues": [names.AUDIT], "where": "age>30d", "counts": _counts(3)}),
+        (23, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "where": rules, "counts": _counts(4)}),
+        (9, "ben", "discard", {"queues": [names.SEARCH], "where": "error:IndexError", "counts": _counts(212)}),
+        (8, "ana", "undo", {"queues": [names.SEARCH], "where": "error:IndexError", "undo_until_ms": None,
+                            "counts": {"restored": 212, "skipped": 0}, "batch": f"b-{9:020d}"}),
+        (3, "ana", "retry", {"queues": [names.MAIL], "where": "error:ConnectionError", "counts": _counts(10),
+                             "reason": "INC-2291 relay is back", "batch": batch}),
+    )  # fmt: skip
+    for minutes, who, verb, more in said:
         at = NOW_MS - 60_000 * minutes
-        told = {
-            "at_ms": at, "who": who, "host": "ops-1", "verb": verb, "queues": [queue], "where": "", "outcome": outcome,
-            "counts": {"planned": count, "applied": count, "skipped": 0}, "batch": f"b-{minutes:020d}",
-            "plan": f"{minutes:020d}", "reason": "", "undo_until_ms": at + 86_400_000,
-        }  # fmt: skip
-        raw.xadd("qdeck:activity", {"e": json.dumps(told)}, id=f"{at}-0")
+        told: dict[str, Any] = {"at_ms": at, "who": who, "host": "ops-1", "verb": verb, "outcome": "done"}
+        if "counts" in more:
+            told |= {"batch": f"b-{minutes:020d}", "plan": f"{minutes:020d}", "undo_until_ms": at + 86_400_000}
+        raw.xadd("qdeck:activity", {"e": json.dumps(told | more)}, id=f"{at}-0")
+
+
+def _counts(applied: int, skipped: int = 0) -> dict[str, int]:
+    return {"planned": applied + skipped, "applied": applied, "skipped": skipped}
+
+
+def _kept(raw: redis.Redis) -> str:
+    """What a batch keeps for its undo: the ids of ten jobs of the mail queue, most of them done since."""
+    batch, queue = f"b-{3:020d}", names.MAIL
+    done, dead = (raw.zrange(keys.key(queue, state), 0, 8) for state in ("done", "dead"))
+    packed = msgspec.msgpack.encode({"c": {"ids": [*done, *dead][:10]}})
+    raw.hset(keys.undo_key(queue, batch), mapping={"#1": "0", "0": packed, "slices": 1, "bytes": len(packed)})
+    until = NOW_MS - 180_000 + 86_400_000
+    kept = registry.Kept(batch=batch, verb="retry", by="ana@ops-1", at_ms=NOW_MS - 180_000, until_ms=until,
+                         queues=[queue], bytes=8_700_000, applied=10)  # fmt: skip
+    raw.hset(keys.UNDO, batch, msgspec.json.encode(kept))
+    return batch
 
 
 def _past(raw: redis.Redis) -> None:

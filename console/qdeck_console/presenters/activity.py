@@ -1,141 +1,209 @@
-"""The log of operations as rows, and one batch with what became of its jobs."""
+"""The log of operations as rows: who did what where, and what became of it."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._operations.model import Verb
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
-from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts, pair, section
-from qdeck_console.text import cut_end, cut_middle, safe_text, wrap
+from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts
+from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from qdeck._operations.became import Became
     from qdeck._operations.model import Activity
     from qdeck_console.format import Line, Piece
 
-# When it is narrow, who goes first, then the time for undo.
-_COLUMNS: Final = (
-    ("when", 12, False), ("who", 17, False), ("what", 12, False), ("where", 21, False), ("count", 7, True),
-    ("undo", 8, True),
-)  # fmt: skip
-_DROPS: Final = ("who", "undo", "where", "count")
-_LEAST: Final = 12
+REACHED: Final = frozenset({"retry", "requeue", "run", "edit", "reprioritise", "move"})  # jobs that go on elsewhere
+RAN: Final = frozenset({"retry", "requeue", "run", "edit"})  # jobs that shall run
+_DROPS: Final = ("who", "undo", "where", "count")  # when it is narrow, who goes first, then the time for undo
+_LEAST: Final = 24
+_MOST_QUEUES: Final = 20  # that an entry of the log names
 _LOOKS: Final = {
     "done": ("✓", "ok"),
     "failed": ("✗", "bad"),
     "begun": ("▸", "accent"),
 }
-_REACHED: Final = ("retry", "requeue", "run", "edit", "reprioritise", "move", "bury", "cancel", "discard", "purge")
 
 
-def _kept(cells: int) -> tuple[list[tuple[str, int, bool]], int]:
-    kept = list(_COLUMNS)
-    drops = list(_DROPS)
-    while True:
-        left = cells - LEAD - MARGIN - sum(width + 1 for _, width, _ in kept) - 1
-        if left >= _LEAST or not drops:
-            return kept, max(8, left)
-        name = drops.pop(0)
-        kept = [column for column in kept if column[0] != name]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """What is known of an operation besides its line in the log."""
+
+    undone: Activity | None = None
+    became: Became | None = None
+    paused: bool = False  # the queue that it paused is so still
+    resumed: Activity | None = None
+    ended: bool = False  # a context that it opened is read-only again
 
 
-def head(cells: int) -> Line:
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The columns that a width has room for, as wide as the log needs them; what is left is for what became of it."""
+
+    kept: tuple[tuple[str, int, bool], ...]
+    room: int
+
+    @classmethod
+    def of(cls, cells: int, rows: Sequence[Activity] = ()) -> Grid:
+        """Drops who, undo, where and count, in that order, until what became of it has room."""
+        when = max([8, *(width(fmt.clock(row.at_ms)) for row in rows)])
+        who = min(17, max([3, *(width(safe_text(row.who, limit=20)) for row in rows)]))
+        what = min(14, max([7, *(width(safe_text(row.verb, limit=20)) for row in rows)]))
+        kept = [("when", when, False), ("who", who, False), ("what", what, False), ("where", 22, False),
+                ("count", 7, True), ("undo", 8, True)]  # fmt: skip
+        drops = list(_DROPS)
+        while True:
+            left = cells - LEAD - MARGIN - sum(wide + 1 for _, wide, _ in kept) - 1
+            if left >= _LEAST or not drops:
+                return cls(tuple(kept), max(8, left))
+            name = drops.pop(0)
+            kept = [column for column in kept if column[0] != name]
+
+    @property
+    def indent(self) -> int:
+        """Where the second line begins: below what was done."""
+        before = [wide + 1 for name, wide, _ in self.kept if name in ("when", "who")]
+        return LEAD + sum(before)
+
+
+def head(grid: Grid) -> Line:
     """The heads of the columns."""
-    kept, room = _kept(cells)
-    return ((" " * (LEAD - 1), "text"), *_arranged(
-        {label: [(label, "faint")] for label, _, _ in kept}, [("became", "faint")], kept, room
-    ))  # fmt: skip
+    heads: Mapping[str, list[Piece]] = {label: [(label, "faint")] for label, _, _ in grid.kept}
+    return ((" " * (LEAD - 1), "text"), *_arranged(heads, [("became", "faint")], grid))
 
 
-def _arranged(
-    values: dict[str, list[Piece]], became: list[Piece], kept: list[tuple[str, int, bool]], room: int
-) -> list[Piece]:
+def _arranged(values: Mapping[str, list[Piece]], became: list[Piece], grid: Grid) -> list[Piece]:
     """What became of it stands before the last column."""
-    shown: list[tuple[Sequence[Piece], int, bool]] = [(values[label], wide, right) for label, wide, right in kept]
-    last = [at for at, column in enumerate(kept) if column[0] == "undo"]
-    shown.insert(last[0] if last else len(shown), ([(" ", "text"), *became], room + 1, False))
+    shown: list[tuple[Sequence[Piece], int, bool]] = [(values[label], wide, right) for label, wide, right in grid.kept]
+    last = [at for at, column in enumerate(grid.kept) if column[0] == "undo"]
+    shown.insert(last[0] if last else len(shown), ([(" ", "text"), *became], grid.room + 1, False))
     return columns(shown)
 
 
 def lines(
-    row: Activity,
-    cells: int,
-    at_cursor: bool,
-    *,
-    undone: Activity | None,
-    now_ms: int,
-    became: Became | None,
-    hide: str,
+    row: Activity, grid: Grid, cells: int, at_cursor: bool, *, later: Later, now_ms: int, hide: str
 ) -> list[Line]:
     """One operation; what it was for and why, on a second line."""
-    kept, room = _kept(cells)
+    undone = later.undone
     plain = "faint" if undone else "text"
-    glyph, role = ("◁", "faint") if undone else _LOOKS.get(row.outcome, ("▲", "warn"))
-    words, told = _became(row, undone, became)
-    if told == "warn" and glyph == "✓":
-        glyph, role = "▲", "warn"
+    words, told = what_became(row, later, now_ms)
+    glyph, role = sign(row, later, told)
     left = None if undone or row.undo_until_ms is None else row.undo_until_ms - now_ms
-    over: list[Piece] = [(fmt.ZERO, "ghost")] if row.undo_until_ms is None or undone else [("over", "faint")]
+    over: list[Piece] = [(fmt.NONE, "ghost")] if row.undo_until_ms is None or undone else [("over", "faint")]
+    widths = {name: wide for name, wide, _ in grid.kept}
+    strong = "strong" if at_cursor and not undone else plain
     values: dict[str, list[Piece]] = {
         "when": [(fmt.clock(row.at_ms), plain)],
-        "who": [(cut_end(safe_text(f"{row.who}@{row.host}", limit=80), 17), "muted")],
-        "what": [(safe_text(row.verb, limit=40), f"{'faint' if undone else 'strong'} bold")],
-        "where": [(cut_middle(_where(row, hide), 21), "strong" if at_cursor and not undone else plain)],
-        "count": fmt.cell(fmt.count(_count(row)), plain),
+        "who": [(cut_end(safe_text(row.who, limit=80), widths.get("who", 1)), "muted")],
+        "what": [(cut_end(safe_text(row.verb, limit=40), widths["what"]), f"{'faint' if undone else 'strong'} bold")],
+        "where": _where(row, hide, widths.get("where", 1), strong),
+        "count": fmt.cell(fmt.count(count_of(row)), plain),
         "undo": fmt.span_pieces(left) if left is not None and left > 0 else over,
     }
-    first: Line = (
-        ("  ", "text"), (glyph, role),
-        *_arranged(values, [(cut_end(words, room), told if told != "text" else plain)], kept, room),
-    )  # fmt: skip
-    why = "  ·  ".join(part for part in (row.where if row.queues else "", row.reason) if part)
-    if not why:
+    became: list[Piece] = [(cut_end(words, grid.room), told if told != "text" else plain)]
+    first: Line = (("  ", "text"), (glyph, role), *_arranged(values, became, grid))
+    why = _why(row)
+    if height(row, grid) == 1:
         return [first]
-    indent = LEAD + (13 + 18 * any(column[0] == "who" for column in kept))
-    second = cut_end(safe_text(why, limit=300), max(8, cells - indent - MARGIN))
-    return [first, ((" " * indent, "text"), (second, "faint" if undone else "muted"))]
+    room = max(8, cells - grid.indent - MARGIN)
+    second: list[Piece] = []
+    if "where" not in widths:
+        second = _where(row, hide, min(room, 30), "faint" if undone else "text")
+        second += [("  ·  ", "ghost")] if why else []
+    second.append((safe_text(why, limit=300), "faint" if undone else "muted"))
+    return [first, ((" " * grid.indent, "text"), *fmt.fit(second, room))]
 
 
-def height(row: Activity) -> int:
-    """How many lines it takes."""
-    return 2 if (row.where and row.queues) or row.reason else 1
+def _why(row: Activity) -> str:
+    """The filter or the rules, and the reason; what stands in the first line already is not said again."""
+    rules = _rules(row)
+    what = row.where if row.queues or len(rules) > 1 else ""
+    if len(rules) > 1:
+        what = f"{len(rules)} rules: {', '.join(rules)}"
+    return "  ·  ".join(part for part in (what, row.reason) if part)
 
 
-def _where(row: Activity, hide: str) -> str:
+def _rules(row: Activity) -> list[str]:
+    """The rules of a purge, without their thresholds."""
+    if row.verb != Verb.PURGE:
+        return []
+    return [part.partition(" (")[0].replace("_", " ") for part in row.where.split("; ") if part]
+
+
+def height(row: Activity, grid: Grid) -> int:
+    """How many lines it takes: where it was stands below when there is no column for it."""
+    return 2 if _why(row) or (row.queues and "where" not in {name for name, _, _ in grid.kept}) else 1
+
+
+def _where(row: Activity, hide: str, cells: int, role: str) -> list[Piece]:
     if len(row.queues) == 1:
-        return safe_text(" ▸ ".join(name_parts(row.queues[0], hide=hide)), limit=200)
+        return fmt.path(name_parts(row.queues[0], hide=hide), cells, role)
     if row.queues:
-        return f"{len(row.queues):,} queues"
-    return safe_text(row.where, limit=200) or "–"
+        more = "≥ " if len(row.queues) >= _MOST_QUEUES else ""
+        return [(f"{more}{len(row.queues):,} queues", role)]
+    rules = _rules(row)
+    words = f"{len(rules)} rules" if len(rules) > 1 else safe_text(row.where, limit=200)
+    return [(cut_end(words, cells), role)] if words else [(fmt.NONE, "ghost")]
 
 
-def _count(row: Activity) -> int | None:
-    return row.counts.get("applied", row.counts.get("restored"))
+def count_of(row: Activity) -> int | None:
+    """How many jobs it reached."""
+    return row.counts.get("applied", row.counts.get("restored", row.counts.get("removed")))
 
 
-def _became(row: Activity, undone: Activity | None, became: Became | None) -> tuple[str, str]:
+def sign(row: Activity, later: Later, told: str) -> Piece:
+    """The sign of an operation, with its role."""
+    if later.undone:
+        return ("◁", "faint")
+    if later.paused:
+        return ("║", "warn")
+    glyph, role = _LOOKS.get(row.outcome, ("▲", "warn"))
+    became = later.became
+    if glyph == "✓" and row.verb in RAN and became is not None and became.count("ready", "delayed", "running"):
+        return ("▸", "accent")
+    return ("▲", "warn") if told == "warn" and glyph == "✓" else (glyph, role)
+
+
+def what_became(row: Activity, later: Later, now_ms: int) -> Piece:
+    """What became of it in words, with their role."""
+    undone = later.undone
     if undone is not None:
         told = undone.counts.get("restored")
         return f"by {safe_text(undone.who, limit=20)} at {fmt.clock(undone.at_ms)}, {fmt.count(told)} back", "text"
-    if became is not None and row.verb in ("retry", "requeue", "run", "edit"):
-        return truth(became)
+    if later.became is not None and row.verb in RAN and later.became.looked:
+        return truth(later.became)
+    if row.verb == "pause" and row.queues:
+        if later.paused:
+            return f"still paused, {fmt.span(max(0, now_ms - row.at_ms))}", "warn"
+        if later.resumed is not None:
+            who = safe_text(later.resumed.who, limit=20)
+            return f"resumed by {who}, {fmt.clock(later.resumed.at_ms)}", "text"
+        return "resumed", "text"
     if row.verb == "live":
         until = row.counts.get("until_ms")
-        return (f"until {fmt.clock(until)}" if until else "", "text")
-    applied, skipped = _count(row), row.counts.get("skipped", 0)
+        if until is None:
+            return "", "text"
+        over = later.ended or until <= now_ms
+        return ("ended" if over else f"ends {fmt.clock(until)}"), "text"
+    return _outcome(row)
+
+
+def _outcome(row: Activity) -> Piece:
+    applied, skipped = count_of(row), row.counts.get("skipped", row.counts.get("left", 0))
+    role = "bad" if row.outcome == "failed" else "text"
     if applied is None:
-        return safe_text(row.outcome, limit=60), "bad" if row.outcome == "failed" else "text"
+        return safe_text(row.outcome, limit=60), role
     done = DONE[Verb(row.verb)] if row.verb in list(Verb) else "back" if row.verb == "undo" else "done"
     words = f"{applied:,} {done}" + (f", {skipped:,} left alone" if skipped else "")
     if row.outcome not in ("done", "begun"):
         words = f"{safe_text(row.outcome, limit=30)}: {words}"
-    return words, "bad" if row.outcome == "failed" else "text"
+    return words, role
 
 
 def truth(became: Became) -> tuple[str, str]:
@@ -146,91 +214,26 @@ def truth(became: Became) -> tuple[str, str]:
         (became.count("gone"), "ended, not kept"),
     ]  # fmt: skip
     words = ", ".join(f"{count:,} {word}" for count, word in parts if count)
+    if not became.is_whole:
+        words = f"≥ {words}"
     return words or "nothing is kept", "warn" if became.count("dead") else "text"
 
 
-def side(
-    row: Activity, cells: int, *, undone: Activity | None, now_ms: int, became: Became | str | None, hide: str
-) -> list[Line]:
-    """All about one operation."""
-    count = _count(row)
-    title = safe_text(row.verb, limit=40) + (f" {count:,}" if count is not None else "")
-    outcome = "undone" if undone else row.outcome
-    role = "bad" if row.outcome == "failed" else "faint" if undone else "muted"
-    known = became if became is not None and not isinstance(became, str) else None
-    if known is not None and known.count("dead") and not undone and row.verb in ("retry", "requeue", "run", "edit"):
-        outcome, role = "▲ mixed" if known.count("done") else "✗ dead again", "warn"
-    found: list[Line] = [
-        (*fmt.fit([(title, "strong bold")], cells - len(outcome)), (safe_text(outcome, limit=30), f"{role} bold")),
-        ((cut_end(f"{safe_text(row.batch or 'no batch', limit=60)}, {fmt.clock(row.at_ms)}", cells), "muted"),),
-    ]
-    if row.batch is not None and not undone and row.verb != "undo":
-        found += [(), *_states(known, became if isinstance(became, str) else "", cells)]
-    found += [(), section("how", "", "muted", cells, indent=0)]
-    facts = [
-        ("who", f"{row.who}@{row.host}"), ("filter", row.where), ("reason", row.reason), ("plan", row.plan or ""),
-        ("counts", ", ".join(f"{name} {value:,}" for name, value in row.counts.items() if name != "until_ms")),
-    ]  # fmt: skip
-    for label, text in facts:
-        if text:
-            parts = wrap(safe_text(text, limit=600), max(8, cells - 9), most=6)
-            found += [
-                (*fmt.fit([(label if not at else "", "muted")], 9), (part, "text")) for at, part in enumerate(parts)
-            ]
-    for queue in row.queues[:8]:
-        found.append(((cut_middle(" ▸ ".join(name_parts(queue, hide=hide)), cells), "text"),))
-    if len(row.queues) > 8:
-        found.append(((f"{len(row.queues) - 8} more queues", "faint"),))
-    return [*found, (), *_undo(row, cells, undone=undone, now_ms=now_ms, became=known)]
+def pairs_of_pauses(rows: Iterable[Activity]) -> dict[str, Activity | None]:
+    """Of each pause in the log, the newest first, what ended it; None is the last one of its queue: it may hold."""
+    ended: dict[str, Activity | None] = {}
+    last: dict[str, Activity] = {}
+    for row in rows:
+        if row.verb in ("pause", "resume") and len(row.queues) == 1:
+            if row.verb == "pause":
+                ended.setdefault(identity(row), last.get(row.queues[0]))
+            last[row.queues[0]] = row
+    return ended
 
 
-def _states(became: Became | None, problem: str, cells: int) -> list[Line]:
-    head_line = section("what became of them", "", "muted", cells, indent=0, count=became.total if became else None)
-    if became is None:
-        return [head_line, ((cut_end(safe_text(problem, limit=200), cells) or "…", "muted"),)]
-    total = max(1, became.looked)
-    ok, bad = became.count("done"), became.count("dead")
-    good = max(0, round(cells * ok / total))
-    worse = max(1 if bad else 0, round(cells * bad / total))
-    good = min(good, cells - worse)
-    bar: Line = (("━" * good, "ok"), ("━" * worse, "bad"), ("━" * (cells - good - worse), "line"))
-    rows: list[Line] = [head_line, bar]
-    for glyph, role, word, count in (
-        ("✓", "ok", "done", ok),
-        ("✗", "bad", "dead", bad),
-        ("▸", "accent", "running", became.count("running")),
-        ("◦", "muted", "waiting", became.count("ready", "delayed", "blocked")),
-        ("∅", "muted", "cancelled", became.count("cancelled")),
-        ("–", "ghost", "ended, not kept", became.count("gone")),
-    ):
-        value = fmt.cell(fmt.count(count), "strong bold" if count else "text")
-        rows.append(((glyph, role), *pair(f" {word}", value, cells - 1)))
-    if not became.is_whole:
-        rows.append(((f"of the first {became.looked:,}", "faint"),))
-    return rows
-
-
-def _undo(row: Activity, cells: int, *, undone: Activity | None, now_ms: int, became: Became | None) -> list[Line]:
-    left = 0 if row.undo_until_ms is None else row.undo_until_ms - now_ms
-    if undone is not None:
-        words = f"{safe_text(undone.who, limit=40)} took it back at {fmt.clock(undone.at_ms)}."
-        return [
-            section("undo", "", "muted", cells, indent=0),
-            *(((part, "muted"),) for part in wrap(words, cells, most=3)),
-        ]
-    if row.batch is None or left <= 0:
-        return [section("undo", "", "muted", cells, indent=0), (("nothing is kept to undo it", "muted"),)]
-    note = f"{fmt.span(left)} left"
-    found = [section("undo", note, "muted", cells, indent=0)]
-    if became is not None and row.verb in ("retry", "requeue", "run", "edit", "reprioritise"):
-        back, ran = became.count("ready", "delayed", "blocked"), became.count("running", "done", "cancelled", "gone")
-        words = f"would put {back:,} back" + (f"; {ran:,} have run since" if ran else "")
-        found += [((part, "muted"),) for part in wrap(words, cells, most=3)]
-    if became is not None:
-        size = "".join(text for text, _ in fmt.size(became.all_kept_bytes))
-        found += [(), pair("undo of all batches keeps", [(size, "text")], cells),
-                  tuple(thin_bar(became.all_kept_bytes / (64 * 1024 * 1024), cells, "muted"))]  # fmt: skip
-    return found
+def identity(row: Activity) -> str:
+    """What tells a line of the log from the others."""
+    return f"{row.at_ms}/{row.verb}/{row.batch}/{row.where}/{','.join(row.queues)}"
 
 
 def day(at_ms: int) -> str:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Vertical
 
-from qdeck import QdeckError
+from qdeck import QdeckError, ServerUnreachable, UsageError
 from qdeck._operations import activity, became
 from qdeck._operations.model import Activity
 from qdeck_console.actions import ACTIVITY, Action, bindings
 from qdeck_console.presenters import activity as present
+from qdeck_console.presenters import batch as present_batch
+from qdeck_console.presenters.activity import Grid, Later
 from qdeck_console.presenters.parts import section
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from textual.binding import BindingType
     from textual.widget import Widget
@@ -28,17 +30,21 @@ if TYPE_CHECKING:
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
-MOST = 500
-AGAIN_S = 3.0  # a batch in sight is counted again after so long, or ten times what it took
-WIDEST = 84
+MOST: Final = 500
+AGAIN_S: Final = 3.0  # a batch in sight is counted again after so long, or ten times what it took
+SETTLED_S: Final = 60.0  # the same where none of its jobs can go on
+AT_ONCE: Final = 2  # batches that are counted in one picture
+WIDEST: Final = 84
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """What was read: operations, and what became of the one under the cursor (or why that is not known)."""
+    """What was read: operations, and which of them ended what another began."""
 
     rows: tuple[Activity, ...] = ()
     undone: dict[str, Activity] = field(default_factory=dict)
+    pauses: dict[str, Activity | None] = field(default_factory=dict)
+    closed: dict[str, int] = field(default_factory=dict)  # context → when it was made read-only last
 
 
 class ActivityBase(TableScreen):
@@ -55,28 +61,80 @@ class ActivityBase(TableScreen):
         extra = self.was_read
         return extra if isinstance(extra, Log) else Log()
 
-    def batch_in_sight(self) -> str | None:
-        """The batch that is looked at."""
+    def in_sight(self) -> Sequence[Activity]:
+        """The operations that are looked at, the one that matters most first."""
         raise NotImplementedError
 
     def wants(self) -> Reader | None:
-        """The newest operations, and now and then what became of the one in sight."""
+        """The newest operations, and what became of those in sight, a few at a time."""
 
         async def read(_snapshot: Snapshot) -> Log:
             rows = await self.console.deck.alook(activity.newest(MOST))
             undone = {row.batch: row for row in rows if row.verb == "undo" and row.batch is not None}
-            batch = self.batch_in_sight()
-            if batch is not None and time.monotonic() >= self._next_count.get(batch, 0.0):
-                started = time.monotonic()
-                try:
-                    self.counted[batch] = await self.console.deck.alook(became.read(batch))
-                except QdeckError as error:
-                    self.counted[batch] = str(error)
-                took = time.monotonic() - started
-                self._next_count[batch] = time.monotonic() + max(AGAIN_S, 10 * took)
-            return Log(rows=tuple(rows), undone=undone)
+            closed: dict[str, int] = {}
+            for row in rows:
+                if row.verb == "read-only":
+                    closed.setdefault(row.where, row.at_ms)
+            for batch in self._due(undone):
+                await self._count(batch)
+            return Log(rows=tuple(rows), undone=undone, pauses=present.pairs_of_pauses(rows), closed=closed)
 
         return read
+
+    def _due(self, undone: Mapping[str, Activity]) -> list[str]:
+        now = time.monotonic()
+        wanted = [row for row in self.in_sight() if row.batch is not None and row.batch not in undone]
+        first = wanted[:1]  # its undo is told whatever it did
+        rest = [row for row in wanted[1:] if row.verb in present.REACHED and (row.undo_until_ms or 0) > self.now_ms]
+        batches = [row.batch for row in (*first, *rest) if row.batch is not None]
+        due = [batch for batch in dict.fromkeys(batches) if now >= self._next_count.get(batch, 0.0)]
+        head = [batch for batch in due if first and batch == first[0].batch]
+        others = sorted((batch for batch in due if batch not in head), key=lambda b: self._next_count.get(b, 0.0))
+        return [*head, *others][:AT_ONCE]
+
+    async def _count(self, batch: str) -> None:
+        started = time.monotonic()
+        settled = True
+        try:
+            found = await self.console.deck.alook(became.read(batch))
+            self.counted[batch] = found
+            settled = not found.count("running", "ready", "delayed", "blocked")
+        except UsageError:
+            self.counted[batch] = "of its jobs nothing is kept any more"
+        except ServerUnreachable:
+            raise
+        except QdeckError as error:
+            self.counted[batch] = str(error)
+        took = time.monotonic() - started
+        self._next_count[batch] = time.monotonic() + max(SETTLED_S if settled else AGAIN_S, 10 * took)
+
+    def later(self, row: Activity) -> Later:
+        """What is known of an operation besides its line in the log."""
+        log, known = self.log_of, self.counted.get(row.batch or "")
+        return Later(
+            undone=None if row.verb == "undo" or row.batch is None else log.undone.get(row.batch),
+            became=None if isinstance(known, str) else known,
+            paused=self._is_paused(row),
+            resumed=log.pauses.get(present.identity(row)),
+            ended=log.closed.get(row.where, 0) > row.at_ms,
+        )
+
+    def _is_paused(self, row: Activity) -> bool:
+        """Whether the queue that it paused is so still, by the queue itself."""
+        snapshot = self.picture.snapshot
+        if row.verb != "pause" or len(row.queues) != 1 or snapshot is None:
+            return False
+        if self.log_of.pauses.get(present.identity(row)) is not None:
+            return False
+        return any(one.paused for one in snapshot.queues if one.name == row.queues[0])
+
+    def side_of(self, row: Activity, cells: int) -> list[Line]:
+        """All about an operation."""
+        known = self.counted.get(row.batch or "")
+        problem = known if isinstance(known, str) else ""
+        return present_batch.side(
+            row, cells, later=self.later(row), now_ms=self.now_ms, problem=problem, hide=self.hide
+        )
 
     def why_not_undo(self, row: Activity | None) -> str:
         """Why an operation cannot be taken back."""
@@ -85,9 +143,11 @@ class ActivityBase(TableScreen):
             return why or "no operation under the cursor"
         if row.batch in self.log_of.undone:
             return "it was undone"
-        return (
-            "" if row.batch and row.undo_until_ms and row.undo_until_ms > self.now_ms else "nothing is kept to undo it"
-        )
+        if not row.batch or not row.undo_until_ms or row.undo_until_ms <= self.now_ms:
+            return "nothing is kept to undo it"
+        known = self.later(row).became
+        reached = known is not None and row.verb in present.REACHED and known.is_whole and known.total > 0
+        return "nothing is left to undo" if reached and known and not present_batch.left_to_undo(known) else ""
 
     def undo(self, row: Activity) -> None:
         """Takes a batch back, after naming it."""
@@ -112,13 +172,19 @@ class ActivityScreen(ActivityBase):
         row = self.view.row
         return row if isinstance(row, Activity) else None
 
-    def batch_in_sight(self) -> str | None:
-        """That under the cursor."""
-        return self.chosen.batch if self.chosen is not None else None
+    def in_sight(self) -> Sequence[Activity]:
+        """The one under the cursor, then what else is on screen."""
+        keys = set(self.view.visible_keys())
+        shown = [item.row for item in self.view.listing.items if item.key in keys and isinstance(item.row, Activity)]
+        chosen = [self.chosen] if self.chosen is not None else []
+        return [*chosen, *(row for row in shown if row is not self.chosen)]
+
+    def _grid(self, cells: int) -> Grid:
+        return Grid.of(cells, self.log_of.rows)
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
-        return present.head(cells)
+        return present.head(self._grid(cells))
 
     def items(self) -> list[Item]:
         """The operations whose words have the text of the filter, by day."""
@@ -129,6 +195,7 @@ class ActivityScreen(ActivityBase):
             if wanted in " ".join([row.verb, row.who, row.where, row.reason, row.batch or "", *row.queues]).casefold()
         ]
         items: list[Item] = []
+        grid = self._grid(self.view.size.width or self.size.width)
         for label in ("today", "before"):
             group = [row for row in rows if present.day(row.at_ms) == label]
             if not group:
@@ -136,7 +203,7 @@ class ActivityScreen(ActivityBase):
             if items and self.is_tall:
                 items.append(Item("", 1, ()))
             items.append(Item("", 1, (label, len(group))))
-            items += [Item(_key(row), present.height(row), row) for row in group]
+            items += [Item(present.identity(row), present.height(row, grid), row) for row in group]
         return items
 
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
@@ -144,14 +211,9 @@ class ActivityScreen(ActivityBase):
         row = item.row
         if not isinstance(row, Activity):
             return (section(row[0], "", "muted", cells, count=row[1]),) if isinstance(row, tuple) and row else ((),)
-        known = self.counted.get(row.batch or "")
         return present.lines(
-            row, cells, at_cursor, undone=self._undone(row), now_ms=self.now_ms, hide=self.hide,
-            became=None if isinstance(known, str) else known,
-        )  # fmt: skip
-
-    def _undone(self, row: Activity) -> Activity | None:
-        return None if row.verb == "undo" or row.batch is None else self.log_of.undone.get(row.batch)
+            row, self._grid(cells), cells, at_cursor, later=self.later(row), now_ms=self.now_ms, hide=self.hide
+        )
 
     def words(self, shown: int) -> str:
         """How many there are."""
@@ -169,10 +231,7 @@ class ActivityScreen(ActivityBase):
         row = self.chosen
 
         def make(cells: int, _height: int) -> Sequence[Line]:
-            return () if row is None else present.side(
-                row, cells, undone=self._undone(row), now_ms=self.now_ms, hide=self.hide,
-                became=self.counted.get(row.batch or ""),
-            )  # fmt: skip
+            return () if row is None else self.side_of(row, cells)
 
         self.query_one("#side", Lines).show(make, self.painter)
 
@@ -180,7 +239,7 @@ class ActivityScreen(ActivityBase):
         """Side pane and footer follow the cursor; what became of the batch is read at once."""
         self._draw_side()
         self.draw_frame()
-        if self.batch_in_sight() is not None and self.batch_in_sight() not in self.counted:
+        if self.chosen is not None and self.chosen.batch is not None and self.chosen.batch not in self.counted:
             self.console.feed.poke()
 
     def is_offered(self, action: Action) -> bool:
@@ -224,18 +283,14 @@ class BatchScreen(ActivityBase):
         """The operation as a list of lines without a cursor: the movement keys scroll it."""
         return (Vertical(LineList(id="list"), id="main"),)
 
-    def batch_in_sight(self) -> str | None:
-        """Its batch."""
-        return self.row.batch
+    def in_sight(self) -> Sequence[Activity]:
+        """Itself."""
+        return [self.row]
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the operation."""
         cells = max(20, min(WIDEST, self.size.width - 8))
-        undone = None if self.row.verb == "undo" else self.log_of.undone.get(self.row.batch or "")
-        lines = present.side(
-            self.row, cells, undone=undone, now_ms=self.now_ms, hide=self.hide,
-            became=self.counted.get(self.row.batch or ""),
-        )  # fmt: skip
+        lines = self.side_of(self.row, cells)
         self.show_lines(lines)
 
     def why_not(self, action: str) -> str:
@@ -269,7 +324,3 @@ class BatchScreen(ActivityBase):
     def exported(self) -> list[object]:
         """What `w` writes: the operation, and what became of it."""
         return [self.row, *(one for one in [self.counted.get(self.row.batch or "")] if one)]
-
-
-def _key(row: Activity) -> str:
-    return f"{row.at_ms}/{row.verb}/{row.batch}/{row.where}"

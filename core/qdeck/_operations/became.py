@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
 from qdeck._deck.model import State
-from qdeck._engine import keys
+from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import registry, undoing
 from qdeck._operations.model import Verb
@@ -24,17 +25,22 @@ _STATES: Final = (
     State.DEAD, State.DONE, State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.CANCELLED,
 )  # fmt: skip
 GONE: Final = "gone"
+MOST_ERRORS: Final = 500  # of those that died again: what they died of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Became:
-    """Where the jobs of a batch are now. `states` counts them; `gone` ended so long ago that nothing is kept."""
+    """Where the jobs of a batch are now. `states` counts them; `gone` ended so long ago that nothing is kept.
+
+    `errors` are the classes that the dead ones died of, the most frequent first, of a bounded number of them.
+    """
 
     batch: str
     verb: str
     total: int = 0
     looked: int = 0
     states: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    errors: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     queues: tuple[str, ...] = ()
     undone: bool = False
     until_ms: int | None = None
@@ -58,6 +64,7 @@ def read(batch: str) -> Program[Became]:
     if kept is None:
         raise UsageError(f"nothing is kept about the batch {batch!r}", hint="it is kept for a day")
     counts: dict[str, int] = {}
+    errors: Counter[str] = Counter()
     total = looked = 0
     for queue in kept.queues:
         place = kept.target if kept.verb == Verb.MOVE and kept.target else queue
@@ -67,13 +74,15 @@ def read(batch: str) -> Program[Became]:
             total += len(ids)
             if ids and looked < MOST:
                 looked += len(ids)
-                yield from _count(place, ids, counts)
+                dead = yield from _count(place, ids, counts)
+                yield from _errors(place, dead[: MOST_ERRORS - errors.total()], errors)
     return Became(
         batch=batch,
         verb=kept.verb,
         total=total,
         looked=looked,
         states=MappingProxyType(counts),
+        errors=MappingProxyType(dict(errors.most_common())),
         queues=tuple(kept.queues),
         undone=kept.undone,
         until_ms=kept.until_ms,
@@ -91,9 +100,24 @@ def _ids(kept: Kept, queue: str, number: int) -> Program[list[str | bytes]]:
     return list(columns.get("ids") or [])
 
 
-def _count(queue: str, ids: list[str | bytes], counts: dict[str, int]) -> Program[None]:
+def _count(queue: str, ids: list[str | bytes], counts: dict[str, int]) -> Program[list[str | bytes]]:
+    """Counts where they are; returns those that are dead."""
     replies = yield reads.read(*[(b"ZMSCORE", keys.key(queue, state), *ids) for state in _STATES])
     rows = [reads.good(reply, queue) for reply in replies]
-    for scores in zip(*rows, strict=True):
+    dead: list[str | bytes] = []
+    for job, scores in zip(ids, zip(*rows, strict=True), strict=True):
         state = next((name.value for name, score in zip(_STATES, scores, strict=True) if score is not None), GONE)
         counts[state] = counts.get(state, 0) + 1
+        if state == State.DEAD:
+            dead.append(job)
+    return dead
+
+
+def _errors(queue: str, ids: list[str | bytes], errors: Counter[str]) -> Program[None]:
+    if not ids:
+        return
+    [replies] = yield reads.read((b"HMGET", keys.key(queue, "error"), *ids))
+    for raw in reads.good(replies, queue):
+        events = codec.read_events(raw)
+        found = next((event.data.get("class") for event in reversed(events) if event.data.get("class")), None)
+        errors[str(found) if found else "unknown"] += 1

@@ -1,0 +1,186 @@
+"""One operation: what became of its jobs, what they died of, how it was done, and what an undo would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from qdeck._engine.acts import KEEP_BYTES
+from qdeck_console import format as fmt
+from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, sign, what_became
+from qdeck_console.presenters.charts import thin_bar
+from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.text import cut_end, safe_text, wrap
+
+if TYPE_CHECKING:
+    from qdeck._operations.became import Became
+    from qdeck._operations.model import Activity
+    from qdeck_console.format import Line, Piece
+
+_LABEL: Final = 9
+_MOST_ERRORS: Final = 6
+_MOST_QUEUES: Final = 8
+
+
+def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, hide: str) -> list[Line]:
+    """All about one operation; `problem` is why it is not known what became of it."""
+    known = later.became
+    found = [*_head(row, cells, later, now_ms)]
+    if row.verb in REACHED and row.batch is not None and later.undone is None:
+        found += [(), *_states(row, known, problem, cells)]
+        if known is not None and known.errors and row.verb in RAN:
+            found += [(), *_errors(known, cells)]
+    elif row.batch is not None:
+        found += [(), *_done(row, cells)]
+    found += [(), *_how(row, cells, hide)]
+    found += [(), *_undo(row, cells, later=later, now_ms=now_ms)]
+    if known is not None:
+        found += [(), *_store(known, cells)]
+    return found
+
+
+def _head(row: Activity, cells: int, later: Later, now_ms: int) -> list[Line]:
+    count = count_of(row)
+    title = safe_text(row.verb, limit=40) + (f" {count:,}" if count is not None else "")
+    words, told = what_became(row, later, now_ms)
+    glyph, role = sign(row, later, told)
+    became = later.became
+    if later.undone is not None:
+        state = "undone"
+    elif later.paused:
+        state = "paused"
+    elif row.verb in RAN and became is not None and became.count("dead"):
+        state = "mixed" if became.count("done") else "dead again"
+    elif row.verb in RAN and glyph == "▸":
+        state = "under way"
+    else:
+        state = safe_text(row.outcome, limit=20)
+    word = f"{glyph} {state}"
+    who = f"{row.batch or 'no batch'}, {row.who}, {fmt.clock(row.at_ms)}"
+    return [
+        (*fmt.fit([(title, "strong bold")], cells - len(word)), (word, f"{role} bold")),
+        ((cut_end(safe_text(who, limit=200), cells), "muted"),),
+        *([((cut_end(words, cells), told),)] if row.verb in ("pause", "live") and words else []),
+    ]
+
+
+def _states(row: Activity, became: Became | None, problem: str, cells: int) -> list[Line]:
+    head = _head_with("what became of them", [(f"{became.total:,}", "strong")] if became else [], cells)
+    if became is None or not became.total:
+        words = problem or ("nothing is kept of its jobs" if became is not None else "…")
+        return [head, *(((part, "muted"),) for part in wrap(safe_text(words, limit=200), cells, most=3))]
+    total = max(1, became.looked)
+    ok, bad = became.count("done"), became.count("dead")
+    worse = max(1 if bad else 0, round(cells * bad / total))
+    good = min(round(cells * ok / total), cells - worse)
+    rows: list[Line] = [head, (("━" * good, "ok"), ("━" * worse, "bad"), ("━" * (cells - good - worse), "line"))]
+    again = "dead again" if row.verb in RAN else "dead"
+    for glyph, role, word, count, always in (
+        ("✓", "ok", "done", ok, True),
+        ("✗", "bad", again, bad, True),
+        ("▸", "accent", "running", became.count("running"), False),
+        ("◦", "muted", "waiting", became.count("ready", "delayed", "blocked"), True),
+        ("∅", "muted", "cancelled", became.count("cancelled"), False),
+        ("–", "ghost", "ended, not kept", became.count("gone"), False),
+        ("–", "ghost", "left alone", row.counts.get("skipped", 0), True),
+    ):
+        if count or always:
+            value = fmt.cell(fmt.count(count), "strong bold" if count else "text")
+            rows.append(((glyph, role), *pair(f" {word}", value, cells - 1)))
+    if not became.is_whole:
+        rows.append(((f"of the first {became.looked:,}", "faint"),))
+    return rows
+
+
+def _head_with(label: str, value: list[Piece], cells: int) -> Line:
+    """A head with a number at its end."""
+    line = section(label, "", "muted", cells - (fmt.length(value) + 1 if value else 0), indent=0)
+    return (*line, (" ", "text"), *value) if value else line
+
+
+def _errors(became: Became, cells: int) -> list[Line]:
+    lines = [section("dead again, by error", "", "muted", cells, indent=0)]
+    shown = list(became.errors.items())
+    for name, count in shown[:_MOST_ERRORS]:
+        value: list[Piece] = [(f"{count:,}", "text")]
+        room = cells - fmt.length(value) - 1
+        lines.append((*fmt.fit([(cut_end(safe_text(name, limit=120), room), "text")], room), (" ", "text"), *value))
+    if len(shown) > _MOST_ERRORS:
+        lines.append(((f"{len(shown) - _MOST_ERRORS:,} other errors", "faint"),))
+    if sum(became.errors.values()) < became.count("dead"):
+        lines.append(((f"of the first {sum(became.errors.values()):,}", "faint"),))
+    return lines
+
+
+def _done(row: Activity, cells: int) -> list[Line]:
+    """What it did to jobs that go nowhere from there."""
+    lines = [section("what was done", "", "muted", cells, indent=0)]
+    for label, name in (("planned", "planned"), ("done", "applied"), ("left alone", "skipped"), ("back", "restored")):
+        if name in row.counts:
+            count = row.counts[name]
+            lines.append(pair(label, fmt.cell(fmt.count(count), "strong" if count else "text"), cells))
+    return lines if len(lines) > 1 else []
+
+
+def _how(row: Activity, cells: int, hide: str) -> list[Line]:
+    found = [section("how", "", "muted", cells, indent=0)]
+    label = "rules" if row.verb == "purge" else "filter" if row.queues else "where"
+    for name, text in ((label, row.where), ("reason", row.reason), ("plan", row.plan or ""), ("from", row.host)):
+        if text:
+            parts = wrap(safe_text(text, limit=600), max(8, cells - _LABEL), most=8)
+            found += [
+                (*fmt.fit([(name if not at else "", "muted")], _LABEL), (part, "text")) for at, part in enumerate(parts)
+            ]
+    for at, queue in enumerate(row.queues[:_MOST_QUEUES]):
+        name = "" if at else "queue" if len(row.queues) == 1 else "queues"
+        path = queue_path(queue, max(8, cells - _LABEL), "text", hide=hide)
+        found.append((*fmt.fit([(name, "muted")], _LABEL), *path))
+    if len(row.queues) > _MOST_QUEUES:
+        found.append(((" " * _LABEL + f"{len(row.queues) - _MOST_QUEUES} more", "faint"),))
+    return found
+
+
+def _undo(row: Activity, cells: int, *, later: Later, now_ms: int) -> list[Line]:
+    undone, became = later.undone, later.became
+    left = 0 if row.undo_until_ms is None else row.undo_until_ms - now_ms
+    if undone is not None:
+        words = f"{safe_text(undone.who, limit=40)} took it back at {fmt.clock(undone.at_ms)}."
+        return [_head_with("undo", [], cells), *_words(words, cells)]
+    if row.batch is None or left <= 0:
+        why = "its time is over" if row.undo_until_ms else "there is nothing to take back"
+        return [_head_with("undo", [], cells), ((why, "muted"),)]
+    found = [_head_with("undo", [*fmt.span_pieces(left), (" left", "muted")], cells)]
+    if became is not None and row.verb in REACHED:
+        found += _words(_would(became, row.verb), cells)
+    elif row.counts.get("applied"):
+        found += _words(f"would put {row.counts['applied']:,} back as they were, where nothing is in the way", cells)
+    return found
+
+
+def left_to_undo(became: Became) -> int:
+    """How many of its jobs an undo would put back: those that still wait."""
+    return became.count("ready", "delayed", "blocked")
+
+
+def _would(became: Became, verb: str) -> str:
+    back = left_to_undo(became)
+    ran = became.count("running", "done", "cancelled", "gone")
+    dead = became.count("dead") if verb in RAN else 0
+    but = []
+    if ran:
+        but.append(f"{ran:,} {'has' if ran == 1 else 'have'} run since")
+    if dead:
+        but.append(f"{dead:,} {'is a dead letter' if dead == 1 else 'are dead letters'} again")
+    words = f"would put {back:,} back" + (f": {' and '.join(but)}" if but else "") + "."
+    return words if back else f"{words} Nothing is left to undo."
+
+
+def _words(words: str, cells: int) -> list[Line]:
+    return [((part, "muted"),) for part in wrap(words, cells, most=3)]
+
+
+def _store(became: Became, cells: int) -> list[Line]:
+    """How full the room for all undo is."""
+    most = f"{KEEP_BYTES // 2**20}"
+    value = [*fmt.size(became.all_kept_bytes), (" of ", "muted"), (most, "text"), (" MB", "muted")]
+    share = became.all_kept_bytes / KEEP_BYTES
+    return [_head_with("undo store", value, cells), tuple(thin_bar(share, cells, "muted"))]
