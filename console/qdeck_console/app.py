@@ -361,7 +361,11 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.say(f"live until {clock(now + LIVE_S * 1000)}", "ok", "✓")
 
     async def _told_live(self, reason: str, *, ends: bool = False) -> None:
+        from qdeck._deck.changes import actor
+
         now = self.latest.snapshot.at_ms if self.latest.snapshot else time.time_ns() // 1_000_000
+        told = f"live since {clock(now)[:5]} by {actor().rpartition('@')[0]}: {reason}"
+        self.context = replace(self.context, told="" if ends else told)
         with contextlib.suppress(QdeckError, OSError):
             await self.deck.awrite(record_live(self.context.title, reason, now, ends=ends))
         self.feed.poke()
