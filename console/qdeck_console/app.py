@@ -25,6 +25,7 @@ from qdeck_console.format import Line, Piece, clock
 from qdeck_console.presenters import frame
 from qdeck_console.screens.acting import Operator
 from qdeck_console.screens.frame import LOW, FrameScreen
+from qdeck_console.sheet import Sheet
 from qdeck_console.terminal import fitting_theme, wants_ascii, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
@@ -89,6 +90,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.contexts = contexts or Contexts(Target(url=self.deck.endpoint.url, thresholds=self.deck.thresholds))
         for own in themes():
             self.register_theme(own)
+        self.stylesheet = Sheet(variables=self.get_css_variables())
         self.context = context
         self.feed = Feed(self._look, self._publish)
         self.shown = Picture()
@@ -154,6 +156,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
     async def _load(self) -> None:
         """Loads what reads the server once the first frame is seen, then the other screens when nobody presses keys."""
         try:
+            await asyncio.sleep(starting.SEEN_S)
             await starting.load(starting.READING)
             self.deck  # noqa: B018 - it is made now
         except Exception as error:  # noqa: BLE001 - it is told when the terminal is as it was

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck import NotAllowed, QdeckError
-from qdeck._deck.model import NATIVE
-from qdeck._operations import activity, became
-from qdeck._operations.closeup import CloseUp, read_close_up
+from qdeck._deck.words import NATIVE
 from qdeck_console.history import Pasts
 
 if TYPE_CHECKING:
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow
     from qdeck._engine.ops import Program
     from qdeck._operations.became import Became
+    from qdeck._operations.closeup import CloseUp
     from qdeck._operations.model import Activity
 
 T = TypeVar("T")
@@ -86,6 +85,9 @@ class Insights:
 
     async def look(self, deck: Deck, row: QueueRow) -> Insight | None:
         """Reads what is due of a queue."""
+        from qdeck._operations import activity, became
+        from qdeck._operations.closeup import read_close_up
+
         log = await self._due(deck, "log", activity.newest(_LOG), _LOG_REST_S)
         self._log = self._log if log is None else log
         close_up = None

@@ -57,6 +57,7 @@ OTHERS: Final = (
     *(f"qdeck_console.screens.{place.partition(':')[0]}" for place in _SCREENS.values()),
     *(f"qdeck_console.screens.{name}" for name in ("job", "palette", "help", "confirm", "export", "contexts", "live")),
 )
+SEEN_S: Final = 0.01  # for the first frame to get out
 CALM_S: Final = 0.5  # without a key, before more is loaded
 PAUSE_S: Final = 0.03
 

@@ -129,6 +129,38 @@ def test_signals_leave_the_terminal_clean(
     assert is_left_clean(shown)
 
 
+QDECK = "import sys; from qdeck_console.__main__ import main; sys.exit(main())"
+
+
+def test_keys_that_are_pressed_while_it_loads_arrive(url: str, terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(QDECK, "--url", url, "console")
+    shown.wait_for(b"reading the queues")
+    assert b"Activity" not in shown.output, "these are the first lines, drawn before the console is loaded"
+    shown.send(b"8")
+    shown.wait_for(b"persistence")  # a check of the health screen
+    shown.send(b"q")
+    assert shown.end() == 0
+    assert is_left_clean(shown)
+
+
+def test_a_wrong_url_is_told_when_the_terminal_is_as_it_was(terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(QDECK, "--url", "redis://host/not-a-number", "console")
+    assert shown.end() == 64
+    before, _, after = shown.output.rpartition(LEAVE_SCREEN)
+    assert b"the database is not a number" in after
+    assert b"the database is not a number" not in before
+    assert b"Traceback" not in shown.output
+    assert termios.tcgetattr(shown.slave) == shown.before
+
+
+def test_a_server_that_is_away_is_waited_for(terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(QDECK, "--url", "redis://127.0.0.1:1", "console")
+    shown.wait_for(b"server lost")
+    shown.send(b"q")
+    assert shown.end() == 0
+    assert is_left_clean(shown)
+
+
 def test_ctrl_c_quits(url: str, terminal: Callable[..., Terminal]) -> None:
     shown = terminal(CONSOLE, url)
     shown.wait_for(b"no queue yet")

@@ -1,0 +1,67 @@
+"""How the console starts: with little, and with a style sheet that is parsed once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.css.parse import parse
+
+from qdeck_console import starting
+from qdeck_console.theme import INK, PAPER
+from support.screens import console
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pytest
+    from textual.css.model import RuleSet
+
+# What takes long to load, and whatever brings it along.
+LATE = (
+    "redis", "qdeck._engine.ops", "qdeck._deck.model", "qdeck._filter.filter", "qdeck._operations.model",
+    "qdeck._layouts.base", "qdeck_console.operating", "qdeck_console.screens.dead", "qdeck_console.screens.confirm",
+    "qdeck_console.screens.help", "textual.widgets._text_area", "croniter", "zoneinfo", "json",
+)  # fmt: skip
+
+
+def test_the_first_frame_needs_nothing_that_reads_a_server() -> None:
+    code = f"""
+import sys
+from qdeck_console.cli.start import open_console
+from qdeck_console.running import run_console
+from qdeck_console.screens.queues import QueuesScreen
+print([name for name in {LATE!r} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_is_loaded_later_is_there() -> None:
+    for name in (*starting.READING, *starting.OTHERS):
+        import_module(name)
+    for mode, make in starting.SCREENS.items():
+        assert getattr(make(), "TAB") == mode  # noqa: B009 - a screen of ours
+
+
+async def test_the_style_sheet_is_parsed_once_for_each_set_of_colours(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[str] = []
+
+    def counted(scope: str, css: str, read_from: tuple[str, str], **more: Any) -> Iterable[RuleSet]:
+        parsed.append(Path(read_from[0]).name)
+        return parse(scope, css, read_from, **more)
+
+    monkeypatch.setattr("textual.css.stylesheet.parse", counted)
+    async with console(url) as pilot:
+        for theme, palette in (("qdeck-ink", INK), ("qdeck-paper", PAPER)):
+            parsed.clear()
+            pilot.app.theme = theme
+            await pilot.press("4", "8", "1", "question_mark", "escape")
+            await pilot.pause()
+            assert pilot.app.screen.styles.background.hex == palette.ground
+            assert parsed.count("console.tcss") == 1
