@@ -45,7 +45,9 @@ class TestScheduler(Conformance):
         raw.zadd("scheduler:queue:delayed", {"due:HIGH": now - 1000, "a:b:LOW": now + 1000, "broken": 5, "x:WHAT": 6})
         raw.hset("scheduler:processing", "held", json.dumps({"workerId": "w1", "startedAt": now - 5000}))
         raw.hset("scheduler:processing", "odd", "{")
-        letter = json.dumps({"jobId": "dead", "reason": "redis://u:tok123@h", "failedAt": "2026-11-18T05:00:00.000Z"})
+        letter = json.dumps(
+            {"jobId": "dead", "reason": "redis://u:tok123@h token=tok123", "failedAt": "2026-11-18T05:00:00.000Z"}
+        )
         raw.zadd("scheduler:queue:dlq", {letter: now - 90_000, "no json": now, '{"reason": "x"}': 1})
 
     def take(self, raw: redis.Redis, entry: Entry) -> None:
@@ -83,7 +85,7 @@ class TestIfdb(Conformance):
         put("runs", start_time="2026-11-18T05:00:01+00:00")
         ended = {"pending": False, "finish_time": "2026-11-18T05:00:02+00:00"}
         put("good", line=False, success=True, **ended)
-        put("bad", line=False, fail=True, log="Failed: boom\n", **ended)
+        put("bad", line=False, fail=True, log="Failed: boom, password: tok123\n", **ended)
         put("lost", line=False)
         raw.zadd("ifdb:task_queue", {"no record": 1})
         raw.hset("ifdb:task_data", "broken", "{")
@@ -115,6 +117,8 @@ class TestVmPooler(Conformance):
         raw.sadd("vmpooler__ready__debian-12", "fresh")
         raw.zadd("vmpooler__dlq__pending", {"no letter": 7, '{"vm":"plain","pool":"centos-7"}': 8})
         raw.hset("vmpooler__dlq__tasks", "disk", '["a","b"]')
+        letter = {"vm": "vm-9", "pool": "centos-7", "error_message": "401 for Authorization: Bearer tok123"}
+        raw.zadd("vmpooler__dlq__clone", {f"vm-9:9:{json.dumps(letter)}": 9})
         raw.zadd("vmpooler__provisioning__request", {"new": int(time.time())})
         raw.hset("vmpooler__odrequest__over", mapping={"requested": "a:b:1", "status": "failed"})
 
@@ -138,7 +142,7 @@ class TestLists(Conformance):
     def populate(self, raw: redis.Redis) -> None:
         raw.rpush("execution:agent_run:professional:12345", '{"task_id":"12345","password":"tok123"}', b"\xff", "twice")
         raw.rpush("execution:agent_run:professional:12345", "twice")
-        raw.rpush("execution:agent_run:professional:6:7", "x")
+        raw.rpush("execution:agent_run:professional:6:7", "x", "user=bob&api_key=tok123")
         raw.rpush("nooble4:dev:management:actions", '{"action_id":"a1","timestamp":"2026-11-18T05:00:00Z"}')
         raw.rpush("nooble4:dev:management:actions:dead_letter", '{"action_id":"a2"}')
         raw.rpush("nooble4:dev:execution_service:responses:get_agent_config:c1a2", "{}")

@@ -83,3 +83,20 @@ def test_there_are_not_too_many_groups() -> None:
     found = gathering.finish(exact=True)
     assert [group.error_class for group in found.groups] == ["E0", "E1", "E2", OTHER]
     assert sum(group.count for group in found.groups) == found.total == 10
+
+
+def test_secrets_of_messages_are_in_no_group(deck: Deck, yard: Yard) -> None:
+    """A short one of letters only looks like a word, and is counted as it is; nobody is shown it."""
+    for secret in ("hunter", "swordfish"):
+        yard.die(event={"class": "LoginFailed", "message": f"not let in, password: {secret}"})
+    yard.die(event={"class": "LoginFailed", "message": "not let in, token='a b'"})
+    for where in ("", "error:LoginFailed"):
+        found = api.read_groups(deck, QUEUE, where=where)
+        shapes = {group.message_shape: group for group in found.groups}
+        assert {name: group.count for name, group in shapes.items()} == {
+            "not let in, password: ***": 2, "not let in, token='***'": 1
+        }  # fmt: skip
+        for group in shapes.values():
+            assert api.build_plan(deck, "retry", QUEUE, where=group.where).count == group.count
+            assert "hunter" not in group.where
+    assert b"hunter" in b"".join(yard.raw.hvals(yard.key("groups"))), "what the queue keeps is as it was written"

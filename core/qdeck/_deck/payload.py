@@ -1,29 +1,17 @@
-"""Payloads as they are shown: decoded late, and with secrets masked. This is the one place that masks."""
+"""Payloads as they are shown: decoded late, and with secrets masked, as masking.py has it."""
 
 from __future__ import annotations
 
 import base64
-import re
 from typing import Any, Final
 
 import msgspec
 
+from qdeck._deck.masking import MASK, is_secret, mask_text, may_hold_secrets
 from qdeck._engine import codec
 
-MASK: Final = "***"
+__all__ = ("MASK", "decode", "is_secret", "mask", "mask_text", "may_hold_secrets", "read", "show_bytes", "text")
 _DEEPEST: Final = 100
-# The end of a field's name, in lower case and without what separates words: `userPassword`, `x-api-key`, `DB_TOKEN`.
-_SECRET: Final = re.compile(
-    r"(passwords?|passwd|pwd|passphrase|secrets?|secretkey|tokens?|authorization|apikeys?|accesskeys?|privatekeys?"
-    r"|credentials?|cookies?|sessionid|signature)$"
-)
-_SEPARATORS: Final = re.compile(r"[\s_.-]+")
-_IN_URL: Final = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
-
-
-def is_secret(name: str) -> bool:
-    """Whether a field of this name holds something that nobody should read off a screen."""
-    return _SECRET.search(_SEPARATORS.sub("", name).lower()) is not None
 
 
 def mask(value: Any, depth: int = 0) -> Any:
@@ -37,11 +25,6 @@ def mask(value: Any, depth: int = 0) -> Any:
             key: MASK if item is not None and is_secret(key) else mask(item, depth + 1) for key, item in value.items()
         }
     return [mask(item, depth + 1) for item in value] if isinstance(value, list) else value
-
-
-def mask_text(text: str) -> str:
-    """A text with the passwords of the URLs in it replaced."""
-    return _IN_URL.sub(rf"\1:{MASK}", text) if "://" in text else text
 
 
 def show_bytes(raw: bytes) -> Any:

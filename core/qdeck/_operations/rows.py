@@ -143,7 +143,7 @@ class Row(msgspec.Struct, eq=False, gc=False):
     def payload(self) -> Any:
         """The payload; without the work of masking where nothing in it can be a secret that this filter reaches."""
         body = self.body_raw
-        if self.plain and body is not None and b"://" not in body:
+        if self.plain and body is not None and not payload.may_hold_secrets(body):
             try:
                 value = _decode(body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
