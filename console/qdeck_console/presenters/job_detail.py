@@ -40,25 +40,14 @@ def job_lines(
     full: bool = False,
 ) -> list[Line]:
     """Everything known about a job in so many cells; `full` with the whole traceback and output."""
-    word = state or _STATE.get(job.state, (job.state, "muted"))
-    room = cells - len(word[0]) - 1
-    name = cut_id(job.id, room)
-    lines: list[Line] = [
-        (*fmt.fit([(name, "strong bold")], room), (" ", "text"), (word[0], f"{word[1]} bold")),
-        (
-            (safe_text(job.name or job.task or "unknown task", limit=120), "muted"),
-            ("  ·  ", "ghost"),
-            *queue_path(job.queue, cells, "muted", hide=hide),
-        ),
-        _BLANK,
-    ]
+    lines = [*title_lines(job, cells, hide=hide, state=state), _BLANK]
     if why:
         lines += [section("why", "", "muted", cells, indent=0), *why, _BLANK]
-    lines += _failure(job, cells, full=full)
-    lines += _payload(job, cells, most=40 if full else 8)
+    lines += failure_lines(job, cells, full=full)
+    lines += payload_lines(job, cells, most=40 if full else 8)
     lines += [
         section("timeline", "", "muted", cells, indent=0),
-        *_timeline(job, cells, most=60 if full else 10),
+        *timeline_lines(job, cells, most=60 if full else 10),
         _BLANK,
     ]
     lines += [section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
@@ -68,7 +57,20 @@ def job_lines(
     return lines
 
 
-def _failure(job: JobDetail, cells: int, *, full: bool) -> list[Line]:
+def title_lines(job: JobDetail, cells: int, *, hide: str, state: Piece | None = None, about: str = "") -> list[Line]:
+    """Its id and state, and below what it is and where, or `about` it."""
+    word = state or _STATE.get(job.state, (job.state, "muted"))
+    room = cells - len(word[0]) - 1
+    task = safe_text(job.name or job.task or "unknown task", limit=120)
+    tail = [(about, "muted")] if about else queue_path(job.queue, cells, "muted", hide=hide)
+    return [
+        (*fmt.fit([(cut_id(job.id, room), "strong bold")], room), (" ", "text"), (word[0], f"{word[1]} bold")),
+        tuple(fmt.fit([(task, "muted"), ("  ·  ", "ghost"), *tail], cells)),
+    ]
+
+
+def failure_lines(job: JobDetail, cells: int, *, full: bool = False) -> list[Line]:
+    """What it died of; `full` with the whole traceback."""
     failure = job.failure
     if failure is None:
         return []
@@ -87,7 +89,8 @@ def _failure(job: JobDetail, cells: int, *, full: bool) -> list[Line]:
     return lines
 
 
-def _payload(job: JobDetail, cells: int, *, most: int) -> list[Line]:
+def payload_lines(job: JobDetail, cells: int, *, most: int) -> list[Line]:
+    """What it was given."""
     size = fmt.size(job.body_bytes)
     head = section("payload", "", "muted", cells - fmt.length(size) - 1, indent=0)
     lines: list[Line] = [(*head, (" ", "text"), *size)]
@@ -131,7 +134,8 @@ def _value(value: Any) -> str:
     return safe_text(str(value), limit=400)
 
 
-def _timeline(job: JobDetail, cells: int, *, most: int) -> list[Line]:
+def timeline_lines(job: JobDetail, cells: int, *, most: int) -> list[Line]:
+    """What happened to it."""
     events = list(job.history)
     lines: list[Line] = []
     if len(events) > most:

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 from qdeck._deck.details import GRACE_MS
 from qdeck._layouts.base import detail_of
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
-from qdeck_console.text import cut_id, cut_middle, safe_text, wrap
+from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, timeline_lines, title_lines
+from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts, pair, queue_path, section
+from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import JobDetail, WorkerRow
     from qdeck._layouts.base import Entry
+    from qdeck._operations.closeup import Spread
     from qdeck_console.format import Line, Piece
 
 MOST = 60  # running jobs of a queue that are looked at
@@ -75,6 +77,7 @@ class StuckSeen:
 
     jobs: tuple[Stuck, ...] = ()
     total: int = 0
+    usual: Mapping[str, Spread | None] = field(default_factory=lambda: MappingProxyType({}))
     served: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -107,48 +110,76 @@ def group_line(why: Why, count: int, cells: int) -> Line:
     return section(why.label, why.note if cells >= 80 else "", why.role, cells, count=count)
 
 
-def _widths(cells: int) -> tuple[int, int, int]:
-    """Widths of queue and owner, and of heartbeat and lease (0: none)."""
-    beat = 15 if cells >= 100 else 0
-    rest = cells - LEAD - MARGIN - 18 - 9 - 6 - (2 * (beat + 1) if beat else 0) - 2
-    queue = min(24, max(12, rest // 2))
-    return queue, max(8, rest - queue), beat
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The columns that a width has room for; 0 is not shown."""
+
+    job: int
+    queue: int
+    owner: int
+    beat: int
+
+    @classmethod
+    def of(cls, cells: int) -> _Grid:
+        """Heartbeat and lease need room."""
+        beat = 15 if cells >= 100 else 0
+        job = 20 if cells >= 100 else 18
+        rest = cells - LEAD - MARGIN - job - 9 - 6 - (2 * (beat + 1) if beat else 0) - 2
+        queue = min(24, max(12, rest // 2))
+        return cls(job, queue, max(8, rest - queue), beat)
 
 
 def head_line(cells: int) -> Line:
     """The heads of the columns."""
-    queue, owner, beat = _widths(cells)
-    heads = [("queue", queue, False), ("for", 8, True), ("owner", owner, False)]
-    heads += [("heartbeat", beat, False), ("lease", beat, False)] if beat else []
+    grid = _Grid.of(cells)
+    heads = [("queue", grid.queue, False), ("for", 8, True), ("owner", grid.owner, False)]
+    heads += [("heartbeat", grid.beat, False), ("lease", grid.beat, False)] if grid.beat else []
     heads.append(("tries", 5, True))
     return (
         (" " * LEAD, "text"),
-        *fmt.fit([("job", "faint")], 18),
+        *fmt.fit([("job", "faint")], grid.job),
         *columns([([(head, "faint")], wide, right) for head, wide, right in heads]),
     )
 
 
 def entry_line(stuck: Stuck, cells: int, *, hide: str, at_cursor: bool) -> Line:
     """One stuck job."""
-    queue, owner, beat = _widths(cells)
+    grid = _Grid.of(cells)
     job, role = stuck.job, stuck.why.role
     parts: list[tuple[Sequence[Piece], int, bool]] = [
-        (queue_path(job.queue, queue, "text", hide=hide), queue, False),
+        (queue_path(job.queue, grid.queue, "text", hide=hide), grid.queue, False),
         (_span(stuck, role), 8, True),
-        ([(_owner(stuck, owner), "text")], owner, False),
+        ([(_owner(stuck, grid.owner), "text")], grid.owner, False),
     ]
-    if beat:
-        lease: list[Piece] = [("held", "muted")] if stuck.lease_late_ms <= 0 else [("expired ", "text")]
-        if stuck.why is Why.THEIRS:
-            lease = [("–", "ghost")]
-        if stuck.lease_late_ms > 0:
-            lease += fmt.span_pieces(stuck.lease_late_ms)
-        parts += [(_heartbeat(stuck), beat, False), (lease, beat, False)]
+    if grid.beat:
+        parts += [(_heartbeat(stuck), grid.beat, False), (_lease(stuck), grid.beat, False)]
     tries = f"{job.attempts or 0}/{job.retries + 1}" if job.retries is not None else fmt_tries(job.attempts)
     parts.append(([(tries, "muted")], 5, True))
-    name = [(cut_id(job.id, 18), "strong bold" if at_cursor else "text")]
+    name = [(cut_id(job.id, grid.job), "strong bold" if at_cursor else "text")]
     glyph = "▲" if stuck.why is Why.OVER_LIMIT else "✗"
-    return (("  ", "text"), (glyph, role), (" ", "text"), *fmt.fit(name, 18), *columns(parts))
+    return (("  ", "text"), (glyph, role), (" ", "text"), *fmt.fit(name, grid.job), *columns(parts))
+
+
+def _lease(stuck: Stuck) -> list[Piece]:
+    if stuck.why is Why.THEIRS:
+        return [("–", "ghost")]
+    if stuck.lease_late_ms > 0:
+        return [("expired ", "text"), *fmt.span_pieces(stuck.lease_late_ms)]
+    return [("held", "muted")]
+
+
+def note_line(why: Why, members: Sequence[Stuck], cells: int) -> Line:
+    """What to know before something is done about a group."""
+    owners = {stuck.job.worker for stuck in members if stuck.job.worker}
+    [who] = owners if len(owners) == 1 else ["the worker"]
+    name = cut_middle(safe_text(who, limit=80), 30)
+    words = {
+        Why.OWNER_GONE: f"requeue is fenced: if {name} comes back, its results are refused",
+        Why.LEASE_OUT: f"{name} may still be at it: requeue is fenced, and its results are refused",
+        Why.OVER_LIMIT: "the worker is alive: cancel asks it to stop",
+        Why.THEIRS: "what r, b and c do is what their own tools would; ? tells which of them there are",
+    }[why]
+    return ((" " * LEAD, "text"), (cut_end(words, max(8, cells - LEAD - MARGIN)), "muted"))
 
 
 def _span(stuck: Stuck, role: str) -> Sequence[Piece]:
@@ -206,3 +237,50 @@ def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
         lines.append(((f"{glyph} ", role), (head, "text")))
         lines += [(("  ", "text"), (part, "muted")) for part in wrap(safe_text(detail, limit=300), cells - 2, most=2)]
     return lines
+
+
+def side(stuck: Stuck, seen: StuckSeen, cells: int, *, now_ms: int, hide: str) -> list[Line]:
+    """A stuck job: why, how long is usual, what happened to it, and what a requeue would do."""
+    job = stuck.job
+    glyph = "▲" if stuck.why is Why.OVER_LIMIT else "✗"
+    lines = [
+        *title_lines(job, cells, hide=hide, state=(f"{glyph} stuck", stuck.why.role)),
+        (),
+        section("why", "", "muted", cells, indent=0),
+        *why_lines(stuck, seen.served.get(job.queue), cells),
+    ]
+    if stuck.why is not Why.THEIRS:
+        lines += [(), *_usual(stuck, seen, cells, now_ms)]
+    lines += [(), section("timeline", "", "muted", cells, indent=0), *timeline_lines(job, cells, most=8)]
+    if stuck.lease_late_ms > 0 and job.lease_until_ms is not None:
+        lines.append(((fmt.clock(job.lease_until_ms), "muted"), ("  ▲ ", "warn"), ("lease ran out", "text")))
+    if stuck.why is not Why.THEIRS:
+        lines += [(), section("requeue would", "", "muted", cells, indent=0), *_would(stuck, cells, hide)]
+    lines += [(), *failure_lines(job, cells), *payload_lines(job, cells, most=6)]
+    return [*lines, section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
+
+
+def _usual(stuck: Stuck, seen: StuckSeen, cells: int, now_ms: int) -> list[Line]:
+    """How long it runs, beside what is usual where it is kept; how long others ran alone nobody keeps."""
+    job = stuck.job
+    lines = [section("how long is usual", "", "muted", cells, indent=0)]
+    if job.claimed_ms is not None:
+        lines.append(pair("this job runs for", fmt.span_pieces(now_ms - job.claimed_ms, stuck.why.role), cells))
+    spread = seen.usual.get(job.queue)
+    if spread is not None:
+        lines.append(pair(f"{spread.sampled:,} done here took, p95", fmt.span_pieces(spread.p95_ms, fine=True), cells))
+    elif job.queue in seen.usual:
+        lines.append(pair("done here", [("none is kept", "faint")], cells))
+    limit = [("none", "faint")] if job.time_limit_ms is None else fmt.span_pieces(job.time_limit_ms)
+    return [*lines, pair("its limit", limit, cells)]
+
+
+def _would(stuck: Stuck, cells: int, hide: str) -> list[Line]:
+    job = stuck.job
+    where = " ▸ ".join(name_parts(job.queue, hide=hide))
+    tries = f" with try {(job.attempts or 0) + 1} of {job.retries + 1} to come" if job.retries is not None else ""
+    who = safe_text(job.worker or "its worker", limit=80)
+    words = f"put it at its old place in {where}{tries}. Fenced: if {who} comes back, its result is refused."
+    lines: list[Line] = [((part, "text"),) for part in wrap(words, cells, most=5)]
+    again = "It may have done a part of its work already: what it did is not taken back."
+    return [*lines, *(((part, "muted"),) for part in wrap(again, cells, most=3))]

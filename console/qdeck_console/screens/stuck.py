@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, ClassVar
 
-from qdeck import UnknownJob
+from qdeck import NotAllowed, UnknownJob
 from qdeck._deck.model import NATIVE
 from qdeck._filter import parse
 from qdeck._layouts.base import Entry
+from qdeck._operations.closeup import read_close_up
 from qdeck._operations.model import Verb
 from qdeck_console.actions import STUCK, bindings
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import stuck as present
-from qdeck_console.presenters.job_detail import job_lines
 from qdeck_console.presenters.stuck import Stuck, StuckSeen, Why
 from qdeck_console.screens.joblist import JobListScreen
 from qdeck_console.widgets.lines import Item
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
 
     from qdeck._deck.deck import Deck
     from qdeck._deck.model import JobDetail, JobRecord, Snapshot
+    from qdeck._operations.closeup import Spread
+    from qdeck_console.actions import Action
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
 MOST_QUEUES = 20
+USUAL_S = 30.0
 MOST_PAGES = 12  # of a queue of another layout: each kind of entry takes one at least
 WAITING = ("running", "ready", "delayed", "blocked")
 
@@ -51,6 +55,25 @@ class StuckScreen(JobListScreen):
     TAB = STUCK
     SCOPE = STUCK
     BINDINGS: ClassVar[list[BindingType]] = bindings(STUCK)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._usual: dict[str, tuple[float, Spread | None]] = {}
+
+    async def _read_usual(self, found: Sequence[Stuck]) -> None:
+        """How long jobs took that are done, of the queue under the cursor and not often."""
+        row = self.view.row if self.is_mounted else None
+        stuck = row if isinstance(row, Stuck) else found[0] if found else None
+        if stuck is None or stuck.why is Why.THEIRS:
+            return
+        queue, now = stuck.job.queue, time.monotonic()
+        if queue in self._usual and now < self._usual[queue][0]:
+            return
+        try:
+            spread = (await self.console.deck.alook(read_close_up(queue))).done
+        except NotAllowed:
+            spread = None
+        self._usual[queue] = (time.monotonic() + max(USUAL_S, 20 * (time.monotonic() - now)), spread)
 
     def job_of(self, row: object) -> JobRecord | None:
         """The job that a row shows."""
@@ -86,7 +109,9 @@ class StuckScreen(JobListScreen):
                         found.append(stuck)
             found.sort(key=lambda stuck: (stuck.why, stuck.job.queue, stuck.job.id))
             served = {row.name: row.workers for row in snapshot.queues}
-            return StuckSeen(jobs=tuple(found), total=snapshot.totals.stuck, served=served)
+            await self._read_usual(found)
+            usual = {queue: spread for queue, (_, spread) in self._usual.items()}
+            return StuckSeen(jobs=tuple(found), total=snapshot.totals.stuck, usual=usual, served=served)
 
         return read
 
@@ -95,6 +120,11 @@ class StuckScreen(JobListScreen):
         """What was read for this screen."""
         extra = self.picture.extra
         return extra if isinstance(extra, StuckSeen) else StuckSeen()
+
+    def verb(self, action: Action) -> str:
+        """The verb of an action, with how many it would mark."""
+        total = self.seen.total
+        return f"all {total:,}" if action.id == "all" and total and not self.filter_text else super().verb(action)
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
@@ -110,6 +140,8 @@ class StuckScreen(JobListScreen):
             if members:
                 items.append(Item("", 1 + int(self.is_tall and bool(items)), (why, len(members))))
                 items += [Item(stuck.key, 1, stuck) for stuck in members]
+                if self.is_tall:
+                    items.append(Item("", 1, (why, members)))
         return items
 
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
@@ -118,6 +150,8 @@ class StuckScreen(JobListScreen):
             return (present.entry_line(item.row, cells, hide=self.hide, at_cursor=at_cursor),)
         if isinstance(item.row, tuple):
             why, count = item.row
+            if not isinstance(count, int):
+                return (present.note_line(why, count, cells),)
             return [()] * (item.height - 1) + [present.group_line(why, count, cells)]
         return ()
 
@@ -146,6 +180,4 @@ class StuckScreen(JobListScreen):
         row = self.view.row
         if not isinstance(row, Stuck):
             return ()
-        why = present.why_lines(row, self.seen.served.get(row.job.queue), cells)
-        glyph = "▲" if row.why is Why.OVER_LIMIT else "✗"
-        return job_lines(row.job, cells, hide=self.hide, state=(f"{glyph} stuck", row.why.role), why=why)
+        return present.side(row, self.seen, cells, now_ms=self.now_ms, hide=self.hide)
