@@ -108,15 +108,15 @@ def test_payloads_too_and_an_edit_puts_it_back() -> None:
      "session   id", "cookie=x\n", 'token=\\\\\\"x\n', "://a:b", "authorization: "],
 )  # fmt: skip
 def test_the_time_is_in_proportion_to_the_length(unit: str) -> None:
-    """Ten times the length takes about ten times as long, not a hundred: of several tries the quickest counts."""
+    """Ten times the length takes about ten times the work of this processor, not a hundred times."""
 
     def took(size: int) -> float:
         text = unit * (size // len(unit))
         best = 60.0
-        for _ in range(3):
-            began = time.perf_counter()
+        for _ in range(4):
+            began = time.thread_time()
             mask_text(text)
-            best = min(best, time.perf_counter() - began)
+            best = min(best, time.thread_time() - began)
         return best
 
-    assert took(200_000) < 40 * max(took(20_000), 0.000_5)
+    assert took(100_000) < 50 * max(took(10_000), 0.000_5)
