@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import json
+import pkgutil
 import re
 import sys
 import time
@@ -27,6 +29,7 @@ from qdeck._engine import codec, keys
 from qdeck._engine.ops import NewJob
 from qdeck._operations import registry
 from qdeck._schedules.model import Definition
+from qdeck_console import screens
 from qdeck_console.app import ConsoleApp
 from qdeck_console.counted import Cost, CountedDeck
 from qdeck_console.demo import names, seed
@@ -256,6 +259,8 @@ class _StillTime(ModuleType):
 @contextlib.contextmanager
 def still_time() -> Iterator[None]:
     """Lets no time pass in the console, for as long as it lasts."""
+    for found in pkgutil.iter_modules(screens.__path__, f"{screens.__name__}."):
+        importlib.import_module(found.name)  # they are imported when they are opened: a clock would go on in them
     held = [
         module
         for name, module in sys.modules.items()
