@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Processes that the tests run in.
-JOBS ?= 2
+# Processes that the tests run in: twice as many as cores, since most tests wait for something most of their time.
+JOBS ?= 4
 PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal
 # Some environments tell Python to keep no compiled modules. Tests start many Pythons, and each would compile all
 # modules again, every process of the tests itself too: seconds at each of these, tenths of one at each command.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from chaos.fleet import Fleet
 
-ROUNDS = int(os.environ.get("QDECK_ROUNDS", "30"))
+ROUNDS = int(os.environ.get("QDECK_ROUNDS", "40"))
 
 
 def _rounds(fleet: Fleet, rounds: int, **options: object) -> str:
@@ -50,10 +50,11 @@ def _rounds(fleet: Fleet, rounds: int, **options: object) -> str:
 
 
 @pytest.mark.timeout(120 + ROUNDS * 6)
-def test_killed_workers_lose_nothing(fleet: Fleet, record_property: Callable[[str, object], None]) -> None:
+@pytest.mark.parametrize("rounds", [8, pytest.param(ROUNDS, marks=pytest.mark.slow, id="many")])
+def test_killed_workers_lose_nothing(fleet: Fleet, rounds: int, record_property: Callable[[str, object], None]) -> None:
     """kill -9 at a random moment under a mixed load, round after round: every job ends once, in its one right state;
     a job runs again only when the worker of the run before was killed, and crashes are counted for those alone."""
-    figures = _rounds(fleet, ROUNDS)
+    figures = _rounds(fleet, rounds)
     record_property("figures", figures)
     if path := os.environ.get("QDECK_FIGURES"):
         with Path(path).open("a", encoding="utf-8") as file:

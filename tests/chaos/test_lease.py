@@ -88,13 +88,15 @@ def test_handler_that_does_not_stop(fleet: Fleet, task: str) -> None:
     """A handler goes on after its time limit, inside one call in C or by swallowing every cancel. Its worker gives it
     up and says so, the job's next try is run, by another worker here, and its place is filled: the worker with room
     for one goes on to other jobs while the lost handler still runs."""
-    stuck = fleet.start(concurrency=1, lease=20)
+    stuck = fleet.start(concurrency=1, lease=20, tuned={"stuck_after": 1.5})
     job = fleet.add(task, 40.0, _time_limit=0.5, _retries=1, _retry_delay=0.0)[0]
     fleet.wait_notes(1)
     fleet.books.raw.hset(keys.key(QUEUE, "body"), job, b"[[0.01],{}]")  # the next run is quick
     fleet.app.client.run(_paused("1"))
     wait_until(lambda: events_of(stuck, "stuck_handler"), 30, fleet.tell)
     assert events_of(stuck, "stuck_handler")[0]["id"] == job
+    # It says so before it has told the server.
+    wait_until(lambda: fleet.books.picture().states()[job] != ["running"], 30, fleet.tell)
     stuck.freeze()
     other = fleet.start()
     fleet.app.client.run(_paused(""))

@@ -217,7 +217,7 @@ def test_slow_and_jumpy_network(fleet: Fleet, make_proxy: Callable[[str], FaultP
     proxy.latency(0.03)
     for _ in range(3):
         fleet.start(url=proxy.url, lease=2)
-    for _ in range(3):
+    for _ in range(2):
         fleet.load()
         fleet.wait_notes(5)
         for _ in range(4):

@@ -99,7 +99,7 @@ def test_rolling_restart_under_load(fleet: Fleet) -> None:
 def test_server_away_at_the_end(hurt_fleet: Fleet, server: Server) -> None:
     """SIGTERM while the server is gone: the worker ends all the same, within a bounded time."""
     fleet = hurt_fleet
-    worker = fleet.start(grace=0.5, farewell=1.0)
+    worker = fleet.start(grace=0.5, tuned={"farewell": 1.0})
     fleet.add("aquick", 0.2, count=4)
     fleet.wait_notes(4)
     server.kill9()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.jobs import make_app
 from chaos.twice import send_twice
-from qdeck._worker import worker
+from qdeck._worker import hands, worker
+from qdeck._worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,12 @@ def _wrong_clock(seconds: float) -> None:
     clock.time, clock.time_ns = wrong, wrong_ns
 
 
+def _tune(*, stuck_after: float = hands.PATIENCE_S, farewell: float = worker.FAREWELL_S) -> None:
+    """Lets this process wait for less long than others where nothing but time would pass."""
+    modules: tuple[Any, Any] = (hands, worker)
+    modules[0].PATIENCE_S, modules[1].FAREWELL_S = stuck_after, farewell
+
+
 def _write(event: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
@@ -43,12 +50,10 @@ def main(write: Callable[[dict[str, Any]], None] = _write) -> None:
         send_twice(random.Random(os.getpid()))
     if skew := options.pop("skew", 0.0):
         _wrong_clock(skew)
-    if farewell := options.pop("farewell", 0.0):
-        module: Any = worker
-        module.FAREWELL_S = farewell
+    _tune(**options.pop("tuned", {}))
     url = options.pop("url")
     app = make_app(url, patience=options.pop("patience", 60.0))
-    why = worker.Worker(app, on_event=write, **options).run()
+    why = Worker(app, on_event=write, **options).run()
     write({"event": "ended", "why": why})
 
 

@@ -466,7 +466,7 @@ def run_machine(url: str, raw: redis.Redis, *, examples: int, steps: int) -> Non
 
 
 def test_engine_and_model_agree(url: str, raw: redis.Redis) -> None:
-    run_machine(url, raw, examples=120, steps=50)
+    run_machine(url, raw, examples=50, steps=50)
 
 
 @pytest.mark.slow
