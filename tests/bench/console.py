@@ -38,10 +38,11 @@ QUEUES: Final = 10_000
 DEAD: Final = 100  # in each queue, ten more or less: a million together, half the queues over the threshold
 KEYS_PRESSED: Final = 300
 WATCHED_S: Final = 20.0  # without a key, for the processor time
-STARTS: Final = 7
 _SIZE: Final = (48, 160)
 _PART: Final = 500  # queues that one call of a script makes or changes
 _READY: Final = 5
+# Of the environment: what changes how the console looks, or has it compile its modules at each start.
+_LEFT_OUT: Final = frozenset({"LINES", "COLUMNS", "NO_COLOR", "PYTHONDONTWRITEBYTECODE"})
 
 _MAKE: Final = """
 local at, ready = tonumber(ARGV[1]), tonumber(ARGV[3])
@@ -121,8 +122,8 @@ class Terminal:
     def __init__(self, arguments: Sequence[str], cpu: int | None) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *_SIZE, 0, 0))
-        variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "LINES": "", "COLUMNS": ""}
-        variables = {name: value for name, value in variables.items() if name not in {"LINES", "COLUMNS", "NO_COLOR"}}
+        variables = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
+        variables |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
         self.started = time.perf_counter()
         with on_cpu(cpu):
@@ -227,7 +228,7 @@ def _changing(url: str, queues: int, cpu: int | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _before_others() -> Iterator[None]:
+def before_others() -> Iterator[None]:
     """Lets the one who looks at the clock go before those that are measured, when all of them are in real time: they
     would make it wait for the end of their slice, a tenth of a second.
     """
@@ -261,44 +262,11 @@ def watch(
             terminal.rest(seconds)
             after, passed = process.cpu_times(), time.perf_counter() - at
             cpu = 100 * (after.user + after.system - before.user - before.system) / passed
-            with _before_others():
+            with before_others():
                 took = key_times(terminal, keys)
             rss = process.memory_info().rss / 2**20
     found = {f"p{p}_ms": took[min(len(took) - 1, math.floor(len(took) * p / 100))] for p in (50, 90, 99)}
     return {**found, "worst_ms": took[-1], "cpu_percent": cpu, "rss_mb": rss, "queues": queues, "dead": queues * dead}
-
-
-_BARE: Final = """
-from textual.app import App
-from textual.widgets import Footer, Static
-class Bare(App):
-    def compose(self):
-        yield Static("a bare app")
-        yield Footer()
-Bare().run()
-"""
-
-
-def first_frame_s(arguments: Sequence[str], wanted: bytes, cpu: int | None) -> float:
-    """From the start of a process to the first frame that has something."""
-    with Terminal(arguments, cpu) as terminal:
-        terminal.until(wanted)
-        return time.perf_counter() - terminal.started
-
-
-def first_frame(setting: Setting) -> Sample:
-    """The console's first lines beside the first frame of an app that is one line and a footer; the best of some
-    starts. Noted too is the first frame with everything but the data.
-    """
-    with setting.server() as server:
-        cpu, ours = setting.pins.client, ["-m", "qdeck_console", "--url", server.url, "console"]
-        bare, first, whole = [], [], []
-        for _ in range(STARTS):
-            bare.append(first_frame_s(["-c", _BARE], b"a bare app", cpu))
-            first.append(first_frame_s(ours, b"reading the queues", cpu))
-            whole.append(first_frame_s(ours, b"Queues", cpu))
-    more = {"bare_ms": min(bare), "console_ms": min(first), "console_whole_ms": min(whole)}
-    return Sample(reached=min(first) / min(bare), more={name: 1000 * value for name, value in more.items()})
 
 
 def figures() -> list[Figure]:
@@ -313,14 +281,6 @@ def figures() -> list[Figure]:
         Figure(key="console", title=f"{title}key to frame p99", unit=" ms", aim=50, measure=one("p99_ms"), **common),
         Figure(key="console_cpu", title=f"{title}of a core", unit=" %", aim=15, measure=one("cpu_percent"), **common),
         Figure(key="console_memory", title=f"{title}memory", unit=" MB", aim=150, measure=one("rss_mb"), **common),
-        Figure(
-            key="console_start",
-            title="console's first frame, in those of a bare Textual app",
-            unit="",
-            aim=1.5,
-            measure=first_frame,
-            **common,
-        ),
     ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import console, worker_profile
+from bench import console, starting, worker_profile
 from bench.figures import PEER_KNOWN, Figure, Sample, Setting, all_figures
 from bench.machine import Pins
 from bench.processes import Stalled
@@ -156,7 +156,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     with setting.server() as server:
         version = server.version()
-    figures = [*all_figures(setting, server_is_valkey="valkey" in version), *console.figures()]
+    figures = [*all_figures(setting, server_is_valkey="valkey" in version), *console.figures(), *starting.figures()]
     wanted = set(filter(None, options.only.split(",")))
     if unknown := wanted - {figure.key for figure in figures}:
         raise SystemExit(f"no figure {', '.join(sorted(unknown))}; there are {' '.join(f.key for f in figures)}")

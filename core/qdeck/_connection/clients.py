@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from redis.exceptions import BusyLoadingError, ResponseError
 
 from qdeck._connection.address import Kind, Node
-from qdeck._connection.cluster import ClusterRoutes
 from qdeck._connection.effort import BROKEN, TROUBLE, Effort
 from qdeck._connection.routes import Lost, Routes, SentinelRoutes, Talk
 from qdeck._errors import QdeckError
@@ -35,7 +34,11 @@ def _routes(endpoint: Endpoint) -> Routes | None:
     kind = endpoint.address.kind
     if kind is Kind.SENTINEL:
         return SentinelRoutes(endpoint)
-    return ClusterRoutes(endpoint) if kind is Kind.CLUSTER else None
+    if kind is not Kind.CLUSTER:
+        return None
+    from qdeck._connection.cluster import ClusterRoutes
+
+    return ClusterRoutes(endpoint)
 
 
 class SyncClient:

@@ -6,7 +6,6 @@ import difflib
 import os
 import re
 import stat
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -188,6 +187,8 @@ def load(given: str | Path | None = None) -> Configuration:
 
 def read_text(text: str, file: Path | None = None) -> Configuration:
     """Checks the text of a configuration."""
+    import tomllib
+
     name = str(file or FILE_NAME)
     try:
         document = tomllib.loads(text)
