@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck.model import State
 from qdeck._rules.limits import Effect, Limits, Rule
 from qdeck_console import format as fmt
+from qdeck_console.leftovers import IDLE_S, NOBODY, OVER, RULES
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section, sentence
 from qdeck_console.text import cut_end, cut_id, safe_text, wrap
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import QueueRow
-    from qdeck._operations.model import BatchResult, PlanEntry
+    from qdeck._operations.model import PlanEntry
     from qdeck._operations.planfile import Plan
     from qdeck._operations.planindex import Share
     from qdeck_console.format import Line, Piece
+    from qdeck_console.presenters.purgeruns import Sums
 
 KEYS: Final[Mapping[str, str]] = {rule.value: rule.key for rule in Rule} | {
     "pending_too_old": "max_pending_age",
@@ -39,6 +41,8 @@ _ABOUT: Final = {
     "request_too_old": "A request that nobody has asked about for so long.",
     "task_too_old": "A task that ended so long ago.",
     "broken_entries": "An entry that its own system cannot read.",
+    OVER: "A temporary queue (responses, callbacks) whose task said until when it is needed, and that time is over.",
+    NOBODY: "A list that is called like a temporary queue, that no task or service registered, and that nobody used.",
     "overdue_delayed": "A delayed entry whose time has come for over a minute, and that nobody put in line.",
 }
 _STATE_OF: Final = {
@@ -62,18 +66,26 @@ _EFFECTS: Final = {
 # Seconds of a unit, its name, and from how many seconds on it is used.
 _UNITS: Final = ((86_400, "d", 259_200), (3600, "h", 3600), (60, "min", 120), (1, "s", 0))
 _BOX: Final = 9
-# What is done to entries, by what operators call it: the effects, and the role of their number.
-_DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "removed": (("discard",), "bad bold"),
-    "cancelled": (("cancel",), "warn bold"),
-    "moved": (("bury", "requeue", "complete", "retry", "run"), "strong bold"),
-    "expire": (("expire",), "strong bold"),
-}
+DAY_MS: Final = 86_400_000
 
 
 def name_of(rule: str) -> str:
     """A rule as it is called on screen."""
     return rule.replace("_", " ")
+
+
+def short_name(rule: str) -> str:
+    """The same in as few words as tell it from the others: that it is too old is what the threshold beside it says."""
+    return _SHORT.get(rule) or name_of(rule).removesuffix(" too old")
+
+
+_SHORT: Final = {
+    "running_without_owner": "no owner",
+    "dead_too_many": "dead at most",
+    "orphaned_records": "records",
+    OVER: "queues over",
+    NOBODY: "queues of nobody",
+}
 
 
 def effect_of(effect: str) -> Piece:
@@ -97,7 +109,7 @@ def threshold_words(limits: Limits, rule: str) -> str:
     """The threshold of a rule."""
     key = KEYS.get(rule)
     if key is None:
-        return fmt.NONE
+        return age_words(IDLE_S) if rule == NOBODY else fmt.NONE
     value = getattr(limits, key)
     if key == "dlq_max_entries":
         return f"{value:,}"
@@ -120,6 +132,7 @@ class DryRun:
     over: set[tuple[str, str]] = field(default_factory=set)
     scanned: int = 0
     now: str = ""
+    waits: set[str] = field(default_factory=set)  # rules about whole queues that were not looked for to their end
 
     @property
     def share(self) -> float:
@@ -130,7 +143,7 @@ class DryRun:
     def is_over(self, rule: str) -> bool:
         """Whether a rule has been through every queue."""
         mine = {pair for pair in self.weights if pair[1] == rule}
-        return mine <= self.over
+        return rule not in self.waits and mine <= self.over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +200,7 @@ def strip_line(rows: Sequence[RuleRow], cells: int) -> Line:
     for at, row in enumerate(on):
         value = f" {row.threshold} "
         piece: list[Piece] = [
-            (" ■ ", "accent"), (name_of(row.rule), "text"), (" ", "text"),
+            (" ■ ", "accent"), (short_name(row.rule), "text"), (" ", "text"),
             (value, f"{'warn bold' if row.was else 'text'} on-raised"),
         ]  # fmt: skip
         more = len(rows) - at
@@ -200,33 +213,48 @@ def strip_line(rows: Sequence[RuleRow], cells: int) -> Line:
     return tuple(fmt.fit(line, cells))
 
 
-def about_lines(
+def about_parts(
     row: RuleRow, limits: Limits, changed: Sequence[tuple[str, str, str]], cells: int, *, file: str
-) -> list[Line]:
+) -> tuple[list[Line], list[Line], list[Line]]:
     """What the rule under the cursor does, what is never touched, and what was changed for this run."""
     lines: list[Line] = [section(name_of(row.rule), "", "muted", cells)]
     lines += [((" " + part, "text"),) for part in wrap(_ABOUT.get(row.rule, ""), cells - 2, most=4)]
     effect = limits.effect(Rule(row.rule)) if row.rule in list(Rule) else None
-    facts = [("becomes", effect.told if effect is not None else "as its own system does it")]
+    becomes = effect.told if effect is not None else "removed" if row.rule in RULES else "as its own system does it"
+    facts = [("becomes", becomes)]
     if row.rule in KEYS:
         facts.append(("setting", KEYS[row.rule]))
-    facts.append(("undo", "24 h, puts it back as it was"))
+    facts.append(("undo", "24 h, up to 1 MiB of a queue" if row.rule in RULES else "24 h, puts it back as it was"))
     lines.append(())
     lines += [((f" {label:<9}", "muted"), (words, "text")) for label, words in facts]
-    lines += [(), section("never touched", "", "muted", cells)]
     never = ["running jobs with a live lease", "anything that changed after the dry run"]
-    if effect is not Effect.CANCEL and effect is not Effect.BURY:
+    if row.rule in RULES:
+        never = ["queues that somebody waits on", "queues that are used again by then"]
+    elif effect is not Effect.CANCEL and effect is not Effect.BURY:
         never.insert(1, "jobs that still have to run")
-    lines += [((" • ", "muted"), (words, "text")) for words in never]
+    kept = [section("never touched", "", "muted", cells), *(((" • ", "muted"), (words, "text")) for words in never)]
+    now_only: list[Line] = []
     if changed:
-        lines += [(), section("this run only", "", "muted", cells)]
+        now_only.append(section("this run only", "", "muted", cells))
         for rule, was, now in changed[:6]:
-            lines.append(((f" {name_of(rule)}  ", "text"), (f"{was} → {now}", "warn")))
+            now_only.append(((f" {name_of(rule)}  ", "text"), (f"{was} → {now}", "warn")))
         if file:
-            lines.append(((" The file keeps what it has. ", "muted"), ("S", "accent bold"), (" saves it.", "muted")))
+            saves: Line = ((" The file keeps what it has. ", "muted"), ("S", "accent bold"), (" saves it.", "muted"))
+            now_only.append(saves)
         else:
-            lines.append(((" There is no qdeck.toml to save it in.", "muted"),))
-    return lines
+            now_only.append(((" There is no qdeck.toml to save it in.", "muted"),))
+    return lines, kept, now_only
+
+
+def within(parts: Sequence[Sequence[Line]], height: int, cells: int) -> list[Line]:
+    """Sections in the room that there is: blank lines go first, and what is cut off then is told."""
+    kept = [line for part in parts if part for line in ((), *part)]
+    if len(kept) > height:
+        kept = [line for at, line in enumerate(kept) if line or not at]
+    if len(kept) > height > 0:
+        more = len(kept) - height + 1
+        kept = [*kept[: height - 1], tuple(fmt.fit([(f" {more} more lines ↓ in a higher window", "faint")], cells))]
+    return kept
 
 
 def progress_lines(run: DryRun, cells: int) -> list[Line]:
@@ -237,7 +265,7 @@ def progress_lines(run: DryRun, cells: int) -> list[Line]:
     right: list[Piece] = [("esc", "accent bold"), (" cancel ", "muted")]
     tail: list[Piece] = [(f"  {100 * share:.0f} %", "strong bold"), (f"   {run.scanned:,} looked at", "muted")]
     if share > 0.05 and passed > 1:
-        tail.append((f"   ~{passed / share - passed:,.0f} s left", "muted"))
+        tail.append((f"   ~{fmt.span((passed / share - passed) * 1000)} left", "muted"))
     bar = max(10, min(60, cells - 2 - fmt.length(tail)))
     rate = f" {run.scanned / passed:,.0f} entries/s in slices of 500"
     return [
@@ -248,10 +276,15 @@ def progress_lines(run: DryRun, cells: int) -> list[Line]:
 
 
 def plan_lines(
-    plan: Plan, shares: Sequence[Share], why_not: str, result: BatchResult | None, now_ms: int, cells: int
+    plan: Plan,
+    shares: Sequence[Share],
+    sums: Sums,
+    why_not: str,
+    done: tuple[int, bool] | None,
+    now_ms: int,
+    cells: int,
 ) -> list[Line]:
-    """What the plan comes to, how old it is and whether it can be applied."""
-    tail = plan.tail
+    """What the plan comes to, how old it is and whether it can be applied; `done`: how many were, and if all were."""
     age, left = now_ms - plan.head.created_ms, plan.head.expires_ms - now_ms
     head: list[Piece] = [(f" plan {safe_text(plan.id, limit=40)}", "strong bold")]
     when = (
@@ -262,21 +295,22 @@ def plan_lines(
     good = f", good until {fmt.clock(plan.head.expires_ms)[:5]}" if left > 0 else ", expired"
     head += [(when, "muted"), (good, "muted" if left > 60_000 else "warn")]
     right: list[Piece] = [("a", "accent bold"), (" apply ", "muted")] if not why_not else [(f"∅ {why_not} ", "faint")]
-    if result is not None:
-        right = [(f"{result.applied:,} applied ", "ok bold" if not result.skipped_count else "warn bold")]
-    sums: list[Piece] = [(" ", "text")]
-    for count, one, many in (
-        (tail.count, "entry", "entries"),
-        (len(tail.rules), "rule", "rules"),
-        (len(tail.by_queue), "queue", "queues"),
-    ):
-        sums += [(f"{count:,}", "strong bold"), (f" {one if count == 1 else many}   ", "muted")]
-    sums += [*_strong(fmt.size(tail.bytes)), ("   undo 24 h", "muted")]
+    if done is not None:
+        right = [(f"{done[0]:,} applied ", "ok bold" if done[1] else "warn bold")]
+    undo = f"until {fmt.clock(now_ms + DAY_MS)}" if cells >= 90 else "24 h"
+    told: list[Piece] = [
+        (" ", "text"), *_number(sums.count, "entry", "entries"), *_strong(fmt.size(sums.bytes)), ("   ", "text"),
+        *_number(sums.rules, "rule", "rules"), *_number(sums.queues, "queue", "queues"), (f"undo {undo}", "muted"),
+    ]  # fmt: skip
     return [
         (*fmt.fit(head, cells - fmt.length(right)), *right),
-        tuple(sums),
+        tuple(told),
         ((f" {effects_words(shares)}{left_out_words(plan)}", "muted"),),
     ]
+
+
+def _number(count: int, one: str, many: str) -> list[Piece]:
+    return [(f"{count:,}", "strong bold"), (f" {one if count == 1 else many}   ", "muted")]
 
 
 def _strong(pieces: Sequence[Piece]) -> list[Piece]:
@@ -330,7 +364,7 @@ def plan_head(cells: int) -> Line:
     effect, entries, size, oldest = _plan_widths(cells)
     name = cells - MARGIN - effect - entries - size - oldest - 5
     return (
-        *fmt.fit([(" rule, queue", "faint")], name + 1),
+        *fmt.fit([(" " * LEAD + "rule, queue", "faint")], name + 1),
         *columns([
             ([("effect", "faint")], effect, False), ([("entries", "faint")], entries, True),
             ([("bytes", "faint")], size, True), ([("oldest", "faint")], oldest, True),
@@ -381,93 +415,36 @@ def sample_lines(share: Share, rule: str, threshold: str, cells: int, *, hide: s
     words = f"{name_of(rule)}" + (f", over {threshold}" if threshold != fmt.NONE else "")
     head = section(path, words, "strong", cells - fmt.length(right) - 1)
     lines: list[Line] = [(*head, (" ", "text"), *right)]
+    lines.append(entry_head(rule, cells))
     return lines + [entry_line(entry, cells, at_cursor=False) for entry in share.samples]
 
 
-def entry_head(cells: int) -> Line:
+def _entry_widths(rule: str, cells: int) -> tuple[int, int]:
+    """The cells of an id and of the reason; queues are known by their names, which are longer."""
+    id_ = max(22, min(60, cells * 2 // 5)) if rule in RULES else 22
+    return id_, max(8, cells - id_ - 8 - 8 - LEAD - MARGIN - 3)
+
+
+def entry_head(rule: str, cells: int) -> Line:
     """The heads of the entries of a plan."""
+    id_, why = _entry_widths(rule, cells)
     heads: list[tuple[Sequence[Piece], int, bool]] = [
-        ([("id", "faint")], 22, False), ([("age", "faint")], 8, True), ([("bytes", "faint")], 8, True),
-        ([("why", "faint")], max(8, cells - 22 - 8 - 8 - LEAD - MARGIN - 3), False),
+        ([("queue" if rule in RULES else "id", "faint")], id_, False), ([("age", "faint")], 8, True),
+        ([("bytes", "faint")], 8, True), ([(" why", "faint")], why, False),
     ]  # fmt: skip
     return ((" " * (LEAD - 1), "text"), *columns(heads))
 
 
 def entry_line(entry: PlanEntry, cells: int, *, at_cursor: bool) -> Line:
     """One entry of a plan."""
-    why = max(8, cells - 22 - 8 - 8 - LEAD - MARGIN - 3)
+    id_, why = _entry_widths(entry.rule or "", cells)
     values: list[tuple[Sequence[Piece], int, bool]] = [
-        ([(cut_id(entry.id, 22), "strong bold" if at_cursor else "text")], 22, False),
+        ([(cut_id(entry.id, id_), "strong bold" if at_cursor else "text")], id_, False),
         (fmt.span_pieces(None if entry.age_s is None else entry.age_s * 1000), 8, True),
         (fmt.size(entry.bytes) if entry.bytes else [(fmt.ZERO, "ghost")], 8, True),
-        ([(cut_end(safe_text(entry.reason, limit=300), why), "muted")], why, False),
+        ([(cut_end(" " + safe_text(entry.reason, limit=300), why), "muted")], why, False),
     ]
     return ((" " * (LEAD - 1), "text"), *columns(values))
-
-
-def apply_would(plan: Plan, cells: int) -> list[Line]:
-    """What applying the plan would do."""
-    steps = -(-plan.count // 500)
-    size = "".join(text for text, _ in fmt.size(plan.tail.bytes))
-    words = (
-        f"take {steps:,} step{'s' * (steps != 1)} of 500 at most; each entry is checked again and skipped if it changed"
-    )
-    lines: list[Line] = [section("apply would", "", "muted", cells)]
-    lines += [((f" {part}", "muted"),) for part in wrap(words, cells - 2, most=2)]
-    lines.append(((f" keep {size} for undo, 64 MB at most", "muted"),))
-    blast = plan.tail.blast
-    if blast.dependants:
-        lines.append(((f" end {blast.dependants:,} jobs that wait for them", "warn"),))
-    return lines
-
-
-def confirm_rows(plan: Plan, shares: Sequence[Share], age_ms: int, cells: int) -> list[Line]:
-    """The plan in numbers, for the dialog that asks before it is applied."""
-    tail, blast = plan.tail, plan.tail.blast
-    size = "".join(text for text, _ in fmt.size(tail.bytes))
-    rows: list[tuple[str, int | str, str, str]] = [
-        ("entries", tail.count, "strong bold", f"{len(tail.rules):,} rules, {len(tail.by_queue):,} queues, {size}"),
-    ]
-    for label, (effects, role) in _DONE_TO.items():
-        mine = [share for share in shares if share.effect in effects]
-        count = sum(share.count for share in mine)
-        if count or label == "removed":
-            rules = list(dict.fromkeys(name_of(share.rule) for share in mine))
-            rows.append((label, count, role, ", ".join(rules) or "nothing is removed"))
-    running = "without an owner; taken back, fenced" if blast.running else "none is touched"
-    rows.append(("running", blast.running, "warn bold", running))
-    waiting = "jobs wait for them, and do not run any more" if blast.dependants else "no job waits for them"
-    rows.append(("waited for", blast.dependants, "warn bold", waiting))
-    if blast.handlers:
-        rows.append(("handlers", blast.handlers, "warn bold", "failure handlers will be made"))
-    if tail.skipped:
-        rows.append(("left out", len(tail.skipped), "strong bold", tail.skipped[0].why))
-    rows.append(("undo", "all", "ok bold", f"within 24 h; the dry run was {fmt.span(age_ms)} ago"))
-    rows += [("", "▲", "warn bold", warning) for warning in tail.warnings[:2]]
-    lines: list[Line] = []
-    for label, value, role, words in rows:
-        text = fmt.count(value) if isinstance(value, int) else value
-        number = fmt.fit([(text, "ghost" if text == fmt.ZERO else role)], 9, right=True)
-        told = cut_end(safe_text(words, limit=300), cells - 24)
-        lines.append((*fmt.fit([(label, "muted")], 12), *number, ("   ", "text"), (told, "text")))
-    return lines
-
-
-def applying_lines(plan: Plan, done: int, total: int, started: float, cells: int) -> list[Line]:
-    """How far applying the plan is; what was done until it is cancelled is a batch like any other."""
-    passed = max(0.001, time.monotonic() - started)
-    rate = done / passed
-    right: list[Piece] = [("esc", "accent bold"), (" cancel ", "muted")]
-    head: list[Piece] = [(f" plan {safe_text(plan.id, limit=40)}", "strong bold"), ("   applying", "accent")]
-    tail: list[Piece] = [(f"  {done:,} of {total:,}", "strong bold"), (f"   {rate:,.0f}/s", "muted")]
-    if done and passed > 1:
-        tail.append((f"   ~{(total - done) / rate:,.0f} s left", "muted"))
-    bar = max(10, min(60, cells - 2 - fmt.length(tail)))
-    return [
-        (*fmt.fit(head, cells - fmt.length(right)), *right),
-        ((" ", "text"), *thin_bar(done / max(1, total), bar, "accent"), *tail),
-        ((" what is done until then can be undone", "muted"),),
-    ]
 
 
 def so_far(count: int, size: int, cells: int) -> list[Line]:

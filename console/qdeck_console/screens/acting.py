@@ -122,8 +122,12 @@ class Operator:
         if after is not None:
             after()
 
-    async def ask(self, plan: Plan, left_out: list[Skip], *, lines: Sequence[Line] = ()) -> bool:
-        """Shows the plan in numbers and waits for the answer; in production its name has to be typed."""
+    async def ask(
+        self, plan: Plan, left_out: list[Skip], *, lines: Sequence[Line] = (), words: tuple[str, str] | None = None
+    ) -> bool:
+        """Shows the plan in numbers and waits for the answer; in production its name has to be typed. `words`: the
+        sentence and the answer, where the plan is not all of it.
+        """
         from qdeck_console.presenters.confirm import button, plan_lines, title
         from qdeck_console.screens.confirm import ConfirmScreen, word_is_production
 
@@ -133,7 +137,8 @@ class Operator:
         name = console.context.title if word_is_production(environment) else ""
         hide = owner_of(snapshot)
         lines = lines or plan_lines(plan, left_out, 69, hide=hide)
-        dialog = ConfirmScreen(console, title(plan), lines, button(plan), name=name, note=console.context.told)
+        asked, answer_words = words or (title(plan), button(plan))
+        dialog = ConfirmScreen(console, asked, lines, answer_words, name=name, note=console.context.told)
         work = self.work
         if work is not None:
             work.asks = True

@@ -45,7 +45,6 @@ class FrameScreen(Screen[None]):
     SCOPE: ClassVar[str] = QUEUES
     LANGUAGE: ClassVar[bool] = False  # whether `/` takes the filter language rather than a part of a name
     BINDINGS: ClassVar[list[BindingType]] = []
-    FIRST: ClassVar[tuple[str, ...]] = ()  # the actions that the footer begins with
     AUTO_FOCUS = "LineList"
     ESCAPE_TO_MINIMIZE = False
 
@@ -190,14 +189,20 @@ class FrameScreen(Screen[None]):
             if id in self.console.MODES
         ]
 
+    @property
+    def first(self) -> tuple[str, ...]:
+        """The actions that the footer begins with, where it is not the order of the table."""
+        return ()
+
     def is_offered(self, action: Action) -> bool:
         """Whether the footer has this action at all: going back only where there is something to go back from."""
         return action.id != "back" or not self.why_not("back")
 
     def _footer(self, cells: int) -> Line:
         actions = footer_actions(("list", self.SCOPE, "app"))
-        if self.FIRST:
-            actions.sort(key=lambda action: self.FIRST.index(action.id) if action.id in self.FIRST else len(self.FIRST))
+        first = self.first
+        if first:
+            actions.sort(key=lambda action: first.index(action.id) if action.id in first else len(first))
         offers = [
             Offer(action, self.verb(action), self.why_not(action.id)) for action in actions if self.is_offered(action)
         ]

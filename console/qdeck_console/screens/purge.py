@@ -9,8 +9,11 @@ from textual.containers import Vertical
 from qdeck._operations.planindex import Shares
 from qdeck._settings.model import FOREIGN_RULES
 from qdeck_console.actions import PURGE, Action, bindings
+from qdeck_console.leftovers import RULES, Leftovers
 from qdeck_console.presenters import purge as present
+from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import DryRun, PlanRow, RuleRow
+from qdeck_console.presenters.purgeruns import Runs, Sums
 from qdeck_console.screens.purgeentries import EntriesScreen
 from qdeck_console.screens.purgework import PurgeWork
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
+    from qdeck._deck.model import Snapshot
+    from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
 _DRAW_S = 0.25
@@ -55,6 +60,20 @@ class PurgeScreen(PurgeWork):
     def _tick(self) -> None:
         if self.is_current and (self.dry is not None or self.console.operator.work is not None):
             self.draw(fresh=False)
+
+    def wants(self) -> Reader | None:
+        """What the agents did by themselves, and the room for undo."""
+
+        async def read(_snapshot: Snapshot) -> Runs:
+            from qdeck._agent import slots
+            from qdeck._operations import registry
+
+            deck = self.console.deck
+            purge, clean = await deck.alook(slots.read(("purge", "clean")))
+            kept = await deck.alook(registry.read())
+            return Runs(purge=purge, clean=clean, undo_bytes=sum(batch.bytes for batch in kept.values()))
+
+        return read
 
     @property
     def rules_view(self) -> LineList:
@@ -117,10 +136,14 @@ class PurgeScreen(PurgeWork):
         found = self.console.contexts.configuration
         file = str(found.file) if found is not None and found.file is not None else ""
 
-        def make(cells: int, _height: int) -> Sequence[Line]:
+        def make(cells: int, height: int) -> Sequence[Line]:
             if not isinstance(row, RuleRow):
                 return ()
-            return [(), *present.about_lines(row, self.limits, self.changed(), cells, file=file)]
+            about, never, now_only = present.about_parts(row, self.limits, self.changed(), cells, file=file)
+            auto = purgeruns.auto_lines(self.runs, self.now_ms, cells)
+            parts = [about, never, now_only, auto]
+            is_low = sum(len(part) + 1 for part in parts) > height
+            return present.within([about, now_only, auto, never] if is_low else parts, height, cells)
 
         self.query_one("#about", Lines).show(make, self.painter)
 
@@ -133,16 +156,25 @@ class PurgeScreen(PurgeWork):
         now_ms = snapshot.at_ms if snapshot is not None else self.plan.head.created_ms
         work = self.console.operator.work
         if work is not None and work.verb == "purge" and work.total:
-            return present.applying_lines(self.plan, work.done, work.total, work.started, cells)[:height]
+            return purgeruns.applying_lines(self.plan, work.done, work.total, work.started, cells)[:height]
         why = self.why_not("apply") if not self.console.operator.why_not_write() else ""
-        result = None if self.was_undone else self.result
-        return present.plan_lines(self.plan, self.found_shares(), why, result, now_ms, cells)[:height]
+        shares = self.found_shares()
+        return present.plan_lines(self.plan, shares, Sums.of(shares), why, self._done(), now_ms, cells)[:height]
+
+    def _done(self) -> tuple[int, bool] | None:
+        """How many were applied, and whether none was left."""
+        result, cleaned = self.result, self.cleaned
+        if (result is None and cleaned is None) or self.was_undone:
+            return None
+        count = (result.applied if result is not None else 0) + (cleaned.removed if cleaned is not None else 0)
+        left = (result.skipped_count if result is not None else 0) + (cleaned.in_use if cleaned is not None else 0)
+        return count, not left
 
     @property
     def was_undone(self) -> bool:
         """Whether what the plan did was taken back since."""
-        result = self.result
-        return result is not None and result.batch in self.console.operator.undone
+        batches = {done.batch for done in (self.result, self.cleaned) if done is not None}
+        return bool(batches) and batches <= self.console.operator.undone
 
     def _empty(self) -> Sequence[Line]:
         if self.dry is not None:
@@ -166,10 +198,10 @@ class PurgeScreen(PurgeWork):
         room = self.has_class("-wide") and self.is_tall and plan is not None and self.dry is None
         lines: list[Line] = []
         cells = max(20, self.view.size.width)
-        if room and plan is not None and plan.count:
+        if room and plan is not None and self.found_shares():
             if share is not None and rule is not None:
                 lines += [*present.sample_lines(share, share.rule, rule.threshold, cells, hide=self.hide), ()]
-            lines += present.apply_would(plan, cells)
+            lines += purgeruns.apply_would(plan, self.found_shares(), self.undo_bytes, cells)
         panel = self.query_one("#samples", Lines)
         panel.styles.height = len(lines)
         panel.display = bool(lines)
@@ -178,8 +210,8 @@ class PurgeScreen(PurgeWork):
 
         def total(width: int, height: int) -> Sequence[Line]:
             if self.dry is not None:
-                count, size = sum(share.count for share in self.shares.all()), sum(s.bytes for s in self.shares.all())
-                return present.so_far(count, size, width)[-height:]
+                sums = Sums.of(self.found_shares())
+                return present.so_far(sums.count, sums.bytes, width)[-height:]
             return (((f"    {more:,} more ↓", "muted"),),) if more and plan is not None else ()
 
         self.query_one("#total", Lines).show(total, self.painter)
@@ -230,10 +262,10 @@ class PurgeScreen(PurgeWork):
             return "dry run is not done"
         if self.plan is None:
             return "dry run first"
-        if self.result is not None and not (self.result.stopped or self.result.error):
-            return "undone: d makes another" if self.was_undone else "it is applied: d makes another"
-        if not self.plan.count:
+        if not self.plan.count and not self.left.count:
             return "nothing to do"
+        if self.is_done:
+            return "undone: d makes another" if self.was_undone else "it is applied: d makes another"
         if self.made_with != (self.limits, frozenset(self.on())):
             return "rules changed: d again"
         snapshot = self.picture.snapshot
@@ -245,7 +277,8 @@ class PurgeScreen(PurgeWork):
         found = self.console.contexts.configuration
         if found is None or found.file is None:
             return "there is no qdeck.toml"
-        return "" if self.changed() or self.off != self.off_before else "nothing was changed for this run"
+        off = self.off - set(RULES) != self.off_before - set(RULES)
+        return "" if self.changed() or off else "nothing was changed for this run"
 
     def verb(self, action: Action) -> str:
         """The verb of an action, as it would act now."""
@@ -264,6 +297,15 @@ class PurgeScreen(PurgeWork):
             chosen = self.view.row
             return "entries" if isinstance(chosen, PlanRow) and chosen.share is not None else "fold"
         return "cancel" if action.id == "back" and self.dry is not None else super().verb(action)
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """What works here and now: on the rules, on the plan, and while a dry run goes on."""
+        if self.dry is not None:
+            return ("back", "freeze", "apply")
+        if self.in_rules:
+            return ("toggle", "threshold", "dryrun", "apply", "next", "save", "undo")
+        return ("dryrun", "apply", "open", "next", "undo", "save", "filter", "copy", "freeze", "commands", "quit")
 
     def is_offered(self, action: Action) -> bool:
         """Nothing opens from a rule."""
@@ -302,15 +344,16 @@ class PurgeScreen(PurgeWork):
         snapshot = self.picture.snapshot
         rows = snapshot.queues if snapshot is not None else ()
         rules = self.on()
+        self.left = Leftovers(rules)
         weights = {
             (row.name, rule): present.weight(rule, row)
             for row in rows
             if row.layout == "native"
             for rule in rules
-            if rule not in FOREIGN_RULES
+            if rule not in FOREIGN_RULES and rule not in RULES
         }
-        self.dry = DryRun(rules, weights)
-        self.plan, self.index, self.result, self.shares = None, None, None, Shares()
+        self.dry = DryRun(rules, weights, waits=self.left.waits)
+        self.plan, self.index, self.result, self.shares, self.cleaned = None, None, None, Shares(), None
         self.folds.clear()
         self.remove_class("-rules")
         self.console.operator.run(self.dry_run(self.dry), "dry run")
@@ -352,4 +395,5 @@ class PurgeScreen(PurgeWork):
             self.folds[row.rule] = not row.folded
             self.draw(fresh=False)
         elif self.index is not None:
-            self.console.open(EntriesScreen(self.index, row.share))
+            entries = self.left if row.share.rule in RULES else self.index
+            self.console.open(EntriesScreen(entries, row.share))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from qdeck._operations.planindex import PlanIndex, Share
     from qdeck_console.format import Line
+    from qdeck_console.leftovers import Leftovers
 
 _FIRST_ROWS = 60
 
@@ -32,7 +33,7 @@ class EntriesScreen(FrameScreen):
     SCOPE = ENTRIES
     BINDINGS: ClassVar[list[BindingType]] = bindings(ENTRIES)
 
-    def __init__(self, index: PlanIndex, share: Share) -> None:
+    def __init__(self, index: PlanIndex | Leftovers, share: Share) -> None:
         super().__init__()
         self.index, self.share = index, share
         self._window = Window(share.count, 0, ())
@@ -63,7 +64,7 @@ class EntriesScreen(FrameScreen):
             lambda _w, _h: ((), ((" ", "text"), *path, (f"  {present.name_of(share.rule)}  ", "muted"), effect)),
             self.painter,
         )
-        self.query_one("#head", Lines).show(lambda w, _h: (present.entry_head(w),), self.painter)
+        self.query_one("#head", Lines).show(lambda w, _h: (present.entry_head(share.rule, w),), self.painter)
         last = min(share.count, first + count)
         words = f"    {first + 1:,}–{last:,} of {share.count:,}, in the order of the plan"
         self.query_one("#total", Lines).show(lambda _w, h: ((), ((words, "muted"),))[-h:], self.painter)

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from qdeck import InvalidOption
 from qdeck._operations.planindex import PlanIndex, Share, Shares
-from qdeck._rules.limits import Limits, Rule, read_rules
+from qdeck._rules.limits import Effect, Limits, Rule, read_rules
 from qdeck._rules.purge import abuild_purge_plan
 from qdeck._settings.model import FOREIGN_RULES, Settings
 from qdeck._settings.save import Value, save
+from qdeck_console.leftovers import NOBODY, RULES, Leftovers
 from qdeck_console.operating import outcome
 from qdeck_console.presenters import purge as present
+from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import DryRun, PlanRow, RuleRow
+from qdeck_console.presenters.purgeruns import Runs, Sums
 from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.deadletters import check_new_file, open_new_file
 from qdeck_console.screens.form import Field, FormScreen
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
     from qdeck._operations.model import BatchResult, PlanEntry
     from qdeck._operations.planfile import Plan
+    from qdeck.messages._cleaning import CleanReport
     from qdeck_console.format import Line
 
 
@@ -47,7 +51,9 @@ class PurgeWork(FrameScreen):
         self.plan: Plan | None = None
         self.index: PlanIndex | None = None
         self.made_with: tuple[Limits, frozenset[str]] | None = None
+        self.left = Leftovers()
         self.result: BatchResult | None = None
+        self.cleaned: CleanReport | None = None
         self.folds: dict[str, bool] = {}
 
     def take_settings(self) -> None:
@@ -59,21 +65,37 @@ class PurgeWork(FrameScreen):
         whole = all(rule in wanted for rule in Rule)
         self.off_before = {rule for rule in Rule if rule not in wanted}
         self.off_before |= set() if whole else {rule for rule in FOREIGN_RULES if rule not in wanted}
+        self.off_before.add(NOBODY)  # whose they are, an operator has to judge
         self.off = set(self.off_before)
 
     def rules(self) -> list[str]:
         """The rules that there are: those of other layouts only where there is one."""
         snapshot = self.picture.snapshot
         foreign = snapshot is not None and any(row.layout != "native" for row in snapshot.queues)
-        return [*(rule.value for rule in Rule), *(FOREIGN_RULES if foreign else ())]
+        return [*(rule.value for rule in Rule), *(FOREIGN_RULES if foreign else ()), *RULES]
 
     def on(self) -> tuple[str, ...]:
         """The rules that are on."""
         return tuple(rule for rule in self.rules() if rule not in self.off)
 
+    def of_plan(self) -> tuple[str, ...]:
+        """The rules that are on and take jobs."""
+        return tuple(rule for rule in self.on() if rule not in RULES)
+
     def found_shares(self) -> list[Share]:
-        """What was found: of the plan, or of the dry run so far."""
-        return self.index.shares if self.index is not None else self.shares.all()
+        """What was found: of the plan, or of the dry run so far, and whole queues."""
+        return [*(self.index.shares if self.index is not None else self.shares.all()), *self.left.shares]
+
+    @property
+    def runs(self) -> Runs | None:
+        """What the agents did by themselves."""
+        found = self.was_read
+        return found if isinstance(found, Runs) else None
+
+    @property
+    def undo_bytes(self) -> int | None:
+        """How much of the room for undo is taken."""
+        return self.runs.undo_bytes if self.runs is not None else None
 
     def rule_rows(self) -> list[RuleRow]:
         """The rules as they are shown."""
@@ -120,7 +142,8 @@ class PurgeWork(FrameScreen):
                     rule=rule, threshold=known.threshold if known else "", changed=bool(known and known.was),
                     count=sum(share.count for share in shares), bytes=sum(share.bytes for share in shares),
                     oldest_s=max((share.oldest_s or 0 for share in shares), default=None),
-                    effects=tuple(dict.fromkeys(share.effect for share in shares)), folded=folded or not shares,
+                    effects=tuple(dict.fromkeys(share.effect for share in shares)) or self._effect_of(rule),
+                    folded=folded or not shares,
                     exact=over, begun=over or bool(shares),
                 )
             )  # fmt: skip
@@ -133,6 +156,15 @@ class PurgeWork(FrameScreen):
                     for share in sorted(shares, key=lambda share: -share.count)
                 ]  # fmt: skip
         return rows
+
+    def _effect_of(self, rule: str) -> tuple[str, ...]:
+        """What a rule does, before it found anything; of those of other systems that is theirs to say."""
+        if rule in RULES:
+            return ("discard",)
+        if rule not in list(Rule):
+            return ()
+        effect = self.limits.effect(Rule(rule))
+        return ("discard" if effect is Effect.FORGET else effect.value,)
 
     async def ask_threshold(self, row: RuleRow) -> None:
         """Asks for a threshold for this run."""
@@ -166,11 +198,12 @@ class PurgeWork(FrameScreen):
         if found is None or found.file is None:
             return
         changes: dict[tuple[str, str], Value] = {}
+        written = self.off - set(RULES)
         for rule, _was, _now in self.changed():
             key = present.KEYS[rule]
             changes["dead_letters" if key.startswith("dlq_") else "purge", key] = getattr(self.limits, key)
-        if self.off != self.off_before:
-            changes["purge", "rules"] = list(self.on())
+        if written != self.off_before - set(RULES):
+            changes["purge", "rules"] = list(self.of_plan())
         about: list[Line] = [
             ((f"{table}.{key} ", "text"), ("= ", "muted"), (str(value), "warn bold"))
             for (table, key), value in changes.items()
@@ -207,16 +240,28 @@ class PurgeWork(FrameScreen):
             if last:
                 run.over.add((queue, rule.value))
 
+        def found() -> bool:
+            run.scanned, run.now, run.waits = scanned_before + self.left.scanned, "temporary queues", self.left.waits
+            if work is not None:
+                work.done = run.scanned
+            return work is not None and work.cancelled
+
         try:
-            wanted = read_rules(run.rules)
+            rules = [rule for rule in run.rules if rule not in RULES]
+            wanted = read_rules(rules) if rules else ()
             made_with = (self.limits, frozenset(run.rules))
             plan = await abuild_purge_plan(
                 console.deck, wanted, self.limits, progress=looked, watch=watch,
                 cancelled=lambda: work is not None and work.cancelled,
             )  # fmt: skip
             index = await asyncio.to_thread(PlanIndex.read, plan)
+            scanned_before = run.scanned
+            await self.left.search(console.deck, found)
+            if found():
+                raise InvalidOption("cancelled")
             self.plan, self.index, self.made_with = plan, index, made_with
-            words = f"{plan.count:,} entries would go" if plan.count else "nothing is over its threshold"
+            count = plan.count + self.left.count
+            words = f"{count:,} would go" if count else "nothing is over its threshold"
             console.say(f"{words}; nothing was written", "ok", "✓")
         except InvalidOption:
             if work is None or not work.cancelled:
@@ -231,15 +276,55 @@ class PurgeWork(FrameScreen):
         """Asks with the plan in numbers, and applies it."""
         console, operator = self.console, self.console.operator
         snapshot = self.picture.snapshot
-        age = (snapshot.at_ms if snapshot is not None else plan.head.created_ms) - plan.head.created_ms
-        lines = present.confirm_rows(plan, self.found_shares(), age, 69)
-        if not await operator.ask(plan, [], lines=lines):
+        now_ms = snapshot.at_ms if snapshot is not None else plan.head.created_ms
+        shares = self.found_shares()
+        sums = Sums.of(shares)
+        lines = purgeruns.confirm_rows(plan, shares, now_ms, 69)
+        if not await operator.ask(plan, [], lines=lines, words=(sums.sentence, f"Apply {sums.count:,}")):
             console.say("nothing was done", "muted", "")
             return
-        result = await operator.apply(plan)
-        self.result = result
-        console.say(*outcome(result))
+        told: list[tuple[str, str, str]] = []
+        result = await operator.apply(plan) if plan.count and not self.is_whole else None
+        if result is not None:
+            self.result = result
+            told.append(outcome(result))
+        if self.left.count and self.cleaned is None and (result is None or self.is_whole):
+            told.append(await self._clean())
+        words = "; ".join(text for text, _, _ in told)
+        worst = max(told, key=lambda one: ("ok", "warn", "bad").index(one[1]))
+        console.say(words, *worst[1:])
         self.redraw()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the plan was done."""
+        return self.result is not None and not (self.result.stopped or self.result.error)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that was found was dealt with."""
+        plan_done = self.is_whole or (self.plan is not None and not self.plan.count)
+        return plan_done and (self.cleaned is not None or not self.left.count)
+
+    async def _clean(self) -> tuple[str, str, str]:
+        """Removes the temporary queues that were found, as a batch of their own; what came of it in words."""
+        operator = self.console.operator
+        work = operator.work
+        if work is not None:
+            work.done, work.total = 0, self.left.count
+
+        def removed(count: int) -> bool:
+            if work is not None:
+                work.done = count
+            return work is not None and work.cancelled
+
+        report = await self.left.remove(self.console.deck, removed)
+        self.cleaned = report
+        if report.batch is not None and report.undoable:
+            operator.remember(report.batch, f"purge of {report.undoable:,} temporary queues")
+        left = report.in_use + report.kept
+        words = f"{report.removed:,} temporary queues removed" + (f", {left:,} left: they are used" if left else "")
+        return words, "warn" if left else "ok", "▲" if left else "✓"
 
     async def write_plan(self, plan: Plan) -> None:
         """Copies the plan to a file that is named."""

@@ -11,7 +11,7 @@ import secrets
 import signal
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._agent import slots
@@ -241,7 +241,8 @@ class Agent:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
         if not lease.lost:
-            await lease.finish(ending)
+            # How often it runs is known here only; whoever looks can tell from it when the next run is due.
+            await lease.finish(replace(ending, summary={**ending.summary, slots.EVERY: chore.every}))
         self._tell_run(chore, lease, ending, time.monotonic() - began)
         if failure is not None:
             raise failure

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Arg, Program
 
 PREFIX: Final = "qdeck:agent:"
+EVERY: Final = "every_s"  # in a summary: the seconds between two runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,16 @@ class Slot:
     runs: int = 0
     failed: int = 0
     counters: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the next run is due, if the agent that did the last one is still there, or another in its place."""
+        every = self.summary.get(EVERY)
+        return (
+            None
+            if self.started_ms is None or not isinstance(every, int | float)
+            else self.started_ms + int(every * 1000)
+        )
 
 
 def key(chore: str) -> bytes:

@@ -1,0 +1,121 @@
+"""What a purge clears away besides jobs: temporary queues whose time is over, and those that nobody owns.
+
+A plan is about jobs, and these are whole queues; so they are found beside it, kept by name, and removed by these names
+only, as a batch of their own that can be undone like any other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._operations.model import PlanEntry
+from qdeck._operations.planindex import Share
+from qdeck_console.format import span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from qdeck._deck.deck import Deck
+    from qdeck.messages._cleaning import CleanReport, Removal
+
+OVER: Final = "expired_queues"
+NOBODY: Final = "orphaned_queues"
+RULES: Final[tuple[str, ...]] = (OVER, NOBODY)
+IDLE_S: Final = 86_400  # for which nobody used a queue that nobody owns; as the agent and `qdeck clean` have it
+MOST: Final = 10_000  # names kept of one rule: what is left over is found by the next dry run
+_EVENTS: Final = {OVER: "expired", NOBODY: "orphaned"}
+_WORDS: Final = {OVER: "time is over", NOBODY: "nobody owns them"}
+
+
+class Leftovers:
+    """The temporary queues that were found, as a share of each rule with all of its entries."""
+
+    def __init__(self, rules: Iterable[str] = ()) -> None:
+        self.rules = tuple(rule for rule in RULES if rule in set(rules))
+        self.waits: set[str] = set(self.rules)  # those that were not looked through to their end
+        self.scanned = 0
+        self._shares: dict[str, Share] = {}
+        self._entries: dict[str, list[PlanEntry]] = {}
+
+    @property
+    def shares(self) -> list[Share]:
+        """What was found, by rule."""
+        return [self._shares[rule] for rule in self.rules if rule in self._shares]
+
+    @property
+    def count(self) -> int:
+        """How many queues were found."""
+        return sum(share.count for share in self.shares)
+
+    def entries(self, share: Share, first: int, most: int) -> list[PlanEntry]:
+        """So many entries of a share from a number on."""
+        return self._entries.get(share.rule, [])[first : first + most]
+
+    async def search(self, deck: Deck, told: Callable[[], bool]) -> None:
+        """Looks for them, a slice at a time; `told` is asked after each whether to stop."""
+        from qdeck.messages import _cleaning as cleaning
+
+        if OVER in self.rules:
+            start = 0
+            while True:
+                found = await deck.alook(cleaning.look_expired(start))
+                self._take(OVER, found)
+                start += len(found)
+                self.scanned += len(found)
+                if told():
+                    return
+                if len(found) < cleaning.SLICE:
+                    break
+            self.waits.discard(OVER)
+        if NOBODY in self.rules:
+            cursor: Any = 0
+            while True:
+                seen = await deck.alook(cleaning.find_orphans(cursor, idle_s=IDLE_S))
+                self._take(NOBODY, seen.found)
+                cursor = seen.cursor
+                self.scanned += seen.scanned
+                if told():
+                    return
+                if cursor == 0:
+                    break
+            self.waits.discard(NOBODY)
+
+    def _take(self, rule: str, found: Iterable[Removal]) -> None:
+        kept = self._entries.setdefault(rule, [])
+        for one in found:
+            if one.outcome != "would_remove" or len(kept) >= MOST:
+                continue
+            idle = None if one.idle_s is None else float(one.idle_s)
+            since = "" if idle is None else f", nobody used it for {span(idle * 1000)}"
+            reason = ("its time is over" if rule == OVER else "no task and no service owns it") + since
+            entry = PlanEntry(
+                queue=one.name, id=one.name, state="temporary", seen="", effect="discard", rule=rule, reason=reason,
+                bytes=one.bytes, age_s=idle,
+            )  # fmt: skip
+            kept.append(entry)
+            share = self._shares.setdefault(rule, Share(rule, _WORDS[rule], "discard"))
+            share.take((entry,))
+
+    async def remove(self, deck: Deck, done: Callable[[int], bool]) -> CleanReport:
+        """Removes what was found, by name. A queue that is used now stays. `done` hears how many, and says whether to
+        stop.
+        """
+        from qdeck.messages import _cleaning as cleaning
+
+        report = cleaning.CleanReport()
+        keeper = await deck.awrite(cleaning.keep("purge"))
+        try:
+            for rule in self.rules:
+                names = [entry.id for entry in self._entries.get(rule, [])]
+                for at in range(0, len(names), cleaning.SLICE):
+                    some = names[at : at + cleaning.SLICE]
+                    idle_s = IDLE_S if rule == NOBODY else 0
+                    for one in await deck.awrite(
+                        cleaning.remove(some, idle_s=idle_s, event=_EVENTS[rule], keeper=keeper)
+                    ):
+                        report.add(one)
+                    if done(report.removed):
+                        return report
+        finally:
+            await deck.awrite(cleaning.end(keeper, report))
+        return report

@@ -1,0 +1,193 @@
+"""What a purge would do and does: the dialog before, progress, and what the agents did of it by themselves."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck_console import format as fmt
+from qdeck_console.leftovers import NOBODY, OVER, RULES
+from qdeck_console.presenters.charts import thin_bar
+from qdeck_console.presenters.parts import section
+from qdeck_console.presenters.purge import DAY_MS, age_words, name_of
+from qdeck_console.text import cut_end, safe_text, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._agent.slots import Slot
+    from qdeck._operations.planfile import Plan
+    from qdeck._operations.planindex import Share
+    from qdeck_console.format import Line, Piece
+
+# What is done to entries, by what operators call it: the effects, and the role of their number.
+_DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "removed": (("discard",), "bad bold"),
+    "cancelled": (("cancel",), "warn bold"),
+    "moved": (("bury", "requeue", "complete", "retry", "run"), "strong bold"),
+    "expire": (("expire",), "strong bold"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """What the agents did by themselves, and how much of the room for undo is taken."""
+
+    purge: Slot
+    clean: Slot
+    undo_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """What shares come to: entries, bytes, rules, and queues; of temporary queues each is one."""
+
+    count: int
+    bytes: int
+    rules: int
+    queues: int
+
+    @classmethod
+    def of(cls, shares: Sequence[Share]) -> Sums:
+        """The sums of what was found."""
+        jobs = {(share.layout, share.queue) for share in shares if share.rule not in RULES}
+        return cls(
+            count=sum(share.count for share in shares),
+            bytes=sum(share.bytes for share in shares),
+            rules=len({share.rule for share in shares}),
+            queues=len(jobs) + sum(share.count for share in shares if share.rule in RULES),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What the dialog asks."""
+        entries = f"{self.count:,} entr{'y' if self.count == 1 else 'ies'}"
+        return f"Purge {entries} of {self.queues:,} queue{'s' * (self.queues != 1)}"
+
+
+def size_words(number: int) -> str:
+    """Bytes as plain text."""
+    return "".join(text for text, _ in fmt.size(number))
+
+
+def auto_lines(runs: Runs | None, now_ms: int, cells: int) -> list[Line]:
+    """What the agents purged and cleaned by themselves: when, what, and when they do it next."""
+    if runs is None:
+        return []
+    lines: list[Line] = [section("auto-purge", "", "muted", cells)]
+    lines += _slot_lines(runs.purge, now_ms, cells, "no agent has purged here: --purge-every of qdeck agent")
+    lines += [(), section("temporary queues, by the agent", "", "muted", cells)]
+    return lines + _slot_lines(runs.clean, now_ms, cells, "no agent has cleaned here: --clean-every of qdeck agent")
+
+
+def _slot_lines(slot: Slot, now_ms: int, cells: int, never: str) -> list[Line]:
+    if slot.started_ms is None:
+        return [((f" {cut_end(never, cells - 1)}", "muted"),)]
+    lines: list[Line] = []
+    if slot.held:
+        lines.append(((" now    ", "muted"), ("runs", "accent"), (f" since {fmt.clock(slot.started_ms)}", "muted")))
+    if slot.ended_ms is not None:
+        told, role = _outcome(slot)
+        ago = f", {fmt.span(now_ms - slot.ended_ms)} ago: "
+        head = f"{fmt.clock(slot.ended_ms)}{ago}"
+        lines.append(((" last   ", "muted"), (head, "text"), (cut_end(told, max(8, cells - 8 - len(head))), role)))
+        rules = slot.summary.get("rules")
+        if isinstance(rules, dict) and rules:
+            words = ", ".join(f"{name_of(str(rule))} {_count(taken):,}" for rule, taken in rules.items())
+            lines += [((f"        {part}", "muted"),) for part in wrap(safe_text(words), cells - 8, most=2)]
+    due, every = slot.next_ms, slot.summary.get("every_s")
+    if due is not None and isinstance(every, int | float):
+        late = now_ms - due > max(60_000, every * 1000)
+        words = f"was due {fmt.clock(due)}: no agent does it" if late else f"about {fmt.clock(due)}"
+        often = f", every {age_words(every)}"
+        lines.append(((" next   ", "muted"), (words, "warn" if late else "text"), (often, "muted")))
+    if slot.holder:
+        lines.append(((" agent  ", "muted"), (cut_end(safe_text(slot.holder, limit=80), cells - 8), "text")))
+    return lines
+
+
+def _count(taken: Any) -> int:
+    number = taken.get("count") if isinstance(taken, dict) else None
+    return number if isinstance(number, int) else 0
+
+
+def _outcome(slot: Slot) -> tuple[str, str]:
+    said = slot.summary
+    if slot.outcome not in ("done", "stopped"):
+        return f"{slot.outcome}: {safe_text(str(said.get('why', '')), limit=200)}".rstrip(": "), "bad"
+    planned, applied = said.get("planned", said.get("removed", 0)), said.get("applied", said.get("removed", 0))
+    if said.get("dry_run"):
+        return f"{planned:,} would go (dry run)", "text"
+    left = f", {said['skipped']:,} left" if isinstance(said.get("skipped"), int) and said["skipped"] else ""
+    words = f"{applied:,} taken{left}" if applied or left else "nothing to take"
+    return words + (", stopped early" if slot.outcome == "stopped" else ""), "text"
+
+
+def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cells: int) -> list[Line]:
+    """What applying the plan would do."""
+    sums = Sums.of(shares)
+    steps = -(-sums.count // 500)
+    words = (
+        f"take {steps:,} step{'s' * (steps != 1)} of 500 at most; each entry is checked again and skipped if it changed"
+    )
+    lines: list[Line] = [section("apply would", "", "muted", cells)]
+    lines += [((f" {part}", "text"),) for part in wrap(words, cells - 2, most=2)]
+    used = f" ({undo_bytes / 2**20:.1f} of 64 MiB used)" if undo_bytes is not None else ", 64 MiB at most"
+    lines.append(((f" keep {size_words(sums.bytes)} for undo", "text"), (used, "muted")))
+    blast = plan.tail.blast
+    if blast.dependants:
+        lines.append(((f" end {blast.dependants:,} jobs that wait for them", "warn"),))
+    return lines
+
+
+def confirm_rows(plan: Plan, shares: Sequence[Share], now_ms: int, cells: int) -> list[Line]:
+    """The plan in numbers, for the dialog that asks before it is applied."""
+    tail, blast, sums = plan.tail, plan.tail.blast, Sums.of(shares)
+    found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
+    rows: list[tuple[str, int | str, str, str]] = [
+        ("entries", sums.count, "strong bold", f"{sums.rules:,} rules, {sums.queues:,} queues, {found}"),
+    ]
+    for label, (effects, role) in _DONE_TO.items():
+        mine = [share for share in shares if share.effect in effects]
+        count = sum(share.count for share in mine)
+        if count or label == "removed":
+            rules = list(dict.fromkeys(name_of(share.rule) for share in mine))
+            rows.append((label, count, role, ", ".join(rules) or "nothing is removed"))
+    running = "without an owner; taken back, fenced" if blast.running else "none is touched"
+    rows.append(("running", blast.running, "warn bold", running))
+    waiting = "jobs wait for them, and do not run any more" if blast.dependants else "no job waits for them"
+    rows.append(("waited for", blast.dependants, "warn bold", waiting))
+    if blast.handlers:
+        rows.append(("handlers", blast.handlers, "warn bold", "failure handlers will be made"))
+    if tail.skipped:
+        rows.append(("left out", len(tail.skipped), "strong bold", tail.skipped[0].why))
+    until = f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(sums.bytes)} of 64 MiB"
+    rows.append(("undo", "all", "ok bold", until))
+    if any(share.rule in (OVER, NOBODY) for share in shares):
+        rows.append(("", "", "text", "temporary queues are a batch of their own: u twice"))
+    rows += [("", "▲", "warn bold", warning) for warning in tail.warnings[:2]]
+    lines: list[Line] = []
+    for label, value, role, words in rows:
+        text = fmt.count(value) if isinstance(value, int) else value
+        number = fmt.fit([(text, "ghost" if text == fmt.ZERO else role)], 9, right=True)
+        told = cut_end(safe_text(words, limit=300), cells - 24)
+        lines.append((*fmt.fit([(label, "muted")], 12), *number, ("   ", "text"), (told, "text")))
+    return lines
+
+
+def applying_lines(plan: Plan, done: int, total: int, started: float, cells: int) -> list[Line]:
+    """How far applying the plan is; what was done until it is cancelled is a batch like any other."""
+    passed = max(0.001, time.monotonic() - started)
+    rate = done / passed
+    right: list[Piece] = [("esc", "accent bold"), (" cancel ", "muted")]
+    head: list[Piece] = [(f" plan {safe_text(plan.id, limit=40)}", "strong bold"), ("   applying", "accent")]
+    tail: list[Piece] = [(f"  {done:,} of {total:,}", "strong bold"), (f"   {rate:,.0f}/s", "muted")]
+    if done and passed > 1:
+        tail.append((f"   ~{fmt.span((total - done) / rate * 1000)} left", "muted"))
+    bar = max(10, min(60, cells - 2 - fmt.length(tail)))
+    return [
+        (*fmt.fit(head, cells - fmt.length(right)), *right),
+        ((" ", "text"), *thin_bar(done / max(1, total), bar, "accent"), *tail),
+        ((" what is done until then can be undone", "muted"),),
+    ]

@@ -1,0 +1,90 @@
+"""What a purge shows besides jobs: temporary queues, removed by name, and what the agents did by themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from qdeck._deck.deck import Deck
+from qdeck.messages import _registry as registry
+from qdeck_console.presenters.purge import short_name, within
+from qdeck_console.screens.purgeentries import EntriesScreen
+from support.driving import app_of, console, until
+
+if TYPE_CHECKING:
+    import pytest
+    import redis
+
+OVER, ORPHAN, USED = "shop:callbacks:mail:over", "shop:responses:get:orphan", "shop:responses:get:used"
+
+
+async def test_temporary_queues_are_found_shown_removed_by_name_and_put_back(
+    url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qdeck_console.leftovers.IDLE_S", 1)
+    with Deck(url) as deck:
+        deck.write(registry.register(OVER, "callbacks", "shop", task="t", tier="free", ttl_ms=1))
+    raw.rpush(OVER, "a message")
+    raw.rpush(ORPHAN, "one", "two")
+    raw.rpush(USED, "one")
+    async with console(url, "5") as pilot:
+        shown = await until(pilot, "no plan yet")
+        assert "■ expired queues" in shown
+        assert "□ orphaned queues" in shown, "whose they are, an operator has to judge"
+        await pilot.press("G", "e")
+        await until(pilot, "it has no threshold")
+        await pilot.press("space")
+        await until(pilot, "■ orphaned queues")
+        await until(pilot, lambda: raw.object("idletime", ORPHAN) >= 2)
+        raw.rpush(USED, "two")
+        await pilot.press("d")
+        shown = await until(pilot, "2 entries")
+        assert "2 rules   2 queues" in shown
+        assert raw.exists(OVER, ORPHAN, USED) == 3, "a dry run writes nothing"
+        await pilot.press("tab", "g", "j", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EntriesScreen))
+        await until(pilot, OVER)
+        await until(pilot, "its time is over")
+        await pilot.press("escape", "a")
+        shown = await until(pilot, "Purge 2 entries of 2 queues")
+        assert "expired queues, orphaned queues" in shown
+        raw.rpush(ORPHAN, "three")  # somebody uses it again: it must stay
+        await pilot.press("tab", "enter")
+        await until(pilot, "1 temporary queues removed, 1 left: they are used")
+        assert (raw.exists(OVER), raw.llen(ORPHAN), raw.llen(USED)) == (0, 3, 2)
+        await pilot.press("a")
+        await until(pilot, "it is applied")
+        await pilot.press("u", "u")
+        await until(pilot, "undone: purge of 1 temporary queues")
+        assert raw.lrange(OVER, 0, -1) == [b"a message"]
+        assert app_of(pilot).operator.batches == []
+
+
+async def test_what_the_agents_did_and_do_next_is_told(url: str, raw: redis.Redis) -> None:
+    now = int(raw.time()[0]) * 1000
+    told = {"dry_run": False, "planned": 5, "applied": 4, "skipped": 1, "rules": {"done_too_old": {"count": 4}}}
+    slots = {
+        "purge": {"ended": now - 60_000, "started": now - 61_000, "outcome": "done", "holder": "eu-1.4100",
+                  "until": 0, "summary": json.dumps(told | {"every_s": 3600})},
+        "clean": {"ended": now - 9_000_000, "started": now - 9_000_000, "outcome": "failed", "holder": "eu-2",
+                  "until": 0, "summary": json.dumps({"why": "no rights", "every_s": 60})},
+    }  # fmt: skip
+    for chore, fields in slots.items():
+        raw.hset(f"qdeck:agent:{{qdeck:{chore}}}", mapping=fields)
+    async with console(url, "5") as pilot:
+        shown = await until(pilot, "auto-purge")
+        for words in ("4 taken, 1 left", "done too old 4", "every 1 h", "eu-1.4100", "failed: no rights", "was due"):
+            assert words in shown, words
+        await pilot.resize_terminal(80, 24)
+        shown = await until(pilot, "in a higher window")
+        assert "4 taken" in shown, "what was done by itself comes before what is always so"
+
+
+def test_what_does_not_fit_is_told() -> None:
+    parts = [[(("one", "text"),), (("two", "text"),)], [(("three", "text"),)]]
+    assert len(within(parts, 9, 30)) == 5
+    assert len(within(parts, 4, 30)) == 4, "blank lines go first"
+    cut = within(parts, 3, 40)
+    assert len(cut) == 3
+    assert "2 more lines" in cut[-1][0][0]
+    assert [short_name(rule) for rule in ("ready_too_old", "dead_too_many")] == ["ready", "dead at most"]
