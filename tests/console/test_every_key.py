@@ -1,0 +1,595 @@
+"""Every key of every screen is pressed on a server with something of everything, and does what it says.
+
+Each walk notes what it pressed; at its end no key of its screen may be left over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from textual.widgets import Input, TextArea
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import State
+from qdeck._engine import ops
+from qdeck._settings import load
+from qdeck_console.actions import (
+    ACTIVITY,
+    DEAD,
+    HEALTH,
+    JOBS,
+    PURGE,
+    QUEUES,
+    SCHEDULES,
+    STUCK,
+    TABS,
+    WORKERS,
+    of_scope,
+)  # fmt: skip
+from qdeck_console.app import ConsoleApp
+from qdeck_console.contexts import Contexts
+from qdeck_console.screens.activity import BatchScreen
+from qdeck_console.screens.contexts import ContextScreen
+from qdeck_console.screens.detail import QueueScreen
+from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.help import HelpScreen
+from qdeck_console.screens.job import JobScreen
+from qdeck_console.screens.jobs import JobsScreen
+from qdeck_console.screens.palette import PaletteScreen
+from qdeck_console.screens.purgeentries import EntriesScreen
+from qdeck_console.screens.redrive import RedriveScreen
+from qdeck_console.screens.tasks import TaskScreen, TasksScreen
+from qdeck_console.screens.workers import WorkerScreen
+from qdeck_console.widgets.lines import LineList
+from support.scene import QUEUE, Scene, make_scene
+from support.screens import app_of, command, fail_next, run, shown, text, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    import redis
+    from textual.pilot import Pilot
+    from textual.screen import Screen
+
+    Reach = Callable[["Walk"], Awaitable[None]]
+    Own = Reach
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+DONE: Final = "u undoes it"
+
+
+class Walk:
+    """A console on the scene, and the keys that were pressed on the screen that is walked."""
+
+    def __init__(self, pilot: Pilot[int], scene: Scene, folder: Path) -> None:
+        self.pilot = pilot
+        self.app = app_of(pilot)
+        self.scene = scene
+        self.folder = folder
+        self.pressed: set[str] = set()
+        self.screen: FrameScreen
+        self.url = self.app.deck.endpoint.url
+
+    def begin(self) -> None:
+        """The screen in sight is the one whose keys are counted."""
+        assert isinstance(self.app.screen, FrameScreen)
+        self.screen = self.app.screen
+
+    @property
+    def view(self) -> LineList:
+        """The list that has the keys."""
+        focused = self.app.focused
+        return focused if isinstance(focused, LineList) else self.screen.main_list
+
+    async def key(self, key: str, wanted: str | Callable[[], bool] | None = None) -> None:
+        """Presses a key and waits for what it shall bring about."""
+        if self.app.screen is self.screen:
+            self.pressed.add(key)
+        await self.pilot.press(key)
+        if wanted is not None:
+            await self.sees(key, wanted)
+
+    async def sees(self, after: str, wanted: str | Callable[[], bool]) -> None:
+        """Waits until the screen shows a text, or something is so."""
+        try:
+            await until(self.pilot, wanted)
+        except AssertionError as error:
+            raise AssertionError(f"after {after} on {self.screen}: {error}") from None
+
+    async def keys(self, *keys: str) -> None:
+        """Presses keys one after the other."""
+        for key in keys:
+            await self.key(key)
+
+    def shows(self, kind: type[Screen[Any]]) -> bool:
+        """Whether such a screen is in front."""
+        return isinstance(self.app.screen, kind)
+
+    async def back_here(self) -> None:
+        """Closes what lies over the screen."""
+        while self.app.screen is not self.screen:
+            await self.pilot.press("escape")
+            await self.pilot.pause(0.05)
+
+    def state_of(self, job: str, queue: str = QUEUE) -> str:
+        """Where a job is on the server."""
+        with Deck(self.url) as deck:
+            return deck.job(queue, job).state
+
+    def entries(self) -> int:
+        """How many entries the list has, without its heads."""
+        return sum(1 for item in self.view.listing.items if item.key)
+
+    def left(self, view: LineList) -> bool:
+        """Whether another pane has the keys now."""
+        return self.view is not view
+
+    def chosen_state(self) -> str:
+        """The list that the jobs' screen shows."""
+        assert isinstance(self.screen, JobsScreen)
+        return self.screen.state.value
+
+    def lacks(self) -> set[str]:
+        """The keys of the screen that were not pressed."""
+        scopes = ("list", self.screen.SCOPE, "app")
+        return {key for scope in scopes for action in of_scope(scope) for key in action.keys} - self.pressed
+
+
+@contextlib.asynccontextmanager
+async def walking(url: str, raw: redis.Redis, folder: Path) -> AsyncIterator[Walk]:
+    """A console on a fresh scene, with a configuration that knows two contexts."""
+    scene = make_scene(url, raw)
+    file = folder / "qdeck.toml"
+    file.write_text(f'[contexts.here]\nurl = "{url}"\nenvironment = "dev"\n[contexts.there]\nurl = "{url}"\n')
+    file.chmod(0o600)
+    found = load(file)
+    target = found.target("here")
+    assert target is not None
+    servers = Contexts(target, found)
+    deck = servers.deck(target, read_only=False)
+    async with shown(ConsoleApp(deck, servers.describe(target, deck), contexts=servers)) as pilot:
+        yield Walk(pilot, scene, folder)
+
+
+async def moves(walk: Walk) -> None:
+    """The keys of a list: by one, by a page, to an end. A page without entries is scrolled instead."""
+    view = walk.view
+
+    def place() -> tuple[str, float]:
+        return view.cursor, view.scroll_y
+
+    await walk.key("g")
+    first = place()
+    await walk.key("end")
+    last = place()
+    await walk.key("home")
+    assert place() == first
+    await walk.key("G")
+    assert place() == last
+    long = first != last
+    for down, up in (("j", "k"), ("down", "up"), ("pagedown", "pageup")):
+        await walk.key("g")
+        await walk.key(down)
+        assert (place() != first) == long, down
+        await walk.key(up)
+        assert place() == first, up
+    assert not walk.view.marks
+
+
+async def looks(walk: Walk) -> None:
+    """The keys that every screen has: help, commands, contexts, freezing, copying, writing, the filter."""
+    app, screen = walk.app, walk.screen
+    dialogs: dict[str, type[Screen[Any]]] = {
+        "question_mark": HelpScreen,
+        "colon": PaletteScreen,
+        "ctrl+p": PaletteScreen,
+        "o": ContextScreen,
+    }
+    for key, dialog in dialogs.items():
+        await walk.key(key, partial(walk.shows, dialog))
+        await walk.back_here()
+    has = {action.id for action in of_scope(screen.SCOPE)}
+    if "freeze" in has:
+        await walk.key("f", "FROZEN")
+        await walk.key("f", lambda: "FROZEN" not in text(app))
+    if "copy" in has:
+        await walk.key("y", screen.why_not("copy") or "sent to the clipboard")
+    if "write" in has and screen.why_not("write"):
+        await walk.key("w", screen.why_not("write"))
+    elif "write" in has:
+        await walk.key("w", lambda: app.screen is not screen)
+        await walk.back_here()
+    if "filter" in has and screen.why_not("filter"):
+        await walk.key("slash", screen.why_not("filter"))
+    elif "filter" in has:
+        box = screen.query_one("#filter", Input)
+        await walk.key("slash", lambda: box.has_focus)
+        await walk.pilot.press(*"zzz")
+        await walk.sees("typed", lambda: screen.filter_text == "zzz" or screen.wrong is not None)
+        await walk.pilot.press("escape")
+        await walk.sees("cleared", lambda: not screen.filter_text and screen.wrong is None and not box.has_focus)
+
+
+async def ends(walk: Walk, reach: Reach) -> None:
+    """Back and quit: a page goes back first; on a list of the tabs `q` ends the console."""
+    app, screen = walk.app, walk.screen
+    if len(app.screen_stack) == 1:
+        await walk.key("escape")
+        if isinstance(screen, JobsScreen):  # they are a queue's: back leads to the queues
+            await until(walk.pilot, lambda: app.current_mode == QUEUES)
+            await reach(walk)
+        assert app.screen is screen
+        await walk.key("q", lambda: app.return_code == 0)
+        return
+    for key in ("escape", "q"):
+        await walk.key(key, lambda: app.screen is not walk.screen)
+        await reach(walk)
+        walk.begin()
+
+
+async def undoes(walk: Walk) -> None:
+    """Undo names the last batch first."""
+    await walk.key("u", "u again undoes")
+    await walk.key("u", "undone")
+
+
+async def queues(walk: Walk) -> None:
+    """Queues: sort, pause, tasks, undo, open."""
+    await walk.key("s", "sorted by name")
+    await walk.key("g")
+    await walk.key("p", "paused")
+    with Deck(walk.url) as deck:
+        assert [row.name for row in deck.status().queues if row.paused] == [walk.view.cursor]
+    await walk.key("p", "resumed")
+    await walk.key("u", "this console did nothing yet")
+    await walk.key("t", partial(walk.shows, TasksScreen))
+    await walk.back_here()
+    await walk.key("enter", lambda: walk.app.current_mode == JOBS)
+    await walk.pilot.press("1")
+
+
+async def a_queue(walk: Walk) -> None:
+    """A queue's page: pause, on to its jobs."""
+    await walk.key("p", "p resume")
+    await walk.key("p", "p pause")
+    await walk.key("enter", lambda: walk.app.current_mode == JOBS)
+    await command(walk.pilot, f"queue {QUEUE}")
+    await until(walk.pilot, partial(walk.shows, QueueScreen))
+    walk.begin()
+
+
+async def choose(walk: Walk, state: str) -> None:
+    """Shows the jobs of a state."""
+    walk.app.show_jobs(QUEUE, State(state))
+    await until(walk.pilot, lambda: walk.view.row is not None and state in text(walk.app))
+    await walk.pilot.pause(0.1)
+
+
+async def marks(walk: Walk) -> None:
+    """Marks of one, of a range, of all; the same key takes them away."""
+    await walk.key("g")
+    await walk.key("space", lambda: len(walk.view.marks) == 1)
+    await walk.key("escape", lambda: not walk.view.marks)
+    await walk.key("g")
+    await walk.key("v", lambda: walk.view.in_range)
+    await walk.key("G", lambda: len(walk.view.marks) == walk.entries())
+    await walk.key("v", lambda: not walk.view.in_range)
+    await walk.key("escape", lambda: not walk.view.marks)
+    await walk.key("asterisk", lambda: walk.view.all_marked)
+    await walk.key("asterisk", lambda: not walk.view.all_marked)
+
+
+async def jobs(walk: Walk) -> None:
+    """Jobs: states, order, marks, and a verb on a job of each state."""
+    scene = walk.scene
+    await choose(walk, "dead")
+    await marks(walk)
+    await walk.key("s", "oldest")
+    await walk.key("s", "newest")
+    await walk.key("r", DONE)
+    await undoes(walk)
+    await until(walk.pilot, lambda: len(walk.view.listing.items) == 3)
+    await walk.key("e", lambda: bool(walk.app.screen.query(TextArea)))
+    await walk.back_here()
+    await walk.key("x", lambda: walk.app.screen is not walk.screen or DONE in text(walk.app))
+    await walk.back_here()
+    await choose(walk, "delayed")
+    await walk.key("n", lambda: walk.state_of(scene.delayed) == "ready")
+    await choose(walk, "ready")
+    await walk.key("plus", DONE)
+    await walk.key("minus", DONE)
+    await walk.key("m", lambda: walk.app.screen is not walk.screen)
+    await walk.back_here()
+    await walk.key("c", DONE)
+    await walk.key("p", "paused")
+    await walk.key("p", "resumed")
+    await choose(walk, "dead")
+    for there, back in (("tab", "shift+tab"), ("right", "left")):
+        await walk.key(there, lambda: walk.chosen_state() != "dead")
+        await walk.key(back, lambda: walk.chosen_state() == "dead")
+    await until(walk.pilot, lambda: walk.view.row is not None)
+    await walk.key("enter", partial(walk.shows, JobScreen))
+    await walk.back_here()
+
+
+async def stuck(walk: Walk) -> None:
+    """Stuck: marks, requeue, bury, cancel, open."""
+    await marks(walk)
+    await walk.key("enter", partial(walk.shows, JobScreen))
+    await walk.back_here()
+    await walk.key("c", "asked to stop; that is not undone")
+    await walk.back_here()
+    await walk.key("r", "1 requeued")
+    assert walk.state_of(walk.scene.stuck) == "ready"
+    await walk.key("u", walk.screen.why_not("undo") or "u again undoes")
+    run(walk.url, ops.turn(QUEUE, "gone-1", 1, room=1, lease_ms=1))
+    await until(walk.pilot, lambda: walk.view.row is not None, 30)
+    await walk.key("b", DONE)
+
+
+async def dead(walk: Walk) -> None:
+    """Dead: groups and entries, marks, retry, edit, discard, redrive, open."""
+    await walk.key("R", "Redrive")
+    await walk.back_here()
+    await walk.key("tab", "1–2 of 2")
+    await walk.key("left", lambda: walk.view.id == "groups")
+    await walk.key("right", lambda: walk.view.id == "list")
+    await walk.key("shift+tab", lambda: walk.view.id == "groups")
+    await walk.key("tab", lambda: walk.view.id == "list")
+    await marks(walk)
+    await walk.key("g")
+    await walk.key("e", lambda: bool(walk.app.screen.query(TextArea)))
+    await walk.back_here()
+    await walk.key("enter", partial(walk.shows, JobScreen))
+    await walk.back_here()
+    await walk.key("r", "1 retried")
+    await undoes(walk)
+    await until(walk.pilot, "1–2 of 2")
+    await walk.key("x", lambda: walk.app.screen is not walk.screen or "1 discarded" in text(walk.app))
+    await walk.back_here()
+    await walk.key("escape")
+
+
+async def purge(walk: Walk) -> None:
+    """Purge: a rule off and on, a threshold, the dry run, a fold, the entries, apply, save."""
+    await walk.key("space", "□ running without owner")
+    await walk.key("space", "■ running without owner")
+    await walk.key("e", "for this run")
+    await walk.back_here()
+    await walk.key("S", "nothing was changed for this run")
+    await walk.key("d", "1 removed")
+    for key in ("tab", "shift+tab", "left", "right"):
+        await walk.key(key, partial(walk.left, walk.view))
+    await walk.key("g")
+    await walk.key("enter")
+    await walk.key("enter")
+    await walk.key("a", lambda: walk.app.screen is not walk.screen)
+    await walk.pilot.press("tab", "enter")
+    await until(walk.pilot, DONE)
+    await undoes(walk)
+
+
+async def entries(walk: Walk) -> None:
+    """The entries of a plan are looked at: nothing more is opened from them."""
+    await walk.key("enter")
+    assert walk.app.screen is walk.screen
+
+
+async def schedules(walk: Walk) -> None:
+    """Schedules: run now, pause, resume, edit, open the job that was made."""
+    await walk.key("enter", "it made no job yet")
+    await walk.key("n", "made cron:")
+    await walk.key("p", "is paused")
+    await walk.key("p", "is resumed")
+    await walk.key("e", "Turns from now on")
+    await walk.back_here()
+    await walk.key("u", "this console did nothing yet")
+
+
+async def workers(walk: Walk) -> None:
+    """Workers: open one, quiet, stop."""
+    await walk.key("enter", partial(walk.shows, WorkerScreen))
+    await walk.back_here()
+    await a_worker(walk)
+
+
+async def a_worker(walk: Walk) -> None:
+    """A worker: quiet, stop, the job that it runs."""
+    await walk.key("p", "was asked to take nothing new")
+    await walk.key("x", "was asked to finish and end")
+    await walk.key("u", "this console did nothing yet")
+    if isinstance(walk.screen, WorkerScreen):
+        await walk.key("enter", partial(walk.shows, JobScreen))
+        await walk.back_here()
+
+
+async def health(walk: Walk) -> None:
+    """Health: the temporary queues, and what is behind a check."""
+    await walk.key("u", "this console did nothing yet")
+    await walk.key("t", partial(walk.shows, TasksScreen))
+    await walk.back_here()
+    await walk.key("g")
+    await walk.key("enter", lambda: walk.app.current_mode != "health" or walk.app.screen is not walk.screen)
+    while len(walk.app.screen_stack) > 1:
+        await walk.pilot.press("escape")
+    await walk.pilot.press("8")
+    await until(walk.pilot, lambda: walk.app.screen is walk.screen)
+
+
+async def activity(walk: Walk) -> None:
+    """Activity: open an operation, take it back."""
+    await walk.key("enter", partial(walk.shows, BatchScreen))
+    await walk.back_here()
+    await undoes(walk)
+
+
+async def a_batch(walk: Walk) -> None:
+    """An operation's page: take it back."""
+    await walk.key("enter")
+    await undoes(walk)
+
+
+async def tasks(walk: Walk) -> None:
+    """The temporary queues: a task leads to its own."""
+    await walk.key("enter", partial(walk.shows, TaskScreen))
+    await walk.back_here()
+
+
+async def nothing_more(walk: Walk) -> None:
+    """A page from which enter leads nowhere."""
+    await walk.key("enter")
+    assert walk.app.screen is walk.screen
+
+
+async def a_job(walk: Walk) -> None:
+    """A job's page: panes, tries, and each verb on a job of a state that it is for."""
+    scene = walk.scene
+    await walk.key("left_square_bracket", walk.screen.why_not("earlier"))
+    await walk.key("right_square_bracket", walk.screen.why_not("later_try"))
+    first = walk.view
+    await walk.key("tab", lambda: walk.view is not first)
+    await walk.key("right", lambda: walk.view is first)
+    await walk.key("enter")
+    await walk.key("e", lambda: bool(walk.app.screen.query(TextArea)))
+    await walk.back_here()
+    await walk.key("r", "1 retried")
+    await undoes(walk)
+    await until(walk.pilot, lambda: walk.state_of(scene.dead[0]) == "dead")
+    for job, key, wanted in (
+        (scene.delayed, "n", "ready"),
+        (scene.ready, "plus", "ready"),
+        (scene.ready, "minus", "ready"),
+        (scene.ready, "c", "cancelled"),
+        (scene.stuck, "b", "dead"),
+    ):
+        await show_job(walk, job)
+        await walk.key(key, DONE)
+        assert walk.state_of(job) == wanted
+    await show_job(walk, scene.dead[1])
+    await walk.key("x", lambda: walk.app.screen is not walk.screen or "1 discarded" in text(walk.app))
+    await walk.back_here()
+
+
+async def a_redrive(walk: Walk) -> None:
+    """A redrive's page: what went back can be taken back."""
+    await walk.key("enter")
+    assert walk.app.screen is walk.screen
+    await walk.key("u", walk.screen.why_not("undo") or "u again undoes")
+    await walk.key("escape", "it was cancelled")
+
+
+async def show_job(walk: Walk, job: str) -> None:
+    """Opens a job by its id, over whatever page is open."""
+    while len(walk.app.screen_stack) > 1:
+        await walk.pilot.press("escape")
+        await walk.pilot.pause(0.05)
+    await command(walk.pilot, f"find {job}")
+    await until(walk.pilot, lambda: isinstance(walk.app.screen, JobScreen) and "tries" in text(walk.app))
+    walk.begin()
+
+
+def tab(name: str) -> Reach:
+    """The way to a screen of the tabs."""
+
+    async def reach(walk: Walk) -> None:
+        await walk.pilot.press(str(TABS[name]))
+        if name == JOBS:
+            walk.app.show_jobs(QUEUE, State.DEAD)
+        await until(walk.pilot, lambda: walk.app.current_mode == name and bool(walk.app.screen.query("#footer")))
+        walk.begin()
+        view = walk.screen.query(LineList).first()
+        await until(walk.pilot, lambda: any(item.key for item in view.listing.items))
+
+    return reach
+
+
+def page(*keys: str, kind: type[FrameScreen], start: str = QUEUES) -> Reach:
+    """The way to a page that is opened from a screen of the tabs."""
+
+    async def reach(walk: Walk) -> None:
+        if walk.app.current_mode != start or len(walk.app.screen_stack) == 1:
+            await tab(start)(walk)
+        for key in keys:
+            await walk.pilot.press(key)
+            await walk.pilot.pause(0.2)
+        await until(walk.pilot, partial(walk.shows, kind))
+        await walk.pilot.pause(0.3)
+
+    return reach
+
+
+async def reach_queue(walk: Walk) -> None:
+    """A queue's page is opened by its command: at this width its detail stands beside the list."""
+    await command(walk.pilot, f"queue {QUEUE}")
+    await until(walk.pilot, partial(walk.shows, QueueScreen))
+
+
+async def reach_job(walk: Walk) -> None:
+    """The page of a dead letter."""
+    await show_job(walk, walk.scene.dead[0])
+
+
+async def reach_entries(walk: Walk) -> None:
+    """The entries of a rule and queue of a dry run."""
+    if walk.app.current_mode != PURGE:
+        await tab(PURGE)(walk)
+        await walk.pilot.press("d")
+        await until(walk.pilot, "1 removed")
+        walk.screen.query_one("#list").focus()
+        await walk.pilot.press("g", "j")
+    await walk.pilot.press("enter")
+    await until(walk.pilot, partial(walk.shows, EntriesScreen))
+
+
+async def reach_redrive(walk: Walk) -> None:
+    """A redrive that waits for how the first ones fare."""
+    with Deck(walk.url) as deck:
+        for number in range(2):
+            deck.enqueue(QUEUE, "send", [number], retries=0, priority=0)
+            fail_next(walk.url, QUEUE, {"class": "OSError", "message": "no route"})
+    await tab(DEAD)(walk)
+    await walk.pilot.press("g", "R")  # the group of the last time is gone
+    await until(walk.pilot, "Redrive")
+    await walk.pilot.press("enter")
+    await until(walk.pilot, "Retry")
+    await walk.pilot.press("tab", "enter")
+    await until(walk.pilot, partial(walk.shows, RedriveScreen))
+
+
+WALKS: Final[dict[str, tuple[Reach, Own]]] = {
+    "queues": (tab(QUEUES), queues),
+    "jobs": (tab(JOBS), jobs),
+    "stuck": (tab(STUCK), stuck),
+    "dead": (tab(DEAD), dead),
+    "purge": (tab(PURGE), purge),
+    "schedules": (tab(SCHEDULES), schedules),
+    "workers": (tab(WORKERS), workers),
+    "health": (tab(HEALTH), health),
+    "activity": (tab(ACTIVITY), activity),
+    "a queue": (reach_queue, a_queue),
+    "a job": (reach_job, a_job),
+    "a worker": (page("enter", kind=WorkerScreen, start=WORKERS), a_worker),
+    "an operation": (page("enter", kind=BatchScreen, start=ACTIVITY), a_batch),
+    "entries of a plan": (reach_entries, nothing_more),
+    "tasks": (page("t", kind=TasksScreen), tasks),
+    "a task": (page("t", "enter", kind=TaskScreen), nothing_more),
+    "a redrive": (reach_redrive, a_redrive),
+}
+
+
+@pytest.mark.parametrize("name", WALKS)
+async def test_every_key_does_what_it_says(url: str, raw: redis.Redis, tmp_path: Path, name: str) -> None:
+    reach, own = WALKS[name]
+    async with walking(url, raw, tmp_path) as walk:
+        await reach(walk)
+        walk.begin()
+        await moves(walk)
+        await looks(walk)
+        await own(walk)
+        await ends(walk, reach)
+        assert not walk.lacks()
