@@ -5,11 +5,12 @@ queue that is looked at only, and then no more often than their cost allows.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck import NotAllowed, QdeckError
-from qdeck._deck.words import NATIVE
+from qdeck._deck.words import NATIVE, State
 from qdeck_console.history import Pasts
 
 if TYPE_CHECKING:
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
     from qdeck._deck.deck import Deck
     from qdeck._deck.history import Sample
-    from qdeck._deck.model import QueueRow
+    from qdeck._deck.model import JobDetail, JobRecord, QueueRow
     from qdeck._engine.ops import Program
     from qdeck._operations.became import Became
     from qdeck._operations.closeup import CloseUp
+    from qdeck._operations.groups import Kind
     from qdeck._operations.model import Activity
 
 T = TypeVar("T")
@@ -65,12 +67,43 @@ async def read_pasts(deck: Deck, queues: Sequence[str]) -> Mapping[str, Sequence
         return dict.fromkeys(queues, ())
 
 
+class Pauses:
+    """When something is due to be read again: not before it rested for many times what it cost."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+
+    async def run(self, deck: Deck, what: str, program: Program[T], rest_s: float) -> T | None:
+        """What a program finds, when it is due. What may not be read is no reason to think the server lost."""
+        started = time.monotonic()
+        if started < self._next.get(what, 0.0):
+            program.close()
+            return None
+        found = None
+        try:
+            found = await deck.alook(program)
+        except NotAllowed:
+            rest_s *= 10
+        except QdeckError as error:
+            if isinstance(error, OSError):
+                raise
+        now = time.monotonic()
+        self._next[what] = now + max(rest_s, _COSTS * (now - started))
+        return found
+
+    def forget(self) -> None:
+        """Drops what rested long enough, when that is much."""
+        if len(self._next) > 4 * _KEPT:
+            now = time.monotonic()
+            self._next = {what: at for what, at in self._next.items() if at > now}
+
+
 class Insights:
     """Looks at one queue after the other, and remembers the last ones so that going back shows them at once."""
 
     def __init__(self) -> None:
         self._known: dict[str, CloseUp | None] = {}
-        self._next: dict[str, float] = {}
+        self._pauses = Pauses()
         self._log: list[Activity] = []
         self._became: Became | None = None
 
@@ -88,41 +121,52 @@ class Insights:
         from qdeck._operations import activity, became
         from qdeck._operations.closeup import read_close_up
 
-        log = await self._due(deck, "log", activity.newest(_LOG), _LOG_REST_S)
+        log = await self._pauses.run(deck, "log", activity.newest(_LOG), _LOG_REST_S)
         self._log = self._log if log is None else log
         close_up = None
         if row.layout == NATIVE and row.problem is None:
-            close_up = await self._due(deck, f"queue {row.name}", read_close_up(row.name), REST_S)
+            close_up = await self._pauses.run(deck, f"queue {row.name}", read_close_up(row.name), REST_S)
         before = self._known.pop(row.name, None)
         self._known[row.name] = close_up or before  # the last one that was looked at is the last to be forgotten
         last = next((done for done in self._log if row.name in done.queues and done.verb in _RETURNED), None)
         if last is not None and last.batch is not None and last.counts.get("applied", 0) <= _COUNTED:
-            found = await self._due(deck, f"batch {last.batch}", became.read(last.batch), _LOG_REST_S)
+            found = await self._pauses.run(deck, f"batch {last.batch}", became.read(last.batch), _LOG_REST_S)
             self._became = found or self._became
         self._forget()
         return self.known(row.name)
 
-    async def _due(self, deck: Deck, what: str, program: Program[T], rest_s: float) -> T | None:
-        """Runs a program when it is due. What may not be read is not told, and no reason to think the server lost."""
-        started = time.monotonic()
-        if started < self._next.get(what, 0.0):
-            program.close()
-            return None
-        found = None
-        try:
-            found = await deck.alook(program)
-        except NotAllowed:
-            rest_s *= 10
-        except QdeckError as error:
-            if isinstance(error, OSError):
-                raise
-        now = time.monotonic()
-        self._next[what] = now + max(rest_s, _COSTS * (now - started))
-        return found
-
     def _forget(self) -> None:
         while len(self._known) > _KEPT:
             del self._known[next(iter(self._known))]
-        if len(self._next) > 4 * _KEPT:
-            now = time.monotonic()
-            self._next = {what: at for what, at in self._next.items() if at > now}
+        self._pauses.forget()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSeen:
+    """A job with those around it, and with those that died of the same."""
+
+    job: JobDetail
+    related: Mapping[str, JobRecord] = field(default_factory=lambda: MappingProxyType({}))
+    kin: Kind | None = None
+
+
+class JobInsight:
+    """Reads one job at each look, and what is around it now and then."""
+
+    def __init__(self) -> None:
+        self._pauses = Pauses()
+        self._related: Mapping[str, JobRecord] = {}
+        self._kin: Kind | None = None
+
+    async def look(self, deck: Deck, queue: str, job_id: str) -> JobSeen:
+        """The job as it is now; raises `UnknownJob` where there is none."""
+        from qdeck._operations.related import read_kin, read_related
+
+        job = await deck.ajob(queue, job_id)
+        refs = (*job.depends_on, *job.dependents)
+        if job.layout == NATIVE and refs:
+            found = await self._pauses.run(deck, f"related {job.state}", read_related(queue, refs), REST_S)
+            self._related = self._related if found is None else found
+        if job.layout == NATIVE and job.state == State.DEAD:
+            self._kin = await self._pauses.run(deck, "kin", read_kin(queue, job_id), REST_S) or self._kin
+        return JobSeen(job=job, related=self._related, kin=self._kin if job.state == State.DEAD else None)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.widgets import TextArea
 
 from qdeck._deck.deck import Deck
+from qdeck._deck.model import HistoryEvent, JobDetail
+from qdeck._operations.related import read_kin, read_related
+from qdeck_console.format import length
 from qdeck_console.presenters import job_page as present
+from qdeck_console.presenters import job_past as past
+from qdeck_console.presenters import trace
 from qdeck_console.screens.editor import escaped
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.widgets.lines import LineList
+from support.driving import bury
 from support.hostile import is_clean
 from support.screens import HOOKS, app_of, command, console, fail_next, lines, text, until
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import JobDetail
+    from qdeck_console.presenters.trace import Keyed
 
 TRACE = """Traceback (most recent call last):
   File "/app/jobs/webhooks.py", line 88, in deliver
@@ -40,7 +47,7 @@ def three_tries(url: str) -> JobDetail:
         return deck.job(HOOKS, made.id)
 
 
-def words(found: list[present.Keyed]) -> str:
+def words(found: list[Keyed]) -> str:
     return "\n".join("".join(part for part, _ in line) for _, line in found)
 
 
@@ -61,15 +68,15 @@ def test_a_payload_is_a_tree_that_folds(url: str) -> None:
 
 def test_tries_and_their_tracebacks(url: str) -> None:
     job = three_tries(url)
-    assert len(present.tries(job)) == 3
-    first = words(present.error(job, 0, 90, unfolded=False))
+    assert len(past.tries(job)) == 3
+    first = words(past.error(job, 0, 90, unfolded=False))
     assert "[ 1 of 3 ]" in first
     assert "502 the 1." in first
     assert "1 of libraries folded" in first
-    assert "httpx/_client.py" in words(present.error(job, 0, 90, unfolded=True))
-    assert "with 0 of 3 tries used" in words(present.relations(job, 200, hide=""))
-    timeline = words(present.timeline(job, 100, chosen=1, now_ms=0))
-    assert timeline.index("try 1") < timeline.index("try 3") < timeline.index("to the dead letters")
+    assert "httpx/_client.py" in words(past.error(job, 0, 90, unfolded=True))
+    assert "with 0 of 3 tries used" in words(present.relations(job, 200, hide="", now_ms=0, related={}, kin=None))
+    timeline = words(past.timeline(job, 100, chosen=1, now_ms=0))
+    assert timeline.index("try 1") < timeline.index("try 3") < timeline.index("dead   3 of 3 tries used")
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
@@ -158,3 +165,97 @@ async def test_a_payload_is_edited_here_when_there_is_no_editor(url: str, monkey
 def test_what_a_terminal_might_act_on_is_escaped() -> None:
     assert escaped('{"a": "\u202eé"}\n') == '{"a": "\\u202eé"}\n'
     assert json.loads(escaped('"\U000e0041\x9b"')) == "\U000e0041\x9b"
+
+
+def _job(*events: HistoryEvent, **more: Any) -> JobDetail:
+    return JobDetail(id="job-1", key="k", queue=HOOKS, state="dead", native_state="dead_letter", history=events, **more)
+
+
+def _failed(at_ms: int, ran_ms: object = None, **more: object) -> HistoryEvent:
+    return HistoryEvent(
+        at_ms=at_ms, kind="failed", data={"class": "Refused", "worker": "w-1", "ran_ms": ran_ms, **more}
+    )
+
+
+def test_tries_stand_on_one_axis_and_run_where_they_ran() -> None:
+    made = HistoryEvent(at_ms=0, kind="enqueued", data={})
+    dead = HistoryEvent(at_ms=100_000, kind="dead", data={})
+    job = _job(made, _failed(20_000, 10_000), _failed(50_000), _failed(100_000, 50_000), dead, retries=2, attempts=3)
+    shown = past.timeline(job, 100, chosen=2, now_ms=200_000)
+    rows = words(shown).splitlines()
+    assert rows[0].endswith("1m 40s, ran 1m 00s in 2 tries")
+    bars = [row[72:] for row in rows[2:5]]
+    assert [(bar.count("─"), bar.count("━")) for bar in bars] == [(2, 4), (8, 1), (0, 15)]
+    assert bars[0].index("━") == 2
+    assert len(bars[2].rstrip()) == 28
+    assert ("━" * 4, "accent") in shown[2][1]
+    assert ("━" * 15, "bad") in shown[4][1]  # the last one, of which it died
+    assert "10s" in rows[2]
+    assert "3 of 3 tries used" in rows[5]
+    assert all(length(line) <= 100 for _, line in shown)
+    for cells in (40, 72):
+        narrow = past.timeline(job, cells, chosen=None, now_ms=0)
+        assert all(length(line) <= cells for _, line in narrow)
+        assert any("━" in text for _, line in narrow for text, _ in line) == (cells >= 70)
+
+
+@pytest.mark.parametrize("ran", ["soon", -5, True, 10**30, None, [1]])
+def test_how_long_a_try_ran_is_believed_only_when_it_can_be(ran: object) -> None:
+    assert past.ran_ms(_failed(5, ran)) is None
+
+
+def test_a_traceback_folds_libraries_and_marks_the_line_of_the_application() -> None:
+    text_of = (
+        'Traceback (most recent call last):\n  File "/srv/app/run.py", line 4, in run\n    job()\n    ^^^^^\n'
+        '  File "/usr/lib/python3.12/asyncio/base.py", line 9, in call\n    return it\n'
+        '  File "/x/site-packages/httpx/_models.py", line 829, in check\n    raise Refused\nhttpx.Refused: 502\n'
+    )
+    found = trace.lines(text_of.rstrip(), 60, unfolded=False, told="Refused: 502")
+    shown = words(found)
+    assert "3 frames, 2 of libraries folded" in shown
+    assert "… 2 frames in asyncio, httpx" in shown
+    assert "httpx.Refused" not in shown  # it is told above
+    [failing] = [line for _, line in found if any("on-bad_dim" in role for _, role in line)]
+    assert length(failing) == 60
+    assert "job()" in "".join(part for part, _ in failing)
+    assert "_models.py:829" in words(trace.lines(text_of, 60, unfolded=True))
+    chained = text_of + "\nDuring handling of the above exception, another exception occurred:\n\n" + text_of
+    assert "During handling of the above" in words(trace.lines(chained, 60, unfolded=False))
+    assert words(trace.lines("no traceback at all", 60, unfolded=False)) == "no traceback at all"
+    assert all(length(line) <= 60 for _, line in trace.lines(chained * 3, 60, unfolded=True))
+
+
+def test_a_log_tells_levels_by_colour_and_keeps_other_lines() -> None:
+    log = "2026-11-18 12:04:28,112 ERROR app: no\nplain " + "x" * 90 + "\n"
+    shown = past.output(_job(log=log), 60)
+    assert ("error  ", "bad") in shown[2][1]
+    assert words(shown).count("x") == 90
+    assert "last try, 2 lines" in words(shown)
+    many = past.output(_job(log="line\n" * 250), 60)
+    assert "50 earlier lines" in words(many[:4])
+
+
+def test_the_jobs_around_a_job_and_what_a_retry_would_do(url: str) -> None:
+    with Deck(url) as deck:
+        bury(url, HOOKS, [{"class": "Refused", "message": f"502 for {number}"} for number in range(3)])
+        dead = deck.page(HOOKS, state="dead", most=1).jobs[0]
+        deck.enqueue(HOOKS, "pay", [1], id="job-first", delay=3600)
+        deck.enqueue(HOOKS, "thank", [1], id="job-next", after=["job-first"])
+        kin = deck.look(read_kin(HOOKS, dead.id))
+        around = deck.look(read_related(HOOKS, ["job-first", "job-next"]))
+        first, last, gone = (deck.job(HOOKS, job_id) for job_id in ("job-first", "job-next", dead.id))
+    assert kin is not None
+    newest = words(
+        present.relations(replace(gone, since_ms=kin.last), 200, hide="", now_ms=kin.last, related={}, kin=kin)
+    )
+    assert "2 others here died the same way, before it." in newest
+    gone = replace(gone, since_ms=kin.last - 1)
+    told = words(present.relations(gone, 90, hide="", now_ms=kin.last, related={}, kin=kin))
+    assert "2 others here died the same way, the last one 0s ago" in " ".join(told.split())
+    waits = words(present.relations(last, 60, hide="", now_ms=0, related=around, kin=None))
+    assert "waits for" in waits
+    assert "1 delayed" in waits
+    waited = present.relations(first, 60, hide="", now_ms=0, related=around, kin=None)
+    assert "1 blocked" in words(waited)
+    assert all(length(line) <= 60 for _, line in waited)
+    assert "not kept any more" in words(present.relations(first, 60, hide="", now_ms=0, related={}, kin=None))

@@ -1,29 +1,28 @@
-"""The page of one job: its payload as a tree, every try on a time axis, the error of one, what a retry would do."""
+"""The left of a job's page: who it is, its payload as a tree, the jobs around it, and what a retry would do."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import State
+from qdeck._deck.payload import MASK
 from qdeck_console import format as fmt
-from qdeck_console.presenters.job_detail import event_glyph, event_words, job_facts
-from qdeck_console.presenters.parts import name_parts, queue_path, section
-from qdeck_console.text import cut_end, cut_id, safe_text, wrap
+from qdeck_console.presenters.job_past import noted
+from qdeck_console.presenters.parts import name_parts, pair, queue_path, section
+from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from qdeck._deck.model import HistoryEvent, JobDetail
+    from qdeck._deck.model import JobDetail, JobRecord
+    from qdeck._operations.groups import Kind
     from qdeck_console.format import Line, Piece
+    from qdeck_console.presenters.trace import Keyed
 
-Keyed = tuple[str, "Line"]  # a line and its identity: the cursor moves over those that have one
-FAILING: Final = ("failed", "timeout", "crashed", "outage", "expired", "dependency")
 _LONGEST: Final = 2_000
+_REFS: Final = 20
 _MOST_NODES: Final = 2_000
-_FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$')
-_LIBRARY: Final = ("site-packages/", "dist-packages/", "/lib/python3", "qdeck/_worker/", "<frozen ")
 _STATE: Final = {"dead": ("✗", "bad"), "running": ("▸", "accent"), "done": ("✓", "ok"), "blocked": ("◇", "muted")}
 
 
@@ -33,22 +32,28 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     since = (
         "" if job.since_ms is None else f"since {fmt.clock(job.since_ms)}, {fmt.span(max(0, now_ms - job.since_ms))}"
     )
-    state: list[Piece] = [(f"{glyph} {job.state}", f"{role} bold"), (f"  {since} ", "muted")]
+    state: list[Piece] = [(f" {glyph} {job.state}", f"{role} bold"), (f"  {since}".rstrip() + " ", "muted")]
     room = cells - fmt.length(state)
+    name = cut_end(safe_text(job.name or job.task or "unknown task", limit=120), 60)
     left: list[Piece] = [
         *queue_path(job.queue, max(12, room // 2), "muted", hide=hide), (" ▸ ", "ghost"),
         (cut_id(safe_text(job.id, limit=200), max(8, room // 2)), "strong bold"),
-        (f"   {safe_text(job.name or job.task or 'unknown task', limit=120)}", "muted"),
     ]  # fmt: skip
+    beside = fmt.length(left) + 3 + width(name) <= room
+    left += [(f"   {name}", "muted")] * beside
     lines: list[Line] = [(*fmt.fit(left, room), *state)]
     tries = f"{job.attempts or 0}" + (f" of {job.retries + 1}" if job.retries is not None else "")
-    told = [("priority", str(job.priority)), ("tries", tries), ("payload", _size(job.body_bytes))]
+    told = [] if beside else [("task", name)]
+    told += [("priority", str(job.priority)), ("tries", tries), ("payload", _size(job.body_bytes))]
     if job.unique:
         told.append(("unique", "yes"))
     if job.tags:
         told.append(("tags", " ".join(job.tags)))
     if job.crashes:
         told.append(("crashes", str(job.crashes)))
+    retried = sum(event.kind == "retried" for event in job.history)
+    if retried:
+        told.append(("retried", "once" if retried == 1 else f"{retried:,} times"))
     if job.worker and job.state == State.RUNNING:
         told.append(("runs on", job.worker))
     second: list[Piece] = []
@@ -63,9 +68,7 @@ def _size(count: int) -> str:
 
 def tree(job: JobDetail, cells: int, folded: AbstractSet[str]) -> list[Keyed]:
     """The payload with a line a value; what has parts is folded and unfolded."""
-    size = fmt.size(job.body_bytes)
-    head = section("payload", "", "muted", cells - fmt.length(size) - 1, indent=0)
-    lines: list[Keyed] = [("", (*head, (" ", "text"), *size))]
+    lines: list[Keyed] = [("", noted("payload", fmt.size(job.body_bytes), cells))]
     payload = job.payload()
     nodes = _call(payload)
     for name, value in nodes:
@@ -121,6 +124,8 @@ def _parts(value: Any) -> list[tuple[object, Any]] | None:
 
 
 def _leaf(value: Any) -> tuple[str, str]:
+    if value == MASK:
+        return "•••••• masked", "faint"
     if isinstance(value, str):
         return f'"{safe_text(value, limit=_LONGEST)}"', "text"
     if value is None:
@@ -143,141 +148,85 @@ def value_at(job: JobDetail, key: str) -> object:
     return found
 
 
-def relations(job: JobDetail, cells: int, *, hide: str) -> list[Keyed]:
+def relations(
+    job: JobDetail, cells: int, *, hide: str, now_ms: int, related: Mapping[str, JobRecord], kin: Kind | None
+) -> list[Keyed]:
     """What it waits for, what waits for it, and what a retry would do."""
     lines: list[Keyed] = []
-    for label, ids, more in (
+    for label, refs, more in (
         ("waits for", job.depends_on, False),
         ("waited for by", job.dependents, job.more_dependents),
     ):
-        if not ids:
+        if not refs:
             continue
-        head = section(label, "", "muted", cells, indent=0, count=len(ids))
-        lines += [("", ()), ("", head)]
-        for job_id in ids[:20]:
-            lines.append(
-                (f"job/{job_id}", (("◇ ", "muted"), (cut_id(safe_text(job_id, limit=200), cells - 2), "text")))
-            )
-        if more or len(ids) > 20:
+        told = [related[ref].state for ref in refs[:_REFS] if ref in related]
+        lines += [("", ()), ("", noted(label, _summary(len(refs), more, told), cells))]
+        for ref in refs[:_REFS]:
+            lines.append((f"job/{ref.partition('@')[0]}", _reference(ref, related.get(ref), cells, now_ms)))
+        if more or len(refs) > _REFS:
             lines.append(("", (("and more", "faint"),)))
     if job.state == State.DEAD:
-        where = " ▸ ".join(name_parts(job.queue, hide=hide))
-        words = f"put it at the end of {where} with 0 of {(job.retries or 0) + 1} tries used"
         lines += [("", ()), ("", section("a retry would", "", "muted", cells, indent=0))]
-        lines += [(f"would/{at}", ((part, "text"),)) for at, part in enumerate(wrap(words + ".", cells, most=6))]
+        words = _retry_words(job, hide, now_ms, kin)
+        lines += [(f"would/{at}", ((part, "text"),)) for at, part in enumerate(wrap(words, cells, most=8))]
     return lines
+
+
+def _summary(count: int, more: bool, states: list[str]) -> list[Piece]:
+    """How many they are, and how they stand."""
+    words: list[Piece] = [(f"{count:,}{'+' * more}", "muted")]
+    if states and len(states) == count and len(set(states)) == 1:
+        return [*words, (f" {states[0]}" if count == 1 else f", all {states[0]}", "muted")]
+    blocked = states.count(State.BLOCKED)
+    return [*words, (f", {blocked:,} blocked", "warn")] if blocked else words
+
+
+def _reference(ref: str, job: JobRecord | None, cells: int, now_ms: int) -> Line:
+    """A job that this one has to do with: its state, its id, its task, and since when."""
+    job_id, _, queue = ref.partition("@")
+    glyph, role = _STATE.get(job.state, ("◦", "muted")) if job is not None else ("◇", "muted")
+    if job is None:
+        told: list[Piece] = [("not kept any more" if not queue else f"in {safe_text(queue, limit=80)}", "faint")]
+    else:
+        since = "" if job.since_ms is None else f" {fmt.span(max(0, now_ms - job.since_ms))}"
+        told = [(job.state + since, "warn" if job.state in {State.BLOCKED, State.DEAD} else "muted")]
+    right = min(fmt.length(told), max(8, cells // 3))
+    room = cells - 2 - right - 1
+    name = "" if job is None else safe_text(job.name or job.task or "", limit=80)
+    left: list[Piece] = [(cut_id(safe_text(job_id, limit=200), min(20, room)), "text"), (f"  {name}", "muted")]
+    return ((glyph, role), (" ", "text"), *fmt.fit(left, room), (" ", "text"), *fmt.fit(told, right, right=True))
+
+
+def _retry_words(job: JobDetail, hide: str, now_ms: int, kin: Kind | None) -> str:
+    where = " ▸ ".join(name_parts(job.queue, hide=hide))
+    words = f"put it at the end of {where} with 0 of {(job.retries or 0) + 1} tries used"
+    if job.dependents:
+        many = f"{len(job.dependents):,}{'+' * job.more_dependents}"
+        words += f", and let the {many} that wait for it go on once it is done"
+    words += "."
+    if kin is not None and kin.size > 1:
+        others = kin.size - 1
+        words += f" {others:,} other{'s' * (others != 1)} here died the same way"
+        is_last = job.since_ms is not None and kin.last <= job.since_ms
+        words += ", before it." if is_last else f", the last one {fmt.span(max(0, now_ms - kin.last))} ago."
+    return words
 
 
 def facts(job: JobDetail, cells: int) -> list[Keyed]:
-    """Its settings and limits."""
-    head: list[Keyed] = [("", ()), ("", section("job", "", "muted", cells, indent=0))]
-    return [*head, *((f"fact/{at}", line) for at, line in enumerate(job_facts(job, cells)))]
-
-
-def tries(job: JobDetail) -> list[HistoryEvent]:
-    """Every end of a try that was not a good one, oldest first."""
-    return [event for event in job.history if event.kind in FAILING]
-
-
-def timeline(job: JobDetail, cells: int, *, chosen: int | None, now_ms: int) -> list[Keyed]:
-    """What happened to it, each with its place on one time axis."""
-    events = list(job.history)[-60:]
-    begin = events[0].at_ms if events else 0
-    ends = job.state in (State.DONE, State.DEAD, State.CANCELLED)
-    last = events[-1].at_ms if events and ends else now_ms
-    spent = fmt.span(max(0, last - begin), fine=True) if events else ""
-    lines: list[Keyed] = [("", section("timeline", spent, "muted", cells, indent=0))]
-    axis = 24 if cells >= 88 else 0
-    before, at_try = begin, 0
-    for at, event in enumerate(events):
-        glyph, role = event_glyph(event)
-        number = ""
-        is_chosen = False
-        if event.kind in FAILING:
-            is_chosen, at_try = at_try == chosen, at_try + 1
-            number = f"try {at_try}  "
-        clock = fmt.clock(event.at_ms)
-        room = cells - len(clock) - 4 - (axis + 2 if axis else 0)
-        words = cut_end(number + event_words(event), room)
-        line: list[Piece] = [
-            (clock, "muted"), ("  ", "text"), (glyph, role), (" ", "text"),
-            *fmt.fit([(words, "strong bold" if is_chosen else "text")], room),
-        ]  # fmt: skip
-        if axis:
-            line += [("  ", "text"), *_mark(before - begin, event.at_ms - begin, max(1, last - begin), axis, role)]
-        before = event.at_ms
-        lines.append((f"event/{at}", tuple(line)))
-    return lines
-
-
-def _mark(start: int, end: int, whole: int, cells: int, role: str) -> list[Piece]:
-    first = min(cells - 1, start * (cells - 1) // whole)
-    last = min(cells - 1, end * (cells - 1) // whole)
-    return [(" " * first, "text"), ("─" * (last - first), "ghost"), ("━", role), (" " * (cells - last - 1), "text")]
-
-
-def error(job: JobDetail, chosen: int, cells: int, *, unfolded: bool) -> list[Keyed]:
-    """One try's error with its traceback, frames of libraries folded."""
-    found = tries(job)
-    if not found:
+    """Its limits and what hangs on its end; what the head of the page tells is not told twice."""
+    told: list[tuple[str, list[Piece]]] = [
+        (label, fmt.span_pieces(value, fine=True))
+        for label, value in (("time limit", job.time_limit_ms), ("lease", job.lease_ms))
+        if value is not None
+    ]
+    if job.expires_ms is not None:
+        told.append(("does not start after", [(fmt.clock(job.expires_ms), "text")]))
+    for label, text in (("when it dies", job.on_failure), ("handles the end of", job.handler_of)):
+        if text:
+            told.append((label, [(cut_end(safe_text(text, limit=200), cells - len(label) - 2), "text")]))
+    if job.run_anyway:
+        told.append(("runs even if those die", [("yes", "text")]))
+    if not told:
         return []
-    event = found[chosen]
-    many = len(found) > 1
-    keys: list[Piece] = [("[", "accent bold"), (f" {chosen + 1} of {len(found)} ", "muted"), ("]", "accent bold")]
-    head = section("error", f"try {chosen + 1}", "muted", cells - (fmt.length(keys) + 1) * many, indent=0)
-    lines: list[Keyed] = [("", ()), ("", (*head, (" ", "text"), *keys) if many else head)]
-    data = event.data
-    name = safe_text(str(data.get("class") or event.kind), limit=200)
-    message = safe_text(str(data.get("message") or ""), limit=_LONGEST, one_line=False)
-    lines.append(("error/class", ((cut_end(name, cells), "bad bold"),)))
-    lines += [(f"error/{at}", ((part, "text"),)) for at, part in enumerate(wrap(message, cells, most=20))]
-    text = data.get("traceback")
-    if text is None and chosen == len(found) - 1 and job.failure is not None:
-        text = job.failure.traceback
-    if text:
-        lines += _traceback(safe_text(str(text), limit=30_000, one_line=False).rstrip(), cells, unfolded=unfolded)
-    return lines
-
-
-def _traceback(text: str, cells: int, *, unfolded: bool) -> list[Keyed]:
-    rows = text.splitlines()
-    frames = [(at, found) for at, row in enumerate(rows) if (found := _FRAME.match(row))]
-    libraries = {at for at, found in frames if any(mark in found[1] for mark in _LIBRARY)}
-    last = max((at for at, _ in frames), default=-2)
-    folds = bool(libraries) and len(libraries) < len(frames)
-    words = f"Traceback, {len(frames)} frame{'s' * (len(frames) != 1)}"
-    if folds and not unfolded:
-        words += f", {len(libraries)} of libraries folded"
-    hint: list[Piece] = [("  enter", "accent bold"), (" folds" if unfolded else " unfolds", "muted")] if folds else []
-    lines: list[Keyed] = [("", ()), ("traceback", ((words, "muted"), *hint))]
-    hidden, skipping = 0, False
-    for at, row in enumerate(rows):
-        if folds and not unfolded:
-            if _FRAME.match(row):
-                skipping = at in libraries and at != last
-                hidden += skipping
-            elif not row.startswith("    "):
-                skipping = False
-            if skipping:
-                continue
-            if hidden:
-                lines.append((f"tb/fold{at}", ((f"  … {hidden} frame{'s' * (hidden != 1)} of libraries", "faint"),)))
-                hidden = 0
-        role = "strong on-bad_dim" if last < at <= last + 1 else "strong" if at == last else "text"
-        for number, part in enumerate(wrap(row, cells, most=12) or [""]):
-            lines.append((f"tb/{at}.{number}", ((part, role),)))
-    return lines
-
-
-def output(job: JobDetail, cells: int) -> list[Keyed]:
-    """Its result, and what it wrote while it ran."""
-    lines: list[Keyed] = []
-    if job.has_result:
-        lines += [("", ()), ("", section("result", "", "muted", cells, indent=0))]
-        shown = safe_text(str(job.result), limit=_LONGEST, one_line=False)
-        lines += [(f"result/{at}", ((part, "text"),)) for at, part in enumerate(wrap(shown, cells, most=40))]
-    if job.log:
-        lines += [("", ()), ("", section("output", "of its last try", "muted", cells, indent=0))]
-        shown = safe_text(job.log, limit=20_000, one_line=False)
-        lines += [(f"log/{at}", ((part, "text"),)) for at, part in enumerate(wrap(shown, cells, most=200))]
-    return lines
+    head: list[Keyed] = [("", ()), ("", section("limits", "", "muted", cells, indent=0))]
+    return [*head, *((f"fact/{at}", pair(label, value, cells)) for at, (label, value) in enumerate(told))]

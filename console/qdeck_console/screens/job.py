@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck import QdeckError, UnknownJob
-from qdeck._deck.model import JobDetail, JobRecord, Snapshot
 from qdeck_console.actions import JOB, Action, bindings
+from qdeck_console.insight import JobInsight, JobSeen
 from qdeck_console.presenters import job_page as present
+from qdeck_console.presenters import job_past as past
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.text import safe_text
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
+    from qdeck._deck.model import JobDetail, JobRecord, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
-    from qdeck_console.presenters.job_page import Keyed
+    from qdeck_console.presenters.trace import Keyed
 
 WIDEST = 120
 LEFT = 64
@@ -40,7 +42,8 @@ class JobScreen(JobActs):
         super().__init__()
         self._tab = tab
         self.queue, self.job_id = queue, job_id
-        self._job: JobDetail | None = None
+        self._insight = JobInsight()
+        self._seen: JobSeen | None = None
         self._gone = False
         self._try: int | None = None  # the last one, until another is chosen
         self._folded: set[str] = set()
@@ -65,15 +68,23 @@ class JobScreen(JobActs):
         )
 
     def wants(self) -> Reader | None:
-        """This job."""
+        """This job, and those around it."""
 
-        async def read(_snapshot: Snapshot) -> JobDetail | UnknownJob:
+        async def read(_snapshot: Snapshot) -> JobSeen | UnknownJob:
             try:
-                return await self.console.deck.ajob(self.queue, self.job_id)
+                return await self._insight.look(self.console.deck, self.queue, self.job_id)
             except UnknownJob as error:
                 return error
 
         return read
+
+    def deck_changed(self) -> None:
+        """Another deck, which may see more or less, is read anew."""
+        self._insight = JobInsight()
+
+    @property
+    def _job(self) -> JobDetail | None:
+        return self._seen.job if self._seen is not None else None
 
     def targets(self) -> tuple[JobRecord, ...]:
         """This job, as it was seen."""
@@ -87,7 +98,7 @@ class JobScreen(JobActs):
     @property
     def chosen_try(self) -> int:
         """The try whose error is shown."""
-        count = len(present.tries(self._job)) if self._job is not None else 0
+        count = len(past.tries(self._job)) if self._job is not None else 0
         return count - 1 if self._try is None else min(self._try, count - 1)
 
     def draw(self, *, fresh: bool) -> None:
@@ -95,8 +106,8 @@ class JobScreen(JobActs):
         picture = self.picture
         mine = picture.extra_of == self.reads
         notice: list[Line] = []
-        if mine and isinstance(picture.extra, JobDetail):
-            self._job, self._gone = picture.extra, False
+        if mine and isinstance(picture.extra, JobSeen):
+            self._seen, self._gone = picture.extra, False
         if mine and isinstance(picture.extra, UnknownJob):
             self._gone = True
         if self._gone and mine:
@@ -122,22 +133,23 @@ class JobScreen(JobActs):
         head.show(make, self.painter)
 
     def _panes(self) -> tuple[list[Keyed], list[Keyed]]:
-        job = self._job
-        if job is None:
+        seen = self._seen
+        if seen is None:
             return [], []
-        width = self.size.width
+        job, width = seen.job, self.size.width
         cells = LEFT - 8 if self.is_wide else max(20, min(WIDEST, width - 8))
         beside = max(20, min(WIDEST, width - LEFT - 6)) if self.is_wide else cells
         now_ms = self.now_ms
         left = [
-            *present.tree(job, cells, self._folded), *present.relations(job, cells, hide=self.hide),
+            *present.tree(job, cells, self._folded),
+            *present.relations(job, cells, hide=self.hide, now_ms=now_ms, related=seen.related, kin=seen.kin),
             *present.facts(job, cells),
-        ]  # fmt: skip
+        ]
         chosen = self.chosen_try if self.chosen_try >= 0 else None
-        right = present.timeline(job, beside, chosen=chosen, now_ms=now_ms)
+        right = past.timeline(job, beside, chosen=chosen, now_ms=now_ms)
         if chosen is not None:
-            right += present.error(job, chosen, beside, unfolded=self._unfolded)
-        return left, [*right, *present.output(job, beside)]
+            right += past.error(job, chosen, beside, unfolded=self._unfolded)
+        return left, [*right, *past.output(job, beside)]
 
     def _show(self, where: str, lines: list[Keyed]) -> None:
         items = [Item(key, 1, line) for key, line in lines]
@@ -154,7 +166,7 @@ class JobScreen(JobActs):
         return super().why_not(action)
 
     def _why_not_try(self, action: str) -> str:
-        count = len(present.tries(self._job)) if self._job is not None else 0
+        count = len(past.tries(self._job)) if self._job is not None else 0
         if count < 2:
             return "it failed once" if count else "it did not fail"
         if action == "earlier":

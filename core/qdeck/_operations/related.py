@@ -1,18 +1,21 @@
-"""The jobs that a job waits for and those that wait for it, with where they stand."""
+"""The jobs around a job: those it waits for, those that wait for it, and those that died of the same."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
-from qdeck._deck.jobs import by_id
+from qdeck._deck.jobs import by_id, raw_id
 from qdeck._deck.records import make_record
+from qdeck._engine import keys
+from qdeck._operations.groups import kinds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from qdeck._deck.model import JobRecord
     from qdeck._engine.ops import Program
+    from qdeck._operations.groups import Kind
 
 MOST: Final = 40  # jobs in one look
 
@@ -37,3 +40,14 @@ def read_related(queue: str, refs: Iterable[str]) -> Program[Mapping[str, JobRec
             if raw is not None:
                 found[ref] = make_record(where, raw, now)
     return found
+
+
+def read_kin(queue: str, job_id: str) -> Program[Kind | None]:
+    """The dead letters of its queue that died of the same as a dead job; none where they are not counted."""
+    [tries] = yield reads.read((b"HGET", keys.key(queue, "tries"), raw_id(job_id)))
+    words = (reads.good(tries, queue) or b"").split()
+    if len(words) != 4:
+        return None
+    digest = words[3]
+    [kept] = yield reads.read((b"HGET", keys.key(queue, "groups"), digest))
+    return next(iter(kinds_of([digest, reads.good(kept, queue) or b""])), None)
