@@ -226,10 +226,10 @@ async def ends(walk: Walk, reach: Reach) -> None:
         assert app.screen is screen
         await walk.key("q", lambda: app.return_code == 0)
         return
-    for key in ("escape", "q"):
-        await walk.key(key, lambda: app.screen is not walk.screen)
-        await reach(walk)
-        walk.begin()
+    await walk.key("escape", lambda: app.screen is not walk.screen)
+    await reach(walk)
+    walk.begin()
+    await walk.key("q", lambda: app.screen is not walk.screen)
 
 
 async def undoes(walk: Walk) -> None:
