@@ -5,26 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck.words import NATIVE
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import sparkline, thin_bar
+from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, title_lines
+from qdeck_console.presenters.job_past import FAILING, noted, ran_ms
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
 from qdeck_console.presenters.payload import payload_pieces
-from qdeck_console.sources import Part
-from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
+from qdeck_console.sources import Left, Part
+from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
 from qdeck_console.triage import Triaged
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from qdeck._deck.model import JobDetail, JobRecord
+    from qdeck._deck.model import HistoryEvent, JobDetail, JobRecord
     from qdeck._operations.groups import Group
     from qdeck._operations.headroom import Headroom
     from qdeck_console.format import Line, Piece
     from qdeck_console.history import Rates
-    from qdeck_console.sources import Left
+    from qdeck_console.presenters.payload import Columns
 
 _FULL: Final = 0.9  # of the limit: from there on it is an alarm
 _SOON_MIN: Final = 60.0  # minutes until the first is dropped: an alarm too
+_MOST_TRIES: Final = 6
+_LEAST_BAR: Final = 10
 MOST_ROOMS: Final = 20  # queues whose limits are read
 _SHAPES: Final = {"N": "‹n›", "#": "‹id›", "'…'": "‹text›"}
 
@@ -74,6 +79,8 @@ def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hi
         growth = [(f"grows by {rate.dead_per_min * 60:,.0f}/h", "muted")]
     elif share >= 1:
         growth = [("full: drops the oldest", "bad")]
+    elif rate is not None and rate.dead_per_min is not None and cells >= 100:
+        growth = [("none came just now", "faint")]
     expires: list[Piece] = []
     if left is not None:
         soon = left < 86_400_000
@@ -92,9 +99,9 @@ def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hi
             )
         )
     pieces: list[tuple[Sequence[Piece], int, bool]] = [
-        (counts, 22, False), (growth, 24, False), (expires, 27, False), (dropped, 16, False),
+        (counts, 20, False), (growth, 22, False), (expires, 25, False), (dropped, 13, False),
     ]  # fmt: skip
-    if cells < 130:
+    if cells < 3 + name + sum(width + 1 for _, width, _ in pieces) + _LEAST_BAR:
         pieces.pop(2)
     bar = max(8, cells - 3 - name - sum(width + 1 for _, width, _ in pieces))
     return ((" " * 2, "text"), *path, (" ", "text"), *thin_bar(share, bar - 1, role), *columns(pieces))
@@ -197,15 +204,53 @@ def shape_pieces(shape: str, cells: int) -> list[Piece]:
     return fmt.fit(out, cells) if fmt.length(out) > cells else out
 
 
-def entries_title(group: Group | None, words: str, marks: Sequence[Piece], where: str, cells: int) -> Line:
-    """Whose entries are listed, in which order, how many are marked, and which of them are in sight."""
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """What all entries in sight have in common: it is said once, above them, and not in a column."""
+
+    task: str | None = None
+    tries: int | None = None
+    worker: str | None = None
+
+    @classmethod
+    def of(cls, rows: Iterable[JobRecord | Left]) -> Alike:
+        """What these have in common; of none or one that is nothing."""
+        jobs = [row for row in rows if not isinstance(row, Left)]
+        if len(jobs) < 2:
+            return cls()
+        tasks, tries, workers = ({getattr(job, name) for job in jobs} for name in ("task", "attempts", "worker"))
+        return cls(*(found.pop() if len(found) == 1 else None for found in (tasks, tries, workers)))
+
+    def and_(self, other: Alike) -> Alike:
+        """What both have in common."""
+        return Alike(
+            self.task if self.task == other.task else None,
+            self.tries if self.tries == other.tries else None,
+            self.worker if self.worker == other.worker else None,
+        )
+
+    def words(self) -> str:
+        """The same in words."""
+        tries = "" if self.tries is None else f"{self.tries:,} {'try' if self.tries == 1 else 'tries'}"
+        parts = (self.task or "", tries, self.worker or "")
+        return safe_text(", ".join(part for part in parts if part), limit=200)
+
+
+def entries_title(
+    group: Group | None, words: str, marks: Sequence[Piece], where: str, cells: int, alike: Alike | None = None
+) -> Line:
+    """Whose entries are listed, in which order, what they have in common, how many are marked, which are in sight."""
     name = safe_text(group.error_class, limit=60) if group is not None else "entries"
     left: list[Piece] = [(" " * MARGIN + name, "strong bold"), ("  newest first", "muted")]
-    if where.strip() and cells >= 100:
-        left += [("  ·  ", "ghost"), (cut_end(safe_text(where, limit=200), cells // 3), "muted")]
-    left += marks
     right = f" {words} "
-    rule = cells - fmt.length(left) - len(right) - 1
+    room = cells - fmt.length(left) - fmt.length(marks) - width(right) - 10
+    for told in (alike.words() if alike is not None else "", where.strip()):
+        if told and room > 12:
+            text = cut_end(safe_text(told, limit=200), room)
+            left += [("  ·  ", "ghost"), (text, "muted")]
+            room -= width(text) + 5
+    left += marks
+    rule = cells - fmt.length(left) - width(right) - 1
     if rule < 1:
         return tuple(fmt.fit(left, cells))
     return (*left, (" ", "text"), ("─" * rule, "line"), (right, "muted"))
@@ -213,47 +258,54 @@ def entries_title(group: Group | None, words: str, marks: Sequence[Piece], where
 
 @dataclass(frozen=True, slots=True)
 class EntryGrid:
-    """The columns of the entries."""
+    """The columns of the entries; 0 is not shown."""
 
     id: int
+    tries: int
     worker: int
     payload: int
 
     @classmethod
-    def of(cls, cells: int) -> EntryGrid:
-        """The worker goes first."""
-        wide = 20 if cells >= 100 else 18
-        worker = 12 if cells >= 100 else 0
-        taken = LEAD + MARGIN + wide + 9 + (worker + 1 if worker else 0) + 6 + 1
-        return cls(wide, worker, max(10, cells - taken))
+    def of(cls, cells: int, alike: Alike | None = None) -> EntryGrid:
+        """The worker goes first; what all have in common needs no column."""
+        known = alike or Alike()
+        wide = 20 if cells >= 78 else 18
+        tries = 5 if known.tries is None else 0
+        worker = 15 if cells >= 100 and known.worker is None else 0
+        taken = LEAD + MARGIN + wide + 9 + sum(part + 1 for part in (tries, worker) if part) + 1
+        return cls(wide, tries, worker, max(10, cells - taken))
 
 
-def entries_head(cells: int) -> Line:
+def entries_head(cells: int, alike: Alike | None = None) -> Line:
     """The heads of the entries."""
-    grid = EntryGrid.of(cells)
+    grid = EntryGrid.of(cells, alike)
     heads: list[tuple[Sequence[Piece], int, bool]] = [
         ([("id", "faint")], grid.id, False),
         ([("failed", "faint")], 8, True),
     ]
-    heads.append(([("tries", "faint")], 5, True))
+    if grid.tries:
+        heads.append(([("tries", "faint")], grid.tries, True))
     if grid.worker:
         heads.append(([("worker", "faint")], grid.worker, False))
-    return ((" " * (LEAD - 1), "text"), *columns([*heads, ([("payload", "faint")], grid.payload, False)]))
+    return ((" " * (LEAD - 1), "text"), *columns([*heads, ([(" payload", "faint")], grid.payload, False)]))
 
 
-def entry_line(job: JobRecord, cells: int, *, at_cursor: bool) -> Line:
+def entry_line(
+    job: JobRecord, cells: int, *, at_cursor: bool, alike: Alike | None = None, aligned: Columns = ()
+) -> Line:
     """One dead letter."""
-    grid = EntryGrid.of(cells)
+    grid = EntryGrid.of(cells, alike)
     values: list[tuple[Sequence[Piece], int, bool]] = [
         ([(cut_id(job.id, grid.id), "strong bold" if at_cursor else "text")], grid.id, False),
         (fmt.span_pieces(None if job.age_s is None else job.age_s * 1000), 8, True),
-        (fmt.cell(fmt.count(job.attempts), "muted"), 5, True),
     ]
+    if grid.tries:
+        values.append((fmt.cell(fmt.count(job.attempts), "muted"), grid.tries, True))
     if grid.worker:
-        values.append(
-            ([(cut_middle(safe_text(job.worker or fmt.NONE, limit=80), grid.worker), "muted")], grid.worker, False)
-        )
-    values.append((payload_pieces(job, grid.payload), grid.payload, False))
+        worker = cut_middle(safe_text(job.worker or fmt.NONE, limit=80), grid.worker)
+        values.append((fmt.cell(worker, "muted"), grid.worker, False))
+    payload = payload_pieces(job, grid.payload - 1, aligned)
+    values.append(([(" ", "text"), *payload], grid.payload, False))
     return ((" " * (LEAD - 1), "text"), *columns(values))
 
 
@@ -262,6 +314,42 @@ def left_line(row: Left, cells: int) -> Line:
     grid = EntryGrid.of(cells)
     name = fmt.fit([(cut_id(row.id, grid.id), "faint strike")], grid.id)
     return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f"  gone: {safe_text(row.why, limit=80)}", "faint"))
+
+
+def side(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
+    """One dead letter: what it died of, what it was given, every try, and what a retry would do."""
+    at_ms = job.failed_ms or job.since_ms
+    about = "" if at_ms is None else f"failed {fmt.clock(at_ms)}, {fmt.span(max(0, now_ms - at_ms)).split()[0]} ago"
+    lines = [*title_lines(job, cells, hide=hide, about=about), (), *failure_lines(job, cells)]
+    lines += payload_lines(job, cells, most=8)
+    ends = [event for event in job.history if event.kind in FAILING]
+    if ends:
+        lines += [noted("attempts", [(f"{len(ends):,}", "strong")], cells), *_attempts(job, ends, cells), ()]
+    if job.layout == NATIVE:
+        lines += [*retry_would(job, cells, hide=hide), ()]
+    return [*lines, section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
+
+
+def _attempts(job: JobDetail, ends: Sequence[HistoryEvent], cells: int) -> list[Line]:
+    """The newest try first: when it ended, for how long it ran, and what it died of."""
+    lines: list[Line] = []
+    last = job.failure.class_name if job.failure is not None else None
+    number = max(2, len(str(len(ends))) + 1)
+    for at, event in list(enumerate(ends, 1))[: -_MOST_TRIES - 1 : -1]:
+        took = ran_ms(event)
+        name = safe_text(str(event.data.get("class") or event.kind), limit=120)
+        message = safe_text(str(event.data.get("message") or ""), limit=200)
+        words = message if name == last and message else name
+        ran: list[Piece] = [(fmt.NONE, "ghost")] if took is None else fmt.span_pieces(took, fine=True)
+        clock = fmt.clock(event.at_ms)
+        room = cells - number - len(clock) - 10
+        lines.append((
+            *fmt.fit([(str(at), "muted")], number), (clock, "text"), *fmt.fit(ran, 8, right=True), ("  ", "text"),
+            (cut_end(words, room), "bad" if at == len(ends) else "muted"),
+        ))  # fmt: skip
+    if len(ends) > _MOST_TRIES:
+        lines.append(((f"{len(ends) - _MOST_TRIES:,} earlier", "faint"),))
+    return lines
 
 
 def retry_would(job: JobDetail, cells: int, *, hide: str) -> list[Line]:

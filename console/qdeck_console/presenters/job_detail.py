@@ -65,7 +65,7 @@ def title_lines(job: JobDetail, cells: int, *, hide: str, state: Piece | None = 
     tail = [(about, "muted")] if about else queue_path(job.queue, cells, "muted", hide=hide)
     return [
         (*fmt.fit([(cut_id(job.id, room), "strong bold")], room), (" ", "text"), (word[0], f"{word[1]} bold")),
-        tuple(fmt.fit([(task, "muted"), ("  ·  ", "ghost"), *tail], cells)),
+        tuple(fmt.fit([(task, "muted"), (" · " if about else "  ·  ", "ghost"), *tail], cells)),
     ]
 
 

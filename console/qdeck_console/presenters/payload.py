@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck_console import format as fmt
@@ -16,21 +16,49 @@ _LONGEST: Final = 40  # cells of one value, so that a long one does not hide the
 _GAP: Final = "  "
 
 
-def payload_pieces(job: JobRecord, cells: int) -> list[Piece]:
+Columns = Sequence[tuple[str, int]]  # a name that all rows have at this place, and how wide its values are
+
+
+def shared_columns(jobs: Iterable[JobRecord]) -> Columns:
+    """The pairs with which all these rows begin: they stand below each other."""
+    shared: list[tuple[str, int]] | None = None
+    for job in jobs:
+        if job.body is None:
+            continue
+        found = [(name, width(_shown(value))) for name, value in pairs(job.payload())]
+        if shared is None:
+            shared = found
+            continue
+        both = list(zip(shared, found, strict=False))
+        same = next((at for at, (old, new) in enumerate(both) if old[0] != new[0]), len(both))
+        shared = [(old[0], max(old[1], new[1])) for old, new in both[:same]]
+    return shared or []
+
+
+def _shown(value: str) -> str:
+    return cut_end(safe_text(value, limit=400), _LONGEST)
+
+
+def payload_pieces(job: JobRecord, cells: int, aligned: Columns = ()) -> list[Piece]:
     """The payload of a row in at most so many cells; a pair that does not fit is left out, the first one is cut."""
     if job.body is None:
         return [("…", "ghost")]
     out: list[Piece] = []
-    for name, value in pairs(job.payload()):
+    for at, (name, value) in enumerate(pairs(job.payload())):
         gap = _GAP if out else ""
         label = f"{safe_text(name, limit=60)} " if name else ""
-        text = cut_end(safe_text(value, limit=400), _LONGEST)
+        text = _shown(value)
         left = cells - fmt.length(out) - width(gap) - width(label)
+        wide = max(width(text), aligned[at][1] if at < len(aligned) else 0)
+        if wide > left and at < len(aligned) and out:
+            continue  # so that what follows stands below what is its like
         if width(text) > left:
             if out or left < 4:
                 continue
             text = cut_end(text, left)
-        out += [(gap, "text"), (label, "muted"), (text, "text")]
+        out += [(gap, "text"), (label, "muted"), (text, "text"), (" " * min(wide - width(text), left), "text")]
+    while out and not out[-1][0].strip():
+        out.pop()
     return [piece for piece in out if piece[0]]
 
 

@@ -14,9 +14,9 @@ from qdeck._operations.model import Verb
 from qdeck_console.actions import DEAD, Action, bindings
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import dead as present
-from qdeck_console.presenters.dead import DeadSeen
-from qdeck_console.presenters.job_detail import job_lines
+from qdeck_console.presenters.dead import Alike, DeadSeen
 from qdeck_console.presenters.jobs import range_words
+from qdeck_console.presenters.payload import shared_columns
 from qdeck_console.screens import deadletters
 from qdeck_console.screens.joblist import plain_line
 from qdeck_console.screens.redrive import start as start_redrive
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line, Piece
+    from qdeck_console.presenters.payload import Columns
 
 _ACTS: frozenset[str] = frozenset({"retry", "discard", "edit", "redrive"})
 
@@ -51,6 +52,8 @@ class DeadScreen(WindowedScreen):
         self._source: tuple[str, Source] | None = None
         self._touched = False
         self._begun: str | None = None
+        self._alike, self._alike_of = Alike(), ""
+        self._aligned: Columns = ()
 
     def body(self) -> Sequence[Widget]:
         """Limits and groups in full width, below them the entries of a group with one of them beside."""
@@ -180,8 +183,20 @@ class DeadScreen(WindowedScreen):
         if view.cursor != chosen and rows:
             self._begin()
             return
+        self._compare()
         super().draw(fresh=fresh)
         self._draw_head()
+
+    def _compare(self) -> None:
+        """What the entries have in common; what one did not share comes back only with another list."""
+        rows = self.seen.part.rows
+        if not rows:
+            return
+        alike = Alike.of(rows)
+        same = self._alike_of == self.reads
+        self._alike = self._alike.and_(alike) if same and len(rows) > 1 else alike
+        self._alike_of = self.reads
+        self._aligned = shared_columns(row for row in rows if isinstance(row, JobRecord))
 
     def _draw_room(self) -> None:
         rates, now_ms, panel = self.picture.rates, self.now_ms, self.query_one("#room", Lines)
@@ -190,7 +205,7 @@ class DeadScreen(WindowedScreen):
         panel.styles.height = len(rooms) + (2 if rooms else 1) * blank
 
         def make(cells: int, _height: int) -> Sequence[Line]:
-            name = 24 if cells >= 100 else 18
+            name = 22 if cells >= 100 else 18
             told = [
                 present.room_line(room, rates.get(room.queue), now_ms, cells, hide=self.hide, name=name)
                 for room in rooms
@@ -214,8 +229,9 @@ class DeadScreen(WindowedScreen):
         def make(cells: int, _height: int) -> Sequence[Line]:
             first, shown = self.visible_rows()
             words = range_words(part, first, shown, of) if part.reach else "…"
-            title = present.entries_title(self.group, words, self.marks_words(), self.filter_text, cells)
-            return (title, present.entries_head(cells))
+            alike = self._alike
+            title = present.entries_title(self.group, words, self.marks_words(), self.filter_text, cells, alike)
+            return (title, present.entries_head(cells, alike))
 
         self.query_one("#head", Lines).show(make, self.painter)
 
@@ -230,7 +246,8 @@ class DeadScreen(WindowedScreen):
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         """The line of an entry."""
         if isinstance(item.row, JobRecord):
-            return (present.entry_line(item.row, cells, at_cursor=at_cursor),)
+            line = present.entry_line(item.row, cells, at_cursor=at_cursor, alike=self._alike, aligned=self._aligned)
+            return (line,)
         return (present.left_line(item.row, cells),) if isinstance(item.row, Left) else ()
 
     def empty_lines(self) -> Sequence[Line]:
@@ -254,8 +271,7 @@ class DeadScreen(WindowedScreen):
             return ((("–  gone", "faint bold"),), ((gone.why, "muted"),))
         if detail is None:
             return ((("…", "ghost"),),) if self.view.row is not None else ()
-        lines = job_lines(detail, cells, hide=self.hide)
-        return [*lines, (), *present.retry_would(detail, cells, hide=self.hide)] if detail.layout == NATIVE else lines
+        return present.side(detail, cells, now_ms=self.now_ms, hide=self.hide)
 
     def everything(self) -> tuple[Wish, int | None] | None:
         """All of the group, or all of all groups, when that was asked for or the groups have the keys."""

@@ -1,0 +1,65 @@
+"""How dead letters are told: what all have in common once, payloads below each other, every try. Without a server."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from qdeck._deck.model import Failure, HistoryEvent, JobDetail, JobRecord
+from qdeck_console.format import length
+from qdeck_console.presenters import dead as present
+from qdeck_console.presenters.payload import payload_pieces, shared_columns
+
+
+def entry(job_id: str, payload: object) -> JobRecord:
+    return JobRecord(
+        id=job_id, key=job_id, queue="a:b", state="dead", native_state="dead", task="deliver", attempts=3, age_s=5.0,
+        worker="wrk-1", body=json.dumps(payload).encode(),
+    )  # fmt: skip
+
+
+def test_what_all_entries_have_in_common_is_said_once() -> None:
+    jobs = [entry(f"id-{n}", [[], {"tenant": "acme", "path": "/v" * n, "n": n}]) for n in range(1, 4)]
+    alike = present.Alike.of(jobs)
+    assert alike == present.Alike("deliver", 3, "wrk-1")
+    other = replace(jobs[0], worker="wrk-2")
+    assert alike.and_(present.Alike.of([*jobs, other])) == present.Alike("deliver", 3, None)
+    assert present.Alike.of(jobs[:1]) == present.Alike.of([]) == present.Alike()
+    for cells in (60, 80, 113, 160):
+        for known in (alike, None):
+            head = "".join(text for text, _ in present.entries_head(cells, known))
+            assert ("tries" in head) is (known is None)
+            for job in jobs:
+                assert length(present.entry_line(job, cells, at_cursor=False, alike=known)) <= cells
+            title = present.entries_title(None, "1–3 of 3", [], "error:Boom*", cells, known)
+            assert length(title) <= cells
+
+
+def test_payloads_of_the_same_names_stand_below_each_other() -> None:
+    jobs = [entry(f"id-{n}", [[], {"tenant": "a" * n, "path": "/v"}]) for n in range(1, 4)]
+    shared = shared_columns(jobs)
+    assert list(shared) == [("tenant", 3), ("path", 2)]
+    lines = ["".join(text for text, _ in payload_pieces(job, 60, shared)) for job in jobs]
+    assert lines == ["tenant a    path /v", "tenant aa   path /v", "tenant aaa  path /v"]
+    odd = entry("odd", [["x"], {}])
+    assert list(shared_columns([*jobs, odd])) == []
+    assert length(payload_pieces(jobs[2], 12, shared)) <= 12
+
+
+def test_every_try_of_a_dead_letter_is_told_the_newest_first() -> None:
+    ends = tuple(
+        HistoryEvent(at_ms=1000 * n, kind="failed", data={"class": "Boom", "message": f"no {n}", "ran_ms": 100 * n})
+        for n in range(1, 10)
+    )
+    failure = Failure(kind="failed", at_ms=9000, class_name="Boom", message="no 9")
+    job = JobDetail(
+        id="id-1", key="k", queue="a:b", state="dead", native_state="dead", task="deliver", retries=8, attempts=9,
+        history=ends, failure=failure, failed_ms=9000,
+    )  # fmt: skip
+    shown = ["".join(text for text, _ in line) for line in present.side(job, 44, now_ms=60_000, hide="")]
+    at = next(number for number, line in enumerate(shown) if line.startswith("attempts"))
+    assert shown[at].endswith("9")
+    assert shown[at + 1].startswith("9")
+    assert "0.9s  no 9" in shown[at + 1]
+    assert "3 earlier" in shown
+    assert all(len(line) <= 44 for line in shown)
