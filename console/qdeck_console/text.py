@@ -76,8 +76,8 @@ def _visible(char: str, kind: str) -> str:
 
 
 _PLAIN: Final = str.maketrans(
-    "✗▲•✓║▸▾◇◦◁◆▌–∅●→■□‹›━╸─│┤╌▁▂▃▄▅▆▇█×↓↑≥·…",
-    "x!.+=>v?o<*|-#@>xo<>=--||-_..-=+*#xv^>0.",
+    "✗▲•✓║▸▾◇◦◁◆▌–∅●→■□‹›━╸─│┤╌▁▂▃▄▅▆▇█×↓↑←≥≤·…“”„«»�◌",
+    "x!.+=>v?o<*|-#@>xo<>=--||-_..-=+*#xv^<><0.\"\"\"\"\"?o",
 )
 
 
@@ -89,7 +89,7 @@ def plain_signs(text: str) -> str:
         text = _CUT.sub("..", text)
     if "·" in text and len(text) > 1:
         text = text.replace(" · ", " - ")
-    return text.replace("≥ ", ">=").translate(_PLAIN)
+    return text.replace("≥ ", ">=").replace("≤ ", "<=").translate(_PLAIN)
 
 
 _CUT: Final = re.compile("[ -~]…")
