@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from importlib import import_module
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from textual.css.parse import parse
 
 from qdeck_console import starting
+from qdeck_console.__main__ import main
 from qdeck_console.theme import INK, PAPER
 from support.screens import console
 
@@ -45,6 +47,30 @@ def test_what_is_loaded_later_is_there() -> None:
         import_module(name)
     for mode, make in starting.SCREENS.items():
         assert getattr(make(), "TAB") == mode  # noqa: B009 - a screen of ours
+
+
+def test_the_collector_rests_while_a_command_loads_and_works_while_it_runs() -> None:
+    code = """
+import gc, sys
+from qdeck_console.__main__ import main
+from qdeck_console.cli import look
+seen = []
+look.status.callback = lambda: seen.append((gc.isenabled(), gc.get_freeze_count() > 0))
+sys.argv = ["qdeck", "status"]
+gc.callbacks.append(lambda phase, info: seen.append("collected") if not gc.get_freeze_count() else None)
+main()
+print(seen)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[(True, True)]"
+
+
+def test_the_collector_of_another_program_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    before = gc.get_freeze_count()
+    assert main(["--version"]) == 0
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == before
+    assert capsys.readouterr().out.startswith("qdeck ")
 
 
 async def test_the_style_sheet_is_parsed_once_for_each_set_of_colours(
