@@ -76,7 +76,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         seconds: float | None = None,
         contexts: Contexts | None = None,
     ) -> None:
-        super().__init__()
+        # Said at once: a filter that makes greys of colours would else be put in before the theme is known.
+        super().__init__(ansi_color=True if wants_no_colour() else None)
         self._seconds = seconds
         self._deck: Deck | None = None
         self._open: Callable[[], Deck] | None = None
