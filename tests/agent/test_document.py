@@ -53,7 +53,7 @@ async def test_health_check_runs_on_configurable_interval(run_agent: Callable[..
         await agent.until(lambda: agent.of("health"))
         began = time.monotonic()
         await agent.until(lambda: len(agent.of("health")) >= 4)
-        assert 0.6 < time.monotonic() - began < 3
+        assert 0.6 < time.monotonic() - began < 10
 
 
 async def test_the_health_hash_goes_when_nobody_checks(run_agent: Callable[..., Any], raw: redis.Redis) -> None:

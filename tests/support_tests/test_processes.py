@@ -26,7 +26,7 @@ def test_kill_freeze_and_thaw(make_process: Callable[..., PythonProcess]) -> Non
     process = make_process("-c", "import time\nwhile True: print(time.monotonic()); time.sleep(0.01)")
     process.wait_for(".")
     process.freeze()
-    time.sleep(0.1)
+    time.sleep(0.5)
     count = len(process.stdout)
     time.sleep(0.2)
     assert len(process.stdout) == count

@@ -146,7 +146,7 @@ def test_refuse_close_and_reset(proxy: FaultProxy, client: redis.Redis) -> None:
     for broken in (proxy.close_all, proxy.reset_all):
         connections = proxy.accepted
         broken()
-        time.sleep(0.05)
+        time.sleep(0.3)
         assert client.ping(), "the pool sees the end of its connection and makes another"
         assert proxy.accepted == connections + 1
 

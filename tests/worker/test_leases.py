@@ -88,7 +88,7 @@ def test_a_running_job_can_be_cancelled(app: qdeck.App, start: Callable[..., Bes
     began = time.monotonic()
     assert job.cancel() == "asked"
     wait_until(lambda: job.state() in ("cancelled", "done"))
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < 10
     if kind != "looks":
         assert seen == ["told"]
         assert job.state() == "cancelled"
