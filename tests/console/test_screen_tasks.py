@@ -24,7 +24,7 @@ def register(url: str, name: str, task: str, *, ttl_ms: int = 600_000, wait_ms: 
         )
 
 
-@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+@pytest.mark.parametrize("size", [(160, 48), pytest.param((80, 24), marks=pytest.mark.slow)])
 async def test_tasks_own_queues_and_nobody_owns_orphans(url: str, raw: redis.Redis, size: tuple[int, int]) -> None:
     for number in range(3):
         register(url, f"billing:responses:task_1:free:{number}", "task_1", wait_ms=300_000 if number else None)
