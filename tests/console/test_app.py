@@ -45,7 +45,7 @@ async def test_troubled_queues_come_first_with_their_reason_below(url: str, size
         assert "demo" in lines(app_of(pilot))[0]
         assert "? help" in lines(app_of(pilot))[-1]
         assert all(len(line) == size[0] for line in lines(app_of(pilot)))
-        assert ("oldest waits" in shown) == (size[0] >= 140), "the side pane is there in full or not at all"
+        assert ("since it was made" in shown) == (size[0] >= 140), "the side pane is there in full or not at all"
 
 
 async def test_a_healthy_empty_deck_says_so(url: str) -> None:
@@ -230,7 +230,7 @@ async def test_stuck_jobs_say_why(url: str, size: tuple[int, int]) -> None:
         shown = await until(pilot, "owner gone  1")
         assert "wrk-gone" in shown
         await pilot.press("enter")
-        shown = await until(pilot, "claimed by wrk-gone")
+        shown = await until(pilot, "runs on wrk-gone")
         assert "someone" in shown
         await pilot.press("escape", "1")
         await until(pilot, "act now")

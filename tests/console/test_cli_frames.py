@@ -30,7 +30,7 @@ def filled(url: str) -> str:
     return url
 
 
-@pytest.mark.parametrize(("size", "more"), [("160x48", "oldest waits"), ("80x24", "? help"), ("60x16", "mail")])
+@pytest.mark.parametrize(("size", "more"), [("160x48", "since it was made"), ("80x24", "? help"), ("60x16", "mail")])
 def test_a_frame_as_text(filled: str, capsys: pytest.CaptureFixture[str], size: str, more: str) -> None:
     assert main(["snapshot", "--url", filled, "--size", size]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -58,7 +58,12 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
         told.append(("runs on", job.worker))
     second: list[Piece] = []
     for label, text in told:
-        second += [(label + " ", "muted"), (safe_text(text, limit=120), "text"), ("    ", "text")]
+        part: list[Piece] = [(f"{label} ", "muted"), (safe_text(text, limit=120), "text")]
+        gap: list[Piece] = [("    ", "text")] if second else []
+        if fmt.length(second) + fmt.length(gap) + fmt.length(part) > cells - 2:
+            second.append((" …", "muted"))  # whole ones only
+            break
+        second += gap + part
     return [*lines, tuple(fmt.fit(second, cells))]
 
 

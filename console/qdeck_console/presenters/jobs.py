@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import QueueRow
     from qdeck_console.format import Line, Piece
-    from qdeck_console.sources import Left, Part
+    from qdeck_console.leaving import Left
+    from qdeck_console.sources import Part
 
 STATES: Final = (
     State.READY, State.DELAYED, State.BLOCKED, State.RUNNING, State.DEAD, State.DONE, State.CANCELLED,
@@ -40,6 +41,7 @@ _WHEN: Final = {
     State.DONE: "done",
     State.CANCELLED: "ended",
 }
+_SET_OFF: Final = ("worker", "error", "payload")
 _OLDEST: Final = {
     State.READY: "next to run first",
     State.DELAYED: "next due first",
@@ -87,7 +89,7 @@ def head_line(state: State, cells: int) -> Line:
     """The heads of the columns."""
     fitted = _fitted(columns_of(state, cells), cells)
     heads: list[tuple[Sequence[Piece], int, bool]] = [
-        ([(column.head, "faint")], width, column.right) for column, width in fitted
+        ([(" " * (column.key in _SET_OFF) + column.head, "faint")], width, column.right) for column, width in fitted
     ]
     return ((" " * (LEAD - 1), "text"), *columns(heads))
 
@@ -105,11 +107,11 @@ def job_line(job: JobRecord, state: State, cells: int, now_ms: int, *, at_cursor
     return (("  ", "text"), glyph, *columns(values))
 
 
-def left_line(row: Left, state: State, cells: int) -> Line:
+def left_line(row: Left, state: State, cells: int, now_ms: int) -> Line:
     """A job that left the list while it was looked at."""
     width = columns_of(state, cells)[0].width
     name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
-    return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f" gone: {safe_text(row.why, limit=80)}", "faint"))
+    return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f" {row.words(now_ms)}", "faint"))
 
 
 def _value(job: JobRecord, key: str, cells: int, state: State, now_ms: int, *, at_cursor: bool) -> list[Piece]:
@@ -124,10 +126,10 @@ def _value(job: JobRecord, key: str, cells: int, state: State, now_ms: int, *, a
     if key == "when":
         return when(job, state, now_ms)
     if key == "worker":
-        return [(cut_middle(safe_text(job.worker or "nobody", limit=120), cells), "text")]
+        return [(" ", "text"), (cut_middle(safe_text(job.worker or "nobody", limit=120), cells - 1), "text")]
     if key == "error":
-        return error_pieces(job, cells)
-    return payload_pieces(job, cells)
+        return [(" ", "text"), *error_pieces(job, cells - 1)]
+    return [(" ", "text"), *payload_pieces(job, cells - 1)]  # text behind numbers: one blank more keeps them apart
 
 
 def when(job: JobRecord, state: State, now_ms: int) -> list[Piece]:
@@ -168,7 +170,7 @@ def title_line(queue: str, row: QueueRow | None, cells: int, *, hide: str) -> Li
 def states_line(active: State, row: QueueRow | None, cells: int) -> Line:
     """One word a state with its count, the active one underlined; where there is little room, only those with jobs."""
     filled = tuple(state for state in STATES if _size(row, state) or state is active)
-    for names, gap in ((STATES, "   "), (STATES, "  "), (filled, " ")):
+    for names, gap in ((STATES, "   "), (STATES, "  "), (filled, "   "), (filled, "  "), (filled, " ")):
         line: list[Piece] = [(" " * MARGIN, "text")]
         for state in names:
             size = _size(row, state)

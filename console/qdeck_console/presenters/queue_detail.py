@@ -20,7 +20,7 @@ _BLANK: Line = ()
 _CHART: Final = 7
 
 
-def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None) -> list[Line]:
+def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None, *, chart: int = _CHART) -> list[Line]:
     """Everything known about a queue in so many cells. In a pane of `room` lines the chart shrinks, then what matters
     least is left out, and the last line says what that is.
     """
@@ -33,20 +33,22 @@ def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None) ->
     why = [section("why", "", "muted", cells, indent=0), *_why(entry, cells)] if entry.reasons else []
     states = _states(entry, cells) if room is None else _others(row, cells)
     size = payloads(seen, cells) if seen else []
+    jobs = [section("jobs", "", "muted", cells, indent=0), *states, *size] if states or size else []
     parts = [
-        # how early it is left out, its name, its lines
+        # those with the highest number are left out first, its name, its lines
         (0, "", head),
         (0, "", why),
+        (4, "jobs", jobs if room is None else []),
         (2, "settings", [section("settings", "", "muted", cells, indent=0), *settings] if settings else []),
         (3, "times", times(seen, cells) if seen else []),
         (1, "deaths", deaths(seen, row.dead or 0, cells) if seen else []),
-        (4, "jobs", [section("jobs", "", "muted", cells, indent=0), *states, *size] if states or size else []),
+        (4, "jobs", jobs if room is not None else []),
         (5, "operations", operations(insight, cells, now_ms) if insight else []),
         (6, "totals", _totals(row, cells)),
     ]
     parts = [part for part in parts if part[2]]
     if room is None:
-        return _joined([head, _chart(entry, drawer, cells, _CHART), *(lines for _, _, lines in parts[1:])])
+        return _joined([head, _chart(entry, drawer, cells, chart), *(lines for _, _, lines in parts[1:])])
     return _fitting(parts, entry, drawer, cells, room)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck import payload
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts, pair, queue_path, section
-from qdeck_console.text import cut_end, cut_middle, safe_text, wrap
+from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 # The last ones go first where there is no room.
 _COLUMNS: Final = (
-    ("next in", 9, True), ("last", 9, True), ("outcome", 9, False), ("missed", 7, True), ("cron", 16, False),
+    ("next in", 9, True), ("last", 9, True), ("outcome", 12, False), ("missed", 7, True), ("cron", 17, False),
     ("queue", 24, False), ("made", 8, True),
 )  # fmt: skip
+_SET_OFF: Final = ("outcome", "cron")  # text behind numbers: one blank more keeps them apart
 _OUTCOMES: Final = {
     "done": ("✓", "ok"), "dead": ("✗", "bad"), "running": ("▸", "accent"), "cancelled": ("∅", "muted"),
     "ready": ("◦", "muted"), "delayed": ("◦", "muted"), "blocked": ("◇", "muted"),
@@ -38,7 +39,9 @@ def _fitting(cells: int) -> tuple[list[tuple[str, int, bool]], int]:
 def head(cells: int) -> Line:
     """The heads of the columns."""
     kept, name = _fitting(cells)
-    shown: list[tuple[Sequence[Piece], int, bool]] = [([(label, "faint")], wide, right) for label, wide, right in kept]
+    shown: list[tuple[Sequence[Piece], int, bool]] = [
+        ([(" " * (label in _SET_OFF) + label, "faint")], wide, right) for label, wide, right in kept
+    ]
     return ((" " * LEAD, "text"), *fmt.fit([("schedule", "faint")], name), *columns(shown))
 
 
@@ -52,7 +55,15 @@ def state(row: ScheduleRow) -> tuple[str, str, str]:
         return "▲", "warn", f"{fmt.span(row.late_s * 1000)} late: no worker and no agent makes its jobs"
     if row.last_outcome == "dead":
         return "✗", "bad", "its last job is a dead letter"
-    return "•", "ok", ""
+    return "•", "muted", ""
+
+
+def _outcome(row: ScheduleRow) -> list[Piece]:
+    """How its last turn ended: the sign in its colour, and the word."""
+    if not row.last_outcome:
+        return [(fmt.NONE, "ghost")]
+    glyph, role = _OUTCOMES.get(row.last_outcome, ("•", "muted"))
+    return [(f"{glyph} {safe_text(row.last_outcome, limit=40)}", role)]
 
 
 def _word(row: ScheduleRow) -> str:
@@ -74,13 +85,12 @@ def lines(row: ScheduleRow, cells: int, at_cursor: bool, *, now_ms: int, hide: s
     kept, name = _fitting(cells)
     faint = not row.enabled
     plain = "faint" if faint else "text"
-    ended = _OUTCOMES.get(row.last_outcome or "", ("", "muted"))
     values: dict[str, list[Piece]] = {
         "next in": fmt.span_pieces(None if row.next_ms is None else max(0, row.next_ms - now_ms), plain),
         "last": fmt.span_pieces(None if row.last_ms is None else max(0, now_ms - row.last_ms), plain),
-        "outcome": [(f"{ended[0]} {row.last_outcome}" if row.last_outcome else fmt.NONE, ended[1])],
+        "outcome": [(" ", "text"), *_outcome(row)],
         "missed": fmt.cell(fmt.count(row.missed), "warn" if row.missed else plain),
-        "cron": [(cut_end(safe_text(row.cron, limit=80), 16), plain)],
+        "cron": [(" ", "text"), (cut_end(safe_text(row.cron, limit=80), 16), plain)],
         "queue": queue_path(row.queue, 24, "muted", hide=hide) if row.queue else [(fmt.NONE, "ghost")],
         "made": fmt.cell(fmt.count(row.made), plain),
     }
@@ -119,8 +129,12 @@ def side(row: ScheduleRow, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     if row.priority is not None:
         found.append(pair("priority", [(str(row.priority), "text")], cells))
     shown = _call(payload.read(row.payload, is_handler=False)) if row.payload else "none"
-    found.append((("arguments", "muted"),))
-    found += [(("  " + part, "text"),) for part in wrap(safe_text(shown, limit=2_000), cells - 2, most=8)]
+    told = safe_text(shown, limit=2_000)
+    if width(told) <= cells - len("arguments") - 2:
+        found.append(pair("arguments", [(told, "text")], cells))
+    else:
+        found.append((("arguments", "muted"),))
+        found += [(("  " + part, "text"),) for part in wrap(told, cells - 2, most=8)]
     if row.last_id:
         found.append(pair("last job", [(cut_middle(safe_text(row.last_id, limit=120), cells - 12), "text")], cells))
     return found

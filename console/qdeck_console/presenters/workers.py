@@ -83,7 +83,9 @@ def host_line(host: str, rows: Sequence[WorkerRow], cells: int) -> Line:
     running, room = sum(row.running or 0 for row in alive), sum(row.concurrency or 0 for row in alive)
     memory = sum(row.memory_bytes or 0 for row in alive)
     gone = len(rows) - len(alive)
-    words = [f"{running:,} of {room:,} run", "".join(text for text, _ in fmt.size(memory))]
+    words = [f"{running:,} of {room:,} run"]
+    if memory:
+        words.append("".join(text for text, _ in fmt.size(memory)))
     if gone:
         words.append(f"{gone:,} gone")
     role = "bad" if not alive else "warn" if gone else "muted"
@@ -109,7 +111,7 @@ def lines(row: WorkerRow, cells: int, at_cursor: bool, *, speed: float | None) -
     plain = "text" if row.alive else "faint"
     busy = row.concurrency is not None and (row.running or 0) >= row.concurrency
     seen_ms = None if row.heartbeat_s is None else row.heartbeat_s * 1000
-    count = fmt.count(row.running)
+    count = "0" if row.running == 0 else fmt.count(row.running)
     values: dict[str, list[Piece]] = {
         "state": [(cut_end(safe_text(word, limit=40), 13), "muted" if role == "ok" else role)],
         "running": [(f"{count}/{row.concurrency}" if row.concurrency else count, "warn bold" if busy else plain)],
@@ -140,7 +142,7 @@ def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide:
         ((cut_end(safe_text(f"{row.host or 'unknown host'}, pid {row.pid or '?'}", limit=200), cells), "muted"),),
         (),
     ]  # fmt: skip
-    count = fmt.count(row.running)
+    count = "0" if row.running == 0 else fmt.count(row.running)
     rows: list[tuple[str, list[Piece]]] = [
         ("running", [(f"{count} of {row.concurrency}" if row.concurrency else count, "strong bold")]),
         ("jobs/s", fmt.cell(fmt.rate(speed))),

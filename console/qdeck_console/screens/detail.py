@@ -82,7 +82,7 @@ class QueueScreen(FrameScreen):
         cells = max(20, min(WIDEST, self.size.width - 4))
         lines: list[Line] = []
         if self._entry is not None:
-            lines = detail(self._entry, drawer, cells)
+            lines = detail(self._entry, drawer, cells, chart=7 if self.size.height >= 36 else 3)
         elif gone:
             lines = [((f"{' '.join(self.queue.split(':'))} is gone: no such queue on the server", "muted"),)]
         self.query_one(LineList).show(Listing([Item("", 1, line) for line in lines], _draw), self.painter)

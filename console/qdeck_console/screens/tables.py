@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Vertical
 
-from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.presenters.parts import MARGIN
+from qdeck_console.screens.frame import UNREAD, FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -59,7 +60,13 @@ class TableScreen(FrameScreen):
         self.query_one("#head", Lines).show(lambda w, _h: (self.head(w),) if items else (), self.painter)
         read = self.picture.extra_of == self.reads
         line: Line = (("    ", "text"), (self.words(len(items)) if read else "…", "muted"))
-        self.query_one("#total", Lines).show(lambda _w, h: ((), line) if h > 1 else (line,), self.painter)
+        line = UNREAD if self.is_unread else line
+
+        def total(cells: int, height: int) -> Sequence[Line]:
+            rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
+            return (rule, line) if height > 1 else (line,)
+
+        self.query_one("#total", Lines).show(total, self.painter)
 
     def show_lines(self, lines: Sequence[Line]) -> None:
         """Shows lines without a cursor, for a page about one thing."""
