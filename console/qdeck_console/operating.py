@@ -13,7 +13,9 @@ import msgspec
 
 from qdeck._deck.model import NATIVE, JobRecord, State
 from qdeck._engine.codec import BAND
+from qdeck._layouts.base import Seen
 from qdeck._operations import api
+from qdeck._operations.foreign import shown
 from qdeck._operations.model import Skip, Verb
 from qdeck._operations.planfile import PlanWriter
 
@@ -74,7 +76,7 @@ async def make_plan(
             priority=wish.priority, target=wish.target, reason=wish.reason, progress=progress, cancelled=cancelled,
         )  # fmt: skip
         return plan, []
-    seen = {(job.queue, job.id): job for job in wish.jobs}
+    seen = {_place(job): job for job in wish.jobs}
     queues = sorted({job.queue for job in wish.jobs})
     ids = list(dict.fromkeys(job.id if job.layout == NATIVE else job.key for job in wish.jobs))
     plan = await api.abuild_plan(
@@ -84,32 +86,47 @@ async def make_plan(
     return (_only(plan, kept) if len(kept) < plan.count else plan), left_out
 
 
-def _compare(plan: Plan, seen: dict[tuple[str, str], JobRecord]) -> tuple[list[PlanEntry], list[Skip]]:
+Place = tuple[str, str, str]
+
+
+def _place(job: JobRecord) -> Place:
+    """What tells a job from all others: of other layouts, ids may repeat, and what was seen of an entry tells it."""
+    seen = getattr(job, "seen", None)
+    return job.queue, shown(job.id), seen.mark if isinstance(seen, Seen) else ""
+
+
+def _place_of(entry: PlanEntry) -> Place:
+    return entry.queue, entry.id, "" if entry.layout == NATIVE else Seen.parse(entry.seen).mark
+
+
+def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry], list[Skip]]:
     kept, why_not = [], {(skip.queue, skip.id): skip.why for skip in plan.tail.skipped}
     met = set()
     for entry in plan.entries():
-        place = (entry.queue, entry.id)
+        place = _place_of(entry)
+        place = place if place in seen else (entry.queue, entry.id, "")
         job = seen.get(place)
         if job is None:
+            if entry.layout != NATIVE:
+                why_not.setdefault((entry.queue, entry.id), CHANGED)
             continue  # the same id in another queue: not the one that was meant
         why = difference(job, entry, plan.head.created_ms)
         if why:
-            why_not[place] = why
+            why_not[entry.queue, entry.id] = why
         else:
             kept.append(entry)
             met.add(place)
     return kept, [
-        Skip(id=job_id, queue=queue, why=why_not.get((queue, job_id), f"is not {seen[queue, job_id].state} any more"))
-        for queue, job_id in seen
-        if (queue, job_id) not in met
+        Skip(id=job_id, queue=queue, why=why_not.get((queue, job_id), f"is not {job.state} any more"))
+        for (queue, job_id, mark), job in seen.items()
+        if (queue, job_id, mark) not in met
     ]
 
 
 def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> str:
     """Why the job is not any more what was seen; empty when it is."""
     if entry.layout != NATIVE:
-        seen = getattr(job, "seen", None)
-        return CHANGED if seen is not None and str(seen) != entry.seen else ""
+        return ""  # it was found by what was seen of it
     if entry.state != job.state:
         return f"is {entry.state} now"
     if job.state == State.RUNNING:

@@ -1,19 +1,25 @@
-"""The console over the queues of other systems: every screen, each layout, and an act that is taken back."""
+"""The console over each layout: every screen, keys that act and are undone, and those that say why they cannot."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from console.test_app import until
+from layouts.conformance import values
 from layouts.test_conformance import FILL
+from layouts.test_purge import ago, vm
 from qdeck._deck.deck import Deck
+from qdeck._deck.model import NATIVE
 from qdeck._layout_names import LAYOUTS
 from qdeck_console.app import ConsoleApp
+from qdeck_console.screens.export import plain
+from qdeck_console.screens.job import JobScreen
 from qdeck_console.terminal import context_of
-from support.screens import app_of, lines, text
+from support.screens import app_of, command, fail_next, lines, text, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,18 +39,18 @@ async def console(url: str, size: tuple[int, int] = (160, 48)) -> AsyncIterator[
         yield pilot
 
 
-@pytest.mark.parametrize("layout", FILL)
-async def test_every_screen_shows_it(url: str, raw: redis.Redis, layout: str) -> None:
-    FILL[layout]().populate(raw)
+async def test_every_screen_shows_them(url: str, raw: redis.Redis) -> None:
+    for layout in FILL.values():
+        layout().populate(raw)
     async with console(url) as pilot:
-        await until(pilot, layout)
+        await until(pilot, lambda: all(layout in text(app_of(pilot)) for layout in FILL))
         for key in "23456789":
             await pilot.press(key)
             await pilot.pause(0.2)
             assert SECRET not in text(app_of(pilot))
             assert all(line.isprintable() for line in lines(app_of(pilot)))
         await pilot.press("1")
-        await until(pilot, layout)
+        await until(pilot, lambda: all(layout in text(app_of(pilot)) for layout in FILL))
 
 
 async def test_what_is_stuck_is_told_in_the_words_of_its_system(url: str, raw: redis.Redis) -> None:
@@ -54,9 +60,179 @@ async def test_what_is_stuck_is_told_in_the_words_of_its_system(url: str, raw: r
         await until(pilot, "in other layouts")
         await until(pilot, "x:WHAT")
         await until(pilot, "it does not move")
+        before = values(raw)
+        await pilot.press("slash", *"id:x*", "enter")
+        await until(pilot, lambda: "broken" not in text(app_of(pilot)))
+        await pilot.press("r")
+        await until(pilot, "requeue is for what is running here, not delayed")
+        await pilot.press("b")
+        await until(pilot, "1 buried")
+        await undo(pilot)
+        assert values(raw) == before
 
 
-async def test_an_act_that_a_layout_has_not_is_greyed_with_the_reason(url: str, raw: redis.Redis) -> None:
+# On the page of an entry: which entry, the key, and what the console says.
+ACTS = {
+    "native": (("ready-1", "c", "1 cancelled"), ("ready-1", "x", "1 discarded"), ("dead-1", "r", "1 retried"),
+               ("later-1", "n", "1 put in line")),
+    "lists": (("a1", "x", "1 discarded"), ("a1", "b", "1 buried"), ("a2", "r", "1 retried")),
+    "vmpooler": (("od-bady", "r", "1 retried"), ("fresh", "c", "1 cancelled"), ("left-over", "b", "1 buried"),
+                 ("new", "c", "1 cancelled"), ("calm-otter", "x", "1 discarded")),
+    "ifdb": (("bad", "r", "1 retried"), ("later", "n", "1 put in line"), ("ready", "plus", "1 reprioritised"),
+             ("ready", "b", "1 buried"), ("waits", "x", "1 discarded")),
+    "scheduler": (("due", "n", "1 put in line"), ("dead", "r", "1 retried"), ("broken", "b", "1 buried"),
+                  ("new", "x", "1 discarded")),
+}  # fmt: skip
+REFUSALS = {
+    "native": (("ready-1", "n", "it is ready"), ("dead-1", "c", "it is dead")),
+    "lists": (("a1", "c", "an entry of a list has no outcome"), ("a1", "r", "retry is for what is dead"),
+              ("a2", "e", "lists has nothing like edit")),
+    "vmpooler": (("left-over", "n", "a VM is ready when its clone is"),
+                 ("brisk-heron", "r", "was made for no request"), ("fresh", "e", "vmpooler has nothing like edit")),
+    "ifdb": (("ready", "c", "a task has no such state"), ("bad", "x", "another task waits for it"),
+             ("good", "r", "retry is for what is dead here, not done")),
+    "scheduler": (("new", "c", "cancelled in PostgreSQL"), ("held", "x", "discard is for"),
+                  ("broken", "n", "its name is not `id:PRIORITY`")),
+}  # fmt: skip
+
+
+def fill(layout: str, url: str, raw: redis.Redis) -> None:
+    """Entries of every state of one layout."""
+    if layout != NATIVE:
+        FILL[layout]().populate(raw)
+        return
+    with Deck(url) as deck:
+        deck.enqueue("shop:sub:actions", "t", id="dead-1", retries=0)
+    fail_next(url, "shop:sub:actions", {"class": "Boom", "message": "password: tok123"})
+    with Deck(url) as deck:
+        deck.enqueue("shop:sub:actions", "t", id="ready-1", kwargs={"token": "tok123"})
+        deck.enqueue("shop:sub:actions", "t", id="later-1", delay=3600)
+
+
+def seen_by(layout: str, url: str, raw: redis.Redis) -> object:
+    """All that an act may change: the server, or of our own layout, whose undo leaves a line, what lists show."""
+    if layout != NATIVE:
+        return values(raw)
+    with Deck(url) as deck:
+        return sorted((job.id, job.state, job.due_ms) for row in deck.status().queues for job in deck.jobs(row.name))
+
+
+async def open_job(pilot: Pilot[int], name: str) -> None:
+    """The page of an entry, by its id: the living one where there is a dead one too."""
+    await command(pilot, f"find {name}")
+    await until(pilot, lambda: isinstance(pilot.app.screen, JobScreen) and pilot.app.screen.targets() != ())
+
+
+async def undo(pilot: Pilot[int]) -> None:
+    await pilot.press("u")
+    await until(pilot, "u again undoes")
+    await pilot.press("u")
+    await until(pilot, "undone: ")
+
+
+QUICK = slice(0, 2)
+SLOWER = ("vmpooler", "ifdb", "scheduler")
+PARTS: list[Any] = [(layout, QUICK) for layout in ACTS]
+PARTS += [pytest.param(layout, slice(2, None), marks=pytest.mark.slow) for layout in ACTS]
+
+
+@pytest.mark.parametrize(("layout", "part"), PARTS)
+async def test_keys_act_and_are_undone_or_say_why(url: str, raw: redis.Redis, layout: str, part: slice) -> None:
+    fill(layout, url, raw)
+    before = seen_by(layout, url, raw)
+    async with console(url) as pilot:
+        for name, key, why in REFUSALS[layout][part]:
+            await open_job(pilot, name)
+            await pilot.press(key)
+            await until(pilot, why)
+            await pilot.press("escape")
+        assert seen_by(layout, url, raw) == before
+        for name, key, told in ACTS[layout][part]:
+            await open_job(pilot, name)
+            await pilot.press(key)
+            await until(pilot, told)
+            assert seen_by(layout, url, raw) != before, (name, key)
+            await undo(pilot)
+            assert seen_by(layout, url, raw) == before, (name, key)
+            await pilot.press("escape")
+        await pilot.press("9")
+        await until(pilot, lambda: text(app_of(pilot)).count("undo") >= len(ACTS[layout][part]))
+        assert SECRET not in text(app_of(pilot))
+
+
+@pytest.mark.parametrize("layout", ["lists", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWER)])
+async def test_dead_letters_go_back_watched_until_it_is_stopped(url: str, raw: redis.Redis, layout: str) -> None:
+    """No worker of that system runs: they wait, which each of the layouts can tell."""
+    fill(layout, url, raw)
+    before = values(raw)
+    async with console(url) as pilot:
+        await pilot.press("4")
+        await until(pilot, "exact")
+        await pilot.press(*("j" * (layout == "scheduler")), "R")  # its first group cannot be retried
+        await until(pilot, "at a rate of")
+        await pilot.press("enter")
+        await until(pilot, "Retry")
+        await pilot.press("tab", "enter")
+        shown = await until(
+            pilot, lambda: "watching the first ones" in text(app_of(pilot)) and "100 %" in lines_of(pilot)
+        )
+        assert f"{layout}: " in shown
+        await pilot.press("escape")
+        await until(pilot, "it was cancelled")
+        await undo(pilot)
+        assert values(raw) == before
+
+
+def lines_of(pilot: Pilot[int]) -> str:
+    return next((line for line in text(app_of(pilot)).splitlines() if "waiting" in line), "")
+
+
+@pytest.mark.parametrize(
+    ("layout", "rule"),
+    [
+        ("ifdb", "task too old"),
+        pytest.param("vmpooler", "pending too old", marks=pytest.mark.slow),
+        pytest.param("scheduler", "broken entries", marks=pytest.mark.slow),
+    ],
+)
+async def test_a_purge_of_it_is_applied_and_undone(url: str, raw: redis.Redis, layout: str, rule: str) -> None:
+    if layout == "vmpooler":
+        raw.sadd("vmpooler__pools", "pool1")
+        vm(raw, "pending", "slow-sloth", clone=ago(10_000))
+    elif layout == "ifdb":
+        ended = (datetime.now(UTC) - timedelta(days=30)).isoformat()
+        task = {"id": "old", "pending": False, "success": True, "fail": False, "finish_time": ended}
+        raw.hset("ifdb:task_data", "old", json.dumps(task))
+    else:
+        raw.zadd("scheduler:queue:delayed", {"nonsense": 1})
+    before = values(raw)
+    async with console(url) as pilot:
+        await pilot.press("5")
+        await until(pilot, "no plan yet")
+        await pilot.press("d")
+        await until(pilot, rule)
+        await until(pilot, "1 rule ")
+        assert values(raw) == before
+        await pilot.press("a")
+        await until(pilot, "Purge 1 entry")
+        await pilot.press("tab", "enter")
+        await until(pilot, "1 purged")
+        assert values(raw) != before
+        await undo(pilot)
+        assert values(raw) == before
+
+
+@pytest.mark.parametrize("layout", FILL)
+def test_what_is_written_to_a_file_has_no_secrets(url: str, raw: redis.Redis, layout: str) -> None:
+    fill(layout, url, raw)
+    with Deck(url, layouts=(layout,)) as deck:
+        for row in deck.status().queues:
+            for job in deck.jobs(row.name):
+                detail = deck.job(row.name, job.key)
+                assert SECRET not in json.dumps([plain(job), plain(detail)])
+
+
+def test_an_act_that_a_layout_has_not_is_greyed_with_the_reason(url: str, raw: redis.Redis) -> None:
     with Deck(url, layouts=("vmpooler",)) as deck:
         FILL["vmpooler"]().populate(raw)
         deck.status()

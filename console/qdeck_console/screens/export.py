@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
 from qdeck._deck.model import JobRecord
+from qdeck._deck.payload import mask_text
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.entry import Entry
@@ -46,7 +47,8 @@ def plain(value: object) -> Any:
     """A value of the model as JSON; payloads with their secrets masked, and never as bytes."""
     if isinstance(value, JobRecord):
         shown = {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        shown.pop("body", None)
+        for raw in ("body", "seen"):  # bytes as they are on the server, secrets and all
+            shown.pop(raw, None)
         return shown | {"payload": plain(value.payload())}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
@@ -57,7 +59,7 @@ def plain(value: object) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
+        return mask_text(value.decode("utf-8", "backslashreplace"))
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 

@@ -12,7 +12,7 @@ from qdeck._operations.model import PlanEntry, Skip, Verb
 from qdeck_console.operating import Wish, difference, outcome
 from qdeck_console.screens.editor import edit
 from qdeck_console.screens.frame import FrameScreen
-from qdeck_console.sources import Left
+from qdeck_console.leaving import Left
 
 if TYPE_CHECKING:
     from qdeck._deck.model import JobRecord
@@ -60,8 +60,13 @@ class JobActs(FrameScreen):
         everything = self.everything()
         if everything is not None:
             states = everything[0].states
+            if action == "edit":
+                return "one job at a time"
+            if (theirs := self._foreign_of(everything[0])) is not None and states:
+                reasons = [self.console.deck.others.why_not(theirs, VERBS[action].value, state) for state in states]
+                return "" if "" in reasons else reasons[0]
             fits = not states or set(states) & set(_states(action))
-            return "one job at a time" if action == "edit" else "" if fits else f"they are {states[0]}"
+            return "" if fits else f"they are {states[0]}"
         jobs = self.targets()
         if not jobs:
             row = self.main_list.row
@@ -74,6 +79,13 @@ class JobActs(FrameScreen):
             return self.console.deck.others.why_not(theirs.layout, word, theirs.state)
         fitting = [job for job in jobs if job.state in _states(action)]
         return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
+
+    def _foreign_of(self, wish: Wish) -> str | None:
+        """The one other layout that all queues of a wish are of."""
+        snapshot = self.picture.snapshot
+        rows = snapshot.queues if snapshot is not None else ()
+        layouts = {row.layout for row in rows if row.name in wish.queues}
+        return None if len(layouts) != 1 or layouts == {NATIVE} else layouts.pop()
 
     def verb(self, action: Action) -> str:
         """The verb of an action, with how many it would act on."""

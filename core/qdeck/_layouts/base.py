@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qdeck._layouts.steps import Step
 
 SLICE: Final = 500
+ENDS: Final = (b"head", b"tail")  # what entries of lists, that have no score, have in its place
 MOST_STUCK: Final = 20_000  # entries of one list that are looked at for stuck ones
 
 
@@ -90,6 +91,11 @@ class Seen:
     def __str__(self) -> str:
         parts = (self.key, self.member, self.score, self.value)
         return ".".join("-" if part is None else base64.urlsafe_b64encode(part).decode() for part in parts)
+
+    @property
+    def mark(self) -> str:
+        """What stays the same while an entry is as it was: not to which end of its list it is nearer."""
+        return str(replace(self, score=None) if self.score in ENDS else self)
 
     @classmethod
     def parse(cls, text: str) -> Seen:
@@ -386,6 +392,15 @@ class Layout(ABC):
         return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDetail(JobDetail):
+    """All about one entry, with what an act on it compares."""
+
+    seen: Seen
+    problem: str | None = None
+    stuck: str | None = None
+
+
 _OF_ENTRY: Final = frozenset(("seen", "problem", "stuck", "queue_from", "log", "depends_on"))
 _RECORD_FIELDS: Final = tuple(f for f in JobRecord.__dataclass_fields__ if f not in _OF_ENTRY)
 
@@ -399,9 +414,10 @@ def detail_of(entry: Entry) -> JobDetail:
     if entry.error is not None or entry.message is not None:
         at = entry.failed_ms if entry.failed_ms is not None else entry.since_ms or 0
         failure = Failure(kind="failed", at_ms=at, class_name=entry.error or "Error", message=entry.message or "")
-    return JobDetail(
-        **facts, failure=failure, log=entry.log, depends_on=entry.depends_on, body_bytes=len(entry.body or b"")
-    )
+    return EntryDetail(
+        **facts, failure=failure, log=entry.log, depends_on=entry.depends_on, body_bytes=len(entry.body or b""),
+        seen=entry.seen, problem=entry.problem, stuck=entry.stuck,
+    )  # fmt: skip
 
 
 def age_s(now: int, since_ms: int | None) -> float | None:

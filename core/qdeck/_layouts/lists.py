@@ -17,6 +17,7 @@ from qdeck._engine import codec
 from qdeck._errors import InvalidOption
 from qdeck._layouts import lists_steps
 from qdeck._layouts.base import (
+    ENDS,
     Act,
     Capability,
     Entry,
@@ -150,7 +151,7 @@ class Lists(Layout):
         for one in seen:
             source = Source(key=one.key, kind=Kind.LIST, state=State(state), native_state=word)
             raw = Raw(source=source, member=one.member)
-            found.append(replace(_entry(queue, raw, now, near_head=one.score == b"head"), seen=one))
+            found.append(replace(_entry(queue, raw, now, near_head=one.score == ENDS[0]), seen=one))
         return found
 
     def likeness(self, seen: Seen) -> bytes:
@@ -237,6 +238,7 @@ def _entry(queue: str, raw: Raw, now: int, *, near_head: bool) -> Entry:
     facts = _json(raw.member)
     since = _since(facts)
     mark, dead = short(raw.member), raw.source.state is State.DEAD
+    failed = read_ms(_word(facts, ("failed_at",))) if dead else None
     error = facts.get("error")
     kind, message = None, None
     if isinstance(error, dict):
@@ -248,11 +250,11 @@ def _entry(queue: str, raw: Raw, now: int, *, near_head: bool) -> Entry:
         id=_word(facts, _IDS) or mark, key=f"lists/{text_of(raw.source.key)}/{mark}", layout="lists", queue=queue,
         state=raw.source.state, native_state=raw.source.native_state,
         # A list has no score: this keeps from which end the entry was nearer, for undo.
-        seen=replace(raw.seen(), score=b"head" if near_head else b"tail"),
+        seen=replace(raw.seen(), score=ENDS[0] if near_head else ENDS[1]),
         name=text_of(raw.source.key) if queue.endswith("*") else None, task=_word(facts, _TASKS), tags=tags,
-        enqueued_ms=since, since_ms=since, age_s=age_s(now, since), body=raw.member, worker=None,
+        enqueued_ms=since, since_ms=failed or since, age_s=age_s(now, failed or since), body=raw.member, worker=None,
         error=kind or ("Error" if dead else None), message=None if message is None else payload.mask_text(message),
-        failed_ms=read_ms(_word(facts, ("failed_at",))) if dead else None, queue_from=queue if dead else None,
+        failed_ms=failed, queue_from=queue if dead else None,
         attempts=_count(facts),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
 from qdeck._errors import InvalidOption
-from qdeck._layouts.base import Act, Entry, raw_of, text_of
+from qdeck._layouts.base import ENDS, Act, Entry, raw_of, text_of
 from qdeck._layouts.lists_names import TASK_QUEUES
 from qdeck._layouts.steps import Check, Step, Write
 
@@ -22,7 +22,7 @@ _GONE: Final = "it is not in its list any more"
 def build(act: Act, entry: Entry, suffix: str) -> Step:
     """The step that does this to one entry: it takes the entry that is equal to the byte, nearest to where it was."""
     seen = entry.seen
-    head = seen.score == b"head"
+    head = seen.score == ENDS[0]
     push, take = ("LPUSH", b"1") if head else ("RPUSH", b"-1")
     checks = (Check("entry", seen.key, seen.member, b"1", _GONE),)
     remove, restore = Write("LREM", seen.key, (take, seen.member)), Write(push, seen.key, (seen.member,))
