@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.geometry import Size
     from textual.widget import Widget
     from textual.widgets import Input
 
@@ -36,6 +37,16 @@ LOW: int = 20  # the verdict is in the bar
 WIDE: int = 140
 LEAST: tuple[int, int] = (60, 16)
 MOST_EXPORTED: int = 100_000
+
+
+def _fitting(size: Size) -> dict[str, bool]:
+    """The classes of a screen of a size."""
+    return {
+        "-wide": size.width >= WIDE,
+        "-tall": size.height >= TALL,
+        "-low": size.height < LOW,
+        "-tiny": size.width < LEAST[0] or size.height < LEAST[1],
+    }
 
 
 class FrameScreen(Screen[None]):
@@ -71,6 +82,7 @@ class FrameScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """The frame, with the body of the subclass in it."""
+        self.update_classes(_fitting(self.app.size), update=False)  # now, so that styles are found once
         yield Lines(id="bar", ground="bar")
         yield Lines(id="verdict", ground="panel")
         yield Lines(id="tabs")
@@ -210,11 +222,7 @@ class FrameScreen(Screen[None]):
 
     def on_resize(self) -> None:
         """Chooses what fits."""
-        width, height = self.size
-        self.set_class(width >= WIDE, "-wide")
-        self.set_class(height >= TALL, "-tall")
-        self.set_class(height < LOW, "-low")
-        self.set_class(width < LEAST[0] or height < LEAST[1], "-tiny")
+        self.update_classes(_fitting(self.size))
         self.call_after_refresh(self.redraw)
 
     def on_screen_resume(self) -> None:
