@@ -62,7 +62,7 @@ async def test_what_is_stuck_is_told_in_the_words_of_its_system(url: str, raw: r
         await until(pilot, "it does not move")
         before = values(raw)
         await pilot.press("slash", *"id:x*", "enter")
-        await until(pilot, lambda: "broken" not in text(app_of(pilot)))
+        await until(pilot, "in other layouts  1 ")
         await pilot.press("r")
         await until(pilot, "requeue is for what is running here, not delayed")
         await pilot.press("b")
@@ -121,6 +121,18 @@ async def open_job(pilot: Pilot[int], name: str) -> None:
     """The page of an entry, by its id: the living one where there is a dead one too."""
     await command(pilot, f"find {name}")
     await until(pilot, lambda: isinstance(pilot.app.screen, JobScreen) and pilot.app.screen.targets() != ())
+
+
+async def test_the_page_of_an_entry_tells_what_is_wrong_and_nothing_that_is_not_known(
+    url: str, raw: redis.Redis
+) -> None:
+    FILL["scheduler"]().populate(raw)
+    async with console(url) as pilot:
+        await open_job(pilot, "broken")
+        shown = await until(pilot, "its name is not `id:PRIORITY`")
+        assert "None" not in shown
+        assert "unknown task" not in shown
+        assert "delayed broken" in shown
 
 
 async def undo(pilot: Pilot[int]) -> None:

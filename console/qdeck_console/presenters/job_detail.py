@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._deck.model import NATIVE
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import pair, queue_path, section
 from qdeck_console.text import cut_end, cut_id, safe_text, wrap
@@ -41,15 +42,17 @@ def job_lines(
 ) -> list[Line]:
     """Everything known about a job in so many cells; `full` with the whole traceback and output."""
     lines = [*title_lines(job, cells, hide=hide, state=state), _BLANK]
+    why = why or [((part, "warn"),) for part in wrap(trouble(job), cells, most=4)]
     if why:
         lines += [section("why", "", "muted", cells, indent=0), *why, _BLANK]
     lines += failure_lines(job, cells, full=full)
     lines += payload_lines(job, cells, most=40 if full else 8)
-    lines += [
-        section("timeline", "", "muted", cells, indent=0),
-        *timeline_lines(job, cells, most=60 if full else 10),
-        _BLANK,
-    ]
+    if job.history or job.layout == NATIVE:  # other systems keep none
+        lines += [
+            section("timeline", "", "muted", cells, indent=0),
+            *timeline_lines(job, cells, most=60 if full else 10),
+            _BLANK,
+        ]
     lines += [section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
     if full and job.log:
         lines += [_BLANK, section("output", "", "muted", cells, indent=0)]
@@ -57,11 +60,22 @@ def job_lines(
     return lines
 
 
+def task_words(job: JobDetail) -> str:
+    """What it is: its name or task; of another system, that may have neither, its state there."""
+    return job.name or job.task or ("unknown task" if job.layout == NATIVE else job.native_state)
+
+
+def trouble(job: JobDetail) -> str:
+    """What is wrong with an entry of another system, in its words; empty when nothing is known to be."""
+    told = getattr(job, "problem", None) or getattr(job, "stuck", None) or ""
+    return "" if job.failure is not None and told == job.failure.message else safe_text(told, limit=500)
+
+
 def title_lines(job: JobDetail, cells: int, *, hide: str, state: Piece | None = None, about: str = "") -> list[Line]:
     """Its id and state, and below what it is and where, or `about` it."""
     word = state or _STATE.get(job.state, (job.state, "muted"))
     room = cells - len(word[0]) - 1
-    task = safe_text(job.name or job.task or "unknown task", limit=120)
+    task = safe_text(task_words(job), limit=120)
     tail = [(about, "muted")] if about else queue_path(job.queue, cells, "muted", hide=hide)
     return [
         (*fmt.fit([(cut_id(job.id, room), "strong bold")], room), (" ", "text"), (word[0], f"{word[1]} bold")),
@@ -173,10 +187,9 @@ def event_words(event: HistoryEvent) -> str:
 def job_facts(job: JobDetail, cells: int) -> list[Line]:
     """Its settings and limits as pairs."""
     tries = f"{job.attempts or 0} of {(job.retries or 0) + 1}" if job.retries is not None else str(job.attempts or 0)
-    lines = [
-        pair("priority", [(str(job.priority), "text")], cells),
-        pair("failed runs", [(tries, "text")], cells),
-    ]
+    lines = [] if job.priority is None else [pair("priority", [(str(job.priority), "text")], cells)]
+    if job.attempts is not None or job.layout == NATIVE:
+        lines.append(pair("failed runs", [(tries, "text")], cells))
     if job.crashes:
         lines.append(pair("crashes", [(str(job.crashes), "bad")], cells))
     for label, value in (("time limit", job.time_limit_ms), ("lease", job.lease_ms)):

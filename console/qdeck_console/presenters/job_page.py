@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import State
+from qdeck._deck.model import NATIVE, State
 from qdeck._deck.payload import MASK
 from qdeck_console import format as fmt
+from qdeck_console.presenters.job_detail import task_words, trouble
 from qdeck_console.presenters.job_past import noted
 from qdeck_console.presenters.parts import name_parts, pair, queue_path, section
 from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
@@ -34,7 +35,7 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     )
     state: list[Piece] = [(f" {glyph} {job.state}", f"{role} bold"), (f"  {since}".rstrip() + " ", "muted")]
     room = cells - fmt.length(state)
-    name = cut_end(safe_text(job.name or job.task or "unknown task", limit=120), 60)
+    name = cut_end(safe_text(task_words(job), limit=120), 60)
     left: list[Piece] = [
         *queue_path(job.queue, max(12, room // 2), "muted", hide=hide), (" ▸ ", "ghost"),
         (cut_id(safe_text(job.id, limit=200), max(8, room // 2)), "strong bold"),
@@ -44,7 +45,9 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     lines: list[Line] = [(*fmt.fit(left, room), *state)]
     tries = f"{job.attempts or 0}" + (f" of {job.retries + 1}" if job.retries is not None else "")
     told = [] if beside else [("task", name)]
-    told += [("priority", str(job.priority)), ("tries", tries), ("payload", _size(job.body_bytes))]
+    told += [] if job.priority is None else [("priority", str(job.priority))]
+    told += [("tries", tries)] if job.attempts is not None or job.layout == NATIVE else []
+    told.append(("payload", _size(job.body_bytes)))
     if job.unique:
         told.append(("unique", "yes"))
     if job.tags:
@@ -64,7 +67,8 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
             second.append((" …", "muted"))  # whole ones only
             break
         second += gap + part
-    return [*lines, tuple(fmt.fit(second, cells))]
+    wrong = [(("▲ ", "warn"), (part, "text")) for part in wrap(trouble(job), cells - 2, most=1)]
+    return [*lines, tuple(fmt.fit(second, cells)), *wrong]
 
 
 def _size(count: int) -> str:

@@ -12,10 +12,12 @@ from qdeck_console.actions import JOB, Action, bindings
 from qdeck_console.insight import JobInsight, JobSeen
 from qdeck_console.presenters import job_page as present
 from qdeck_console.presenters import job_past as past
+from qdeck_console.presenters.job_detail import trouble
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+from qdeck_console.widgets.more import More
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,10 +63,11 @@ class JobScreen(JobActs):
 
     def body(self) -> Sequence[Widget]:
         """What it is at the left, what happened to it at the right; on narrow terminals one below the other."""
+        left, right = LineList(id="list"), LineList(id="past")
         return (
             Lines(id="job-head"),
-            Vertical(LineList(id="list"), id="main"),
-            Vertical(LineList(id="past"), id="job-side"),
+            Vertical(left, More(left), id="main"),
+            Vertical(right, More(right), id="job-side"),
         )
 
     def wants(self) -> Reader | None:
@@ -129,7 +132,8 @@ class JobScreen(JobActs):
             return [*((("    ", "text"), *line) for line in lines), *notice, ()]
 
         head = self.query_one("#job-head", Lines)
-        head.styles.height = (3 if job is not None else 1) + (len(notice) if job is not None else 0)
+        wrong = job is not None and bool(trouble(job))
+        head.styles.height = (3 + wrong if job is not None else 1) + (len(notice) if job is not None else 0)
         head.show(make, self.painter)
 
     def _panes(self) -> tuple[list[Keyed], list[Keyed]]:
