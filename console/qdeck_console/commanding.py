@@ -123,6 +123,8 @@ def why_not(console: ConsoleApp, word: Word) -> str:
         return console.why_not_live()
     if word.name == "read-only":
         return "it is read-only" if console.deck.read_only else ""
+    if word.name == "reconnect" and not console.latest.is_lost:
+        return "the server answers"
     if word.name == "context" and not console.contexts.configured:
         return console.contexts.where if not console.contexts.configured else ""
     return ""
@@ -175,6 +177,8 @@ def do_word(console: ConsoleApp, below: FrameScreen, name: str, rest: str) -> No
         below.write_to(rest)
     elif name == "theme":
         console.theme = rest
+    elif name == "reconnect":
+        console.feed.poke()
 
 
 async def find(console: ConsoleApp, job_id: str) -> None:

@@ -24,6 +24,7 @@ WORDS: Final = (
     Word(name="read-only", help="write no more, until :live"),
     Word(name="write", argument="FILE", help="what is listed as JSON to a file"),
     Word(name="theme", argument="NAME", help="other colours"),
+    Word(name="reconnect", help="try now to reach a server that was lost"),
 )
 
 

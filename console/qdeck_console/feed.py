@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from qdeck import QdeckError
+from qdeck import NotAllowed, QdeckError
 from qdeck_console.history import History, Pasts, Rates
 from qdeck_console.judging import Judge, Judged
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.5
-_LONGEST_PAUSE_S: Final = 30.0
+_LONGEST_PAUSE_S: Final = 10.0
 
 
 Look: TypeAlias = "Callable[[], Awaitable[Snapshot]]"
@@ -46,10 +46,12 @@ class Picture:
     extra_of: str = ""
     extra: Any = None
     problem: str = ""
+    kind: str = ""  # of the problem, in a word or two
     hint: str = ""
     tries: int = 0
     failed_at: float = 0.0
     retry_at: float = 0.0
+    pause_s: float = 0.0
 
     @property
     def is_lost(self) -> bool:
@@ -81,9 +83,12 @@ class Feed:
         self.picture = Picture()
 
     def want(self, name: str, reader: Reader | None) -> None:
-        """Says what the visible screen needs besides the queues; the next picture comes at once."""
+        """Says what the visible screen needs besides the queues; the next picture comes at once, unless the server is
+        lost: then it comes when it was said to.
+        """
         self._want = (name, reader) if reader else None
-        self.poke()
+        if not self.picture.is_lost:
+            self.poke()
 
     def poke(self) -> None:
         """Reads again now: something was changed, or someone does not want to wait for the next try."""
@@ -109,11 +114,14 @@ class Feed:
             want, extra = self._want, None
             if want:
                 extra = await want[1](snapshot)
+        except NotAllowed as error:
+            self._lost(error, kind="not allowed")
+            return self._pause_s + (time.monotonic() - started)
         except (QdeckError, OSError) as error:
             self._lost(error)
             return self._pause_s + (time.monotonic() - started)
         except Exception as error:  # noqa: BLE001 - the console must outlive a picture that it cannot read
-            self._lost(error, what=f"{type(error).__name__}: {error}")
+            self._lost(error, what=f"{type(error).__name__}: {error}", kind="not readable")
             return self._pause_s + (time.monotonic() - started)
         self._pause_s = _FIRST_PAUSE_S
         now = time.monotonic()
@@ -138,15 +146,17 @@ class Feed:
         # The console shall cost the server a tenth of its time at most, however many queues there are.
         return max(self._interval_s, 10 * (now - started))
 
-    def _lost(self, error: Exception, what: str = "") -> None:
+    def _lost(self, error: Exception, what: str = "", kind: str = "server lost") -> None:
         now = time.monotonic()
         before = self.picture
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S) if before.is_lost else _FIRST_PAUSE_S
         self.picture = replace(
             before,
             problem=what or str(error) or type(error).__name__,
+            kind=kind,
             hint=getattr(error, "hint", ""),
             tries=before.tries + 1,
             failed_at=before.failed_at if before.is_lost else now,
             retry_at=now + self._pause_s,
+            pause_s=self._pause_s,
         )

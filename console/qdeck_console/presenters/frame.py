@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -215,18 +216,39 @@ def _totals(snapshot: Snapshot, flow: tuple[float, float]) -> list[Piece]:
 
 def _lost(picture: Picture, cells: int, now: float) -> Line:
     left_s = max(0.0, picture.retry_at - now)
-    pause_s = max(0.1, picture.retry_at - picture.failed_at)
-    again = (
-        f"trying again in {left_s:.0f} s, try {picture.tries}" if left_s >= 0.5 else f"trying now, try {picture.tries}"
-    )
-    left: list[Piece] = [(" ✗ server lost  ", "bad bold")]
-    tail: list[Piece] = [("  ·  ", "ghost"), (again, "text")]
+    words = f"again in {left_s:.0f} s" if left_s >= 0.5 else "trying now"
+    if cells >= 100:
+        words = ("trying " if left_s >= 0.5 else "") + f"{words}, try {picture.tries}"
+    left: list[Piece] = [(f" ✗ {picture.kind or 'server lost'}  ", "bad bold")]
+    tail: list[Piece] = [("  ·  ", "ghost"), (words, "text")] if cells >= 100 else [(f", {words}", "text")]
     if picture.snapshot is not None and cells >= 120:
         tail += [("  ·  ", "ghost"), (f"everything below is from {fmt.clock(picture.read_ms)}", "muted")]
-    bar = [(" ", "text"), *thin_bar(left_s / min(30.0, pause_s), 12, "bad"), (" ", "text")] if cells >= 140 else []
+    wait = thin_bar(left_s / max(0.1, picture.pause_s), 12, "bad")
+    bar = [(" ", "text"), *wait, (" ", "text")] if cells >= 140 else []
     room = cells - fmt.length(left) - fmt.length(tail) - fmt.length(bar)
-    left.append((cut_end(safe_text(picture.problem, limit=200), max(10, room)), "bad"))
+    left.append((cut_end(problem(picture.problem), max(10, room)), "bad"))
     return (*fmt.fit([*left, *tail], cells - fmt.length(bar)), *bar)
+
+
+_WHERE: Final = re.compile(r"^\w+(?:\+\w+)?://(?:[^@/ ]*@)?([^/ ]+)\S* (?:cannot be reached|did not answer)")
+_CAUSES: Final = (
+    ("refused", "connection refused by"),
+    ("connect call failed", "connection refused by"),
+    ("error 111", "connection refused by"),
+    ("timed out", "no answer from"),
+    ("timeout", "no answer from"),
+    ("closed", "connection closed by"),
+    ("reset", "connection closed by"),
+    ("name or service", "no such host:"),
+)
+
+
+def problem(text: str) -> str:
+    """What is wrong with a server in few words: who refused, or does not answer; else as it was said."""
+    told = safe_text(text, limit=200)
+    where = _WHERE.match(told)
+    cause = next((words for sign, words in _CAUSES if sign in told.casefold()), None)
+    return f"{cause} {where[1]}" if where and cause else told
 
 
 @dataclass(frozen=True, slots=True)

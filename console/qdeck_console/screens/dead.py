@@ -18,6 +18,7 @@ from qdeck_console.presenters.dead import Alike, DeadSeen
 from qdeck_console.presenters.jobs import range_words
 from qdeck_console.presenters.payload import shared_columns
 from qdeck_console.screens import deadletters
+from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.joblist import plain_line
 from qdeck_console.screens.redrive import start as start_redrive
 from qdeck_console.screens.windowed import ListSeen, WindowedScreen
@@ -169,10 +170,11 @@ class DeadScreen(WindowedScreen):
         known = self.picture.extra_of.startswith(f"dead/{self.filter_text}/")
         if not self._touched and rows and rows[0].key != view.cursor:
             view.cursor = ""  # nobody has chosen yet: the largest group is it, as they come in
-        if rows or not known:
-            view.show(Listing(rows, self._group_lines), self.painter)
+        told = () if rows else (UNREAD,) if self.is_unread else self.empty_lines() if known else ()
+        if told:
+            view.show(Listing([Item("", 1, line) for line in told], plain_line), self.painter)
         else:
-            view.show(Listing([Item("", 1, line) for line in self.empty_lines()], plain_line), self.painter)
+            view.show(Listing(rows, self._group_lines), self.painter)
         most = max(4, (self.size.height - 12) // 3) if self.is_tall else 4
         view.styles.height = min(len(rows), most) if rows else "1fr"
         self.query_one("#lower").display = bool(rows)

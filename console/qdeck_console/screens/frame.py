@@ -39,6 +39,9 @@ LEAST: tuple[int, int] = (60, 16)
 MOST_EXPORTED: int = 100_000
 
 
+UNREAD: Line = (("    ", "text"), ("nothing of this was read before the server was lost", "muted"))
+
+
 def _fitting(size: Size) -> dict[str, bool]:
     """The classes of a screen of a size."""
     return {
@@ -64,6 +67,7 @@ class FrameScreen(Screen[None]):
         self.picture = Picture()
         self.filter_text = ""
         self.wrong: InvalidFilter | None = None
+        self._kept: Picture | None = None
 
     @property
     def console(self) -> ConsoleApp:
@@ -162,12 +166,25 @@ class FrameScreen(Screen[None]):
         return action.verb
 
     def show(self, picture: Picture, *, fresh: bool = True) -> None:
-        """Shows a picture."""
+        """Shows a picture. What this screen saw last stays while the server is lost, with its age."""
+        kept = self._kept
+        if not picture.is_lost:
+            if picture.extra_of == self.reads:
+                self._kept = picture
+        elif picture.snapshot and picture.extra_of != self.reads and kept and kept.extra_of == self.reads:
+            picture = replace(
+                picture, extra=kept.extra, extra_of=kept.extra_of, read_at=kept.read_at, read_ms=kept.read_ms
+            )
         self.picture = picture
         if not self.is_mounted or not self.query("#footer"):
             return
         self.draw_frame()
         self.draw(fresh=fresh)
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the server was lost before anything was read for this screen."""
+        return self.picture.is_lost and self.wants() is not None and self.picture.extra_of != self.reads
 
     def deck_changed(self) -> None:
         """Another deck on the same server took the place of the one before: what holds on to that one is made anew."""
@@ -218,7 +235,10 @@ class FrameScreen(Screen[None]):
         offers = [
             Offer(action, self.verb(action), self.why_not(action.id)) for action in actions if self.is_offered(action)
         ]
-        return frame.footer(offers, self.console.note(), cells, hides=self.console.painter.palette is SIXTEEN)
+        note = self.console.note()
+        if self.picture.is_lost and not note:
+            note = [(":reconnect", "accent bold"), (" tries now", "muted")]
+        return frame.footer(offers, note, cells, hides=self.console.painter.palette is SIXTEEN)
 
     def on_resize(self) -> None:
         """Chooses what fits."""

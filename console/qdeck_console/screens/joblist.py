@@ -8,6 +8,7 @@ from textual.containers import Vertical
 
 from qdeck._deck.model import JobRecord
 from qdeck_console.presenters.parts import MARGIN
+from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
@@ -68,8 +69,9 @@ class JobListScreen(JobActs):
         items = self.items()
         has_rows = len(items) > 0
         draw: Callable[[Item, int, bool], Sequence[Line]] = self.lines_of
-        if not has_rows and self.picture.extra_of == self.reads:
-            items = [Item("", 1, line) for line in self.empty_lines()]
+        if not has_rows and (self.picture.extra_of == self.reads or self.is_unread):
+            told = (UNREAD,) if self.is_unread else self.empty_lines()
+            items = [Item("", 1, line) for line in told]
             draw = plain_line
         self.view.show(Listing(items, draw), self.painter)
         self.query_one("#head", Lines).show(lambda w, _h: (self.head(w),) if has_rows else (), self.painter)

@@ -17,6 +17,7 @@ from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Arranger, Drawer, Grid, Group, Sort
 from qdeck_console.screens import pause
 from qdeck_console.screens.detail import QueueScreen
+from qdeck_console.screens.empty import EmptyDeck
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
@@ -57,6 +58,7 @@ class QueuesScreen(FrameScreen):
         self._made_grid = ((0, 0, 0.0), Grid.of(0, layouts=0, span_s=0.0))
         self._drawer = Drawer(picture=self.picture, hide="", reasons_shown=True)
         self._insights = Insights()
+        self._empty = EmptyDeck()
 
     def body(self) -> Sequence[Widget]:
         """The list with its heads and totals, and the detail of one queue beside it."""
@@ -79,6 +81,8 @@ class QueuesScreen(FrameScreen):
             names = [name for name in (cursor, *self.visible_queues()) if name]
             lacking = self.picture.history.lacking(dict.fromkeys(names), _PASTS_AT_ONCE)
             pasts = await read_pasts(deck, lacking)
+            if not snapshot.queues:
+                await self._empty.read(deck)
             row = next((row for row in snapshot.queues if row.name == cursor), None)
             if row is None or not self.has_class("-wide"):
                 return Looked(pasts)
@@ -105,8 +109,16 @@ class QueuesScreen(FrameScreen):
             before=judged.before,
             reasons_shown=troubled <= present.TWO_LINES_AT_MOST,
         )
-        self.view.show(Listing(self._items(drawer), self._draw_item(drawer)), self.painter)
-        self.query_one("#head", Lines).show(lambda w, _h: (present.head_line(self._grid(w), self.sort),), self.painter)
+        snapshot = self.picture.snapshot
+        is_empty = snapshot is not None and not snapshot.queues
+        self.set_class(is_empty, "-empty")
+        if is_empty:
+            self.view.show(self._empty.listing(self.console, self.view), self.painter)
+        else:
+            self.view.show(Listing(self._items(drawer), self._draw_item(drawer)), self.painter)
+        self.query_one("#head", Lines).show(
+            lambda w, _h: () if is_empty else (present.head_line(self._grid(w), self.sort),), self.painter
+        )
         self._draw_total()
         self._draw_side()
 

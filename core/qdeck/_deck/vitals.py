@@ -53,6 +53,12 @@ def read_vitals() -> Program[Vitals]:
     )
 
 
+def count_keys() -> Program[int | None]:
+    """How many keys the server has; None where that may not be asked."""
+    [count] = yield reads.read((b"DBSIZE",))
+    return count if isinstance(count, int) else None
+
+
 def _slow(entry: list[Any]) -> Slow:
     words = [word.decode("utf-8", "replace") for word in entry[3][:3] if isinstance(word, bytes)]
     return Slow(at_ms=int(entry[1]) * 1000, took_us=int(entry[2]), words=tuple(words))

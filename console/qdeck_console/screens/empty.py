@@ -1,0 +1,53 @@
+"""What stands in the place of the queues where a server has none."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from qdeck_console.presenters.empty import OWN, empty_lines
+from qdeck_console.widgets.lines import Item, Listing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.deck import Deck
+    from qdeck_console.app import ConsoleApp
+    from qdeck_console.format import Line
+    from qdeck_console.widgets.lines import LineList
+
+AGAIN_S: Final = 5.0
+
+
+class EmptyDeck:
+    """Tells that there is no queue, what was looked for and what can be done."""
+
+    def __init__(self) -> None:
+        self._keys: int | None = None
+        self._next = 0.0
+
+    async def read(self, deck: Deck) -> None:
+        """Counts the keys that are none of a queue, now and then. On a cluster one server would tell its own only."""
+        from qdeck._deck.vitals import count_keys
+
+        if time.monotonic() >= self._next and not deck.endpoint.is_cluster:
+            self._keys = await deck.alook(count_keys())
+            self._next = time.monotonic() + AGAIN_S
+
+    def listing(self, console: ConsoleApp, view: LineList) -> Listing:
+        """The block as lines without a cursor: nothing in it can be chosen."""
+        from qdeck._layout_names import NATIVE
+
+        others = console.deck.others
+        looked_for = [(NATIVE, OWN)] if others.shows_native else []
+        looked_for += [(layout.name, layout.about) for layout in others.layouts]
+        lines = empty_lines(
+            view.size.width or console.size.width, view.size.height or console.size.height,
+            server=console.context.server, keys=self._keys, looked_for=looked_for,
+            contexts=len(console.contexts.configured),
+        )  # fmt: skip
+        return Listing([Item("", 1, line) for line in lines], _draw)
+
+
+def _draw(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
+    return (item.row,) if isinstance(item.row, tuple) else ()
