@@ -430,9 +430,14 @@ class ConsoleApp(App[int], inherit_bindings=False):
         except (QdeckError, LookupError) as error:
             self.say(str(error).replace(self.contexts.where, "qdeck.toml"), "bad", "✗")
             return
+        if target == self.contexts.target:
+            self.say(f"this is {self.context.title}", "muted", "")  # what was opened for writing stays open
+            return
         self.run_worker(self._switch(target), group="live", exit_on_error=False)
 
     async def _switch(self, target: Target) -> None:
+        if self.context.live_until is not None:
+            await self._told_live("", ends=True)
         before, feeding = self.deck, self._feeding
         self.contexts.target = target
         self.deck = self.contexts.deck(target, read_only=opens_read_only(target))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qdeck._deck.deck import Deck
 from qdeck.messages import _registry as registry
@@ -63,7 +63,7 @@ async def test_temporary_queues_are_found_shown_removed_by_name_and_put_back(
 async def test_what_the_agents_did_and_do_next_is_told(url: str, raw: redis.Redis) -> None:
     now = int(raw.time()[0]) * 1000
     told = {"dry_run": False, "planned": 5, "applied": 4, "skipped": 1, "rules": {"done_too_old": {"count": 4}}}
-    slots: dict[str, dict[str, str | int]] = {
+    slots: dict[str, Any] = {
         "purge": {"ended": now - 60_000, "started": now - 61_000, "outcome": "done", "holder": "eu-1.4100",
                   "until": 0, "summary": json.dumps(told | {"every_s": 3600})},
         "clean": {"ended": now - 9_000_000, "started": now - 9_000_000, "outcome": "failed", "holder": "eu-2",

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck_console.actions import ACTIONS, GROUPS, Action, places
 from qdeck_console.format import Line, fit, length
-from qdeck_console.text import cut_end, width
+from qdeck_console.text import cut_end, width, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _KEYS: Final = 10
 _GAP: Final = 4
+_ELSEWHERE: Final = "on "  # how the reason of a key begins that works on other screens
+_SIGNS: Final = "signs"
 SIGNS: Final = (
     ("✗ ▲ • ║", "fail, watch, fine, pause"),
+    ("▸ ◦ ◇ ✓", "runs, waits, is blocked, done"),
     ("▌ ◆", "cursor, marked"),
     ("· –", "zero, not known here"),
     ("≥ ~ …", "at least, about, not read yet"),
@@ -43,17 +46,17 @@ def groups(scope: str, why_not: Callable[[str], str], tabs: str) -> list[Group]:
     found = []
     for group in GROUPS:
         rows = [_row(action, here, why_not) for action in ACTIONS if action.group == group and places(action)]
-        rows.sort(key=lambda row: row[2].startswith("on "))
+        rows.sort(key=lambda row: row[2].startswith(_ELSEWHERE))
         if group == "everywhere":
             rows.insert(0, (tabs, "the screens", ""))
         if rows:
             found.append(Group(group, tuple(rows)))
-    return [*found, Group("signs", tuple((sign, words, "") for sign, words in SIGNS))]
+    return [*found, Group(_SIGNS, tuple((sign, words, "") for sign, words in SIGNS))]
 
 
 def _row(action: Action, here: set[str], why_not: Callable[[str], str]) -> tuple[str, str, str]:
     if not here & set(action.scopes):
-        return action.key_names, action.verb, f"on {places(action)}"
+        return action.key_names, action.verb, f"{_ELSEWHERE}{places(action)}"
     return action.key_names, action.help, why_not(action.id)
 
 
@@ -81,15 +84,37 @@ def columns(found: Sequence[Group], cells: int, count: int) -> list[Line]:
 
 def _block(group: Group, wide: int) -> list[Line]:
     reason = group.reason
-    head: Line = ((group.head, "muted bold"),) + (((f"  ∅ {cut_end(reason, 24)}", "faint"),) if reason else ())
-    rule = wide - length(head) - 1
-    lines: list[Line] = [(*head, (" ", "text"), ("─" * max(0, rule), "line"))]
+    shown = _short(reason, wide - width(group.head) - 4)
+    head: Line = ((group.head, "muted bold"),) + (((f"  {shown}", "faint"),) if shown else ())
+    lines: list[Line] = [(*head, (" ", "text"), ("─" * max(0, wide - length(head) - 1), "line"))]
     for keys, words, why in group.rows:
-        shown = f"∅ {why}" if why and why != reason else ""
-        room = wide - _KEYS - 1
-        told = cut_end(shown, max(13, room - width(words) - 1)) if shown else ""
-        left = room - (width(told) + 1 if told else 0)
-        names = fit([(cut_end(keys, _KEYS), "faint" if why else "accent bold")], _KEYS)
-        line: Line = (*names, (" ", "text"), *fit([(cut_end(words, left), "faint" if why else "text")], left))
-        lines.append((*line, (f" {told}", "faint")) if told else line)
+        lines += _row_lines(keys, words, why if why != reason else "", wide, group.head == _SIGNS, off=bool(why))
     return [*lines, ()]
+
+
+def _row_lines(keys: str, words: str, why: str, wide: int, is_sign: bool, *, off: bool) -> list[Line]:
+    """A key, what it does, and at the right why it cannot now; what does not fit goes on in a line below."""
+    room = wide - _KEYS - 1
+    role = "faint" if off else "text"
+    names = wrap(keys, _KEYS, most=2)
+    told = _short(why, room) if why else ""
+    text = wrap(words, room, most=3)
+    if told and width(text[-1]) + width(told) + 1 <= room:
+        text[-1] = text[-1] + " " * (room - width(text[-1]) - width(told)) + told
+    elif told:
+        text.append(" " * (room - width(told)) + told)
+    key_role = "faint" if off else "strong bold" if is_sign else "accent bold"
+    lines: list[Line] = []
+    for at in range(max(len(names), len(text))):
+        name = names[at] if at < len(names) else ""
+        part = text[at] if at < len(text) else ""
+        lines.append((*fit([(name, key_role)], _KEYS), (" ", "text"), *fit([(part, role)], room)))
+    return lines
+
+
+def _short(why: str, room: int) -> str:
+    """A reason with its sign in so many cells: what follows a colon goes first."""
+    if not why:
+        return ""
+    told = why if why.startswith(_ELSEWHERE) else f"∅ {why}"
+    return told if width(told) <= room else cut_end(told.partition(":")[0], max(0, room))

@@ -166,7 +166,9 @@ def confirm_rows(plan: Plan, shares: Sequence[Share], now_ms: int, cells: int) -
     rows.append(("undo", "all", "ok bold", until))
     if any(share.rule in (OVER, NOBODY) for share in shares):
         rows.append(("", "", "text", "temporary queues are a batch of their own: u twice"))
-    rows += [("", "▲", "warn bold", warning) for warning in tail.warnings[:2]]
+    for warning in tail.warnings[:2]:
+        parts = wrap(safe_text(warning, limit=300), cells - 24, most=2)
+        rows += [("", "▲" if not at else "", "warn bold", part) for at, part in enumerate(parts)]
     lines: list[Line] = []
     for label, value, role, words in rows:
         text = fmt.count(value) if isinstance(value, int) else value

@@ -82,7 +82,7 @@ class HelpScreen(Dialog[Command | None]):
         wide = self.size.width
         count = 3 if wide >= 140 else 2 if wide >= 100 else 1
         cells = {3: 142, 2: 94, 1: 70}[count]
-        self.query_one("#help").styles.width = cells + 6
+        self.query_one("#help").styles.width = cells + 6 + self.is_flat  # the frame has an edge at the right
         names = [str(tab.number) for tab in self._below.all_tabs()]
         found_groups = present.groups(self._below.SCOPE, self._below.why_not, f"{names[0]} … {names[-1]}")
         self._lines = [*present.columns(found_groups, cells, count), *self._about_live(cells)]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from qdeck_console.screens.frame import FrameScreen
 
 MOST_ROWS = 16
+_WIDEST = 100
 
 
 class PaletteScreen(Dialog[Command | None]):
@@ -67,6 +68,8 @@ class PaletteScreen(Dialog[Command | None]):
         choices = self.query_one("#choices", Choices)
         room = max(3, self.size.height - 12)
         choices.styles.height = max(1, min(MOST_ROWS, room, len(self.commands)))
+        wide = min(_WIDEST, max(76, self.size.width - 24))
+        self.query_one("#palette").styles.width = wide + self.is_flat  # the frame has an edge at the right
         choices.offer(len(self.commands), self._line, self.console_app.painter)
         self._about()
 
