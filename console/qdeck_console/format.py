@@ -116,6 +116,7 @@ def size(number: int | None) -> list[Piece]:
 
 
 _ARROW: Final = " ▸ "
+_SHORT: Final = 2  # cells of a last part that says little by itself
 
 
 def path(parts: Sequence[str], cells: int, role: str) -> list[Piece]:
@@ -125,6 +126,10 @@ def path(parts: Sequence[str], cells: int, role: str) -> list[Piece]:
     def excess() -> int:
         return sum(map(width, shown)) + len(_ARROW) * (len(shown) - 1) - cells
 
+    if excess() > 0 and len(shown) > 2 and width(shown[-1]) <= _SHORT:
+        shown = [*shown[:-2], _ARROW.join(shown[-2:])]  # what ends in a star is told apart by the part before it
+        if width(shown[0]) + width(shown[-1]) + 2 * len(_ARROW) + 1 > cells:
+            shown = ["…", shown[-1]]
     if excess() > 0 and len(shown) > 2:
         middle = shown[1:-1]
         while excess() > 0 and middle:
@@ -136,7 +141,7 @@ def path(parts: Sequence[str], cells: int, role: str) -> list[Piece]:
             return [(cut_middle(shown[-1], cells), role)]
         shown[-1] = cut_middle(shown[-1], room)
     pieces: list[Piece] = []
-    for at, part in enumerate(shown):
+    for at, part in enumerate(_ARROW.join(shown).split(_ARROW)):
         if at:
             pieces.append((_ARROW, "ghost"))
         pieces.append((part, "muted" if part == "…" else role))

@@ -12,14 +12,14 @@ from qdeck._operations.became import Became
 from qdeck._operations.closeup import CloseUp, Died, Spread
 from qdeck._operations.model import Activity
 from qdeck_console.feed import Picture
-from qdeck_console.format import length
+from qdeck_console.format import length, path
 from qdeck_console.insight import Insight
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import area
 from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Drawer
-from support.driving import app_of, bury, console, until
+from qdeck_console.presenters.queues import Drawer, Grid
+from support.driving import app_of, bury, console, text, until
 from support.screens import MAIL
 
 if TYPE_CHECKING:
@@ -141,3 +141,39 @@ async def test_who_may_not_read_the_log_of_operations_sees_the_rest(url: str, ra
     async with console(url.replace("redis://", "redis://looker:pass@")) as pilot:
         await until(pilot, "1 wait")
         assert not app_of(pilot).shown.is_lost
+
+
+def test_a_name_that_ends_in_a_star_keeps_the_part_before_it() -> None:
+    def shown(name: str, cells: int) -> str:
+        pieces = path(name.split(":"), cells, "text")
+        assert length(pieces) <= cells
+        return "".join(text for text, _ in pieces)
+
+    assert shown("execution:agent_run:enterprise:*", 40) == "execution ▸ agent_run ▸ enterprise ▸ *"
+    assert shown("execution:agent_run:enterprise:*", 24) == "… ▸ enterprise ▸ *"
+    assert shown("execution:agent_run:free:*", 24) == "execution ▸ … ▸ free ▸ *"
+    assert shown("execution:agent_run:averyveryverylongname:*", 20) == "… ▸ averyvery…me ▸ *"
+
+
+def test_where_there_is_no_column_for_it_the_name_carries_its_layout() -> None:
+    entry = Entry(row=QueueRow(layout="vmpooler", name="centos-7-x86_64", ready=11), severity=Severity.FINE)
+    drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
+    narrow = Grid.of(80, layouts=2, span_s=60)
+    [line] = drawer.lines(entry, narrow, at_cursor=False)
+    told = "".join(text for text, _ in line)
+    assert told[4 : 4 + narrow.name].endswith(" vmpooler")
+    assert length(line) <= 80
+    [alone] = drawer.lines(entry, Grid.of(80, layouts=1, span_s=60), at_cursor=False)
+    assert not any("vmpooler" in text for text, _ in alone)
+
+
+async def test_a_page_says_how_much_of_it_is_out_of_sight(url: str) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", ["a letter"])
+    async with console(url, "enter", size=(80, 20)) as pilot:
+        await until(pilot, "more lines ↓")
+        await pilot.press("G")
+        await until(pilot, "done")
+        await pilot.resize_terminal(80, 60)
+        await until(pilot, "since it was made")
+        assert "more line" not in text(app_of(pilot))

@@ -108,7 +108,7 @@ def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
     span = fmt.span(history.span_s * 1000)
     net = None if rates.filled is None or rates.drained is None else rates.filled - rates.drained
     change: list[Piece] = []
-    if net is not None and abs(net) >= 0.05:
+    if net is not None and abs(net) >= 0.05 and row.ready:
         change = [(f"  {net:+.1f}/s", "muted" if net < 0 else "warn" if entry.severity else "bad")]
     head = pair("", [(fmt.count(row.ready), "strong bold"), *change], cells - 22)
     lines: list[Line] = [(("ready", "muted"), (f"  last {span}".ljust(17), "faint"), *head)]
@@ -120,7 +120,9 @@ def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
         ("out", history.drained(row.name, 20), rates.drained),
     ):
         drawn = sparkline(
-            series, "accent_dim" if label == "in" else "ghost", last_role="accent" if label == "in" else "muted"
+            series if rate is not None else [None] * len(series),
+            "accent_dim" if label == "in" else "ghost",
+            last_role="accent" if label == "in" else "muted",
         )
         value: list[Piece] = [(fmt.rate(rate), "text"), ("/s", "muted")]
         lines.append((*fmt.fit([(label, "muted")], 5), *drawn, *fmt.fit(value, cells - 25, right=True)))

@@ -154,6 +154,7 @@ class Grid:
     columns: Mapping[str, Column]
     name: int
     cells: int
+    names_layout: bool = False  # without a column for it, the name carries its layout while it fits
 
     @classmethod
     def of(cls, cells: int, *, layouts: int, span_s: float) -> Grid:
@@ -171,7 +172,7 @@ class Grid:
         if cells < 100 and "stuck" in keep:
             keep["stuck"] = Column("stuck", 5)
             name += 1
-        return cls(keep, name, cells)
+        return cls(keep, name, cells, layouts > 1 and "layout" not in keep)
 
 
 def _span_label(span_s: float) -> str:
@@ -218,6 +219,10 @@ class Drawer:
         troubled = entry.severity is not Severity.FINE
         role = "strong bold" if at_cursor or troubled else "text"
         name = queue_path(entry.row.name, grid.name, role, hide=self.hide)
+        layout = safe_text(entry.row.layout, limit=40)
+        left = grid.name - fmt.length(name) - width(layout)
+        if grid.names_layout and left > 1:
+            name += [(" " * left, "text"), (layout, "faint")]
         line: list[Piece] = [("  ", "text"), (entry.glyph, entry.severity.role if troubled else "muted"), (" ", "text")]
         line += fmt.fit(name, grid.name)
         values = self._values(entry, grid)

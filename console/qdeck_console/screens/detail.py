@@ -14,6 +14,7 @@ from qdeck_console.presenters.queues import Drawer
 from qdeck_console.screens import pause
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Listing
+from qdeck_console.widgets.more import More
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,8 @@ class QueueScreen(FrameScreen):
 
     def body(self) -> Sequence[Widget]:
         """The detail as a list of lines without a cursor: the movement keys scroll it."""
-        return (Vertical(LineList(id="list"), id="main"),)
+        page = LineList(id="list")
+        return (Vertical(page, More(page), id="main"),)
 
     @property
     def reads(self) -> str:

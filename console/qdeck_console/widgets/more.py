@@ -1,0 +1,43 @@
+"""The line below a page that says how much of it is out of sight."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from qdeck_console.widgets.lines import LineList, Lines
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck_console.format import Line
+
+
+class More(Lines):
+    """Says how many lines of a list are below what is seen; nothing where there are none."""
+
+    def __init__(self, of: LineList) -> None:
+        super().__init__(id=f"more-{of.id}")
+        self.of = of
+
+    def on_mount(self) -> None:
+        """Follows the list wherever it is scrolled."""
+        self.watch(self.of, "scroll_y", self._tell)
+        self.watch(self.of, "virtual_size", self._tell)
+
+    def _tell(self) -> None:
+        self.call_after_refresh(self.tell)
+
+    def tell(self) -> None:
+        """Counts again."""
+        view = self.of
+        below = view.virtual_size.height - round(view.scroll_offset.y) - view.size.height
+        words = f"    {below:,} more line{'s' * (below != 1)} ↓" if below > 0 and view.size.height else ""
+
+        def make(_cells: int, _height: int) -> Sequence[Line]:
+            return (((words, "faint"),),)
+
+        self.show(make, view.painter)
+
+    def on_resize(self) -> None:
+        """Counts again for the new height."""
+        self._tell()
