@@ -76,7 +76,8 @@ def test_two_promoters_and_a_consumer_deliver_each_job_once(url: str) -> None:
     wanted = [f"job:{i}" for i in range(200)]
     for i, job_id in enumerate(wanted):
         manager.enqueue_delayed(job_id, due, ("CRITICAL", "HIGH", "NORMAL", "LOW")[i % 4])
-    assert manager.get_stats() == EMPTY | {"delayed": 200}
+    stats = manager.get_stats()
+    assert stats["delayed"] + stats["priority"] == 200  # on a slow machine some are due by now
     got: list[str] = []
     promoted: list[int] = []
     over = threading.Event()

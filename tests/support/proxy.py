@@ -13,7 +13,7 @@ import struct
 import threading
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class FaultProxy:
         self._target_url = target_url or f"redis://{host}:{port}/0"
         self._state = _State()
         self._links: set[_Link] = set()
+        self._ends: set[asyncio.StreamWriter] = set()  # of all connections, those that have no link yet too
+        self._serving: set[asyncio.Task[None]] = set()
         self._hits = 0
         self._hit = threading.Condition()
         self._accepted = 0
@@ -216,29 +218,47 @@ class FaultProxy:
 
     async def _listen(self) -> asyncio.Server:
         self._open_gate.set()
-        server = await asyncio.start_server(self._serve, HOST, 0)
+        server = await asyncio.start_server(self._accept, HOST, 0)
         self._port = server.sockets[0].getsockname()[1]
         return server
 
     async def _shut(self) -> None:
+        self._state.refusing = True
+        for listener in self._server.sockets:
+            self._loop.remove_reader(listener.fileno())
+        # Who was let in a moment ago gets its transport first: a server that is closed leaves such sockets open, and so
+        # does a task that is cancelled before its first step.
+        await asyncio.sleep(0)
+        while letting_in := [*filter(_is_accepting, asyncio.all_tasks())]:
+            await asyncio.gather(*letting_in, return_exceptions=True)
         self._server.close()
         self._for_all(self._break)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0.01)  # the transports close their sockets in the next turns of the loop
+        for end in self._ends:
+            end.transport.abort()  # what is not sent yet would keep it open
+        for _ in range(5):
+            await asyncio.sleep(0.002)  # the transports close their sockets in the next turns of the loop
+
+    def _accept(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        self._accepted += 1
+        self._ends.add(client)
+        task = asyncio.create_task(self._serve(reader, client))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, client_reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        self._accepted += 1
         if self._state.refusing:
-            _reset(client)
+            self._end(client)
             return
         try:
             server_reader, server = await asyncio.open_connection(*self._target)
         except OSError:
-            _reset(client)
+            self._end(client)
             return
+        self._ends.add(server)
         link = _Link(client, server)
         self._links.add(link)
         pumps = [
@@ -251,6 +271,12 @@ class FaultProxy:
             self._links.discard(link)
             client.close()
             server.close()
+            if self._server.is_serving():
+                self._ends -= {client, server}
+
+    def _end(self, client: asyncio.StreamWriter) -> None:
+        _reset(client)
+        self._ends.discard(client)
 
     async def _pump(self, link: _Link, side: Side, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -268,7 +294,7 @@ class FaultProxy:
                 while side in self._state.held:
                     await self._open_gate.wait()
                 writer.write_eof()
-        except ConnectionError:
+        except OSError:
             self._break(link)  # one end broke: the other learns of it
 
     def _filter(self, link: _Link, side: Side, chunk: bytes) -> bytes:
@@ -332,6 +358,10 @@ class FaultProxy:
 
 def _sides(side: Side | None) -> tuple[Side, ...]:
     return tuple(Side) if side is None else (side,)
+
+
+def _is_accepting(task: asyncio.Task[Any]) -> bool:
+    return "_accept_connection" in repr(task.get_coro())
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
