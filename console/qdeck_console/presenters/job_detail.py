@@ -42,7 +42,8 @@ def job_lines(
 ) -> list[Line]:
     """Everything known about a job in so many cells; `full` with the whole traceback and output."""
     lines = [*title_lines(job, cells, hide=hide, state=state), _BLANK]
-    why = why or [((part, "warn"),) for part in wrap(trouble(job), cells, most=4)]
+    wrong = trouble(job)
+    why = why or [((part, "warn"),) for part in wrap(wrong, cells, most=4) if wrong]
     if why:
         lines += [section("why", "", "muted", cells, indent=0), *why, _BLANK]
     lines += failure_lines(job, cells, full=full)
