@@ -165,11 +165,12 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.exit(1)
             return
         self._begin()
-        await starting.load(
-            starting.OTHERS,
-            pause_s=starting.PAUSE_S,
-            calm=lambda: time.monotonic() - self.last_key_at > starting.CALM_S and self.latest != Picture(),
-        )
+        await starting.load(starting.OTHERS, pause_s=starting.PAUSE_S, calm=self._is_calm)
+
+    def _is_calm(self) -> bool:
+        """Whether nobody presses keys, and the first picture, or that there is none, was seen."""
+        seen = self.latest.snapshot is not None or self.latest.is_lost
+        return seen and time.monotonic() - self.last_key_at > starting.CALM_S
 
     def _begin(self) -> None:
         """Starts what needs the deck."""

@@ -53,6 +53,7 @@ OTHERS: Final = (
     "qdeck._operations.applying",
     "qdeck._operations.api",
     "qdeck_console.operating",
+    "qdeck_console.screens.editor",
     "qdeck._operations.closeup",
     *(f"qdeck_console.screens.{place.partition(':')[0]}" for place in _SCREENS.values()),
     *(f"qdeck_console.screens.{name}" for name in ("job", "palette", "help", "confirm", "export", "contexts", "live")),
