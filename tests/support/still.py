@@ -27,9 +27,11 @@ from qdeck._deck.deck import Deck
 from qdeck._deck.history import Sample
 from qdeck._engine import codec, keys
 from qdeck._engine.ops import NewJob
-from qdeck._operations import registry
+from qdeck._operations import planning, registry
+from qdeck._rules.limits import Limits
 from qdeck._schedules.model import Definition
 from qdeck_console import screens
+from qdeck_console.actions import PURGE
 from qdeck_console.app import ConsoleApp
 from qdeck_console.counted import Cost, CountedDeck
 from qdeck_console.demo import names, seed
@@ -38,6 +40,7 @@ from qdeck_console.presenters.frame import Context
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.job import JobScreen
+from qdeck_console.screens.purge import PurgeScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +128,7 @@ def paint(url: str, raw: redis.Redis) -> None:
         seed.traceback = real  # type: ignore[attr-defined] # put back
         client.close()
     _workers(raw)
+    _agents(raw)
     _schedules(raw)
     _activity(raw)
     _past(raw)
@@ -148,6 +152,15 @@ def _workers(raw: redis.Redis) -> None:
             "started_ms": NOW_MS - 86_400_000, "seen_ms": NOW_MS - 1_000,
         }  # fmt: skip
         raw.hset("qdeck:workers", f"wrk-{number + 1}.{host}.{4100 + number}", json.dumps(said))
+
+
+def _agents(raw: redis.Redis) -> None:
+    """What an agent purged and cleaned by itself."""
+    purged = {"planned": 4, "applied": 4, "skipped": 0, "rules": {"done_too_old": {"count": 4}}, "every_s": 3600}
+    for chore, minutes, told in (("purge", 34, purged), ("clean", 1, {"removed": 3, "every_s": 120})):
+        at = NOW_MS - 60_000 * minutes
+        slot = {"started": at - 900, "ended": at, "until": 0, "outcome": "done", "holder": "agent-eu-1.4090"}
+        raw.hset(f"qdeck:agent:{{qdeck:{chore}}}", mapping=slot | {"summary": json.dumps(told)})
 
 
 def _schedules(raw: redis.Redis) -> None:
@@ -306,6 +319,8 @@ async def frames(url: str, size: tuple[int, int], *, theme: str = "qdeck-ink", o
             await settle(pilot, app)
             for mode in app.MODES if not only else [only]:
                 app.action_tab(mode)
+                if mode == PURGE:
+                    await _dry_run(pilot, app)
                 found[mode] = await _take(pilot, app)
             if not only:
                 dead = (await deck.apage(names.WEBHOOKS, state="dead", most=1)).jobs[0]
@@ -317,6 +332,26 @@ async def frames(url: str, size: tuple[int, int], *, theme: str = "qdeck-ink", o
                 assert isinstance(app.screen, HelpScreen)
                 found["help"] = await _take(pilot, app)
     return found
+
+
+async def _dry_run(pilot: Pilot[int], app: ConsoleApp) -> None:
+    """A plan by thresholds at which the demo's jobs are old, one of them changed for this run, and its samples."""
+    await settle(pilot, app)
+    screen = app.screen
+    assert isinstance(screen, PurgeScreen)
+    screen.base = Limits(max_pending_age=300, max_ready_age=7200, max_completed_age=90, dlq_ttl=3)
+    screen.limits = screen.base.changed("max_ready_age=1h")
+    real, planning.new_id = planning.new_id, lambda: "66090ad75ae92mq9ohrv"
+    try:
+        await pilot.press("d")
+        until = time.monotonic() + 15
+        while (screen.plan is None or app.operator.work is not None) and time.monotonic() < until:
+            await pilot.pause(0.02)
+    finally:
+        planning.new_id = real
+    screen.view.focus()
+    await pilot.press("g", *["j"] * 6)
+    app._note = (0.0, [])  # what was said passes, and when is not the same in every run
 
 
 async def _take(pilot: Pilot[int], app: ConsoleApp) -> StillFrame:
