@@ -56,6 +56,10 @@ _ANIMALS: Final = [
     "vole",
     "wren",
 ]
+_REQUEST: Final = "build-4711"
+_RECORD: Final = f"vmpooler__odrequest__{_REQUEST}"
+_ALIAS: Final = "centos-9-x86_64"
+_BUSY: Final = "network timeout talking to vcenter"
 Call = tuple[ops.Arg, ...]
 
 
@@ -114,10 +118,12 @@ class VmPooler:
             ("ready", "SocketError", "VM became unreachable in ready queue"),
         ):
             calls.append(self._letter(kind, error, message, int(now - self._rng.randrange(300, 5 * _HOUR))))
-        asked = {"requested": "centos-9-x86_64:centos-9:2", "token:token": "demo-token", "token:user": "ada"}
-        calls.append(("HSET", "vmpooler__odrequest__build-4711", *(word for pair in asked.items() for word in pair)))
-        calls.append(("ZADD", "vmpooler__provisioning__processing", int(now - 90), "build-4711"))
-        calls.append(("ZADD", "vmpooler__odcreate__task", int(now - 90), "centos-9-x86_64:centos-9:2:build-4711"))
+        asked = {"requested": f"{_ALIAS}:centos-9:4", "token:token": "demo-token", "token:user": "ada"}
+        calls.append(("HSET", _RECORD, *(word for pair in asked.items() for word in pair)))
+        calls.append(("ZADD", "vmpooler__provisioning__processing", int(now - 90), _REQUEST))
+        calls.append(("ZADD", "vmpooler__odcreate__task", int(now - 90), f"{_ALIAS}:centos-9:2:{_REQUEST}"))
+        for ago in (70, 40):
+            calls.append(self._letter("clone", "RuntimeError", _BUSY, int(now - ago), request=_REQUEST))
         self._server.send(*calls)
 
     def tick(self) -> None:
@@ -152,9 +158,27 @@ class VmPooler:
             vm = completed[0]
             calls += [("SREM", f"vmpooler__completed__{pool}", vm), ("EXPIRE", b"vmpooler__vm__" + vm, 600)]
         if self._rng.random() < 0.01:
-            calls.append(self._letter("clone", "RuntimeError", "network timeout talking to vcenter", int(now)))
+            calls.append(self._letter("clone", "RuntimeError", _BUSY, int(now)))
+        calls += self._make_again(int(now))
         if calls:
             self._server.send(*calls)
+
+    def _make_again(self, now: int) -> list[Call]:
+        """Machines of the request that an operator asked for again: most are made this time."""
+        tasks, status = self._server.send(
+            ("ZRANGEBYSCORE", "vmpooler__odcreate__task", 1, 1, "LIMIT", 0, 1), ("HGET", _RECORD, "status")
+        )
+        if not tasks or self._rng.random() < 0.8:
+            return []
+        calls: list[Call] = [("ZREM", "vmpooler__odcreate__task", tasks[0])]
+        for _ in range(int(tasks[0].split(b":")[2])):
+            if status is None and self._rng.random() < 0.15:
+                calls.append(self._letter("clone", "RuntimeError", _BUSY, now, request=_REQUEST))
+                continue
+            vm = self._name()
+            calls += [self._record(vm, "centos-9", now), ("SADD", "vmpooler__running__centos-9", vm),
+                      ("HSET", "vmpooler__active__centos-9", vm, ruby(now))]  # fmt: skip
+        return calls
 
     def _name(self) -> str:
         return f"{self._rng.choice(_WORDS)}-{self._rng.choice(_ANIMALS)}-{self._rng.randrange(100)}"
@@ -164,11 +188,13 @@ class VmPooler:
         fields |= {} if ready is None else {"ready": ruby(ready)}
         return ("HSET", f"vmpooler__vm__{vm}", *(word for pair in fields.items() for word in pair))
 
-    def _letter(self, kind: str, error: str, message: str, at: int) -> Call:
+    def _letter(self, kind: str, error: str, message: str, at: int, *, request: str | None = None) -> Call:
         facts = {
             "vm": self._name(), "pool": self._rng.choice(list(POOLS)), "queue_from": kind, "error_class": error,
             "error_message": message, "failed_at": iso(at), "retry_count": 0,
         }  # fmt: skip
+        if request is not None:
+            facts |= {"pool": "centos-9", "request_id": request, "pool_alias": _ALIAS}
         return ("ZADD", f"vmpooler__dlq__{kind}", at, f"{facts['vm']}:{at}:{json.dumps(facts)}")
 
 
@@ -312,7 +338,10 @@ class Lists:
             self._server.send(("LPOP", self._rng.choice(lists)))
         [size] = self._server.send(("RPUSH", "demo:dev:ingestion:actions", self._action("ingestion.embed")))
         if size > 8:
-            self._server.send(("LPOP", "demo:dev:ingestion:actions"), ("LPOP", "demo:dev:ingestion:actions"))
+            taken, _ = self._server.send(("LPOP", "demo:dev:ingestion:actions"), ("LPOP", "demo:dev:ingestion:actions"))
+            if taken is not None and self._rng.random() < 0.01:
+                failed = json.loads(taken) | {"error": "the model answered 429", "failed_at": iso(time.time())}
+                self._server.send(("RPUSH", "demo:dev:ingestion:actions:dead_letter", json.dumps(failed)))
 
     def _push(self) -> None:
         tier = self._rng.choice(("free", "professional", "enterprise"))
@@ -327,7 +356,8 @@ class Lists:
             "timestamp": iso(time.time()),
         }
         if error is not None:
-            action |= {"error": error, "failed_at": iso(time.time() - self._rng.randrange(9000))}
+            failed = time.time() - self._rng.randrange(9000)
+            action |= {"timestamp": iso(failed - 2), "error": error, "failed_at": iso(failed)}
         return json.dumps(action | facts)
 
 
