@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.jobs import newest_first
 from qdeck._deck.model import NATIVE, JobRecord
-from qdeck._deck.window import read_some, read_stretch
+from qdeck._deck.window import read_onward, read_present, read_some, read_stretch
 from qdeck._filter import parse
 from qdeck._operations.scan import Needs, Walk
+from qdeck_console.leaving import Left
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from qdeck._deck.deck import Deck
 
@@ -28,15 +29,8 @@ _FOREIGN_KEPT: Final = 2_000
 _FIRST_S: Final = 0.4  # for a search, until there is something to show
 _BUDGET_S: Final = 0.05  # for a search, at each picture and each time that it goes on between them
 _AGAIN_S: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
-    """A job that left the list while it was looked at, and where it went."""
-
-    key: str
-    id: str
-    why: str
+_SLICE: Final = 500
+_MET: Final = 50  # of the jobs that were read last: behind one of them a list is gone on with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +48,13 @@ class Part:
     scanned: int = 0
 
 
-def left(queue: str, job_id: str, now: JobRecord | None) -> Left:
-    """A job that left its list, with where it is now."""
-    why = f"is {now.state} now" if now is not None else "is gone"
-    return Left(key=f"{NATIVE}/{queue}/{job_id}", id=job_id, why=why)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Where a stretch of a list ends: a job (none where it was not read yet), and its place when it was last seen."""
+
+    id: str
+    key: str
+    place: int
 
 
 class Source(ABC):
@@ -70,6 +67,26 @@ class Source(ABC):
     async def read(self, first: int, count: int, around: str | None = None) -> Part:
         """So many jobs from a place on, or around one of them."""
 
+    @abstractmethod
+    def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
+        """The jobs behind one of the list up to another one, in slices, as they are when each is read."""
+
+    async def present(self, jobs: Sequence[JobRecord]) -> list[bool]:
+        """Which of these are in the list still."""
+        ids, found = [job.id for job in jobs], []
+        for at in range(0, len(ids), _SLICE):
+            found += await self.deck.alook(read_present(self.queue, self.state, ids[at : at + _SLICE]))
+        return found
+
+    async def with_left(self, part: Part, left: Left, at: int) -> Part:
+        """The same with a job that left the list in its old place, because someone looks at it."""
+        here = at - part.first
+        if not 0 <= here <= len(part.rows):
+            return part
+        if any(row.key == left.key for row in part.rows):
+            return replace(part, rows=tuple(left if row.key == left.key else row for row in part.rows))
+        return replace(part, rows=(*part.rows[:here], left, *part.rows[here:]), reach=part.reach + 1)
+
 
 class Ranked(Source):
     """A native list without a filter, read by place."""
@@ -81,17 +98,17 @@ class Ranked(Source):
         )
         return Part(rows=found.jobs, first=found.first, total=found.total, reach=found.total, scanned=found.total)
 
-    async def with_left(self, part: Part, job_id: str, at: int) -> Part:
-        """The same with a job that left the list in its old place, because someone looks at it."""
-        key = f"{NATIVE}/{self.queue}/{job_id}"
-        here = at - part.first
-        if not 0 <= here <= len(part.rows) or any(row.key == key for row in part.rows):
-            return part
-        [now] = await self.deck.alook(read_some(self.queue, [job_id]))
-        if now is not None and now.state == self.state:
-            return part  # it moved on in the list
-        rows = (*part.rows[:here], left(self.queue, job_id, now), *part.rows[here:])
-        return replace(part, rows=rows, reach=part.reach + 1)
+    async def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
+        """By place, from slice to slice behind the jobs that were read last."""
+        met = [first.id]
+        while True:
+            found = await self.deck.alook(
+                read_onward(self.queue, self.state, met, last.id, last.place, newest=self.newest)
+            )
+            yield found.jobs
+            if not found.total or not found.jobs:
+                return
+            met = [job.id for job in found.jobs[-_MET:]]
 
 
 class Search(Source):
@@ -175,7 +192,23 @@ class Search(Source):
     def _row(self, job_id: str, record: JobRecord | None) -> JobRecord | Left:
         if record is not None and record.state == self.state:
             return record
-        return left(self.queue, job_id, record)
+        why = f"is {record.state} now" if record is not None else "is gone"
+        return Left(key=f"{NATIVE}/{self.queue}/{job_id}", id=job_id, why=why)
+
+    async def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
+        """Of what was found until now."""
+        shown = list(self._shown)
+        places = {entry if isinstance(entry, str) else entry.key: at for at, entry in enumerate(shown)}
+        begin = places.get(first.id, places.get(first.key))
+        end = places.get(last.id, places.get(last.key, last.place))
+        if begin is None:
+            return
+        for at in range(begin + 1, end + 1, _SLICE):
+            some = shown[at : min(end + 1, at + _SLICE)]
+            ids = [entry for entry in some if isinstance(entry, str)]
+            known = dict(zip(ids, await self.deck.alook(read_some(self.queue, ids)), strict=True)) if ids else {}
+            rows = [known[entry] if isinstance(entry, str) else entry for entry in some]
+            yield [row for row in rows if row is not None and row.state == self.state]
 
 
 class NativeSearch(Search):
@@ -198,6 +231,12 @@ class Foreign(Search):
     """A list of another layout, which gives its entries in order only."""
 
     most = _FOREIGN_KEPT
+
+    async def present(self, jobs: Sequence[JobRecord]) -> list[bool]:
+        """As the last look through the whole list found it."""
+        keys = {entry.key for entry in self._shown if isinstance(entry, JobRecord)}
+        whole = self._exact and self._total == len(self._shown)
+        return [not whole or job.key in keys for job in jobs]
 
     async def _restart(self) -> None:
         self._cursor: str | None = None

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.words import NATIVE
 from qdeck_console import format as fmt
+from qdeck_console.leaving import Left
 from qdeck_console.presenters.charts import sparkline, thin_bar
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, title_lines
 from qdeck_console.presenters.job_past import FAILING, noted, ran_ms
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
 from qdeck_console.presenters.payload import payload_pieces
-from qdeck_console.sources import Left, Part
+from qdeck_console.sources import Part
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
 from qdeck_console.triage import Triaged
 
@@ -309,11 +310,11 @@ def entry_line(
     return ((" " * (LEAD - 1), "text"), *columns(values))
 
 
-def left_line(row: Left, cells: int) -> Line:
+def left_line(row: Left, cells: int, now_ms: int) -> Line:
     """An entry that left the list while it was looked at."""
     grid = EntryGrid.of(cells)
     name = fmt.fit([(cut_id(row.id, grid.id), "faint strike")], grid.id)
-    return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f"  gone: {safe_text(row.why, limit=80)}", "faint"))
+    return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f"  {row.words(now_ms)}", "faint"))
 
 
 def side(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qdeck._layouts.base import Entry
     from qdeck._operations.closeup import Spread
     from qdeck_console.format import Line, Piece
+    from qdeck_console.leaving import Left
 
 MOST = 60  # running jobs of a queue that are looked at
 
@@ -79,6 +80,8 @@ class StuckSeen:
     total: int = 0
     usual: Mapping[str, Spread | None] = field(default_factory=lambda: MappingProxyType({}))
     served: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
+    gone: Left | None = None  # what was under the cursor, and is not stuck any more
+    all_read: bool = True  # whether `jobs` are all that match
 
 
 def theirs(entry: Entry) -> Stuck:
@@ -158,6 +161,13 @@ def entry_line(stuck: Stuck, cells: int, *, hide: str, at_cursor: bool) -> Line:
     name = [(cut_id(job.id, grid.job), "strong bold" if at_cursor else "text")]
     glyph = "▲" if stuck.why is Why.OVER_LIMIT else "✗"
     return (("  ", "text"), (glyph, role), (" ", "text"), *fmt.fit(name, grid.job), *columns(parts))
+
+
+def left_line(row: Left, cells: int, now_ms: int) -> Line:
+    """A job that is not stuck any more, while someone looks at it."""
+    width = _Grid.of(cells).job
+    name = fmt.fit([(cut_id(row.id, width), "faint strike")], width)
+    return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f" {row.words(now_ms)}", "faint"))
 
 
 def _lease(stuck: Stuck) -> list[Piece]:

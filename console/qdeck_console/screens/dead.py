@@ -12,6 +12,7 @@ from qdeck._operations.groups import Group
 from qdeck._operations.headroom import Headroom, read_headroom
 from qdeck._operations.model import Verb
 from qdeck_console.actions import DEAD, Action, bindings
+from qdeck_console.leaving import Left
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.dead import Alike, DeadSeen
@@ -22,7 +23,7 @@ from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.joblist import plain_line
 from qdeck_console.screens.redrive import start as start_redrive
 from qdeck_console.screens.windowed import ListSeen, WindowedScreen
-from qdeck_console.sources import Left, Source, source
+from qdeck_console.sources import Source, source
 from qdeck_console.triage import Triage, Triaged, key_of, narrowed
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
@@ -250,7 +251,7 @@ class DeadScreen(WindowedScreen):
         if isinstance(item.row, JobRecord):
             line = present.entry_line(item.row, cells, at_cursor=at_cursor, alike=self._alike, aligned=self._aligned)
             return (line,)
-        return (present.left_line(item.row, cells),) if isinstance(item.row, Left) else ()
+        return (present.left_line(item.row, cells, self.now_ms),) if isinstance(item.row, Left) else ()
 
     def empty_lines(self) -> Sequence[Line]:
         """What is said when nothing is dead."""
@@ -270,7 +271,7 @@ class DeadScreen(WindowedScreen):
         """The entry under the cursor."""
         gone, detail = self.gone(), self.detail()
         if gone is not None:
-            return ((("–  gone", "faint bold"),), ((gone.why, "muted"),))
+            return ((("–  ", "ghost"), ("gone", "faint bold")), ((gone.words(self.now_ms), "muted"),))
         if detail is None:
             return ((("…", "ghost"),),) if self.view.row is not None else ()
         return present.side(detail, cells, now_ms=self.now_ms, hide=self.hide)

@@ -9,10 +9,10 @@ from qdeck._deck.model import NATIVE
 from qdeck._filter import PRIORITIES
 from qdeck._operations import api, editing
 from qdeck._operations.model import PlanEntry, Skip, Verb
+from qdeck_console.leaving import Left
 from qdeck_console.operating import Wish, difference, outcome
 from qdeck_console.screens.editor import edit
 from qdeck_console.screens.frame import FrameScreen
-from qdeck_console.leaving import Left
 
 if TYPE_CHECKING:
     from qdeck._deck.model import JobRecord
@@ -39,6 +39,10 @@ class JobActs(FrameScreen):
     def targets(self) -> tuple[JobRecord, ...]:
         """The jobs that are pointed at, as they were seen."""
         raise NotImplementedError
+
+    def pointed(self) -> object | None:
+        """The row under the cursor."""
+        return self.main_list.row
 
     def everything(self) -> tuple[Wish, int | None] | None:
         """All that match, when that was asked for: what to plan (its verb does not matter), and how many they are."""
@@ -69,7 +73,7 @@ class JobActs(FrameScreen):
             return "" if fits else f"they are {states[0]}"
         jobs = self.targets()
         if not jobs:
-            row = self.main_list.row
+            row = self.pointed()
             return f"it {row.why}" if isinstance(row, Left) else "no job under the cursor"
         if action == "edit" and len(jobs) > 1:
             return "one job at a time"

@@ -98,6 +98,10 @@ class JobListScreen(JobActs):
         """The job that a row shows."""
         return row if isinstance(row, JobRecord) else None
 
+    def pointed(self) -> object | None:
+        """The row under the cursor."""
+        return self.view.row
+
     def targets(self) -> tuple[JobRecord, ...]:
         """The marked jobs, else the one under the cursor."""
         rows = list(self.view.marks.values()) or [self.view.row]
@@ -108,6 +112,13 @@ class JobListScreen(JobActs):
         if self.is_mounted:
             self.view.clear_marks()
 
+    def tell_dropped(self, count: int) -> None:
+        """Tells of marks that were taken away because their jobs are gone."""
+        if count:
+            many = f"{count:,} marked jobs are gone: their marks are"
+            words = "1 marked job is gone: its mark is" if count == 1 else many
+            self.console.say(f"{words} dropped", "warn", "▲")
+
     def marks_words(self) -> list[Piece]:
         """How many are marked, for the total."""
         view = self.view
@@ -117,7 +128,10 @@ class JobListScreen(JobActs):
             return [("  ◆ ", "accent bold"), (f"all{count} that match", "accent")]
         if not view.marks:
             return []
-        words = f"{len(view.marks):,} marked" + (", v ends the range" if view.in_range else "")
+        words, ends = f"{len(view.marks):,} marked", view.ranged
+        if ends is not None:
+            count = ends[3] - ends[1] + 1
+            words += f" of {count:,} in the range, v reads the others" if view.range_lacks else ", v ends the range"
         return [("  ◆ ", "accent bold"), (words, "accent")]
 
     def why_not(self, action: str) -> str:

@@ -12,6 +12,7 @@ from qdeck._deck.model import NATIVE, JobRecord, Snapshot, State
 from qdeck._operations.model import Verb
 from qdeck_console.actions import JOBS, QUEUES, Action, bindings
 from qdeck_console.judging import Entry, Severity
+from qdeck_console.leaving import Left
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import jobs as present
 from qdeck_console.presenters.job_detail import job_lines
@@ -19,7 +20,7 @@ from qdeck_console.presenters.parts import MARGIN, name_parts
 from qdeck_console.screens import deadletters, pause
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.windowed import ListSeen, WindowedScreen
-from qdeck_console.sources import Left, Source, source
+from qdeck_console.sources import Source, source
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import LineList, Lines
 
@@ -153,7 +154,7 @@ class JobsScreen(WindowedScreen):
         now_ms = self.now_ms
         if isinstance(item.row, JobRecord):
             return (present.job_line(item.row, self.state, cells, now_ms, at_cursor=at_cursor),)
-        return (present.left_line(item.row, self.state, cells),) if isinstance(item.row, Left) else ()
+        return (present.left_line(item.row, self.state, cells, self.now_ms),) if isinstance(item.row, Left) else ()
 
     def total_words(self) -> str:
         """Which part of the list is in sight."""
@@ -193,7 +194,7 @@ class JobsScreen(WindowedScreen):
         """The job under the cursor."""
         gone, detail = self.gone(), self.detail()
         if gone is not None:
-            return ((("–  gone", "faint bold"),), ((gone.why, "muted"),))
+            return ((("–  ", "ghost"), ("gone", "faint bold")), ((gone.words(self.now_ms), "muted"),))
         if detail is None:
             return ((("…", "ghost"),),) if self.view.row is not None else ()
         return job_lines(detail, cells, hide=self.hide)

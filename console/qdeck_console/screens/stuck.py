@@ -6,12 +6,14 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import NotAllowed, UnknownJob
+from qdeck._deck.jobs import SLICE
 from qdeck._deck.model import NATIVE
 from qdeck._filter import parse
 from qdeck._layouts.base import Entry
 from qdeck._operations.closeup import read_close_up
 from qdeck._operations.model import Verb
 from qdeck_console.actions import STUCK, bindings
+from qdeck_console.leaving import Left, find_out
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.stuck import Stuck, StuckSeen, Why
@@ -19,12 +21,12 @@ from qdeck_console.screens.joblist import JobListScreen
 from qdeck_console.widgets.lines import Item
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from textual.binding import BindingType
 
     from qdeck._deck.deck import Deck
-    from qdeck._deck.model import JobDetail, JobRecord, Snapshot
+    from qdeck._deck.model import JobDetail, JobRecord, Snapshot, WorkerRow
     from qdeck._operations.closeup import Spread
     from qdeck_console.actions import Action
     from qdeck_console.feed import Reader
@@ -32,8 +34,33 @@ if TYPE_CHECKING:
 
 MOST_QUEUES = 20
 USUAL_S = 30.0
+MOST_JOBS = 240  # that are shown: all about each is read
+LEAST_OF_QUEUE = 12  # of them
 MOST_PAGES = 12  # of a queue of another layout: each kind of entry takes one at least
 WAITING = ("running", "ready", "delayed", "blocked")
+
+
+async def _native(
+    deck: Deck, queue: str, where: str, workers: Mapping[str, WorkerRow], most: int, now_ms: int
+) -> tuple[list[Stuck], bool]:
+    """The longest stuck jobs of a queue that match, so many at most, and whether these are all."""
+    found: list[Stuck] = []
+    cursor: str | None = None
+    size = SLICE if where.strip() else most
+    for _ in range(MOST_PAGES):
+        page = await deck.apage(queue, state="running", where=where, most=size, cursor=cursor, bodies=False)
+        cursor = page.cursor if page.scanned == size else None
+        left_out = max(0, len(page.jobs) - (most - len(found)))
+        for job in page.jobs[: most - len(found)]:
+            try:
+                stuck = present.judge(await deck.ajob(job.queue, job.id), workers, now_ms)
+            except UnknownJob:
+                continue  # it ended between the two reads
+            if stuck is not None:
+                found.append(stuck)
+        if cursor is None or left_out or len(found) >= most or not where.strip():
+            return found, cursor is None and not left_out
+    return found, False
 
 
 async def _theirs(deck: Deck, queue: str) -> list[Stuck]:
@@ -90,30 +117,59 @@ class StuckScreen(JobListScreen):
         """The running jobs whose lease is over or nearest to its end, of queues with stuck ones, and their owners."""
 
         async def read(snapshot: Snapshot) -> StuckSeen:
-            deck = self.console.deck
+            deck, where, at_ms = self.console.deck, self.filter_text, snapshot.at_ms
             workers = {worker.id: worker for worker in await deck.aworkers()}
             found: list[Stuck] = []
             rows = sorted((row for row in snapshot.queues if row.stuck), key=lambda row: -(row.stuck or 0))
-            for row in rows[:MOST_QUEUES]:
+            rows, all_read = rows[:MOST_QUEUES], len(rows) <= MOST_QUEUES
+            most = min(present.MOST, max(LEAST_OF_QUEUE, MOST_JOBS // max(1, len(rows))))
+            for row in rows:
                 if row.layout != NATIVE:
                     found += await _theirs(deck, row.name)
                     continue
-                page = await deck.apage(row.name, state="running", most=present.MOST, bodies=False)
-                for job in page.jobs:
-                    try:
-                        detail = await deck.ajob(job.queue, job.id)
-                    except UnknownJob:
-                        continue  # it ended between the two reads
-                    stuck = present.judge(detail, workers, snapshot.at_ms)
-                    if stuck is not None:
-                        found.append(stuck)
+                stuck, over = await _native(deck, row.name, where, workers, most, at_ms)
+                all_read = all_read and over
+                found += stuck
+            kept, gone = await self._under_cursor(found, workers, at_ms)
+            found += [kept] if kept is not None else []
             found.sort(key=lambda stuck: (stuck.why, stuck.job.queue, stuck.job.id))
             served = {row.name: row.workers for row in snapshot.queues}
             await self._read_usual(found)
             usual = {queue: spread for queue, (_, spread) in self._usual.items()}
-            return StuckSeen(jobs=tuple(found), total=snapshot.totals.stuck, usual=usual, served=served)
+            self._drop_marks(found, all_read)
+            total = snapshot.totals.stuck
+            return StuckSeen(jobs=tuple(found), total=total, usual=usual, served=served, gone=gone, all_read=all_read)
 
         return read
+
+    async def _under_cursor(
+        self, found: Sequence[Stuck], workers: Mapping[str, WorkerRow], now_ms: int
+    ) -> tuple[Stuck | None, Left | None]:
+        """The job under the cursor, when it is not among those that were found: stuck still, or where it went."""
+        row = self.view.row if self.is_mounted else None
+        if isinstance(row, Left):
+            return None, None if row.is_over or any(stuck.key == row.key for stuck in found) else row
+        if not isinstance(row, Stuck) or any(stuck.key == row.key for stuck in found):
+            return None, None
+        left = await find_out(self.console.deck, row.job, now_ms)
+        if left is not None or row.job.layout != NATIVE:
+            return None, left
+        try:
+            still = present.judge(await self.console.deck.ajob(row.job.queue, row.job.id), workers, now_ms)
+        except UnknownJob:
+            still = None
+        gone = Left(key=row.key, id=row.job.id, why="is not stuck any more")
+        return still, gone if still is None else None
+
+    def _drop_marks(self, found: Sequence[Stuck], all_read: bool) -> None:
+        """Takes the marks of jobs away that are not stuck any more, and tells."""
+        if not all_read or not self.is_mounted or self.console.operator.work is not None:
+            return
+        self.tell_dropped(self.view.drop_marks(set(self.view.marks) - {stuck.key for stuck in found}))
+
+    def _refilter(self) -> None:
+        super()._refilter()
+        self.console.now_on_screen(self)  # of very many the ones that match are looked for
 
     @property
     def seen(self) -> StuckSeen:
@@ -142,10 +198,15 @@ class StuckScreen(JobListScreen):
                 items += [Item(stuck.key, 1, stuck) for stuck in members]
                 if self.is_tall:
                     items.append(Item("", 1, (why, members)))
+        gone, place = self.seen.gone, self.view.place
+        if gone is not None and self.view.cursor == gone.key and all(item.key != gone.key for item in items):
+            items.insert(min(len(items), place or 0), Item(gone.key, 1, gone, False))
         return items
 
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         """The lines of an entry or a head."""
+        if isinstance(item.row, Left):
+            return (present.left_line(item.row, cells, self.now_ms),)
         if isinstance(item.row, Stuck):
             return (present.entry_line(item.row, cells, hide=self.hide, at_cursor=at_cursor),)
         if isinstance(item.row, tuple):
@@ -164,7 +225,8 @@ class StuckScreen(JobListScreen):
     def empty_lines(self) -> Sequence[Line]:
         """What is said when nothing is stuck."""
         if self.filter_text:
-            return ((("    no stuck job matches; esc clears the filter", "muted"),),)
+            words = "no stuck job matches" if self.seen.all_read else "none of those that were read matches"
+            return (((f"    {words}; esc clears the filter", "muted"),),)
         return (
             (("    nothing is stuck", "strong bold"),),
             (("    no running job is past its lease or its time limit", "muted"),),
@@ -178,6 +240,8 @@ class StuckScreen(JobListScreen):
     def side(self, cells: int, height: int) -> Sequence[Line]:
         """The job under the cursor, with why it is stuck."""
         row = self.view.row
+        if isinstance(row, Left):
+            return ((("–  ", "ghost"), ("gone", "faint bold")), ((row.words(self.now_ms), "muted"),))
         if not isinstance(row, Stuck):
             return ()
         return present.side(row, self.seen, cells, now_ms=self.now_ms, hide=self.hide)

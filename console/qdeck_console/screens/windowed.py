@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError, UnknownJob
 from qdeck._deck.model import NATIVE, JobDetail, JobRecord
+from qdeck_console.leaving import Left, find_out
+from qdeck_console.screens.jobacts import VERBS
 from qdeck_console.screens.joblist import JobListScreen
-from qdeck_console.sources import Left, Part, Ranked, Search, Source
+from qdeck_console.sources import End, Part, Search, Source
 from qdeck_console.widgets.lines import Item, LineList, Lines, Window
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 _REST: Final = 3  # times what a step of a search took
 _FIRST_ROWS: Final = 60  # read before it is known how many fit
+MOST_MARKED: Final = 10_000  # one by one: each is kept as it was seen
+_MARKS_READ: Final = 1000  # marks that are looked after at each picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,7 @@ class WindowedScreen(JobListScreen):
         super().__init__()
         self._fetching = self._working = False
         self._fetched: tuple[str, tuple[int, int], str] = ("", (0, 0), "")
+        self._looked_after = 0
 
     @property
     @abstractmethod
@@ -61,8 +66,9 @@ class WindowedScreen(JobListScreen):
         if part is None:
             at = view.place
             part = await source.read(max(0, first - count), 3 * count, around)
-            if at is not None and isinstance(source, Ranked) and isinstance(row, JobRecord | Left):
-                part = await source.with_left(part, row.id, at)
+            if at is not None and isinstance(row, JobRecord | Left):
+                part = await self._with_left(source, part, row, at)
+            await self._drop_marks(source)
         chosen = next(
             (job for job in part.rows if job.key == cursor), part.rows[0] if part.rows and not cursor else None
         )
@@ -73,6 +79,30 @@ class WindowedScreen(JobListScreen):
             return ListSeen(part=part, detail=await self.console.deck.ajob(chosen.queue, wanted))
         except UnknownJob:
             return ListSeen(part=part)  # it went away between the two reads
+
+    async def _with_left(self, source: Source, part: Part, row: JobRecord | Left, at: int) -> Part:
+        """With the job under the cursor in its place, if it left the list, until it was shown for long enough."""
+        there = next((found for found in part.rows if found.key == row.key), None)
+        if isinstance(there, JobRecord):
+            return part
+        left = row if isinstance(row, Left) else await find_out(self.console.deck, row, self.now_ms)
+        return part if left is None or left.is_over else await source.with_left(part, left, at)
+
+    async def _drop_marks(self, source: Source) -> None:
+        """Takes the marks of jobs away that left the list, and tells; of very many some at each picture."""
+        view, operator = self.view, self.console.operator
+        marked = [row for row in view.marks.values() if isinstance(row, JobRecord | Left)]
+        if not marked or operator.work is not None:
+            return
+        start = self._looked_after % len(marked)
+        some = (marked[start:] + marked[:start])[:_MARKS_READ]
+        self._looked_after = start + len(some)
+        gone = [row.key for row in some if isinstance(row, Left)]
+        jobs = [row for row in some if isinstance(row, JobRecord)]
+        there = await source.present(jobs)
+        gone += [job.key for job, is_there in zip(jobs, there, strict=True) if not is_there]
+        if operator.work is None:
+            self.tell_dropped(view.drop_marks(gone))
 
     def items(self) -> Sequence[Item]:
         """The list, of which a part is known."""
@@ -154,6 +184,55 @@ class WindowedScreen(JobListScreen):
         self.draw_frame()
         if self.detail() is None and isinstance(self.view.row, JobRecord):
             self.fetch()
+
+    def do_range(self) -> None:
+        """Begins or ends a range of marks; what was not read of it is read before it ends."""
+        view, ends = self.view, self.view.ranged
+        if ends is None or not view.range_lacks:
+            super().do_range()
+            return
+        count = ends[3] - ends[1] + 1
+        if count > MOST_MARKED:
+            words = (
+                f"the range has {count:,} jobs, {MOST_MARKED:,} at most are marked one by one: * takes all that match"
+            )
+            self.console.say(words, "warn", "▲")
+        else:
+            self.console.operator.run(self._mark(*ends), "mark")
+
+    async def _mark(self, upper: str, first: int, lower: str, last: int) -> None:
+        """Reads the range from its upper to its lower end, and marks it."""
+        source, name, view, work = self.source(), self.reads, self.view, self.console.operator.work
+        found: dict[str, object] = {}
+        if source is None or work is None:
+            return
+        work.total = last - first + 1
+        end = view.marks.get(lower)
+        begin = view.marks.get(upper)
+        if not isinstance(begin, JobRecord):
+            [*rows] = (await source.read(first, 1)).rows
+            begin = next((row for row in rows if isinstance(row, JobRecord)), None)
+        if begin is not None:
+            found[begin.key] = begin
+            last_id = end.id if isinstance(end, JobRecord) else ""
+            async for some in source.between(begin, End(id=last_id, key=lower, place=last)):
+                found |= {job.key: job for job in some}
+                work.done = len(found)
+                if work.cancelled or len(found) > MOST_MARKED:
+                    break
+        if work.cancelled or name != self.reads or not view.in_range:
+            self.console.say("nothing of the range was marked" if work.cancelled else "the list changed", "muted", "")
+            view.clear_marks()
+        else:
+            view.end_range(found)
+            self.console.say(f"{len(found):,} job{'s' * (len(found) != 1)} of the range marked", "ok", "")
+        self.draw(fresh=False)
+
+    def why_not(self, action: str) -> str:
+        """Why an action cannot act now: a range of which only a part is marked is not acted on."""
+        if self.view.range_lacks and (action in VERBS or action in {"edit", "redrive", "write"}):
+            return "v reads and ends the range first"
+        return super().why_not(action)
 
     def copied(self) -> tuple[str, str]:
         """What `y` takes: the id under the cursor."""

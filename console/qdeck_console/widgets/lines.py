@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, ClassVar, overload
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -16,15 +14,18 @@ from textual.widget import Widget
 
 from qdeck_console.actions import bindings
 from qdeck_console.theme import INK, Painter
+from qdeck_console.widgets.items import Item, Listing, Range, Window
 from qdeck_console.widgets.strips import marked, strip_of, without_margin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
 
     from textual import events
     from textual.binding import BindingType
 
     from qdeck_console.format import Line
+
+__all__ = ["Item", "LineList", "Lines", "Listing", "Window"]
 
 
 class Lines(Widget):
@@ -67,49 +68,6 @@ class Lines(Widget):
         return "\n".join(self.render_line(y).text.rstrip() for y in range(self.size.height))
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """An entry of a list: who it is (a section head is nobody), how many lines it takes, and what it shows."""
-
-    key: str
-    height: int
-    row: object
-    is_there: bool = True  # one that left the list is shown, and never among all that are marked
-
-
-class Window(Sequence[Item]):
-    """A list of any length of which only a part is known: entries of one line each, from `first` on."""
-
-    def __init__(self, total: int, first: int, known: Sequence[Item]) -> None:
-        self.total, self.first, self.known = max(total, first + len(known)), first, known
-
-    def __len__(self) -> int:
-        return self.total
-
-    @overload
-    def __getitem__(self, index: int) -> Item: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Item]: ...
-    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(*index.indices(self.total))]
-        if not 0 <= index < self.total:
-            raise IndexError(index)
-        at = index - self.first
-        return self.known[at] if 0 <= at < len(self.known) else _UNKNOWN
-
-
-_UNKNOWN = Item("", 1, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The entries of a list and how one of them is drawn in a width, with or without the cursor on it."""
-
-    items: Sequence[Item] = ()
-    draw: Callable[[Item, int, bool], Sequence[Line]] = lambda _item, _cells, _cursor: ()
-
-
 class LineList(ScrollView, can_focus=True):
     """A list of entries of one or more lines. Only what is visible is drawn, so that its length costs nothing.
 
@@ -148,8 +106,7 @@ class LineList(ScrollView, can_focus=True):
         self.cursor = ""
         self.marks: dict[str, object] = {}  # what is marked, as it was seen last
         self.all_marked = False
-        self._range: tuple[int, dict[str, object]] | None = None
-        self._ranged: dict[str, int] = {}
+        self._range: Range | None = None
         self._pending: int | None = None  # where the cursor goes once it is known who is there
         self._index = 0
         self._tops: Sequence[int] = [0]
@@ -158,9 +115,10 @@ class LineList(ScrollView, can_focus=True):
 
     def show(self, listing: Listing, painter: Painter) -> None:
         """Shows another state of the list; cursor and scroll stay on the same entry."""
-        before = self._screen_line_of_cursor()
+        before, was = self._screen_line_of_cursor(), self._where.get(self.cursor)
         self.listing, self.painter = listing, painter
         tops = self._measure(listing.items)
+        self._move_range(was)
         self._drawn.clear()
         self.virtual_size = Size(self.size.width, tops[-1])
         for key in self.marks.keys() & self._where.keys():
@@ -185,6 +143,15 @@ class LineList(ScrollView, can_focus=True):
         where.pop("", None)  # section heads
         self._tops, self._where = [0, *accumulate(item.height for item in items)], where
         return self._tops
+
+    def _move_range(self, was: int | None) -> None:
+        """The list moved under the range: where it begins is where its first entry is, or as far on as the cursor's."""
+        found, now = self._range, self._where.get(self.cursor)
+        if found is None or now is None or was is None:
+            return
+        found.index = self._where.get(found.key, max(0, found.index + now - was))
+        found.known = {key: self._where.get(key, at + now - was) for key, at in found.known.items()}
+        self._mark_range(now)
 
     def settle(self) -> None:
         """Puts the cursor on the first entry when its own is not in the list: whoever filters expects that."""
@@ -419,26 +386,62 @@ class LineList(ScrollView, can_focus=True):
         if self._range is not None:
             self._range = None
         elif self.cursor in self._where:
-            self._range, self._ranged = (self._where[self.cursor], dict(self.marks)), {}
-            self._mark_range(self._where[self.cursor])
+            index = self._where[self.cursor]
+            self._range = Range(self.cursor, index, dict(self.marks))
+            self._mark_range(index)
         self._drawn.clear()
         self.refresh()
 
     def _mark_range(self, index: int) -> None:
         if self._range is None:
             return
-        start, before = self._range
-        low, high = min(start, index), max(start, index)
+        begun = self._range
+        low, high = min(begun.index, index), max(begun.index, index)
         items = self.listing.items
-        if isinstance(items, Window):  # what is not known cannot be marked: the number of marks tells
-            known = range(max(low, items.first), min(high + 1, items.first + len(items.known)))
-            self._ranged = {key: at for key, at in self._ranged.items() if low <= at <= high}
-            self._ranged |= {items[at].key: at for at in known if items[at].key}
-            rows = {items[at].key: items[at].row for at in known if items[at].key}
-            self.marks = before | {key: rows.get(key, self.marks.get(key)) for key in self._ranged}
+        if isinstance(items, Window):  # what is not known cannot be marked yet: `range_lacks` tells
+            there = range(max(low, items.first), min(high + 1, items.first + len(items.known)))
+            found = {items[at].key: at for at in there if items[at].key and items[at].is_there}
+            begun.known = {key: at for key, at in begun.known.items() if low <= at <= high} | found
+            self.marks = begun.before | {
+                key: items[found[key]].row if key in found else self.marks.get(key) for key in begun.known
+            }
             return
-        between = (item for item in items[low : high + 1] if item.key)
-        self.marks = before | {item.key: item.row for item in between}
+        between = (item for item in items[low : high + 1] if item.key and item.is_there)
+        self.marks = begun.before | {item.key: item.row for item in between}
+
+    @property
+    def ranged(self) -> tuple[str, int, str, int] | None:
+        """The range that follows the cursor: who is at its upper and at its lower end, and where."""
+        if self._range is None:
+            return None
+        here = self._where.get(self.cursor, self._index if self._pending is None else self._pending)
+        ends = sorted([(self._range.index, self._range.key), (here, self.cursor)])
+        return ends[0][1], ends[0][0], ends[1][1], ends[1][0]
+
+    @property
+    def range_lacks(self) -> bool:
+        """Whether there are entries in the range that were not read, and so are not marked."""
+        ends = self.ranged
+        if ends is None or self._range is None or not isinstance(self.listing.items, Window):
+            return False
+        return len(self._range.known) < ends[3] - ends[1] + 1
+
+    def end_range(self, found: dict[str, object]) -> None:
+        """Ends the range with all that is in it, as it was read."""
+        if self._range is not None:
+            self.marks = self._range.before | found
+            self.toggle_range()
+
+    def drop_marks(self, keys: Iterable[str]) -> int:
+        """Takes marks away, of entries that are gone; how many there were."""
+        gone = [key for key in keys if self.marks.pop(key, None) is not None]
+        for key in gone:
+            if self._range is not None:
+                self._range.before.pop(key, None)
+                self._range.known.pop(key, None)
+            if key in self._where:
+                self._redraw(self._where[key])
+        return len(gone)
 
     def forget(self) -> None:
         """Another list comes: cursor, marks and scroll begin anew."""

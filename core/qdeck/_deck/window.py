@@ -46,6 +46,38 @@ def read_stretch(
     return Stretch(jobs=tuple(records), first=first, total=reads.good(size, queue))
 
 
+def read_present(queue: str, state: str, job_ids: Sequence[str]) -> Program[list[bool]]:
+    """Which of these jobs are in a list still."""
+    if not job_ids:
+        return []
+    [scores] = yield reads.read((b"ZMSCORE", keys.key(queue, state), *map(jobs.raw_id, job_ids)))
+    return [score is not None for score in reads.good(scores, queue)]
+
+
+def read_onward(
+    queue: str, state: str, met: Sequence[str], until: str, last: int, *, newest: bool | None = None
+) -> Program[Stretch]:
+    """The next jobs of a list behind those that were met last, up to another one; nothing when there are no more.
+
+    Whoever goes through a list so misses none that stays, however the list moves. Where the one at the end is gone, it
+    is up to the place `last`; where all that were met are gone, nothing tells where to go on. Payloads are not read.
+    """
+    key, down = keys.key(queue, state), jobs.newest_first(state, newest)
+    by_rank, rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
+    replies = yield from reads.ask([(rank_of, key, jobs.raw_id(job_id)) for job_id in (*met, until)])
+    *found, end = [reads.good(rank, queue) for rank in replies]
+    first = next((rank + 1 for rank in reversed(found) if rank is not None), None)
+    end = last if end is None else end
+    if first is None or first > end:
+        return Stretch(jobs=(), first=first or 0, total=0)
+    until_rank = min(end, first + jobs.SLICE - 1)
+    [flat] = yield reads.read((by_rank, key, first, until_rank, b"WITHSCORES"))
+    now = yield from reads.clock()
+    raws = jobs.raws(reads.good(flat, queue), state)
+    records = yield from jobs.fill(queue, raws, jobs.Tests(), now, bodies=False, errors=False)
+    return Stretch(jobs=tuple(records), first=first, total=end - until_rank)
+
+
 def read_some(queue: str, job_ids: Sequence[str]) -> Program[list[JobRecord | None]]:
     """These jobs as they are now, wherever they are; None for one that is gone."""
     found = yield from jobs.by_id(queue, job_ids)

@@ -1,0 +1,89 @@
+"""Where a job went that left a list while someone looked at it, and who did it, as far as that is known."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from qdeck import QdeckError, UnknownJob
+from qdeck._deck.model import NATIVE
+from qdeck._operations import activity
+from qdeck._operations.model import Verb
+from qdeck_console import format as fmt
+from qdeck_console.operating import DONE
+from qdeck_console.text import safe_text
+
+if TYPE_CHECKING:
+    from qdeck._deck.deck import Deck
+    from qdeck._deck.model import HistoryEvent, JobDetail, JobRecord
+
+SHOWN_S: Final = 10.0  # while the cursor stays on it
+RECENT_MS: Final = 30_000  # what was done to a job before is not why it left
+_OPERATIONS: Final = 50  # the newest ones, in which the one that took a job away is looked for
+_TAKES: Final = frozenset({Verb.DISCARD, Verb.MOVE, Verb.PURGE, Verb.COMPLETE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A job that left the list while it was looked at: what it is now, and what was done to it, when that is known."""
+
+    key: str
+    id: str
+    why: str  # what it is now
+    how: str = ""  # what was done, and by whom
+    at_ms: int | None = None
+    noticed_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was shown for long enough."""
+        return time.monotonic() - self.noticed_at >= SHOWN_S
+
+    def words(self, now_ms: int) -> str:
+        """That it is gone, by whom, and how long ago; no more than is known."""
+        told = safe_text(self.how or (self.why if self.why != "is gone" else ""), limit=80)
+        if told and self.at_ms is not None and now_ms:
+            told += f", {fmt.span(max(0, now_ms - self.at_ms))} ago"
+        return f"gone: {told}" if told else "gone"
+
+
+async def find_out(deck: Deck, job: JobRecord, now_ms: int) -> Left | None:
+    """What became of a job that was seen in a state just now; None when it is in that state still."""
+    try:
+        now = await deck.ajob(job.queue, job.id if job.layout == NATIVE else job.key)
+    except UnknownJob:
+        how, at_ms = await _by_operation(deck, job.queue, now_ms - RECENT_MS)
+        return Left(key=job.key, id=job.id, why="is gone", how=how, at_ms=at_ms)
+    if now.state == job.state:
+        return None
+    how, at_ms = _by_history(now, max(job.since_ms or 0, now_ms - RECENT_MS))
+    return Left(key=job.key, id=job.id, why=f"is {now.state} now", how=how, at_ms=at_ms)
+
+
+def _by_history(now: JobDetail, since_ms: int) -> tuple[str, int | None]:
+    """The first that was done to it since."""
+    for event in now.history:
+        if event.at_ms > since_ms and (told := _told(event)):
+            return told, event.at_ms
+    return "", None
+
+
+def _told(event: HistoryEvent) -> str:
+    claimed = event.kind == "claimed"
+    by = event.data.get("worker" if claimed else "by")
+    if not isinstance(by, str) or not by:
+        return ""
+    return f"{event.kind} by {by if claimed else by.rpartition('@')[0] or by}"
+
+
+async def _by_operation(deck: Deck, queue: str, since_ms: int) -> tuple[str, int | None]:
+    """The operation that took jobs out of a queue since; nothing when none did, or more than one."""
+    try:
+        rows = await deck.alook(activity.newest(_OPERATIONS))
+    except QdeckError:
+        return "", None
+    found = [row for row in rows if row.at_ms > since_ms and queue in row.queues and row.verb in _TAKES]
+    if len(found) != 1:
+        return "", None
+    return f"{DONE[Verb(found[0].verb)]} by {found[0].who}", found[0].at_ms

@@ -1,0 +1,309 @@
+"""Lists that move under whoever looks: what is gone, what is marked, and which job a key means."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._deck.model import JobRecord
+from qdeck._operations import api
+from qdeck_console import leaving
+from qdeck_console.presenters.stuck import Stuck
+from qdeck_console.screens import windowed
+from qdeck_console.widgets.lines import LineList
+from support.driving import app_of, bury, claim, console, row, text, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from textual.pilot import Pilot
+
+MAIL, BILLS = "demo:dev:mail:actions", "demo:dev:bills:actions"
+REFUSED = {"class": "ConnectionError", "message": "502"}
+
+
+def view(pilot: Pilot[int]) -> LineList:
+    return pilot.app.screen.query_one("#list", LineList)
+
+
+def at(pilot: Pilot[int]) -> JobRecord:
+    """The job under the cursor."""
+    found = view(pilot).row
+    found = found.job if isinstance(found, Stuck) else found
+    assert isinstance(found, JobRecord)
+    return found
+
+
+def marked(pilot: Pilot[int]) -> set[str]:
+    return {key.rpartition("/")[2] for key in view(pilot).marks}
+
+
+def enqueue(url: str, count: int, queue: str = MAIL) -> list[str]:
+    with Deck(url) as deck:
+        return [deck.enqueue(queue, "send", [number]).id for number in range(count)]
+
+
+def state(url: str, job_id: str) -> str:
+    with Deck(url) as deck:
+        return deck.job(MAIL, job_id).state
+
+
+def act(url: str, verb: str, *ids: str) -> None:
+    """Somebody else does something to jobs."""
+    with Deck(url) as deck:
+        assert api.apply_plan(deck, api.build_plan(deck, verb, MAIL, ids=ids)).applied == len(ids)
+
+
+async def test_a_dead_letter_that_is_retried_while_it_is_looked_at_tells_by_whom(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(url, MAIL, [REFUSED] * 4)
+    monkeypatch.setattr(getpass, "getuser", lambda: "ana\x1b[2J")
+    async with console(url, "4") as pilot:
+        await until(pilot, "1–4 of 4")
+        await pilot.press("tab", "j")
+        chosen = at(pilot).id
+        act(url, "retry", chosen)
+        shown = await until(pilot, "gone: retried by ana")
+        assert "\x1b" not in shown
+        assert any("s ago" in line for line in shown.splitlines() if "gone: retried" in line)
+        assert view(pilot).cursor.endswith(chosen)
+        await pilot.press("x")
+        await until(pilot, "it is ready now")
+        assert (row(url, MAIL).dead, row(url, MAIL).ready) == (3, 1)
+        await pilot.press("j")
+        await until(pilot, lambda: "gone: retried" not in text(app_of(pilot)))
+        await until(pilot, "1–3 of 3")
+
+
+@pytest.mark.slow
+async def test_what_was_discarded_is_told_from_the_log_and_goes_after_a_while(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = enqueue(url, 4)
+    monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+    monkeypatch.setattr(leaving, "SHOWN_S", 2.0)
+    async with console(url, "2") as pilot:
+        await until(pilot, "1–4 of 4")
+        await until(pilot, lambda: view(pilot).row is not None)
+        assert at(pilot).id == ids[0]
+        act(url, "discard", ids[0])
+        await until(pilot, "gone: discarded by ana, ")
+        await until(pilot, lambda: view(pilot).row is None)
+        await until(pilot, "1–3 of 3")
+        assert "gone" not in text(app_of(pilot)), "its time is over"
+        await pilot.press("x")
+        await until(pilot, "no job under the cursor")
+        await pilot.press("j")
+        await until(pilot, lambda: view(pilot).row is not None)
+        assert at(pilot).id == ids[1], "the next one took its place"
+
+
+@pytest.mark.slow
+async def test_a_stuck_job_that_is_taken_back_is_shown_as_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueue(url, 5)
+    claim(url, MAIL, 5, lease_ms=1)
+    monkeypatch.setattr(getpass, "getuser", lambda: "ana")
+    async with console(url, "3") as pilot:
+        await until(pilot, "5 stuck jobs")
+        await pilot.press("g", "j", "j")
+        chosen = at(pilot).id
+        act(url, "requeue", chosen)
+        await until(pilot, "gone: requeued by ana, ")
+        await pilot.press("r")
+        await until(pilot, "it is ready now")
+        assert row(url, MAIL).running == 4, "neither it nor its neighbour"
+        await pilot.press("k")
+        await until(pilot, lambda: "gone: requeued" not in text(app_of(pilot)))
+        assert at(pilot).id != chosen
+
+
+@pytest.mark.parametrize(
+    ("screen", "verb"),
+    [
+        ("2", "cancel"),
+        pytest.param("3", "requeue", marks=pytest.mark.slow),
+        pytest.param("4", "retry", marks=pytest.mark.slow),
+    ],
+)
+async def test_marks_of_jobs_that_are_gone_are_dropped_and_told(url: str, screen: str, verb: str) -> None:
+    if screen == "4":
+        bury(url, MAIL, [REFUSED] * 6)
+    else:
+        enqueue(url, 6)
+    if screen == "3":
+        claim(url, MAIL, 6, lease_ms=1)
+    async with console(url, screen) as pilot:
+        await until(pilot, "6 stuck jobs" if screen == "3" else "1–6 of 6")
+        await pilot.press(*(["tab"] if screen == "4" else []), "g", "space", "space", "space")
+        await until(pilot, "◆ 3 marked")
+        act(url, verb, *sorted(marked(pilot))[:2])
+        await until(pilot, "2 marked jobs are gone: their marks are dropped")
+        await until(pilot, "◆ 1 marked")
+
+
+async def test_a_range_over_jobs_that_were_not_read_marks_all_of_them(url: str) -> None:
+    ids = enqueue(url, 700)
+    async with console(url, "2") as pilot:
+        await until(pilot, "of 700")
+        await pilot.press("j", "j", "v", "G")
+        await until(pilot, "of 698 in the range, v reads the others")
+        await pilot.press("x")
+        await until(pilot, "v reads and ends the range first")
+        await pilot.press("v")
+        await until(pilot, "698 jobs of the range marked")
+        assert marked(pilot) == set(ids[2:])
+        await pilot.press("c")
+        await until(pilot, "Cancel 698 jobs")
+        await pilot.press("tab", "enter")
+        await until(pilot, "698 cancelled")
+        await until(pilot, "1–2 of 2")
+
+
+@pytest.mark.slow
+async def test_a_range_upwards_in_a_list_that_moves_marks_what_is_between_its_ends(url: str) -> None:
+    ids = enqueue(url, 620)
+    async with console(url, "2") as pilot:
+        await until(pilot, "of 620")
+        await pilot.press("G")
+        await until(pilot, lambda: view(pilot).row is not None)
+        await pilot.press("k", "v", "g")
+        await until(pilot, "in the range, v reads the others")
+        await pilot.press("j", "j", "j", "j")
+        await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
+        upper = at(pilot).id
+        claim(url, MAIL, 2)  # the first ones go, the list moves up
+        await until(pilot, "of 618")
+        await pilot.press("v")
+        await until(pilot, "of the range marked")
+        assert marked(pilot) == set(ids[ids.index(upper) : 619])
+
+
+@pytest.mark.slow
+async def test_a_range_of_very_many_is_refused_in_words(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windowed, "MOST_MARKED", 200)
+    enqueue(url, 300)
+    async with console(url, "2") as pilot:
+        await until(pilot, "of 300")
+        await pilot.press("v", "G", "v")
+        await until(pilot, "the range has 300 jobs, 200 at most")
+        await pilot.press("escape")
+        await until(pilot, lambda: not view(pilot).marks and not view(pilot).in_range)
+
+
+@contextlib.contextmanager
+def moving(step: Callable[[int], None]) -> Iterator[None]:
+    """Others change the list all the time."""
+    over = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not over.wait(0.03):
+            step(number)
+            number += 1
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+async def test_a_key_means_the_job_under_the_cursor_while_others_are_claimed(url: str) -> None:
+    enqueue(url, 300)
+
+    def step(_number: int) -> None:
+        claim(url, MAIL, 1)
+        enqueue(url, 1)
+
+    async with console(url, "2") as pilot:
+        await until(pilot, "of 300")
+        await pilot.press("G")
+        await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
+        with moving(step):
+            for _ in range(2):
+                await pilot.press("k", "k")
+                await until(pilot, lambda: isinstance(view(pilot).row, JobRecord))
+                chosen, place = at(pilot).id, view(pilot).place
+                await until(pilot, lambda was=place: view(pilot).place != was)  # type: ignore[misc] # mypy knows no defaults here
+                assert at(pilot).id == chosen
+                await pilot.press("c")
+                await until(pilot, "gone: cancelled by")
+                assert state(url, chosen) == "cancelled"
+        assert row(url, MAIL).cancelled == 2
+
+
+@pytest.mark.slow
+async def test_a_key_means_the_dead_letter_under_the_cursor_while_others_go(url: str) -> None:
+    bury(url, MAIL, [REFUSED] * 60)
+    with Deck(url) as deck:
+        newest = iter([job.id for job in deck.jobs(MAIL, state="dead", limit=20)])
+
+    def step(_number: int) -> None:
+        if (job_id := next(newest, None)) is not None:
+            act(url, "discard", job_id)
+
+    async with console(url, "4") as pilot:
+        await until(pilot, "of 60")
+        await pilot.press("tab", *["j"] * 40)
+        chosen, place = at(pilot).id, view(pilot).place
+        with moving(step):
+            await until(pilot, lambda: view(pilot).place == (place or 0) - 20)
+            assert at(pilot).id == chosen
+        await pilot.press("r")
+        await until(pilot, "gone: retried by")
+        assert state(url, chosen) == "ready"
+        assert (row(url, MAIL).dead, row(url, MAIL).ready) == (39, 1)
+
+
+@pytest.mark.slow
+async def test_a_key_means_the_stuck_job_under_the_cursor_while_others_go(url: str) -> None:
+    enqueue(url, 30)
+    claim(url, MAIL, 30, lease_ms=1)
+    async with console(url, "3") as pilot:
+        await until(pilot, "30 stuck jobs")
+        others = [item.key.rpartition("/")[2] for item in view(pilot).listing.items if item.key]
+        await pilot.press("g", *["j"] * 20)
+        chosen = at(pilot).id
+        left = iter(others[:10])
+
+        def step(_number: int) -> None:
+            if (job_id := next(left, None)) is not None:
+                act(url, "requeue", job_id)
+
+        with moving(step):
+            await until(pilot, "20 stuck jobs")
+            assert at(pilot).id == chosen
+        await pilot.press("r")
+        await until(pilot, "1 requeued")
+        assert state(url, chosen) == "ready"
+        assert row(url, MAIL).running == 19
+
+
+@pytest.mark.slow
+async def test_a_key_means_the_queue_under_the_cursor_while_others_come(url: str) -> None:
+    enqueue(url, 1)
+    enqueue(url, 1, BILLS)
+
+    def step(number: int) -> None:
+        if number < 15:
+            enqueue(url, 1, f"demo:dev:a{number:02}:actions")
+
+    async with console(url) as pilot:
+        await until(pilot, "2 queues")
+        await pilot.press("j")
+        chosen = view(pilot).cursor
+        with moving(step):
+            await until(pilot, "17 queues")
+            assert view(pilot).cursor == chosen
+        await pilot.press("p")
+        await until(pilot, lambda: bool(row(url, chosen).paused))
+        with Deck(url) as deck:
+            assert [queue.name for queue in deck.status().queues if queue.paused] == [chosen]
