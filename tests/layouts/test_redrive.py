@@ -12,8 +12,9 @@ import pytest
 from qdeck._deck.deck import Deck
 from qdeck._errors import UsageError
 from qdeck._layouts.lists import Lists
-from qdeck._operations import api, redrive
+from qdeck._operations import api, became, redrive
 from qdeck._operations.model import Fates
+from qdeck._operations.planfile import plans_dir
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
@@ -173,6 +174,23 @@ def test_nobody_works(url: str, raw: redis.Redis, layout: str) -> None:
         assert "does a worker run?" in (result.stopped or "")
         api.undo_batch(deck, result.batch)
         assert api.read_fates(deck, plan) == Fates(), "what was put back is as if it had not been touched"
+
+
+@pytest.mark.parametrize("layout", SYSTEMS)
+def test_the_log_tells_what_became_of_a_batch(url: str, raw: redis.Redis, layout: str) -> None:
+    system = SYSTEMS[layout]
+    system.fill(raw)
+    with Deck(url, layouts=(layout,)) as deck:
+        result = api.apply_plan(deck, api.build_plan(deck, "retry", system.queue))
+        for number in range(9):
+            system.work(raw, well=number % 3 > 0)
+        found = deck.look(became.read(result.batch))
+        well = "unknown" if layout in ("scheduler", "lists") else "done"
+        assert (found.total, found.looked) == (COUNT, COUNT)
+        assert dict(found.states) == {"dead": 3, well: 6, "ready": COUNT - 9}
+        plan = plans_dir() / f"{result.batch[2:]}.jsonl"
+        plan.unlink()  # as on another machine: nothing is known there
+        assert deck.look(became.read(result.batch)).states == {}
 
 
 def test_of_entries_that_are_the_same_it_is_not_said_which_died(url: str, raw: redis.Redis) -> None:

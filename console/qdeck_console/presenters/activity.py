@@ -211,7 +211,7 @@ def truth(became: Became) -> tuple[str, str]:
     parts = [
         (became.count("done"), "done"), (became.count("dead"), "dead again"), (became.count("running"), "running"),
         (became.count("ready", "delayed", "blocked"), "waiting"), (became.count("cancelled"), "cancelled"),
-        (became.count("gone"), "ended, not kept"),
+        (became.count("gone"), "ended, not kept"), (became.count("unknown"), "outcome not told"),
     ]  # fmt: skip
     words = ", ".join(f"{count:,} {word}" for count, word in parts if count)
     if not became.is_whole:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
-from qdeck._deck.model import State
+from qdeck._deck.model import NATIVE, State
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import registry, undoing
-from qdeck._operations.model import Verb
+from qdeck._operations.fates import Fortunes
+from qdeck._operations.model import Fates, PlanEntry, Verb
+from qdeck._operations.planfile import load_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from qdeck._engine.ops import Program
+    from qdeck._operations.planfile import Plan
     from qdeck._operations.registry import Kept
 
 MOST: Final = 20_000  # jobs that are looked for; of a larger batch these are a part, and said to be
@@ -25,12 +29,15 @@ _STATES: Final = (
     State.DEAD, State.DONE, State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.CANCELLED,
 )  # fmt: skip
 GONE: Final = "gone"
+UNKNOWN: Final = "unknown"
 MOST_ERRORS: Final = 500  # of those that died again: what they died of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Became:
     """Where the jobs of a batch are now. `states` counts them; `gone` ended so long ago that nothing is kept.
+
+    Of `unknown` ones of other layouts no outcome is told.
 
     `errors` are the classes that the dead ones died of, the most frequent first, of a bounded number of them.
     """
@@ -76,6 +83,11 @@ def read(batch: str) -> Program[Became]:
                 looked += len(ids)
                 dead = yield from _count(place, ids, counts)
                 yield from _errors(place, dead[: MOST_ERRORS - errors.total()], errors)
+    if kept.layouts and kept.verb == Verb.RETRY:
+        theirs, of_plan = yield from _abroad(kept)
+        looked, total = looked + theirs.total, total + of_plan
+        for state, count in _states_of(theirs).items():
+            counts[state] = counts.get(state, 0) + count
     return Became(
         batch=batch,
         verb=kept.verb,
@@ -89,6 +101,29 @@ def read(batch: str) -> Program[Became]:
         kept_bytes=kept.bytes,
         all_kept_bytes=sum(one.bytes for one in known.values()),
     )
+
+
+def _abroad(kept: Kept) -> Program[tuple[Fates, int]]:
+    """What became of the entries of other layouts, and how many they were: only where the plan was made is it known."""
+    try:
+        plan = load_plan(kept.batch.removeprefix("b-"))
+        theirs = list(islice((entry for entry in _with_places(plan) if entry[1].layout != NATIVE), MOST + 1))
+    except (UsageError, OSError):
+        return Fates(), 0
+    fates = yield from Fortunes(plan).count_at(theirs[:MOST])
+    return fates, fates.total + (len(theirs) > MOST)
+
+
+def _with_places(plan: Plan) -> Iterator[tuple[int, PlanEntry]]:
+    return enumerate(plan.entries())
+
+
+def _states_of(fates: Fates) -> dict[str, int]:
+    told = {
+        State.DONE: fates.done, State.DEAD: fates.dead_again, State.RUNNING: fates.running, State.READY: fates.waiting,
+        State.DELAYED: fates.failed_again, State.CANCELLED: fates.cancelled, UNKNOWN: fates.unknown,
+    }  # fmt: skip
+    return {str(state): count for state, count in told.items() if count}
 
 
 def _ids(kept: Kept, queue: str, number: int) -> Program[list[str | bytes]]:

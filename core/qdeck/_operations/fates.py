@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
@@ -14,13 +14,14 @@ from qdeck._layouts.base import Fate, Seen, Tried
 from qdeck._operations.model import Fates
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from qdeck._engine.ops import Program
     from qdeck._layouts.base import Layout
     from qdeck._operations.model import PlanEntry
     from qdeck._operations.planfile import Plan
 
+T = TypeVar("T")
 CHUNK: Final = 500
 GONE: Final = "gone"
 _STATES: Final = ("dead", "done", "running", "ready", "delayed", "blocked", "cancelled")
@@ -56,18 +57,20 @@ class Fortunes:
     def read(self, entries: Sequence[PlanEntry]) -> Program[list[str | None]]:
         """The fate of each, as fields of `Fates`; None for one of ours that was never touched, or was put back."""
         found: list[str | None] = []
-        for part in _chunks(entries):
+        for part in _chunks(entries, key=lambda entry: entry):
             layout = self.layouts.get(part[0].layout)
             found += (yield from _native(part)) if layout is None else (yield from self._foreign(layout, part))
         return found
 
     def count(self, entries: Iterable[PlanEntry]) -> Program[Fates]:
         """What became of all of a plan; those that were left alone, or put back since, are not counted."""
+        return (yield from self.count_at(enumerate(entries)))
+
+    def count_at(self, entries: Iterable[tuple[int, PlanEntry]]) -> Program[Fates]:
+        """What became of some of a plan, which are given with their places in it."""
         sums: Counter[str] = Counter()
-        done = 0
-        for part in _chunks(entries):
-            places = range(done, done + len(part))
-            done += len(part)
+        for numbered in _chunks(entries, key=lambda one: one[1]):
+            places, part = [place for place, _ in numbered], [entry for _, entry in numbered]
             kept = part
             if part[0].layout != NATIVE:
                 was_done = yield from steps.done_places(part[0].layout, self.plan.batch, places)
@@ -113,13 +116,16 @@ def fates_of(counts: Counter[str]) -> Fates:
     )
 
 
-def _chunks(entries: Iterable[PlanEntry]) -> Iterable[list[PlanEntry]]:
-    held: list[PlanEntry] = []
-    for entry in entries:
-        if held and (len(held) == CHUNK or (held[0].queue, held[0].layout) != (entry.queue, entry.layout)):
-            yield held
-            held = []
-        held.append(entry)
+def _chunks(entries: Iterable[T], key: Callable[[T], PlanEntry]) -> Iterable[list[T]]:
+    """Entries of one queue, as many as are asked for at once."""
+    held: list[T] = []
+    for one in entries:
+        if held:
+            first, entry = key(held[0]), key(one)
+            if len(held) == CHUNK or (first.queue, first.layout) != (entry.queue, entry.layout):
+                yield held
+                held = []
+        held.append(one)
     if held:
         yield held
 
