@@ -98,9 +98,10 @@ def test_handler_that_does_not_stop(fleet: Fleet, task: str) -> None:
     # It says so before it has told the server.
     wait_until(lambda: fleet.books.picture().states()[job] != ["running"], 30, fleet.tell)
     stuck.freeze()
-    other = fleet.start()
+    # Before the other one is there: the bell might wake the frozen one, and the other would look after half a minute.
     fleet.app.client.run(_paused(""))
-    fleet.wait_done(job, 30)
+    other = fleet.start()
+    fleet.wait_done(job, 60)
     stuck.thaw()
     fleet.kill(other)
     fleet.add("aquick", 0.01, count=5)
