@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line, Piece
 
 WIDEST: Final = 84
-OWN: Final = "qdeck's own: {queue}:meta, and their names in qdeck:queues"
+OWN: Final = "qdeck:queues and {queue}:meta, qdeck's own"
 _NAME: Final = 11
 
 
@@ -39,7 +39,10 @@ def empty_lines(
     for what, does, more in _ways(contexts):
         left: list[Piece] = [*fmt.fit([(what, "accent bold")], 25), *fmt.fit([(does, "text")], 21)]
         lines.append(tuple(fmt.fit([*left, (more, "muted")] if room >= 70 else left, room)))
-    lines += [*blank, (("Looking never writes. A queue that appears shows up here by itself.", "faint"),)]
+    lines += [
+        *blank,
+        ((cut_end("Looking never writes. A queue that appears shows up here by itself.", room), "faint"),),
+    ]
     above = max(0, (height - len(lines)) // 3) if height >= 24 else 0
     lead = " " * max(4, (cells - room) // 2 if cells > 100 else 4)
     return [*([()] * above), *(((lead, "text"), *line) if line else () for line in lines)]

@@ -221,12 +221,17 @@ def _lost(picture: Picture, cells: int, now: float) -> Line:
         words = ("trying " if left_s >= 0.5 else "") + f"{words}, try {picture.tries}"
     left: list[Piece] = [(f" ✗ {picture.kind or 'server lost'}  ", "bad bold")]
     tail: list[Piece] = [("  ·  ", "ghost"), (words, "text")] if cells >= 100 else [(f", {words}", "text")]
-    if picture.snapshot is not None and cells >= 120:
-        tail += [("  ·  ", "ghost"), (f"everything below is from {fmt.clock(picture.read_ms)}", "muted")]
     wait = thin_bar(left_s / max(0.1, picture.pause_s), 12, "bad")
     bar = [(" ", "text"), *wait, (" ", "text")] if cells >= 140 else []
+    why = problem(picture.problem)
     room = cells - fmt.length(left) - fmt.length(tail) - fmt.length(bar)
-    left.append((cut_end(problem(picture.problem), max(10, room)), "bad"))
+    if picture.snapshot is not None and cells >= 120:
+        at = fmt.clock(picture.read_ms)
+        words = f"everything below is from {at}"
+        words = words if width(why) + width(words) + 5 <= room else f"from {at}"  # the cause comes first
+        tail += [("  ·  ", "ghost"), (words, "muted")]
+        room -= width(words) + 5
+    left.append((cut_end(why, max(10, room)), "bad"))
     return (*fmt.fit([*left, *tail], cells - fmt.length(bar)), *bar)
 
 
@@ -245,7 +250,7 @@ _CAUSES: Final = (
 
 def problem(text: str) -> str:
     """What is wrong with a server in few words: who refused, or does not answer; else as it was said."""
-    told = safe_text(text, limit=200)
+    told = safe_text(text, limit=200).removeprefix("the server does not allow this: ")
     where = _WHERE.match(told)
     cause = next((words for sign, words in _CAUSES if sign in told.casefold()), None)
     return f"{cause} {where[1]}" if where and cause else told

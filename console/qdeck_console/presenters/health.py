@@ -235,7 +235,7 @@ class _Grid:
     @classmethod
     def of(cls, cells: int) -> _Grid:
         wide = cells >= _WIDE
-        value, limit = 16, _LIMIT if cells >= _MIDDLE else 0
+        value, limit = 17, _LIMIT if cells >= _MIDDLE else 0
         since = _SINCE if cells >= _MIDDLE else 0
         left = cells - LEAD - MARGIN - sum(part + 1 for part in (value, limit, since) if part)
         if not wide:

@@ -1,0 +1,143 @@
+"""A server that is lost: what each screen saw stays with its age, the cause is told, and the next try is not far."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qdeck import NotAllowed, ServerUnreachable
+from qdeck_console.feed import Feed, Picture
+from qdeck_console.presenters import frame
+from qdeck_console.presenters.empty import empty_lines
+from support.proxy import FaultProxy
+from support.screens import app_of, console, fill, lines, text, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+    from qdeck._deck.model import Snapshot
+    from qdeck_console.format import Line
+    from support.servers import Server
+
+
+def words(line: Line) -> str:
+    return "".join(part for part, _ in line)
+
+
+def test_the_cause_is_told_in_few_words_and_never_cut_for_less() -> None:
+    told = "redis://h:6379/0 cannot be reached: Error 111 connecting to h:6379. Connect call failed"
+    assert frame.problem(told) == "connection refused by h:6379"
+    assert frame.problem("rediss://u:***@h:1/0 cannot be reached: Timeout reading") == "no answer from h:1"
+    assert frame.problem("the server does not allow this: no HGETALL") == "no HGETALL"
+    assert frame.problem("something else") == "something else"
+    snapshot: Any = SimpleNamespace()
+    lost = Picture(snapshot=snapshot, problem=told, kind="server lost", tries=4, retry_at=8.0, pause_s=4.0)
+    for cells in (60, 80, 99, 100, 120, 139, 140, 160):
+        line = words(frame.verdict(lost, cells, now=5.0))
+        assert len(line) == cells
+        assert "again in 3 s" in line
+        assert "connection refused by h:6379" in line or cells < 80
+        assert ("everything below is from" in line) is (cells >= 120)
+    long = Picture(snapshot=snapshot, problem="x" * 90, kind="not allowed", retry_at=8.0, pause_s=4.0)
+    line = words(frame.verdict(long, 160, now=8.0))
+    assert "✗ not allowed" in line
+    assert "trying now" in line
+    assert "everything" not in line
+
+
+async def test_the_pauses_grow_to_ten_seconds_and_looking_around_does_not_lengthen_them() -> None:
+    errors: list[Exception] = [ServerUnreachable("gone")] * 8 + [NotAllowed("no"), ValueError("odd")]
+
+    async def look() -> Snapshot:
+        raise errors.pop(0)
+
+    feed = Feed(look, lambda _picture: None)
+    pauses = [await feed._tick(0.0) and feed.picture.pause_s for _ in range(8)]
+    assert pauses == [0.5, 1, 2, 4, 8, 10, 10, 10]
+    assert feed.picture.kind == "server lost"
+    feed.want("dead", None)
+    assert not feed._wake.is_set()
+    feed.poke()
+    assert feed._wake.is_set()
+    await feed._tick(0.0)
+    assert feed.picture.kind == "not allowed"
+    await feed._tick(0.0)
+    assert feed.picture.kind == "not readable"
+
+
+async def test_each_screen_keeps_what_it_saw_until_the_server_is_back(make_server: Callable[..., Server]) -> None:
+    server = make_server()
+    fill(server.url)
+    with FaultProxy(server.port, target_url=server.url) as proxy:
+        async with console(proxy.url) as pilot:
+            app = app_of(pilot)
+            await until(pilot, "act now")
+            await pilot.press("8")
+            await until(pilot, "round trip")
+            await pilot.press("4")
+            await until(pilot, "1–")
+            proxy.refuse()
+            await until(pilot, lambda: app.shown.is_lost)
+            assert "old" in lines(app)[0]
+            await until(pilot, ":reconnect")
+            for key, seen in (("8", "round trip"), ("4", "last hour"), ("1", "act now")):
+                await pilot.press(key)
+                await until(pilot, seen)
+            tries = app.latest.tries
+            for key in "9393":
+                await pilot.press(key)
+                await until(pilot, "nothing of this was read")
+            assert app.latest.tries <= tries + 2, "looking around is no try"
+            proxy.heal()
+            await pilot.press("colon", *"reconnect", "enter")
+            await until(pilot, lambda: not app.shown.is_lost)
+            await until(pilot, lambda: "owner gone" in text(app) or "is stuck" in text(app))
+
+
+async def test_rights_taken_away_are_told_on_each_screen_and_come_back(url: str, raw: redis.Redis) -> None:
+    fill(url)
+    raw.acl_setuser("op", enabled=True, passwords=["+pw"], keys=["*"], categories=["+@all"], reset=True)
+    async with console(url.replace("redis://", "redis://op:pw@"), "8") as pilot:
+        app = app_of(pilot)
+        await until(pilot, "eviction policy")
+        raw.execute_command("ACL", "SETUSER", "op", "-info", "-slowlog")
+        seen = await until(pilot, "SLOWLOG is not allowed")
+        assert "not known" in seen
+        assert "pw@" not in seen
+        await pilot.press("4")
+        await until(pilot, "1–")
+        raw.execute_command("ACL", "SETUSER", "op", "-@read", "-scan")
+        seen = await until(pilot, "✗ not allowed")
+        assert "last hour" in seen, "what was seen stays"
+        raw.execute_command("ACL", "SETUSER", "op", "+@all")
+        await until(pilot, lambda: not app.shown.is_lost)
+        await pilot.press("8")
+        await until(pilot, lambda: "SLOWLOG is not allowed" not in text(app))
+    raw.acl_deluser("op")
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24), (60, 16)])
+async def test_a_server_without_queues_says_what_now(url: str, raw: redis.Redis, size: tuple[int, int]) -> None:
+    raw.set("else", "1")
+    async with console(url, size=size) as pilot:
+        seen = await until(pilot, "No queues here yet")
+        assert all(len(line) == size[0] for line in lines(app_of(pilot)))
+        if size[1] > 16:
+            seen = await until(pilot, "holds 1 key")
+            for word in ("looked for", "qdeck:queues", "what now", "qdeck demo", "Looking never writes"):
+                assert word in seen, word
+        fill(url)
+        await until(pilot, "act now")
+        assert "No queues" not in text(app_of(pilot))
+
+
+@pytest.mark.parametrize("cells", [40, 80, 118, 160])
+def test_the_block_fits_and_tells_how_many_keys_there_are(cells: int) -> None:
+    for keys, told in ((None, "none of its keys"), (0, "is empty"), (3, "holds 3 keys")):
+        block = empty_lines(cells, 40, server="h:1/0", keys=keys, looked_for=[("native", "x" * 90)], contexts=2)
+        assert all(len(words(line)) <= cells for line in block)
+        assert cells < 80 or any(told in words(line) for line in block)
