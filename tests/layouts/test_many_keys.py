@@ -7,12 +7,15 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from layouts.test_conformance import FILL
 from qdeck._deck import native
 from qdeck._deck.deck import Deck
 from qdeck._layouts import discovery
 from qdeck._layouts.discovery import FIRST_S, NEXT_STEPS, STEP
+from qdeck._layouts.lists import Lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -200,3 +203,19 @@ def test_a_million_lists_of_one_entry(make_server: Callable[..., Server]) -> Non
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
         assert grown < 60
         print(f"first look {first:.2f} s, all found after {looks}, later {later:.3f} s, {grown} MB, {scan}")  # noqa: T201 - figures for whoever runs it with -s
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["a", "execution", "free", "enterprise", "actions", "dead_letter", "", "x:y", "*", "12", "responses", "svc"]
+        ),
+        min_size=1,
+        max_size=7,
+    ),
+    st.lists(st.sampled_from(["1", "dead_letter", "", "free", "actions", "c 1"]), max_size=4),
+)
+def test_what_is_remembered_of_names_changes_no_queue(parts: list[str], ends: list[str]) -> None:
+    layout, head = Lists(), ":".join(parts)
+    for name in (head, *(f"{head}:{end}" for end in ends), head):
+        assert layout.gather(name.encode()) == Lists().gather(name.encode())

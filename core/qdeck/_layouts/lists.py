@@ -33,7 +33,7 @@ from qdeck._layouts.base import (
     raw_of,
     text_of,
 )
-from qdeck._layouts.lists_names import BUILT_IN, Names, glob_of
+from qdeck._layouts.lists_names import BUILT_IN, LONGEST, Names, glob_of
 from qdeck._layouts.steps import short
 from qdeck._layouts.times import read_ms, whole
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from qdeck._layouts.discovery import Group
     from qdeck._layouts.steps import Step
 
+MOST_HEADS: Final = 1000  # beginnings of names whose queue is remembered
 MOST_ENDS: Final = 200  # lists of a look whose first and last entry are read for the oldest
 NEAR_END: Final = 250  # entries of each end of a list among which one that was retried is looked for
 MOST_OF_ONE: Final = 1000  # entries of one list among very many
@@ -66,6 +67,9 @@ class Lists(Layout):
     def __init__(self, patterns: Sequence[str] = ()) -> None:
         super().__init__()
         self.names = Names(patterns)
+        self._heads: dict[bytes, str] = {}
+        self._is_plain = not patterns
+        self._dead_end = raw_of(self.names.suffix[1:])
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """None: lists have any name."""
@@ -82,8 +86,18 @@ class Lists(Layout):
 
     def gather(self, name: bytes) -> str | None:
         """By queue; dead letters apart."""
+        head, _, end = name.rpartition(b":")
+        known = self._heads.get(head)
+        if known is not None and end and end != self._dead_end and len(name) <= LONGEST:
+            return known
         found = self.names.queue_of(name)
-        return None if found is None else f"{'dead' if found[1] else 'ready'} {found[0]}"
+        if found is None:
+            return None
+        label = f"{'dead' if found[1] else 'ready'} {found[0]}"
+        # Of very many lists that differ by their end only, the first tells for all; a pattern of the user's may differ.
+        if self._is_plain and not found[1] and len(self._heads) < MOST_HEADS and self.names.groups(name):
+            self._heads[head] = label
+        return label
 
     def capabilities(self) -> Mapping[Act, Capability]:
         """What can be done to an entry of a list, whoever reads it."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TIERS: Final = "free|advance|professional|enterprise"
 BUILT_IN: Final = (f"{{domain}}:{{action_type}}:{{tier={TIERS}}}:*", f"{{domain}}:{{context}}:{{tier={TIERS}}}")
+LONGEST: Final = 500  # bytes of a name
 SUFFIX: Final = ":dead_letter"
 TASK_QUEUES: Final = b"task_queues:"
 _WORD: Final = re.compile(r"\{(\w+)(?:=([^{}]+))?\}")
@@ -70,7 +71,7 @@ class Names:
 
     def queue_of(self, raw: bytes) -> tuple[str, bool] | None:
         """The queue of a list, and whether it holds its dead letters; None when it is no queue of ours."""
-        if raw.startswith((b"{", b"qdeck:")) or len(raw) > 500:
+        if raw.startswith((b"{", b"qdeck:")) or len(raw) > LONGEST:
             return None  # of the native layout
         name = text_of(raw)
         dead = name.endswith(self.suffix) and len(name) > len(self.suffix)
@@ -87,6 +88,12 @@ class Names:
         if known.is_temporary and ":" in known.detail:
             return f"{name.rpartition(':')[0]}:*", False
         return (stem if dead else name), known.is_dead_letter
+
+    def groups(self, raw: bytes) -> bool:
+        """Whether a pattern makes this list one of many, whatever its last segment is."""
+        name = text_of(raw)
+        first = next((pattern for pattern in self.patterns if pattern.queue_of(name) is not None), None)
+        return first is not None and first.groups
 
 
 def glob_of(queue: str, suffix: str = "") -> bytes:
