@@ -46,7 +46,7 @@ class Running:
     def of(self, chore: str, event: str = "ran") -> list[dict[str, Any]]:
         return [told for told in self.events if told.get("chore") == chore and told["event"] == event]
 
-    async def until(self, condition: Callable[[], object], seconds: float = 15.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = 40.0) -> None:
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110 - any condition, whoever makes it true
                 await asyncio.sleep(0.02)

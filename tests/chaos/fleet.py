@@ -99,13 +99,13 @@ class Fleet:
         """How many notes there are."""
         return int(self.books.notebook.xlen("chaos:notes"))
 
-    def wait_notes(self, more: int, timeout_s: float = 30.0, *, fresh: bool = False) -> None:
+    def wait_notes(self, more: int, timeout_s: float = 60.0, *, fresh: bool = False) -> None:
         """Waits until handlers have noted so much more since the last submission or wait; if `fresh`, since now."""
         goal = (self.notes() if fresh else self._mark) + more
         self._mark = goal
         wait_until(lambda: self.notes() >= goal, timeout_s, lambda: f"{self.notes()} notes of {goal}, {self.tell()}")
 
-    def wait_done(self, job_id: str, timeout_s: float = 30.0) -> None:
+    def wait_done(self, job_id: str, timeout_s: float = 60.0) -> None:
         """Waits until a job ended well."""
         wait_until(lambda: self.books.is_done(job_id), timeout_s, self.tell)
 

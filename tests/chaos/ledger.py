@@ -161,7 +161,7 @@ def _sizes(picture: Picture) -> str:
     return f"{counts}, outbox {len(picture.outbox)}, bell {picture.bell}"
 
 
-def wait_until(true: Callable[[], object], timeout_s: float = 30.0, tell: Callable[[], object] = str) -> None:
+def wait_until(true: Callable[[], object], timeout_s: float = 60.0, tell: Callable[[], object] = str) -> None:
     """Waits for a condition, and fails when it does not come true."""
     last_moment = time.monotonic() + timeout_s
     while not true():

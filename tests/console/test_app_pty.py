@@ -52,7 +52,7 @@ class Terminal:
             self.output += os.read(self.master, 65536)
         return True
 
-    def wait_for(self, wanted: bytes, seconds: float = 15.0) -> None:
+    def wait_for(self, wanted: bytes, seconds: float = 40.0) -> None:
         """Waits until something was written."""
         last_moment = time.monotonic() + seconds
         while wanted not in self.output:

@@ -98,7 +98,7 @@ class PythonProcess:
             reader.join(timeout_s)
         return code
 
-    def wait_for(self, text: str, timeout_s: float = 20.0) -> str:
+    def wait_for(self, text: str, timeout_s: float = 40.0) -> str:
         """Wait until a line (of either stream) holds the text, and give that line; fail when it ends without."""
         last_moment = time.monotonic() + timeout_s
         with self._changed:

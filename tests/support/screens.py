@@ -38,7 +38,7 @@ def app_of(pilot: Pilot[int]) -> ConsoleApp:
     return pilot.app
 
 
-async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 20.0) -> str:
+async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: float = 40.0) -> str:
     """Waits until the screen shows a text, or something is so; returns the screen."""
     app = app_of(pilot)
     last_moment = time.monotonic() + seconds

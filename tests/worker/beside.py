@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from qdeck import App
 
 
-def wait_until(what: Callable[[], object], timeout_s: float = 20.0, why: str = "") -> None:
+def wait_until(what: Callable[[], object], timeout_s: float = 40.0, why: str = "") -> None:
     """Wait for a condition; fail when it does not come."""
     last_moment = time.monotonic() + timeout_s
     while not what():
