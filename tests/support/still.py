@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from time import struct_time
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
 
 import msgspec
 
@@ -27,7 +28,7 @@ from qdeck._deck.deck import Deck
 from qdeck._deck.history import Sample
 from qdeck._engine import codec, keys
 from qdeck._engine.ops import NewJob
-from qdeck._operations import planning, registry
+from qdeck._operations import registry
 from qdeck._rules.limits import Limits
 from qdeck._schedules.model import Definition
 from qdeck_console import screens
@@ -159,8 +160,9 @@ def _agents(raw: redis.Redis) -> None:
     purged = {"planned": 4, "applied": 4, "skipped": 0, "rules": {"done_too_old": {"count": 4}}, "every_s": 3600}
     for chore, minutes, told in (("purge", 34, purged), ("clean", 1, {"removed": 3, "every_s": 120})):
         at = NOW_MS - 60_000 * minutes
-        slot = {"started": at - 900, "ended": at, "until": 0, "outcome": "done", "holder": "agent-eu-1.4090"}
-        raw.hset(f"qdeck:agent:{{qdeck:{chore}}}", mapping=slot | {"summary": json.dumps(told)})
+        slot: Any = {"started": at - 900, "ended": at, "until": 0, "outcome": "done"}
+        slot |= {"holder": "agent-eu-1.4090", "summary": json.dumps(told)}
+        raw.hset(f"qdeck:agent:{{qdeck:{chore}}}", mapping=slot)
 
 
 def _schedules(raw: redis.Redis) -> None:
@@ -341,14 +343,11 @@ async def _dry_run(pilot: Pilot[int], app: ConsoleApp) -> None:
     assert isinstance(screen, PurgeScreen)
     screen.base = Limits(max_pending_age=300, max_ready_age=7200, max_completed_age=90, dlq_ttl=3)
     screen.limits = screen.base.changed("max_ready_age=1h")
-    real, planning.new_id = planning.new_id, lambda: "66090ad75ae92mq9ohrv"
-    try:
+    with mock.patch("qdeck._operations.planning.new_id", return_value="66090ad75ae92mq9ohrv"):
         await pilot.press("d")
         until = time.monotonic() + 15
         while (screen.plan is None or app.operator.work is not None) and time.monotonic() < until:
             await pilot.pause(0.02)
-    finally:
-        planning.new_id = real
     screen.view.focus()
     await pilot.press("g", *["j"] * 6)
     app._note = (0.0, [])  # what was said passes, and when is not the same in every run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,7 @@ from qdeck_console import format as fmt
 from qdeck_console.leftovers import IDLE_S, NOBODY, OVER, RULES
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section, sentence
-from qdeck_console.text import cut_end, cut_id, safe_text, wrap
+from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -275,16 +276,29 @@ def progress_lines(run: DryRun, cells: int) -> list[Line]:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What was done of a plan: how many, how many were left alone and why, and until when it can be undone."""
+
+    count: int
+    left: int = 0
+    why: str = ""
+    undo_until_ms: int | None = None
+
+    def line(self, cells: int) -> Line:
+        """In a line, in the place of what would be done."""
+        words = f" {self.count:,} applied"
+        if self.left:
+            words += f", {self.left:,} left alone" + (f": {safe_text(self.why, limit=80)}" if self.why else "")
+        undo = f"   u undoes it until {fmt.clock(self.undo_until_ms)}" if self.undo_until_ms is not None else ""
+        role = "warn" if self.left else "ok"
+        return ((cut_end(words, max(20, cells - width(undo) - 1)), role), (undo, "muted"))
+
+
 def plan_lines(
-    plan: Plan,
-    shares: Sequence[Share],
-    sums: Sums,
-    why_not: str,
-    done: tuple[int, bool] | None,
-    now_ms: int,
-    cells: int,
+    plan: Plan, shares: Sequence[Share], sums: Sums, why_not: str, done: Applied | None, now_ms: int, cells: int
 ) -> list[Line]:
-    """What the plan comes to, how old it is and whether it can be applied; `done`: how many were, and if all were."""
+    """What the plan comes to, how old it is and whether it can be applied, or what was done of it."""
     age, left = now_ms - plan.head.created_ms, plan.head.expires_ms - now_ms
     head: list[Piece] = [(f" plan {safe_text(plan.id, limit=40)}", "strong bold")]
     when = (
@@ -293,10 +307,12 @@ def plan_lines(
         else f"   {fmt.span(age)} old"
     )
     good = f", good until {fmt.clock(plan.head.expires_ms)[:5]}" if left > 0 else ", expired"
-    head += [(when, "muted"), (good, "muted" if left > 60_000 else "warn")]
+    head.append((when, "muted"))
     right: list[Piece] = [("a", "accent bold"), (" apply ", "muted")] if not why_not else [(f"∅ {why_not} ", "faint")]
     if done is not None:
-        right = [(f"{done[0]:,} applied ", "ok bold" if done[1] else "warn bold")]
+        right = [(f"{done.count:,} applied ", "ok bold" if not done.left else "warn bold")]
+    if fmt.length(head) + len(good) + 2 + fmt.length(right) <= cells:
+        head.append((good, "muted" if left > 60_000 else "warn"))
     undo = f"until {fmt.clock(now_ms + DAY_MS)}" if cells >= 90 else "24 h"
     told: list[Piece] = [
         (" ", "text"), *_number(sums.count, "entry", "entries"), *_strong(fmt.size(sums.bytes)), ("   ", "text"),
@@ -305,7 +321,7 @@ def plan_lines(
     return [
         (*fmt.fit(head, cells - fmt.length(right)), *right),
         tuple(told),
-        ((f" {effects_words(shares)}{left_out_words(plan)}", "muted"),),
+        done.line(cells) if done is not None else ((f" {effects_words(shares)}{left_out_words(plan)}", "muted"),),
     ]
 
 
@@ -419,6 +435,14 @@ def sample_lines(share: Share, rule: str, threshold: str, cells: int, *, hide: s
     return lines + [entry_line(entry, cells, at_cursor=False) for entry in share.samples]
 
 
+def why_words(reason: str) -> str:
+    """The reason of an entry without the threshold, which the head above it has."""
+    return _OVER.sub("", safe_text(reason, limit=300))
+
+
+_OVER: Final = re.compile(r", over \w+ [\d,.]+(?: [sh]\b)?")
+
+
 def _entry_widths(rule: str, cells: int) -> tuple[int, int]:
     """The cells of an id and of the reason; queues are known by their names, which are longer."""
     id_ = max(22, min(60, cells * 2 // 5)) if rule in RULES else 22
@@ -442,7 +466,7 @@ def entry_line(entry: PlanEntry, cells: int, *, at_cursor: bool) -> Line:
         ([(cut_id(entry.id, id_), "strong bold" if at_cursor else "text")], id_, False),
         (fmt.span_pieces(None if entry.age_s is None else entry.age_s * 1000), 8, True),
         (fmt.size(entry.bytes) if entry.bytes else [(fmt.ZERO, "ghost")], 8, True),
-        ([(cut_end(" " + safe_text(entry.reason, limit=300), why), "muted")], why, False),
+        ([(cut_end(" " + why_words(entry.reason), why), "muted")], why, False),
     ]
     return ((" " * (LEAD - 1), "text"), *columns(values))
 

@@ -12,7 +12,7 @@ from qdeck_console.actions import PURGE, Action, bindings
 from qdeck_console.leftovers import RULES, Leftovers
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
-from qdeck_console.presenters.purge import DryRun, PlanRow, RuleRow
+from qdeck_console.presenters.purge import Applied, DryRun, PlanRow, RuleRow
 from qdeck_console.presenters.purgeruns import Runs, Sums
 from qdeck_console.screens.purgeentries import EntriesScreen
 from qdeck_console.screens.purgework import PurgeWork
@@ -161,14 +161,20 @@ class PurgeScreen(PurgeWork):
         shares = self.found_shares()
         return present.plan_lines(self.plan, shares, Sums.of(shares), why, self._done(), now_ms, cells)[:height]
 
-    def _done(self) -> tuple[int, bool] | None:
-        """How many were applied, and whether none was left."""
+    def _done(self) -> Applied | None:
+        """What was applied of the plan, unless it was taken back."""
         result, cleaned = self.result, self.cleaned
         if (result is None and cleaned is None) or self.was_undone:
             return None
-        count = (result.applied if result is not None else 0) + (cleaned.removed if cleaned is not None else 0)
-        left = (result.skipped_count if result is not None else 0) + (cleaned.in_use if cleaned is not None else 0)
-        return count, not left
+        count, left, why, until = 0, 0, "", None
+        if result is not None:
+            count, left = result.applied, result.skipped_count
+            why = result.error or result.stopped or (result.skipped[0].why if result.skipped else "")
+            until = result.undo_until_ms if result.undoable else None
+        if cleaned is not None:
+            count, left = count + cleaned.removed, left + cleaned.in_use + cleaned.kept
+            until = until or cleaned.undo_until_ms
+        return Applied(count=count, left=left, why=why, undo_until_ms=until)
 
     @property
     def was_undone(self) -> bool:
@@ -288,7 +294,8 @@ class PurgeScreen(PurgeWork):
         if action.id == "dryrun" and self.plan is not None:
             return "dry run again"
         if action.id == "apply" and self.plan is not None:
-            return "apply this plan" if self.result is None else "apply the rest"
+            begun = self.result is not None or self.cleaned is not None
+            return "apply the rest" if begun and not self.is_done else "apply this plan" if not begun else "apply"
         if action.id == "write":
             return "save plan"
         if action.id == "next":
@@ -396,4 +403,5 @@ class PurgeScreen(PurgeWork):
             self.draw(fresh=False)
         elif self.index is not None:
             entries = self.left if row.share.rule in RULES else self.index
-            self.console.open(EntriesScreen(entries, row.share))
+            threshold = present.threshold_words(self.made_with[0] if self.made_with else self.limits, row.rule)
+            self.console.open(EntriesScreen(entries, row.share, threshold))

@@ -8,6 +8,7 @@ from textual.containers import Vertical
 
 from qdeck._operations.model import PlanEntry
 from qdeck_console.actions import ENTRIES, PURGE, Action, bindings
+from qdeck_console.format import NONE
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
 from qdeck_console.screens.frame import MOST_EXPORTED, FrameScreen
@@ -33,9 +34,9 @@ class EntriesScreen(FrameScreen):
     SCOPE = ENTRIES
     BINDINGS: ClassVar[list[BindingType]] = bindings(ENTRIES)
 
-    def __init__(self, index: PlanIndex | Leftovers, share: Share) -> None:
+    def __init__(self, index: PlanIndex | Leftovers, share: Share, threshold: str) -> None:
         super().__init__()
-        self.index, self.share = index, share
+        self.index, self.share, self.threshold = index, share, threshold
         self._window = Window(share.count, 0, ())
 
     def body(self) -> Sequence[Widget]:
@@ -60,8 +61,9 @@ class EntriesScreen(FrameScreen):
         self.view.show(Listing(self._window, _lines), self.painter)
         path = queue_path(share.queue, 60, "strong bold", hide=self.hide)
         effect = present.effect_of(share.effect)
+        over = f", over {self.threshold}" if self.threshold != NONE else ""
         self.query_one("#heading", Lines).show(
-            lambda _w, _h: ((), ((" ", "text"), *path, (f"  {present.name_of(share.rule)}  ", "muted"), effect)),
+            lambda _w, _h: ((), ((" ", "text"), *path, (f"  {present.name_of(share.rule)}{over}  ", "muted"), effect)),
             self.painter,
         )
         self.query_one("#head", Lines).show(lambda w, _h: (present.entry_head(share.rule, w),), self.painter)
