@@ -82,12 +82,12 @@ class Feed:
         self._judge = Judge()
         self.picture = Picture()
 
-    def want(self, name: str, reader: Reader | None) -> None:
+    def want(self, name: str, reader: Reader | None, *, at_once: bool = True) -> None:
         """Says what the visible screen needs besides the queues; the next picture comes at once, unless the server is
-        lost: then it comes when it was said to.
+        lost (then it comes when it was said to) or the screen reads by itself what it lacks.
         """
         self._want = (name, reader) if reader else None
-        if not self.picture.is_lost:
+        if at_once and not self.picture.is_lost:
             self.poke()
 
     def poke(self) -> None:

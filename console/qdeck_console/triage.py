@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import NATIVE
 from qdeck._filter import parse
 from qdeck._layouts.base import Entry
-from qdeck._operations.groups import PART_MS, Gathering, Groups, GroupWalk, read_groups
+from qdeck._operations.groups import PART_MS, Gathering, Groups, GroupWalk, read_counted, read_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from qdeck._deck.deck import Deck
     from qdeck._deck.model import QueueRow, Snapshot
     from qdeck._operations.groups import Group
 
+MOST: Final = 1000  # groups that are listed, the largest; all are counted
 _BUDGET_S: Final = 0.12
+_AGAIN_S: Final = 0.04  # once all were read: what changed is read again with less hurry
 _FIRST_S: Final = 0.3
+_TOGETHER: Final = 40  # queues whose counts are read in one go: a few ms of work
 _REST: Final = 10
+_BREATH_S: Final = 0.001  # in which a key is answered
 _FOREIGN_REST_S: Final = 5.0
 _RESORT_S: Final = 10.0
 _QUIET_S: Final = 3.0
@@ -36,6 +41,7 @@ class Triaged:
     """The groups so far: `scanned` of `of` entries looked at, exact when it is all of them."""
 
     groups: tuple[Group, ...] = ()
+    count: int = 0  # of all groups; `groups` are the largest
     total: int = 0
     scanned: int = 0
     of: int = 0
@@ -58,6 +64,7 @@ class _Queue:
     looked_at: int = 0
     cost_s: float = 0.0
     rested_at: float = 0.0
+    has_trends: bool = True
     groups: Groups = field(default_factory=lambda: Groups(groups=(), total=0, exact=False))
 
 
@@ -69,6 +76,7 @@ class Triage:
         self._queues: dict[str, _Queue] = {}
         self._order: dict[tuple[str, str, str], int] = {}
         self._sorted_at = float("-inf")
+        self._visible: set[str] = set()
         self._one = asyncio.Lock()
 
     async def go_on(self, snapshot: Snapshot) -> None:
@@ -76,11 +84,17 @@ class Triage:
         async with self._one:
             await self._look(snapshot)
 
-    async def look(self, snapshot: Snapshot, *, last_key_at: float = float("-inf")) -> Triaged:
-        """Goes on reading for a moment, unless someone is at it already, and tells what is known."""
+    async def look(
+        self, snapshot: Snapshot, *, last_key_at: float = float("-inf"), visible: Iterable[str] = ()
+    ) -> Triaged:
+        """Goes on reading for a moment, unless someone is at it already, and tells what is known. `visible` are the
+        groups in sight: of their queues the trend is read too.
+        """
+        self._visible = {key.partition("\n")[0] for key in visible}
         if not self._one.locked() or not self._queues:
             async with self._one:
                 await self._look(snapshot)
+        await asyncio.sleep(_BREATH_S)
         return self._told(list(self._queues.values()), last_key_at)
 
     async def _look(self, snapshot: Snapshot) -> None:
@@ -90,13 +104,42 @@ class Triage:
             rows = [row for row in rows if row.name in named]
         queues = [self._known(row, snapshot.at_ms) for row in rows]
         self._queues = {queue.name: queue for queue in queues}
+        await asyncio.sleep(_BREATH_S)
         started = time.monotonic()
-        for queue in sorted(queues, key=lambda queue: (queue.found is not None, queue.size)):
-            spent = time.monotonic() - started
-            if spent > (_BUDGET_S if any(other.found or other.gathering for other in queues) else _FIRST_S):
+        due = [queue for queue in queues if self._is_due(queue, started)]
+        due.sort(key=lambda queue: (queue.found is not None, queue.name not in self._visible, queue.size))
+        is_begun = any(queue.found or queue.gathering for queue in queues)
+        begun = _AGAIN_S if all(queue.found for queue in queues) else _BUDGET_S
+        budget = begun if is_begun else _FIRST_S
+        for queue in await self._read_counts(due, started + budget):
+            if time.monotonic() - started > budget:
                 break
-            if self._is_due(queue, started):
-                await self._read(queue, snapshot.at_ms, started)
+            await self._read(queue, snapshot.at_ms, started)
+
+    async def _read_counts(self, due: Sequence[_Queue], until: float) -> list[_Queue]:
+        """Reads the groups of many queues together, where they count them; returns the others, and those in sight,
+        whose trends are read one by one.
+        """
+        alone, together = [], []
+        for queue in due:
+            counts = queue.layout == NATIVE and self._wanted.is_everything and queue.gathering is None
+            (together if counts and not (queue.found and queue.name in self._visible) else alone).append(queue)
+        for at in range(0, len(together), _TOGETHER):
+            if time.monotonic() > until:
+                break
+            some, begun = together[at : at + _TOGETHER], time.monotonic()
+            counted = await self._deck.alook(read_counted([queue.name for queue in some]))
+            now = time.monotonic()
+            for queue in some:
+                found = counted.get(queue.name)
+                if found is None:
+                    alone.append(queue)
+                    continue
+                queue.groups = queue.found = _with_trends(found, queue.found)
+                queue.read_mark, queue.cost_s, queue.rested_at = queue.mark, (now - begun) / len(some), now
+                queue.has_trends = False
+            await asyncio.sleep(_BREATH_S)
+        return alone
 
     def _known(self, row: QueueRow, now_ms: int) -> _Queue:
         queue = self._queues.get(row.name) or _Queue(row.name, row.layout)
@@ -105,12 +148,13 @@ class Triage:
         queue.mark = (row.dead, row.totals.get("dead"), row.totals.get("dropped_dead"), now_ms // PART_MS)
         return queue
 
-    @staticmethod
-    def _is_due(queue: _Queue, now: float) -> bool:
+    def _is_due(self, queue: _Queue, now: float) -> bool:
         if queue.gathering is not None:
             return True
         rest = max(_REST * queue.cost_s, 0.0 if queue.layout == NATIVE else _FOREIGN_REST_S)
         changed = queue.read_mark != queue.mark or queue.layout != NATIVE
+        if queue.name in self._visible and not queue.has_trends:
+            changed = True
         return changed and (queue.found is None or now - queue.rested_at >= rest)
 
     async def _read(self, queue: _Queue, now_ms: int, tick: float) -> None:
@@ -120,6 +164,7 @@ class Triage:
             counted = await self._deck.alook(read_groups([queue.name], most_read=1))
             if counted.exact:
                 queue.groups = queue.found = counted
+                queue.has_trends = True
                 queue.read_mark, queue.cost_s, queue.rested_at = queue.mark, time.monotonic() - begun, time.monotonic()
                 return
         if queue.gathering is None:
@@ -151,21 +196,30 @@ class Triage:
 
     def _told(self, queues: Sequence[_Queue], last_key_at: float) -> Triaged:
         groups = [group for queue in queues for group in queue.groups.groups]
-        now = time.monotonic()
+        now, count = time.monotonic(), len(groups)
         if not self._order or (now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S):
-            groups.sort(key=lambda group: (-group.count, group.error_class, group.message_shape, group.queue))
+            groups = nsmallest(MOST, groups, key=lambda group: (-group.count, *_key(group)))
             self._sorted_at = now
         else:  # rows do not move under someone who looks at them
             last = len(self._order)
-            groups.sort(key=lambda group: (self._order.get(_key(group), last), -group.count))
+            groups = nsmallest(MOST, groups, key=lambda group: (self._order.get(_key(group), last), -group.count))
         self._order = {_key(group): at for at, group in enumerate(groups)}
         return Triaged(
             groups=tuple(groups),
+            count=count,
             total=sum(queue.groups.total for queue in queues),
             scanned=sum(queue.size if queue.found is not None else queue.looked_at for queue in queues),
             of=sum(queue.size for queue in queues),
             exact=all(queue.found is not None for queue in queues),
         )
+
+
+def _with_trends(found: Groups, before: Groups | None) -> Groups:
+    """New counts with the trends that were known."""
+    trends = {_key(group): group.trend for group in before.groups if group.trend} if before is not None else {}
+    if not trends:
+        return found
+    return replace(found, groups=tuple(replace(group, trend=trends.get(_key(group), ())) for group in found.groups))
 
 
 def _key(group: Group) -> tuple[str, str, str]:

@@ -151,7 +151,8 @@ class DeadScreen(WindowedScreen):
         async def read(snapshot: Snapshot) -> DeadSeen:
             if self._triage is None or self._triage[0] != self.filter_text:
                 self._triage = (self.filter_text, Triage(self.console.deck, self.filter_text))
-            triaged = await self._triage[1].look(snapshot, last_key_at=self.console.last_key_at)
+            seen = self.group_view.visible_keys() if self.is_mounted else ()
+            triaged = await self._triage[1].look(snapshot, last_key_at=self.console.last_key_at, visible=seen)
             rows = [row for row in snapshot.queues if row.dead and row.layout == NATIVE]
             rows.sort(key=lambda row: -(row.dead or 0))
             names = [row.name for row in rows[: present.MOST_ROOMS]]
@@ -387,7 +388,12 @@ class DeadScreen(WindowedScreen):
     def _begin(self) -> None:
         self._begun = self.group_view.cursor
         self.view.forget()
-        self.console.now_on_screen(self)
+        if self.is_current and self.picture.snapshot is not None and self.group is not None:
+            self.console.feed.want(self.reads, self.wants(), at_once=False)
+            self.show(self.console.shown, fresh=False)
+            self.fetch()  # the entries only: the queues and groups need not be read for that
+        else:
+            self.console.now_on_screen(self)
 
     def _refilter(self) -> None:
         self.group_view.forget()

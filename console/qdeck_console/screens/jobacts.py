@@ -66,8 +66,8 @@ class JobActs(FrameScreen):
             states = everything[0].states
             if action == "edit":
                 return "one job at a time"
-            if (theirs := self._foreign_of(everything[0])) is not None and states:
-                reasons = [self.console.deck.others.why_not(theirs, VERBS[action].value, state) for state in states]
+            if (layout := self._foreign_of(everything[0])) is not None and states:
+                reasons = [self.console.deck.others.why_not(layout, VERBS[action].value, state) for state in states]
                 return "" if "" in reasons else reasons[0]
             fits = not states or set(states) & set(_states(action))
             return "" if fits else f"they are {states[0]}"

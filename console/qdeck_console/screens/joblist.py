@@ -130,8 +130,8 @@ class JobListScreen(JobActs):
             return []
         words, ends = f"{len(view.marks):,} marked", view.ranged
         if ends is not None:
-            count = ends[3] - ends[1] + 1
-            words += f" of {count:,} in the range, v reads the others" if view.range_lacks else ", v ends the range"
+            whole = ends[3] - ends[1] + 1
+            words += f" of {whole:,} in the range, v reads the others" if view.range_lacks else ", v ends the range"
         return [("  ◆ ", "accent bold"), (words, "accent")]
 
     def why_not(self, action: str) -> str:

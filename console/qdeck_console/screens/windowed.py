@@ -163,7 +163,9 @@ class WindowedScreen(JobListScreen):
             return
         finally:
             self._fetching = False
-        if name == self.reads and self.is_current:
+        if name != self.reads and self.is_current:
+            self.fetch()  # another list was chosen meanwhile
+        elif self.is_current:
             console.shown = replace(console.shown, extra=self.merged(listed), extra_of=name)
             self.show(console.shown, fresh=False)
             if self.detail() is None and isinstance(self.view.row, JobRecord) and self._fetched[2] != self.view.cursor:
