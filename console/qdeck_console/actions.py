@@ -133,8 +133,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="choose",
     ),
     Action(
-        id="retry", scopes=(JOBS, DEAD, JOB), keys=("r",), verb="retry", help="let dead letters run again",
-        group="act on jobs",
+        id="retry", scopes=(QUEUES, JOBS, DEAD, JOB, DETAIL), keys=("r",), verb="retry",
+        help="let dead letters run again", group="act on jobs",
     ),
     Action(
         id="redrive", scopes=(DEAD,), keys=("R",), verb="redrive", help="retry at a rate, a few first, and watch them",
@@ -163,7 +163,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="act on jobs", footer=False,
     ),
     Action(
-        id="move", scopes=(JOBS,), keys=("m",), verb="move", help="to another queue, which is asked for",
+        id="move", scopes=(QUEUES, JOBS, DETAIL), keys=("m",), verb="move", help="to another queue, which is asked for",
         group="act on jobs",
     ),
     Action(
@@ -231,8 +231,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
         help="this run's rules and thresholds to qdeck.toml", group="purge",
     ),
     Action(
-        id="undo", scopes=(*TABS, JOB, REDRIVE), keys=("u",), verb="undo", help="undo the last batch, after naming it",
-        group="act on jobs",
+        id="undo", scopes=(*TABS, JOB, REDRIVE, DETAIL), keys=("u",), verb="undo",
+        help="undo the last batch, after naming it", group="act on jobs",
     ),
     Action(id="copy", scopes=_PAGES, keys=("y",), verb="copy", help="its id or name to the clipboard"),
     Action(

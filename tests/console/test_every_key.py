@@ -32,8 +32,10 @@ from qdeck_console.actions import (
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
 from qdeck_console.screens.activity import BatchScreen
+from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.contexts import ContextScreen
 from qdeck_console.screens.detail import QueueScreen
+from qdeck_console.screens.form import FormScreen
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.job import JobScreen
@@ -239,7 +241,7 @@ async def undoes(walk: Walk) -> None:
 
 
 async def queues(walk: Walk) -> None:
-    """Queues: sort, pause, tasks, undo, open."""
+    """Queues: sort, pause, retry all dead, move all that waits, tasks, undo, open."""
     await walk.key("s", "sorted by name")
     await walk.key("g")
     await walk.key("p", "paused")
@@ -247,16 +249,29 @@ async def queues(walk: Walk) -> None:
         assert [row.name for row in deck.status().queues if row.paused] == [walk.view.cursor]
     await walk.key("p", "resumed")
     await walk.key("u", "this console did nothing yet")
+    await whole_queue(walk)
     await walk.key("t", partial(walk.shows, TasksScreen))
     await walk.back_here()
     await walk.key("enter", lambda: walk.app.current_mode == JOBS)
     await walk.pilot.press("1")
 
 
+async def whole_queue(walk: Walk) -> None:
+    """What is done to all of a queue is asked for first, and escape does nothing."""
+    walk.view.cursor = QUEUE if walk.view.cursor else ""
+    await walk.key("r", partial(walk.shows, ConfirmScreen))
+    await walk.back_here()
+    await walk.key("m", partial(walk.shows, FormScreen))
+    await walk.back_here()
+    assert walk.state_of(walk.scene.dead[0]) == State.DEAD
+
+
 async def a_queue(walk: Walk) -> None:
-    """A queue's page: pause, on to its jobs."""
+    """A queue's page: pause, retry all dead, move all that waits, on to its jobs."""
     await walk.key("p", "p resume")
     await walk.key("p", "p pause")
+    await walk.key("u", "this console did nothing yet")
+    await whole_queue(walk)
     await walk.key("enter", lambda: walk.app.current_mode == JOBS)
     await command(walk.pilot, f"queue {QUEUE}")
     await until(walk.pilot, partial(walk.shows, QueueScreen))

@@ -51,13 +51,13 @@ def _counted(spread: Spread, words: str) -> str:
     return words.format(of=f"{spread.of:,}", n=f"{spread.sampled:,}")
 
 
-def deaths(seen: CloseUp, dead: int, cells: int) -> list[Line]:
+def deaths(seen: CloseUp, dead: int, cells: int, *, role: str = "text") -> list[Line]:
     """The dead letters by error class, the most frequent first."""
     if not dead or seen.died == ():
         return []
     count = fmt.count(dead)
     head = section("dead, by error", "", "muted", cells - len(count) - 1, indent=0)
-    lines: list[Line] = [(*head, (" ", "text"), (count, "bad"))]
+    lines: list[Line] = [(*head, (" ", "text"), (count, role))]
     if seen.died is None:
         return [*lines, (("not counted by kind: 4 Dead reads them", "faint"),)]
     shown = list(seen.died[: _ERRORS if len(seen.died) <= _ERRORS else _ERRORS - 1])
@@ -66,13 +66,13 @@ def deaths(seen: CloseUp, dead: int, cells: int) -> list[Line]:
     if rest:
         rows.append((sum(died.count for died in rest), f"{len(rest):,} others", "muted"))
     whole = max(1, sum(died.count for died in seen.died))
-    for number, name, role in rows:
+    for number, name, looks in rows:
         room = cells - 6 - 2 - _BAR - 2
         text = cut_end(safe_text(name, limit=120), room)
         lines.append(
             (
-                *fmt.fit([(fmt.count(number), "text")], 6, right=True), ("  ", "text"), *fmt.fit([(text, role)], room),
-                ("  ", "text"), *thin_bar(number / whole, _BAR, role),
+                *fmt.fit([(fmt.count(number), "text")], 6, right=True), ("  ", "text"), *fmt.fit([(text, looks)], room),
+                ("  ", "text"), *thin_bar(number / whole, _BAR, looks),
             )
         )  # fmt: skip
     return lines

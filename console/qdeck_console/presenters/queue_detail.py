@@ -41,7 +41,7 @@ def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None, *,
         (4, "jobs", jobs if room is None else []),
         (2, "settings", [section("settings", "", "muted", cells, indent=0), *settings] if settings else []),
         (3, "times", times(seen, cells) if seen else []),
-        (1, "deaths", deaths(seen, row.dead or 0, cells) if seen else []),
+        (1, "deaths", deaths(seen, row.dead or 0, cells, role=_looks(entry)) if seen else []),
         (4, "jobs", jobs if room is not None else []),
         (5, "operations", operations(insight, cells, now_ms) if insight else []),
         (6, "totals", _totals(row, cells)),
@@ -86,6 +86,10 @@ def _title(entry: Entry, drawer: Drawer, cells: int) -> Line:
     room = cells - len(state) - 1
     name = queue_path(entry.row.name, room, "strong bold", hide=drawer.hide)
     return (*fmt.fit(name, room), (" ", "text"), (state, f"{role} bold"))
+
+
+def _looks(entry: Entry) -> str:
+    return "text" if entry.severity is Severity.FINE else f"{entry.severity.role} bold"
 
 
 def _serving(row: QueueRow) -> Line:

@@ -102,7 +102,8 @@ def _frame(part: _Part, key: str, cells: int, *, failing: bool) -> list[Keyed]:
     for at, row in enumerate(part.code):
         code = row[indent:]
         if code.strip() and not code.strip(" ~^"):
-            found.append((f"{key}.{at}", ((" " * 8, "text"), (cut_end(code, cells - 8), "bad"))))
+            marks = (cut_end(code, cells - 8), "bad" if failing else "faint")
+            found.append((f"{key}.{at}", ((" " * 8, "text"), marks)))
         elif failing:
             label = number if at == 0 else ""
             line = [("▌", "bad on-bad_dim"), (f"{label:>5}  ", "bad on-bad_dim"), (code, "strong bold on-bad_dim")]

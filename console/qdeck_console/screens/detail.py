@@ -11,8 +11,7 @@ from qdeck_console.actions import DETAIL, QUEUES, Action, bindings
 from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer
-from qdeck_console.screens import pause
-from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.queueacts import QueueActs
 from qdeck_console.widgets.lines import Item, LineList, Listing
 from qdeck_console.widgets.more import More
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 WIDEST = 84
 
 
-class QueueScreen(FrameScreen):
+class QueueScreen(QueueActs):
     """All about one queue, live."""
 
     TAB = QUEUES
@@ -93,16 +92,14 @@ class QueueScreen(FrameScreen):
         """Why an action cannot act now."""
         if action == "back":
             return ""
-        return pause.why_not(self.console, self._entry) if action == "pause" else super().why_not(action)
+        return super().why_not(action)
 
-    def do_pause(self) -> None:
-        """Pauses or resumes the queue."""
-        pause.toggle(self.console, self._entry)
+    def selected(self) -> Entry | None:
+        """This queue."""
+        return self._entry
 
     def verb(self, action: Action) -> str:
         """The verb of an action, as it would act now."""
-        if action.id == "pause":
-            return pause.verb(self._entry)
         return "jobs" if action.id == "open" else super().verb(action)
 
     def on_line_list_opened(self) -> None:

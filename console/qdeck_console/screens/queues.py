@@ -15,10 +15,9 @@ from qdeck_console.presenters import queues as present
 from qdeck_console.presenters.parts import MARGIN, owner_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Arranger, Drawer, Grid, Group, Sort
-from qdeck_console.screens import pause
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.empty import EmptyDeck
-from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.queueacts import QueueActs
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def counted_s(snapshot: Snapshot) -> float:
     return (snapshot.at_ms - snapshot.counted_ms) / 1000 if snapshot.fresh is not None else 0.0
 
 
-class QueuesScreen(FrameScreen):
+class QueuesScreen(QueueActs):
     """Every queue, grouped by how urgent it is."""
 
     TAB = QUEUES
@@ -213,19 +212,9 @@ class QueuesScreen(FrameScreen):
 
     def verb(self, action: Action) -> str:
         """The verb of an action, as it would act now."""
-        if action.id == "pause":
-            return pause.verb(self.selected())
         if action.id == "sort" and self.sort is not Sort.WORST:
             return self.sort.label
         return super().verb(action)
-
-    def why_not(self, action: str) -> str:
-        """Why an action cannot act now."""
-        return pause.why_not(self.console, self.selected()) if action == "pause" else super().why_not(action)
-
-    def do_pause(self) -> None:
-        """Pauses or resumes the queue under the cursor."""
-        pause.toggle(self.console, self.selected())
 
     def do_tasks(self) -> None:
         """Opens the temporary queues."""

@@ -1,0 +1,81 @@
+"""Acting on all of a queue from the list of queues: its dead letters run again, what waits there moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from support.driving import bury, console, until
+from support.screens import HOOKS, MAIL
+
+if TYPE_CHECKING:
+    import redis
+
+
+def counts(url: str) -> dict[str, tuple[int | None, int | None]]:
+    """Dead and ready jobs of each queue."""
+    with Deck(url) as deck:
+        return {row.name: (row.dead, row.ready) for row in deck.status().queues}
+
+
+@pytest.mark.parametrize("size", [(160, 48), (80, 24)])
+async def test_all_dead_letters_of_a_queue_are_asked_for_retried_and_undone(url: str, size: tuple[int, int]) -> None:
+    bury(url, HOOKS, [{"class": "Refused", "message": "502"}] * 3)
+    async with console(url, size=size) as pilot:
+        await until(pilot, "r retry 3 dead")
+        await pilot.press("r")
+        await until(pilot, "Retry 3 jobs")
+        await pilot.press("enter")
+        await until(pilot, "nothing was done")
+        assert counts(url)[HOOKS] == (3, 0)
+        await pilot.press("r")
+        await until(pilot, "Retry 3 jobs")
+        await pilot.press("tab", "enter")
+        await until(pilot, "3 retried")
+        assert counts(url)[HOOKS] == (0, 3)
+        await pilot.press("u", "u")
+        await until(pilot, "undone")
+        assert counts(url)[HOOKS] == (3, 0)
+        await pilot.press("m")
+        await until(pilot, "nothing waits in it")
+
+
+async def test_what_waits_moves_to_a_queue_that_there_is(url: str) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", [1])
+        deck.enqueue(MAIL, "send", [2], delay=3600)
+        deck.enqueue(HOOKS, "deliver", [3], delay=3600)
+        deck.pause(HOOKS)
+    async with console(url) as pilot:
+        await until(pilot, "2 queues")
+        await pilot.press("slash", *"mail", "enter")
+        await until(pilot, "m move 2")
+        await pilot.press("r")
+        await until(pilot, "it has no dead letters")
+        for name, told in ((MAIL, "they are there already"), ("no way", "segment")):
+            await pilot.press("m")
+            await until(pilot, "Move all that waits in")
+            await pilot.press(*name, "enter")
+            await until(pilot, told)
+            await pilot.press("escape")
+            await until(pilot, "nothing was done")
+        await pilot.press("m")
+        await until(pilot, "Move all that waits in")
+        await pilot.press(*HOOKS, "enter")
+        await until(pilot, "Move 2 jobs")
+        await pilot.press("tab", "enter")
+        await until(pilot, "2 moved")
+        with Deck(url) as deck:
+            rows = {row.name: row for row in deck.status().queues}
+        assert (rows[HOOKS].ready, rows[HOOKS].delayed, rows[MAIL].ready, rows[MAIL].delayed) == (1, 2, 0, 0)
+
+
+async def test_a_queue_of_another_system_says_what_it_cannot(url: str, raw: redis.Redis) -> None:
+    raw.lpush("ingestion:documents:premium:actions", "a")
+    raw.sadd("task_queues:a", "ingestion:documents:premium:actions")
+    async with console(url, layouts=["lists"]) as pilot:
+        await until(pilot, "ingestion")
+        await pilot.press("m")
+        await until(pilot, "∅")
