@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich._palettes import STANDARD_PALETTE
+from rich.color import Color, ColorSystem
 
 from qdeck._deck.model import Reason, Status
 from qdeck_console import format as fmt
 from qdeck_console.actions import BY_ID, TABS
 from qdeck_console.feed import Picture
 from qdeck_console.presenters import frame
+from qdeck_console.presenters.confirm import buttons, to_go
 from qdeck_console.presenters.frame import Context, Offer, Tab
+from qdeck_console.theme import INK, SIXTEEN, Painter
+from support.driving import app_of, console, until
 
 if TYPE_CHECKING:
     from qdeck_console.format import Line
@@ -80,3 +86,51 @@ def test_keys_that_cannot_act_say_why_where_there_is_room() -> None:
     told = words(frame.footer(offers, note, 62))
     assert "✓ 12 retried" in told
     assert "12:04:20" not in told, "when is the first to go"
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(SIXTEEN)])
+def test_each_of_the_sixteen_colours_comes_out_as_what_it_is(name: str) -> None:
+    """Rich looks for the nearest of sixteen: of these values each is one of them."""
+    told = Color.parse(getattr(SIXTEEN, name)).downgrade(ColorSystem.STANDARD)
+    assert told.number is not None
+    assert STANDARD_PALETTE[told.number].hex == getattr(SIXTEEN, name).lower()
+
+
+def test_without_colour_weight_and_reverse_tell() -> None:
+    plain = Painter(INK, plain=True)
+    for role in ("bad", "bad bold", "strong", "accent"):
+        assert plain.style(role).bold, role
+    assert not plain.style("warn").bold, "as grey, amber would be darker than text"
+    assert plain.style("text", "cursor").reverse
+    assert plain.style("prod_badge_text bold on-prod_badge").reverse
+    assert not plain.style("text on-raised").reverse, "a field would be a slab"
+    assert plain.style("faint").dim
+    every = [
+        plain.style(role, ground) for role in ("bad", "faint", "text on-cursor") for ground in ("ground", "cursor")
+    ]
+    assert all(style.color is None and style.bgcolor is None for style in every)
+
+
+def test_answers_are_told_by_brackets_where_grounds_do_not_tell() -> None:
+    for flat in (False, True):
+        closed = buttons("Apply 1,284", on_act=False, why_not="needs the name", flat=flat)
+        opened = buttons("Apply 1,284", on_act=True, why_not="", flat=flat)
+        assert fmt.length(closed[:3]) == fmt.length(opened[:3]), "nothing moves"
+    assert words(tuple(closed)) == "[ Cancel ]   ( Apply 1,284 )   needs the name"
+    assert words(tuple(opened)) == "[ Cancel ]   [ Apply 1,284 ]"
+    assert [to_go(typed, "prod")[0] for typed in ("", "pro", "x", "prod")] == [
+        "", "1 letter to go", "that is not its name", "enter goes on",
+    ]  # fmt: skip
+
+
+async def test_no_colour_is_sent_when_none_is_wanted(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with console(url, "5") as pilot:
+        await until(pilot, "no plan yet")
+        for key in ("e", "escape", "question_mark"):
+            await pilot.press(key)
+            await pilot.pause(0.1)
+            strips = app_of(pilot).screen._compositor.render_strips()
+            colours = [colour for strip in strips for part in strip if part.style
+                       for colour in (part.style.color, part.style.bgcolor)]  # fmt: skip
+            assert all(colour is None or colour.is_default for colour in colours)
