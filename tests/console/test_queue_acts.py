@@ -38,6 +38,7 @@ async def test_all_dead_letters_of_a_queue_are_asked_for_retried_and_undone(url:
         await pilot.press("u", "u")
         await until(pilot, "undone")
         assert counts(url)[HOOKS] == (3, 0)
+        await until(pilot, "r retry 3 dead")
         await pilot.press("m")
         await until(pilot, "nothing waits in it")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -93,6 +94,8 @@ def test_the_last_operations_and_what_became_of_them() -> None:
     assert shown[2] == "  168 done  ·  32 dead again"
     assert shown[3].startswith("discard 200, failed")
     assert len(shown) == 5
+    undone = replace(insight, became=replace(became, undone=True))
+    assert _text(operations(undone, CELLS, 60_000))[2] == "  undone"
 
 
 def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:

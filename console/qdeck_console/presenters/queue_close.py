@@ -107,7 +107,7 @@ def _operation(row: Activity, became: Became | None, cells: int, now_ms: int) ->
     role = "bad" if row.outcome == "failed" else "text"
     room = cells - fmt.length([(f" {who}, {ago}", "")])
     lines: list[Line] = [(*fmt.fit([(cut_end(what, room), role)], room), (f" {who}, {ago}", "muted"))]
-    if became is not None and became.batch == row.batch:
+    if became is not None and became.batch == row.batch and row.verb != "undo":
         lines.append((("  ", "text"), *_fates(became)))
     elif row.reason:
         lines.append((("  ", "text"), (cut_end(safe_text(row.reason, limit=200), cells - 2), "muted")))
@@ -115,6 +115,8 @@ def _operation(row: Activity, became: Became | None, cells: int, now_ms: int) ->
 
 
 def _fates(became: Became) -> list[Piece]:
+    if became.undone:
+        return [("undone", "faint")]
     waiting = became.count("ready", "delayed", "blocked", "running")
     parts = [
         (became.count("done", "gone"), "done", "muted"), (became.count("dead"), "dead again", "bad"),
