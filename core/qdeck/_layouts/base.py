@@ -3,13 +3,15 @@
 A layout answers in programs of plain reads, and builds the steps of its verbs as values; it does no input or output.
 Whoever writes one gives sources (which keys hold the entries of a state) and says how an entry reads; paging, filters
 and lookups are then the same for all.
+
+Values are structs, because a data class takes half a millisecond to make, and `qdeck status` makes all of these.
 """
 
 from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -59,8 +61,7 @@ class Act(StrEnum):
     EXPIRE = "expire"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capability:
+class Capability(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a layout can do something: `states` are those in which, `why` tells what it cannot, or what to know."""
 
     can: bool
@@ -68,8 +69,7 @@ class Capability:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """A key that holds entries of some state. With `down` it is listed from its highest score."""
 
     key: bytes
@@ -79,8 +79,7 @@ class Source:
     down: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """An entry as it was read, to the byte: what an act compares before it changes anything."""
 
     key: bytes
@@ -95,7 +94,7 @@ class Seen:
     @property
     def mark(self) -> str:
         """What stays the same while an entry is as it was: not to which end of its list it is nearer."""
-        return str(replace(self, score=None) if self.score in ENDS else self)
+        return str(msgspec.structs.replace(self, score=None) if self.score in ENDS else self)
 
     @classmethod
     def parse(cls, text: str) -> Seen:
@@ -108,8 +107,7 @@ class Seen:
         return cls(key=key or b"", member=member or b"", score=score, value=value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Raw:
+class Raw(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of a source, before its layout has read it."""
 
     source: Source
@@ -135,8 +133,7 @@ class Entry(JobRecord):
     depends_on: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateHealth:
+class StateHealth(msgspec.Struct, frozen=True, kw_only=True):
     """One state of one queue in numbers; ages are of those entries that tell theirs."""
 
     queue: str
@@ -148,20 +145,18 @@ class StateHealth:
     exact: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutHealth:
+class LayoutHealth(msgspec.Struct, frozen=True, kw_only=True):
     """What health asks of a layout; `own` is what the system says of itself, with its age. None is unknown."""
 
     states: tuple[StateHealth, ...] = ()
-    tasks: Mapping[str, tuple[int | None, int | None]] = field(default_factory=lambda: MappingProxyType({}))
+    tasks: Mapping[str, tuple[int | None, int | None]] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     clones_per_min: float | None = None
     orphaned: int | None = None
-    own: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    own: Mapping[str, Any] = msgspec.field(default_factory=lambda: MappingProxyType({}))
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(msgspec.Struct, frozen=True, kw_only=True):
     """The queues of a layout at one moment, and what was wrong with its keys."""
 
     rows: tuple[QueueRow, ...] = ()
@@ -182,8 +177,7 @@ class Fate(StrEnum):
     """It left where it waited, and how it ended is written nowhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter that was retried: what it was, and no earlier than when. A `twin` is not the only one like it."""
 
     seen: Seen
@@ -191,8 +185,7 @@ class Tried:
     twin: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stale:
+class Stale(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that a cleanup would take: by which rule, with which act, and why."""
 
     entry: Entry
@@ -201,8 +194,7 @@ class Stale:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StalePage:
+class StalePage(msgspec.Struct, frozen=True, kw_only=True):
     """A slice of what a cleanup would take; `cursor` goes on from here, None is the end."""
 
     found: tuple[Stale, ...] = ()
@@ -392,32 +384,11 @@ class Layout(ABC):
         return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryDetail(JobDetail):
-    """All about one entry, with what an act on it compares."""
-
-    seen: Seen
-    problem: str | None = None
-    stuck: str | None = None
-
-
-_OF_ENTRY: Final = frozenset(("seen", "problem", "stuck", "queue_from", "log", "depends_on"))
-_RECORD_FIELDS: Final = tuple(f for f in JobRecord.__dataclass_fields__ if f not in _OF_ENTRY)
-
-
 def detail_of(entry: Entry) -> JobDetail:
     """An entry as the record of one job."""
-    from qdeck._deck.model import Failure
+    from qdeck._layouts import entry_detail
 
-    facts: dict[str, Any] = {name: getattr(entry, name) for name in _RECORD_FIELDS}
-    failure = None
-    if entry.error is not None or entry.message is not None:
-        at = entry.failed_ms if entry.failed_ms is not None else entry.since_ms or 0
-        failure = Failure(kind="failed", at_ms=at, class_name=entry.error or "Error", message=entry.message or "")
-    return EntryDetail(
-        **facts, failure=failure, log=entry.log, depends_on=entry.depends_on, body_bytes=len(entry.body or b""),
-        seen=entry.seen, problem=entry.problem, stuck=entry.stuck,
-    )  # fmt: skip
+    return entry_detail.detail_of(entry)
 
 
 def age_s(now: int, since_ms: int | None) -> float | None:

@@ -243,7 +243,7 @@ def _of_names(names: Names, queue: str, raws: Sequence[Raw]) -> Program[list[Raw
     for key, reply in zip(mine, replies, strict=True):
         if reads.is_error(reply):
             continue  # a key of another type under such a name
-        source = replace(raws[0].source, key=key, kind=Kind.LIST)
+        source = msgspec.structs.replace(raws[0].source, key=key, kind=Kind.LIST)
         found += [Raw(source=source, member=member, at=at) for at, member in enumerate(reply)]
     return found
 
@@ -264,7 +264,7 @@ def _entry(queue: str, raw: Raw, now: int, *, near_head: bool) -> Entry:
         id=_word(facts, _IDS) or mark, key=f"lists/{text_of(raw.source.key)}/{mark}", layout="lists", queue=queue,
         state=raw.source.state, native_state=raw.source.native_state,
         # A list has no score: this keeps from which end the entry was nearer, for undo.
-        seen=replace(raw.seen(), score=ENDS[0] if near_head else ENDS[1]),
+        seen=msgspec.structs.replace(raw.seen(), score=ENDS[0] if near_head else ENDS[1]),
         name=text_of(raw.source.key) if queue.endswith("*") else None, task=_word(facts, _TASKS), tags=tags,
         enqueued_ms=since, since_ms=failed or since, age_s=age_s(now, failed or since), body=raw.member, worker=None,
         error=kind or ("Error" if dead else None), message=None if message is None else payload.mask_text(message),

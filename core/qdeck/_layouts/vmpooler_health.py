@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -46,7 +45,7 @@ def measure_health(layout: VmPooler, now: int, ages: Ages) -> Program[LayoutHeal
         notices.append(f"vmpooler__health is {said['age_s']:,.0f} s old: VMPooler does not write it any more")
     orphaned = yield from count_orphans(layout, now, notices)
     rate = yield from _clone_rate(layout, now)
-    return replace(
+    return msgspec.structs.replace(
         found,
         tasks=MappingProxyType(tasks),
         orphaned=orphaned,

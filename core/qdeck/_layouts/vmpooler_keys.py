@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -72,8 +71,7 @@ def group_of(name: bytes) -> str | None:
     return "requests" if name.startswith(b"vmpooler__odrequest__") else None
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(msgspec.Struct, frozen=True):
     """A dead letter as it reads. `facts` is its JSON, empty when there is none."""
 
     vm: str
@@ -106,8 +104,7 @@ def json_object(raw: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """A task of a request: so many VMs of a pool, under an alias."""
 
     alias: str

@@ -6,8 +6,9 @@ is the right one: a record that ends by itself already is left to do so, and dea
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from qdeck._deck import reads
 from qdeck._deck.model import State
@@ -58,7 +59,10 @@ def _sources(layout: VmPooler) -> Program[list[tuple[str, Source]]]:
     found.append(("", _RECORDS))
     for key, state, name in ((PROCESSING, State.RUNNING, "processing"), (REQUESTS, State.READY, "requested")):
         found.append((REQUEST_QUEUE, Source(key=key, kind=Kind.ZSET, state=state, native_state=name)))
-    return [*found, *(("", replace(source, down=False)) for source in (yield from layout.dead_sources()))]
+    return [
+        *found,
+        *(("", msgspec.structs.replace(source, down=False)) for source in (yield from layout.dead_sources())),
+    ]
 
 
 def _judge(layout: VmPooler, pool: str, raws: Sequence[Raw], ages: Ages, now: int) -> Program[list[Stale]]:
@@ -128,7 +132,7 @@ def _orphans(keys: Sequence[bytes], ages: Ages, now: int) -> Program[list[Stale]
     for entry in entries:
         one = None if entry is None else _too_old(entry, "orphaned_records", Act.EXPIRE, ages.max_orphaned_age, "made")
         if one is not None:
-            found.append(replace(one, reason=f"in no set of its pool; {one.reason}"))
+            found.append(msgspec.structs.replace(one, reason=f"in no set of its pool; {one.reason}"))
     return found
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
 
 from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
@@ -84,7 +85,7 @@ class Fortunes:
         tried = [Tried(seen=Seen.parse(entry.seen), since_ms=since) for entry in part]
         if layout.repeats:
             twins = self._find_twins()
-            tried = [replace(one, twin=hash(layout.likeness(one.seen)) in twins) for one in tried]
+            tried = [msgspec.structs.replace(one, twin=hash(layout.likeness(one.seen)) in twins) for one in tried]
         fates: list[Fate] = yield from layout.fates(tried, (yield from reads.clock()))
         return [fate.value for fate in fates]
 

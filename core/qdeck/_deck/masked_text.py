@@ -1,0 +1,98 @@
+"""Where in a text the value after the name of a secret begins and ends."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from qdeck._deck.masking import MASK
+
+_IN_URL: Final = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
+# A name, the end of its quotes, and what stands between it and its value. Every part is bounded, so that a search takes
+# time in proportion to the text. `token:token` is how VMPooler names a field.
+_NAMED: Final = re.compile(
+    r"(?P<lone>vmpooler__token__)"
+    r"|(?P<bearer>[bB](?:earer|EARER)[ \t]{1,4}(?=[A-Za-z0-9._~+/=-]{16}))"
+    r"|(?:(?P<phrase>passwords?|passwd|pwd|passphrases?|(?<=[_-])pass|secrets?)"
+    r"|(?P<line>cookie)"
+    r"|(?P<code>token:token|tokens?|(?:api|access|private|secret)[ _-]?keys?|session[ _-]?id|signature|credentials?"
+    r"|authorization))"
+    r"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?P<sign>=>|:=|={1,3}|::?)[ \t]{0,8}",
+    re.IGNORECASE | re.ASCII,
+)
+_OPENING: Final = re.compile(r"[bBuUrR]{0,2}(\\{0,3})([\"'`])")
+_SCHEME: Final = re.compile(
+    r"(?:bearer|basic|token|negotiate|ntlm|apikey|jwt|oauth|key)[ \t]{1,8}(?=\S)", re.IGNORECASE
+)
+_LONG_SCHEME: Final = re.compile(r"(?:digest|hawk|signature|aws4-hmac-sha256)[ \t]{1,8}(?=\S)", re.IGNORECASE)
+_TO_THE_END: Final = re.compile(r"[^\r\n]+")
+_WORD: Final = re.compile(r"[^\s,;&\"'`<>(){}\[\]]+")
+# A phrase that somebody chose may hold any sign, so it goes to the next blank.
+_SHAPES: Final = {"lone": _WORD, "bearer": _WORD, "phrase": re.compile(r"\S+"), "line": _TO_THE_END, "code": _WORD}
+_TRAILING: Final = ",;.)}]>\"'`"
+_NO_VALUES: Final = frozenset(("none", "null", "nil", "undefined", "true", "false", MASK))
+_LONGEST_NONE: Final = 20
+_FARTHEST: Final = 65_536  # characters until the end of a quoted value, which may be several lines
+
+
+def mask_urls(text: str) -> str:
+    """A text without the passwords of its URLs."""
+    return _IN_URL.sub(rf"\1:{MASK}", text)
+
+
+def mask_named(text: str) -> str:
+    """A text without the values that stand after well-known names."""
+    parts: list[str] = []
+    done = 0
+    found = _NAMED.search(text)
+    while found is not None:
+        start, end = _value(text, found)
+        if start < end:
+            parts += (text[done:start], MASK)
+            done = end
+        found = _NAMED.search(text, max(end, found.end()))
+    return "".join((*parts, text[done:])) if parts else text
+
+
+def _value(text: str, found: re.Match[str]) -> tuple[int, int]:
+    """From where to where the value after a name goes; empty where there is nothing that anybody has to hide."""
+    at = found.end()
+    kind = next(kind for kind in _SHAPES if found[kind] is not None)
+    if text[max(0, found.start() - 11) : found.start()].lower() == "unexpected ":
+        return at, at  # what parsers say
+    if found["sign"] == ":" and text.startswith("//", at):
+        return at, at  # a URL
+    opening = _OPENING.match(text, at)
+    if opening is not None:
+        start = opening.end()
+        end = _closing(text, start, opening[2], len(opening[1]))
+        return start, start if _is_no_value(text[start:end]) else end
+    if kind == "code" and _LONG_SCHEME.match(text, at) is not None:
+        kind = "line"
+    elif kind == "code" and (scheme := _SCHEME.match(text, at)) is not None:
+        at = scheme.end()
+    value = _SHAPES[kind].match(text, at)
+    word = "" if value is None else value[0].rstrip(_TRAILING if kind == "phrase" else None)
+    name = (found["phrase"] or found["code"] or "").lower()
+    is_path = name == "pwd" and word.startswith("/")
+    is_count = name == "tokens" and word.isdigit()
+    return at, at if is_path or is_count or _is_no_value(word) else at + len(word)
+
+
+def _is_no_value(word: str) -> bool:
+    return len(word) < _LONGEST_NONE and word.lower() in _NO_VALUES
+
+
+def _closing(text: str, start: int, quote: str, slashes: int) -> int:
+    """Where a quoted value ends; one that was cut off ends with its line."""
+    at = start
+    while (at := text.find(quote, at, start + _FARTHEST)) >= 0:
+        before = at
+        while before > start and text[before - 1] == "\\":
+            before -= 1
+        count = at - before
+        if count <= slashes if slashes else count % 2 == 0:
+            return before if slashes else at
+        at += 1
+    line = _TO_THE_END.match(text, start)
+    return start if line is None else line.end()
