@@ -11,9 +11,12 @@ from qdeck._operations.redrive import ENOUGH, TOO_MANY
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import queue_path, section
-from qdeck_console.text import safe_text, wrap
+from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._operations.first_ones import One
     from qdeck._operations.model import BatchResult
     from qdeck._operations.planfile import Plan
     from qdeck_console.format import Line, Piece
@@ -29,6 +32,7 @@ _FATES: Final = (
     ("unknown", "?", "outcome not told", "muted"),
 )
 _MOST_EVENTS: Final = 12
+MOST_ONES: Final = 12  # of the first ones, that are shown one by one
 
 
 @dataclass(slots=True)
@@ -46,6 +50,7 @@ class Drive:
     watched: int = 0
     told: str = ""  # how much other systems tell of it
     result: BatchResult | None = None
+    ones: Sequence[One] = ()
     error: str = ""
     over_at: float | None = None
     events: list[tuple[int, str, str, str]] = field(default_factory=list)  # when, sign, role, words
@@ -79,12 +84,12 @@ def state(drive: Drive) -> Piece:
     return ("✓ all went back", "ok")
 
 
-def redrive_lines(drive: Drive, cells: int, *, hide: str) -> list[Line]:
-    """All of it."""
+def redrive_lines(drive: Drive, cells: int, *, hide: str, beside: bool = False) -> list[Line]:
+    """All of it; with `beside`, what is around it stands in a pane of its own."""
     plan, word = drive.plan, state(drive)
     queues = list(plan.tail.by_queue)
     place = (
-        queue_path(queues[0], 40, "strong bold", hide=hide)
+        queue_path(queues[0], max(8, cells - width(word[0]) - 22), "strong bold", hide=hide)
         if len(queues) == 1
         else [(f"{len(queues):,} queues", "strong bold")]
     )
@@ -99,13 +104,45 @@ def redrive_lines(drive: Drive, cells: int, *, hide: str) -> list[Line]:
         *_fates(drive, cells),
         (),
         *_why(drive, cells),
-        (),
-        section("what happened", "", "muted", cells, indent=0),
     ]
+    return lines if beside else [*lines, (), *around(drive, cells)]
+
+
+def around(drive: Drive, cells: int) -> list[Line]:
+    """The first ones one by one, and what happened: beside the sums where there is room, else below them."""
+    lines = first_ones(drive, cells)
+    lines += [(), section("what happened", "", "muted", cells, indent=0)] if lines else [
+        section("what happened", "", "muted", cells, indent=0)
+    ]  # fmt: skip
     for at_ms, sign, role, words in drive.events[-_MOST_EVENTS:]:
-        lines.append(
-            ((fmt.clock(at_ms), "muted"), ("  ", "text"), (sign, role), (f" {safe_text(words, limit=200)}", "text"))
-        )
+        when = fmt.clock(at_ms)
+        parts = wrap(safe_text(words, limit=200), max(10, cells - len(when) - 4), most=3)
+        for number, part in enumerate(parts):
+            head: list[Piece] = [(when, "muted"), ("  ", "text"), (sign, role)] if not number else [
+                (" " * (len(when) + 3), "text")
+            ]  # fmt: skip
+            lines.append((*head, (f" {part}", "text")))
+    return lines
+
+
+def first_ones(drive: Drive, cells: int) -> list[Line]:
+    """What became of each of the first ones, and what it died of."""
+    if not drive.ones:
+        return []
+    shown = drive.ones[:MOST_ONES]
+    words = f"{len(shown)} of {min(drive.first, drive.plan.count):,}" if len(shown) < drive.first else f"{len(shown)}"
+    lines = [section("the first ones", words, "muted", cells, indent=0)]
+    looks = {name: (sign, text, role) for name, sign, text, role in _FATES}
+    wide = min(20, max(12, cells // 2 - 2))
+    for one in shown:
+        sign, word, role = looks.get(one.fate or "", ("·", "not sent yet", "faint"))
+        told = f"{one.error}: {one.message}" if one.message else one.error
+        name = cut_id(one.id, wide)
+        line: list[Piece] = [(f"{sign} ", role), *fmt.fit([(name, "text")], wide), ("  ", "text"), (word, role)]
+        room = cells - fmt.length(line) - 2
+        if told and room > 8:
+            line += [("  ", "text"), (cut_end(safe_text(told, limit=200), room), "muted")]
+        lines.append(tuple(fmt.fit(line, cells)))
     return lines
 
 
@@ -161,9 +198,8 @@ def _why(drive: Drive, cells: int) -> list[Line]:
             (("▲ " if at == 0 else "  ", "warn"), (part, "text"))
             for at, part in enumerate(wrap(safe_text(result.stopped, limit=300), cells - 2, most=3))
         ]
-        words = f"  {left:,} stay dead letters as they were" + (
-            "; u takes back what waits still" if result.undoable else ""
-        )
+        told = f"{left:,} stay dead letters as they were" if left else "all had gone back by then"
+        words = f"  {told}" + ("; u takes back what waits still" if result.undoable and drive.fates.waiting else "")
         return [*lines, ((words, "muted"),)]
     if drive.is_over:
         return [(("u", "accent bold"), (" takes back what did not run yet, within 24 h", "muted"))]

@@ -9,12 +9,13 @@ from textual.containers import Vertical
 
 from qdeck import QdeckError
 from qdeck._operations import api
+from qdeck._operations.first_ones import read_ones
 from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
 from qdeck_console.operating import jobs_words, make_plan, outcome
-from qdeck_console.presenters.redrive import Drive, redrive_lines
+from qdeck_console.presenters.redrive import MOST_ONES, Drive, around, redrive_lines
 from qdeck_console.screens.form import Field, FormScreen
-from qdeck_console.screens.frame import FrameScreen
-from qdeck_console.widgets.lines import Item, LineList, Listing
+from qdeck_console.screens.frame import WIDE, FrameScreen
+from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,10 +140,11 @@ class RedriveScreen(FrameScreen):
         self._asked_at = 0.0
         self._cost_s = 0.0
         self._asking = False
+        self._watching, self._watch_at = False, 0.0
 
     def body(self) -> Sequence[Widget]:
-        """A list of lines without a cursor: the movement keys scroll it."""
-        return (Vertical(LineList(id="list"), id="main"),)
+        """A list of lines without a cursor: the movement keys scroll it; the first ones and what happened beside it."""
+        return (Vertical(LineList(id="list"), id="main"), Lines(id="side"))
 
     def on_mount(self) -> None:
         """Draws what goes on."""
@@ -153,6 +155,7 @@ class RedriveScreen(FrameScreen):
             return
         self.draw(fresh=False)
         drive, now = self.drive, time.monotonic()
+        self._watch_first(now)
         settled = drive.fates.total and drive.fates.settled >= drive.fates.total
         small = drive.plan.count <= _MOST_FATES
         if (
@@ -165,6 +168,26 @@ class RedriveScreen(FrameScreen):
             self._asking = True
             self.run_worker(self._ask(), group="fates", exit_on_error=False)
 
+    def _watch_first(self, now: float) -> None:
+        """Asks what became of the first ones, until all of them have ended."""
+        ones = self.drive.ones
+        over = bool(ones) and all(one.fate not in (None, "waiting", "running") for one in ones)
+        if over or self._watching or not self.drive.done or now < self._watch_at:
+            return
+        self._watching = True
+        self.run_worker(self._read_first(), group="first", exit_on_error=False)
+
+    async def _read_first(self) -> None:
+        drive, started = self.drive, time.monotonic()
+        try:
+            most = min(MOST_ONES, drive.first, drive.done)
+            drive.ones = await self.console.deck.alook(read_ones(drive.plan, most))
+        except (QdeckError, OSError):
+            return  # the frame tells that the server is lost; it is asked again
+        finally:
+            took = time.monotonic() - started
+            self._watching, self._watch_at = False, time.monotonic() + max(1.0, 10 * took)
+
     async def _ask(self) -> None:
         started = time.monotonic()
         try:
@@ -176,11 +199,13 @@ class RedriveScreen(FrameScreen):
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the redrive."""
-        cells = max(40, min(WIDEST, self.size.width - 8))
-        lines = redrive_lines(self.drive, cells, hide=self.hide)
+        wide = self.size.width >= WIDE
+        cells = max(40, min(WIDEST, (self.query_one(LineList).size.width if wide else self.size.width) - 8))
+        lines = redrive_lines(self.drive, cells, hide=self.hide, beside=wide)
         if not self.is_tall:
             lines = [line for line in lines if line]
         self.query_one(LineList).show(Listing([Item("", 1, line) for line in lines], _draw), self.painter)
+        self.query_one("#side", Lines).show(lambda w, _h: around(self.drive, w), self.painter)
 
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""

@@ -1,0 +1,59 @@
+"""The page of a redrive: what became of each of the first ones, beside the sums or below them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._engine import ops
+from qdeck._operations import api
+from qdeck._operations.first_ones import One, read_ones
+from qdeck._operations.model import Fates
+from qdeck_console.format import length
+from qdeck_console.presenters import redrive as present
+from qdeck_console.presenters.redrive import Drive
+from support.screens import HOOKS, fail_next, fill, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_each_of_the_first_ones_is_told_with_what_it_died_of(url: str, tmp_path: Path) -> None:
+    fill(url)
+    with Deck(url) as deck:
+        plan = api.build_plan(deck, "retry", HOOKS, path=tmp_path / "plan")
+        before = deck.look(read_ones(plan, 3))
+        assert [one.fate for one in before] == [None, None, None], "nothing went back yet"
+        api.apply_plan(deck, plan)
+        died = fail_next(url, HOOKS, {"class": "Timeout", "message": "no answer"})
+        [job] = run(url, ops.turn(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
+        ending = ops.Ending(kind="done", id=job.id, token=job.token)
+        run(url, ops.turn(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[ending]))
+        found = {one.id: one for one in deck.look(read_ones(plan, 50))}
+    assert len(found) == plan.count
+    assert (found[died].fate, found[died].error, found[died].message) == ("dead_again", "Timeout", "no answer")
+    assert found[job.id].fate == "done"
+    assert sum(one.fate == "waiting" for one in found.values()) == plan.count - 2
+
+
+@pytest.mark.parametrize("cells", [52, 60, 72, 96])
+def test_the_page_fits_and_says_all(url: str, cells: int) -> None:
+    fill(url)
+    with Deck(url) as deck:
+        drive = Drive(api.build_plan(deck, "retry", HOOKS), 20.0, 10)
+    drive.ones = [One(id="a" * 30, queue=HOOKS, fate="dead_again", error="Boom", message="x" * 90),
+                  One(id="b", queue=HOOKS, fate="done"), One(id="c", queue=HOOKS)]  # fmt: skip
+    drive.tell("▸", "accent", "word " * 30)
+    drive.fates = Fates(total=2, done=1, dead_again=1)
+    lines = present.redrive_lines(drive, cells, hide="")
+    assert [line for line in lines if length(line) > cells] == []
+    shown = "\n".join("".join(text for text, _ in line) for line in lines)
+    for word in ("the first ones", "dead again", "not sent yet", "what happened"):
+        assert word in shown, word
+    alone = "\n".join(
+        "".join(text for text, _ in line) for line in present.redrive_lines(drive, cells, hide="", beside=True)
+    )
+    assert "what happened" not in alone
+    assert "Boom: x" in shown or cells < 60
