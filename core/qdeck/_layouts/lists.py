@@ -105,7 +105,7 @@ class Lists(Layout):
             Act.RETRY: Capability(can=True, states=(State.DEAD,), why="at the right end of its list"),
             Act.DISCARD: Capability(can=True, states=(State.READY, State.DEAD)),
             Act.BURY: Capability(can=True, states=(State.READY,)),
-            Act.REQUEUE: Capability(can=False, why="an entry that was taken off a list is in no list: nothing runs"),
+            Act.REQUEUE: Capability(can=True, states=(State.READY,), why="at the right end of its own list"),
             Act.RUN: Capability(can=False, why="a list has no entries that wait for a time"),
             Act.CANCEL: Capability(can=False, why="an entry of a list has no outcome: discard it"),
         }

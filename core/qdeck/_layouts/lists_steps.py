@@ -38,7 +38,7 @@ def build(act: Act, entry: Entry, suffix: str) -> Step:
             )
         target = seen.key[: -len(raw_of(suffix))]
     else:
-        target = seen.key + raw_of(suffix)
+        target = seen.key if act is Act.REQUEUE else seen.key + raw_of(suffix)
     return Step(
         id=entry.id,
         checks=(*checks, Check("list", target, b"", b"1", "another kind of data has the name of its list")),
