@@ -91,7 +91,7 @@ async def test_no_schedule_read_only_and_gone(url: str) -> None:
         await until(pilot, "1 schedule")
         with Deck(url) as deck:
             deck.write(store.remove("late"))
-        await until(pilot, "no schedule:")
+        await until(pilot, "No schedules here yet")
 
 
 async def test_one_that_cannot_be_read_is_told_and_stops_nothing(url: str, raw: redis.Redis) -> None:

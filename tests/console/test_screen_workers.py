@@ -78,7 +78,7 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
 
 async def test_none_and_read_only(url: str) -> None:
     async with console(url, "7", size=(80, 24), read_only=True) as pilot:
-        await until(pilot, "no worker has told of itself")
+        await until(pilot, "No worker has told of itself")
         await pilot.press("p")
         await until(pilot, "read-only")
         for word in HOSTILE.values():

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Keyed = tuple[str, "Line"]  # a line and its identity: the cursor moves over those that have one
 _FRAME: Final = re.compile(r'^\s*File "(.+)", line (\d+)(?:, in (.+))?$')
+_CHAINED: Final = ("During handling of the above exception", "The above exception was the direct cause")
 _BEGIN: Final = "Traceback (most recent call last):"
 _PACKAGES: Final = (
     re.compile(r"(?:site-packages|dist-packages)/([^/.]+)"),
@@ -121,8 +122,12 @@ def _words(part: _Part, at: int, cells: int) -> list[Keyed]:
     rows = [row for row in part.code if row.strip() and row.strip() != _BEGIN]
     found: list[Keyed] = []
     for number, row in enumerate(rows):
-        rows_of = wrap(row, cells, most=12)
-        found += [(f"tb/{at}.{number}.{line}", ((piece, "text"),)) for line, piece in enumerate(rows_of)]
+        chained = row.startswith(_CHAINED)
+        told: list[Keyed] = [
+            (f"tb/{at}.{number}.{line}", ((piece, "muted" if chained else "text"),))
+            for line, piece in enumerate(wrap(row, cells, most=12))
+        ]
+        found += [("", ()), *told, ("", ())] if chained else told
     return found
 
 

@@ -13,6 +13,7 @@ from qdeck._schedules.model import MISSED, ScheduleRow
 from qdeck._schedules.rule import Rule
 from qdeck_console.actions import SCHEDULES, Action, bindings
 from qdeck_console.presenters import schedules as present
+from qdeck_console.presenters.nothing import Nothing
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines
@@ -73,12 +74,20 @@ class SchedulesScreen(TableScreen):
             return ()
         return present.lines(row, cells, at_cursor, now_ms=self.now_ms, hide=self.hide)
 
+    def nothing(self) -> Nothing:
+        """What is said where there is no schedule."""
+        about = "A schedule is a cron rule that makes jobs. They are kept in qdeck:schedules, which holds none."
+        ways = (
+            ("qdeck schedule add NAME", "makes one from the command line"),
+            ("app.schedule(…)", "makes one beside the tasks of an application"),
+        )
+        return Nothing("No schedules here yet", about, ways)
+
     def words(self, shown: int) -> str:
         """How many there are."""
         if shown:
             return f"{shown:,} schedule{'s' * (shown != 1)}"
-        told = "no schedule matches; esc clears the filter" if self.filter_text else ""
-        return told or "no schedule: `qdeck schedule add`, or @app.task(cron=…) in a program, makes one"
+        return "no schedule matches; esc clears the filter" if self.filter_text else "no schedule"
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the list and the one under the cursor."""

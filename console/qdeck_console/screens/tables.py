@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.containers import Vertical
 
+from qdeck_console.presenters.nothing import Nothing, nothing_lines
 from qdeck_console.presenters.parts import MARGIN
 from qdeck_console.screens.frame import UNREAD, FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from qdeck_console.actions import Action
     from qdeck_console.format import Line
+
+
+def _as_it_is(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
+    return (item.row,) if isinstance(item.row, tuple) else ()
 
 
 class TableScreen(FrameScreen):
@@ -53,10 +58,19 @@ class TableScreen(FrameScreen):
         """How much is shown, or that there is nothing."""
         raise NotImplementedError
 
+    def nothing(self) -> Nothing | None:
+        """What is said when there is nothing to list at all."""
+        return None
+
     def draw(self, *, fresh: bool) -> None:
         """Draws list and total."""
         items = self.items()
-        self.view.show(Listing(items, self.lines_of), self.painter)
+        told = self.nothing() if not items and not self.filter_text and self.picture.extra_of == self.reads else None
+        if told is None:
+            self.view.show(Listing(items, self.lines_of), self.painter)
+        else:
+            block = nothing_lines(told, self.view.size.width, self.view.size.height)
+            self.view.show(Listing([Item("", 1, line) for line in block], _as_it_is), self.painter)
         self.query_one("#head", Lines).show(lambda w, _h: (self.head(w),) if items else (), self.painter)
         read = self.picture.extra_of == self.reads
         line: Line = (("    ", "text"), (self.words(len(items)) if read else "…", "muted"))

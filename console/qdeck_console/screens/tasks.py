@@ -10,6 +10,7 @@ from qdeck.messages._cleaning import Removal
 from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, QueueRow, TaskPage, TaskRow
 from qdeck_console.actions import HEALTH, TASKS, Action, bindings
 from qdeck_console.presenters import tasks as present
+from qdeck_console.presenters.nothing import Nothing
 from qdeck_console.presenters.parts import section
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.text import safe_text
@@ -115,6 +116,19 @@ class TasksScreen(TasksBase):
             note = "" if found.is_done else f"{found.scanned:,} keys looked at so far"
             return (section(row[0], note, "warn", cells, count=found.count),)
         return ((),)
+
+    def nothing(self) -> Nothing | None:
+        """What is said where there are no temporary queues."""
+        seen = self.seen
+        if seen is None or not seen.orphans.is_done:
+            return None
+        about = (
+            "Tasks of messages own queues for answers and callbacks, which go with them. None is registered, and none "
+            f"was left over without an owner among {seen.orphans.scanned:,} keys."
+        )
+        return Nothing(
+            "No temporary queue", about, (("esc", "back"), ("qdeck clean --orphans", "looks for them again"))
+        )
 
     def words(self, shown: int) -> str:
         """How much there is."""

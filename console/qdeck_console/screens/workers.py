@@ -10,6 +10,7 @@ from textual.containers import Vertical
 from qdeck._deck.model import JobRecord, Snapshot, WorkerRow
 from qdeck_console.actions import WORKERS, Action, bindings
 from qdeck_console.presenters import workers as present
+from qdeck_console.presenters.nothing import Nothing
 from qdeck_console.presenters.workers import Running, Speeds
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -173,11 +174,24 @@ class WorkersScreen(WorkersBase):
             return present.lines(row, cells, at_cursor, speed=self.speeds.of(row))
         return (present.host_line(row[0], row[1], cells),) if isinstance(row, tuple) and row else ((),)
 
+    def nothing(self) -> Nothing:
+        """What is said when no worker was ever heard of."""
+        about = (
+            "Workers of qdeck note in qdeck:workers what they run, and none did. "
+            "Those of other systems tell nothing of themselves. Jobs wait until a worker comes."
+        )
+        ways = (
+            ("qdeck worker MODULE:APP", "runs the tasks of an application"),
+            ("3", "what waits for a worker, and for how long"),
+            ("qdeck demo", "a server of its own, with workers and work"),
+        )
+        return Nothing("No worker has told of itself", about, ways)
+
     def words(self, shown: int) -> str:
         """How many there are."""
         rows = self.seen.rows
         if not shown:
-            return "no worker matches; esc clears the filter" if self.filter_text else "no worker has told of itself"
+            return "no worker matches; esc clears the filter" if self.filter_text else "no worker"
         alive = sum(1 for row in rows if row.alive)
         gone = f", {len(rows) - alive:,} gone" if alive < len(rows) else ""
         running = sum(row.running or 0 for row in rows if row.alive)
