@@ -13,6 +13,7 @@ from qdeck._deck.deck import Deck
 from qdeck._errors import UsageError
 from qdeck._layouts.lists import Lists
 from qdeck._operations import api, became, redrive
+from qdeck._operations.first_ones import read_ones
 from qdeck._operations.model import Fates
 from qdeck._operations.planfile import plans_dir
 from qdeck_console.__main__ import main
@@ -191,6 +192,19 @@ def test_the_log_tells_what_became_of_a_batch(url: str, raw: redis.Redis, layout
         plan = plans_dir() / f"{result.batch[2:]}.jsonl"
         plan.unlink()  # as on another machine: nothing is known there
         assert deck.look(became.read(result.batch)).states == {}
+
+
+@pytest.mark.parametrize("layout", SYSTEMS)
+def test_the_first_ones_are_told_one_by_one(url: str, raw: redis.Redis, layout: str) -> None:
+    system = SYSTEMS[layout]
+    system.fill(raw)
+    with Deck(url, layouts=(layout,)) as deck:
+        plan = api.build_plan(deck, "retry", system.queue)
+        assert {one.fate for one in deck.look(read_ones(plan, 5))} == {None}, "nothing went back yet"
+        result, _ = api.redrive_plan(deck, plan, first=2, patience_s=0.0)
+        assert [one.fate for one in deck.look(read_ones(plan, 4))] == ["waiting", "waiting", None, None]
+        api.undo_batch(deck, result.batch)
+        assert {one.fate for one in deck.look(read_ones(plan, 4))} == {None}
 
 
 def test_of_entries_that_are_the_same_it_is_not_said_which_died(url: str, raw: redis.Redis) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from operations.yard import QUEUE, Yard
 from qdeck._operations import api, redrive
+from qdeck._operations.first_ones import read_ones
 from qdeck._operations.model import Fates
 
 if TYPE_CHECKING:
@@ -109,3 +110,13 @@ def test_what_became_of_them(deck: Deck, yard: Yard) -> None:
     assert (fates.total, fates.done, fates.dead_again, fates.running, fates.waiting) == (5, 1, 1, 1, 2)
     api.undo_batch(deck)
     assert api.read_fates(deck, plan).total == 3, "what was put back is as if it had not been touched"
+
+
+def test_what_the_first_ones_died_of_is_told_without_its_secrets(deck: Deck, yard: Yard) -> None:
+    yard.die()
+    plan = api.build_plan(deck, "retry", QUEUE)
+    api.apply_plan(deck, plan)
+    [job] = yard.claim()
+    yard.end(job, message="refused, token=abc123")
+    [one] = deck.look(read_ones(plan, 5))
+    assert (one.fate, one.error, one.message) == ("dead_again", "pkg.TimeoutError", "refused, token=***")

@@ -71,14 +71,24 @@ class Fortunes:
         """What became of some of a plan, which are given with their places in it."""
         sums: Counter[str] = Counter()
         for numbered in _chunks(entries, key=lambda one: one[1]):
-            places, part = [place for place, _ in numbered], [entry for _, entry in numbered]
-            kept = part
-            if part[0].layout != NATIVE:
-                was_done = yield from steps.done_places(part[0].layout, self.plan.batch, places)
-                kept = [entry for entry, yes in zip(part, was_done, strict=True) if yes]
-            fates = yield from self.read(kept)
+            fates = yield from self._at(numbered)
             sums.update(fate for fate in fates if fate is not None)
         return fates_of(sums)
+
+    def read_at(self, entries: Iterable[tuple[int, PlanEntry]]) -> Program[list[str | None]]:
+        """The fate of each of some of a plan; None for those that did not go back, or were put back since."""
+        found: list[str | None] = []
+        for numbered in _chunks(entries, key=lambda one: one[1]):
+            found += yield from self._at(numbered)
+        return found
+
+    def _at(self, numbered: Sequence[tuple[int, PlanEntry]]) -> Program[list[str | None]]:
+        part = [entry for _, entry in numbered]
+        if part[0].layout == NATIVE:
+            return (yield from self.read(part))
+        done = yield from steps.done_places(part[0].layout, self.plan.batch, [place for place, _ in numbered])
+        fates = iter((yield from self.read([entry for entry, yes in zip(part, done, strict=True) if yes])))
+        return [next(fates) if yes else None for yes in done]
 
     def _foreign(self, layout: Layout, part: Sequence[PlanEntry]) -> Program[list[str | None]]:
         since = self.plan.head.created_ms

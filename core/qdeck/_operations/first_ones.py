@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
+from qdeck._deck.payload import mask_text
 from qdeck._engine import codec, keys
 from qdeck._operations.fates import Fortunes
 
@@ -32,7 +33,7 @@ class One:
 def read_ones(plan: Plan, most: int) -> Program[tuple[One, ...]]:
     """What became of the first entries of a plan, in the order in which they go back."""
     entries = list(islice(plan.entries(), most))
-    fates = yield from Fortunes(plan).read(entries)
+    fates = yield from Fortunes(plan).read_at(enumerate(entries))
     errors = yield from _errors([e for e, fate in zip(entries, fates, strict=True) if fate == "dead_again"])
     return tuple(
         One(id=entry.id, queue=entry.queue, layout=entry.layout, fate=fate, error=error, message=message)
@@ -48,5 +49,5 @@ def _errors(dead: list[PlanEntry]) -> Program[dict[tuple[str, str], tuple[str, s
     for entry, reply in zip(own, replies, strict=True):
         events = [] if reads.is_error(reply) else codec.read_events(reply)
         last = next((event.data for event in reversed(events) if event.data.get("class")), {})
-        found[entry.queue, entry.id] = str(last.get("class") or ""), str(last.get("message") or "")
+        found[entry.queue, entry.id] = str(last.get("class") or ""), mask_text(str(last.get("message") or ""))
     return found
