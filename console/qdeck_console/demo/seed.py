@@ -6,10 +6,10 @@ import random
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck import Call, TimeLimitExceeded, chain
-from qdeck._engine import codec, ops, programs
+from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.ops import Claimed, Ending, Op
 from qdeck_console.demo import names, produce, tasks
 
@@ -101,6 +101,10 @@ class Seeder:
         for at, call in enumerate(calls):
             self._enqueue(call, self._now - (112 - 4 * at) * MINUTE_MS)
         self._run(ops.configure(names.BILLING, {"paused": "1"}))
+        at = self._now - 112 * MINUTE_MS
+        told = {"at_ms": at, "who": "ana", "host": "ops-1", "verb": "pause", "queues": [names.BILLING],
+                "outcome": "done", "reason": "INC-2291 wrong VAT on invoices"}  # fmt: skip
+        self._client.run(_log(at, told))
 
     def _waiting(self) -> None:
         backlog = [produce.one("reindex", self._rng) for _ in range(420)]
@@ -171,6 +175,11 @@ class Seeder:
             return int(stamp[0]) * 1000 + int(stamp[1]) // 1000
 
         return self._client.run(ask())
+
+
+def _log(at: int, told: dict[str, Any]) -> ops.Program[None]:
+    """A line in the log of operations of then."""
+    yield ops.commands((b"XADD", keys.ACTIVITY, f"{at}-0", b"e", codec.encode_json(told)))
 
 
 def _too_long() -> None:

@@ -74,7 +74,7 @@ def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hi
         (f" of {room.most:,}", "muted"),
     ]
     growth: list[Piece] = []
-    if minutes is not None and minutes < 60 * 24 * 7:
+    if minutes is not None and minutes < 60 * 24:
         growth = [("drops begin in ", "muted"), *fmt.span_pieces(minutes * 60_000, "bad bold" if full else "text")]
     elif rate is not None and rate.dead_per_min:
         growth = [(f"grows by {rate.dead_per_min * 60:,.0f}/h", "muted")]

@@ -294,7 +294,7 @@ def _words(row: Row, cells: int) -> str:
     """What it found; of what is fine in few words where there is no room for all."""
     words = _without_name(row) if row.queue else safe_text(row.detail, limit=300)
     if width(words) > cells:
-        words = _SHORT.get((row.check, row.value), words.removeprefix("the server "))
+        words = _SHORT.get((row.check, row.value), words.removeprefix("the server ").removeprefix("there is "))
     return words
 
 

@@ -118,7 +118,7 @@ def _clients(snapshot: Snapshot, vitals: Vitals | None) -> list[Fact]:
         return []
     most = vitals.number("maxclients") if vitals is not None else None
     blocked = vitals.number("blocked_clients") if vitals is not None else None
-    detail = f"{blocked:,} of them wait for work" if blocked else ""
+    detail = f"{blocked:,} of them wait{'s' * (blocked == 1)} for work" if blocked else ""
     limit = f"of {most:,}" if most is not None else ""
     return [Fact(name="clients", value=f"{snapshot.server.clients:,}", limit=limit, detail=detail)]
 

@@ -178,6 +178,12 @@ def _lease(stuck: Stuck) -> list[Piece]:
     return [("held", "muted")]
 
 
+def reason_line(stuck: Stuck, cells: int) -> Line:
+    """Why an entry of another layout is stuck, in the words of that."""
+    words = cut_end(safe_text(stuck.reason, limit=300), max(8, cells - LEAD - MARGIN))
+    return ((" " * LEAD, "text"), (words, stuck.why.role))
+
+
 def note_line(why: Why, members: Sequence[Stuck], cells: int) -> Line:
     """What to know before something is done about a group."""
     owners = {stuck.job.worker for stuck in members if stuck.job.worker}
@@ -187,7 +193,7 @@ def note_line(why: Why, members: Sequence[Stuck], cells: int) -> Line:
         Why.OWNER_GONE: f"requeue is fenced: if {name} comes back, its results are refused",
         Why.LEASE_OUT: f"{name} may still be at it: requeue is fenced, and its results are refused",
         Why.OVER_LIMIT: "the worker is alive: cancel asks it to stop",
-        Why.THEIRS: "what r, b and c do is what their own tools would; ? tells which of them there are",
+        Why.THEIRS: "r, b and c do what their own tools would",
     }[why]
     return ((" " * LEAD, "text"), (cut_end(words, max(8, cells - LEAD - MARGIN)), "muted"))
 

@@ -195,7 +195,7 @@ class StuckScreen(JobListScreen):
             members = [stuck for stuck in shown if stuck.why is why]
             if members:
                 items.append(Item("", 1 + int(self.is_tall and bool(items)), (why, len(members))))
-                items += [Item(stuck.key, 1, stuck) for stuck in members]
+                items += [Item(stuck.key, 1 + bool(stuck.reason), stuck) for stuck in members]
                 if self.is_tall:
                     items.append(Item("", 1, (why, members)))
         gone, place = self.seen.gone, self.view.place
@@ -208,7 +208,8 @@ class StuckScreen(JobListScreen):
         if isinstance(item.row, Left):
             return (present.left_line(item.row, cells, self.now_ms),)
         if isinstance(item.row, Stuck):
-            return (present.entry_line(item.row, cells, hide=self.hide, at_cursor=at_cursor),)
+            line = present.entry_line(item.row, cells, hide=self.hide, at_cursor=at_cursor)
+            return (line, present.reason_line(item.row, cells)) if item.row.reason else (line,)
         if isinstance(item.row, tuple):
             why, count = item.row
             if not isinstance(count, int):
