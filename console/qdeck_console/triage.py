@@ -120,7 +120,8 @@ class Triage:
         """Reads the groups of many queues together, where they count them; returns the others, and those in sight,
         whose trends are read one by one.
         """
-        alone, together = [], []
+        alone: list[_Queue] = []
+        together: list[_Queue] = []
         for queue in due:
             counts = queue.layout == NATIVE and self._wanted.is_everything and queue.gathering is None
             (together if counts and not (queue.found and queue.name in self._visible) else alone).append(queue)

@@ -32,7 +32,7 @@ from bench.processes import TESTS, Stalled
 from qdeck_console.embedded import dying_with_parent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 QUEUES: Final = 10_000
 DEAD: Final = 100  # in each queue, ten more or less: a million together, half the queues over the threshold
@@ -54,13 +54,17 @@ for n = 4, #ARGV do
     redis.call('HSET', q .. 'head', id, string.format('%d 100 3 send', at))
     redis.call('HSET', q .. 'body', id, '[[' .. i .. '],{"user":{"id":' .. i .. '}}]')
     if i <= dead then
-      redis.call('HSET', q .. 'tries', id, '4 0 0')
+      redis.call('HSET', q .. 'tries', id, '4 0 0 late')
       redis.call('HSET', q .. 'error', id, at .. ' failed {"class":"pkg.TimeoutError","message":"job ' .. i ..
         ' timed out","traceback":"Traceback","worker":"h:1","attempt":4}')
       redis.call('ZADD', q .. 'dead_letter', at + i, id)
     else
       redis.call('ZADD', q .. 'ready', string.format('%.0f', 1e15 + at + i), id)
     end
+  end
+  if dead > 0 then
+    redis.call('HSET', q .. 'groups', 'late', string.format('%d %.0f %.0f - TimeoutError', dead, at, at) ..
+      '\\njob N timed out')
   end
   redis.call('HSET', q .. 'meta', 'v', 1, 'ready', ready, 'dead_letter', dead, 'n:enqueued', dead + ready,
     'n:dead', dead, 'n:failed', 4 * dead)
@@ -80,7 +84,12 @@ for n = 2, #ARGV do
   else
     redis.call('ZREM', q .. 'dead_letter', 'more')
   end
-  redis.call('HSET', q .. 'meta', 'dead_letter', redis.call('ZCARD', q .. 'dead_letter'))
+  local count = redis.call('ZCARD', q .. 'dead_letter')
+  redis.call('HSET', q .. 'meta', 'dead_letter', count)
+  local kind = redis.call('HGET', q .. 'groups', 'late')
+  if kind then
+    redis.call('HSET', q .. 'groups', 'late', (string.gsub(kind, '^%d+', count)))
+  end
   redis.call('HINCRBY', q .. 'meta', 'n:enqueued', done)
   redis.call('HINCRBY', q .. 'meta', 'n:done', done)
   redis.call('HINCRBY', q .. 'meta', 'n:dead', 1)
@@ -119,11 +128,11 @@ def feed(url: str, queues: int) -> None:
 class Terminal:
     """A program on a terminal of its own."""
 
-    def __init__(self, arguments: Sequence[str], cpu: int | None) -> None:
+    def __init__(self, arguments: Sequence[str], cpu: int | None, more: Mapping[str, str] | None = None) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *_SIZE, 0, 0))
         variables = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
-        variables |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        variables |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", **(more or {})}
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
         self.started = time.perf_counter()
         with on_cpu(cpu):
@@ -214,7 +223,7 @@ def key_times(terminal: Terminal, count: int) -> list[float]:
 
 
 @contextlib.contextmanager
-def _changing(url: str, queues: int, cpu: int | None) -> Iterator[None]:
+def changing(url: str, queues: int, cpu: int | None) -> Iterator[None]:
     with on_cpu(cpu):
         process = subprocess.Popen(
             dying_with_parent([sys.executable, "-m", "bench.console", "feed", url, str(queues)]),
@@ -252,7 +261,7 @@ def watch(
         fill(server.raw, queues, dead)
         server.raw.config_resetstat()
         with (
-            _changing(server.url, queues, setting.pins.server),
+            changing(server.url, queues, setting.pins.server),
             Terminal(["-m", "qdeck_console", "--url", server.url, "console"], setting.pins.client) as terminal,
         ):
             terminal.until(f"{queues:,}".encode())

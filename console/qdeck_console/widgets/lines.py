@@ -15,7 +15,7 @@ from textual.widget import Widget
 from qdeck_console.actions import bindings
 from qdeck_console.theme import INK, Painter
 from qdeck_console.widgets.items import Item, Listing, Range, Window
-from qdeck_console.widgets.strips import marked, strip_of, without_margin
+from qdeck_console.widgets.strips import marked, strip_of, whole, without_margin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -54,6 +54,10 @@ class Lines(Widget):
         """Asks for its lines again."""
         self._made = None
         self.refresh()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Some lines, for Textual's compositor."""
+        return whole(super().render_lines(crop))
 
     def render_line(self, y: int) -> Strip:
         """One line, for Textual."""
@@ -264,6 +268,10 @@ class LineList(ScrollView, can_focus=True):
             self.scroll_to(y=top, animate=False, immediate=True)
         elif bottom > y + height:
             self.scroll_to(y=bottom - height, animate=False, immediate=True)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Some lines, for Textual's compositor."""
+        return whole(super().render_lines(crop))
 
     def render_line(self, y: int) -> Strip:
         """One line, for Textual."""

@@ -11,9 +11,27 @@ from qdeck_console.format import Line, Piece, fit
 from qdeck_console.text import plain_signs, safe_text, width
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from qdeck_console.theme import Painter
+
+
+class Whole(Strip):
+    """A strip that is not garbage in a circle as soon as it was drawn.
+
+    Textual divides each line that it draws, and a strip notes the outcome: of a line that fills its widget itself.
+    Hundreds of lines are drawn a second, and circles are only looked for now and then (`tidying.py`).
+    """
+
+    def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
+        """As any strip, but what is left whole is not noted."""
+        cuts = list(cuts)
+        return [self] if cuts == [self.cell_length] else super().divide(cuts)
+
+
+def whole(strips: Sequence[Strip]) -> list[Strip]:
+    """What a widget hands to Textual's compositor."""
+    return [Whole(list(strip), strip.cell_length) for strip in strips]
 
 
 def strip_of(line: Sequence[Piece], cells: int, painter: Painter, ground: str = "ground") -> Strip:
