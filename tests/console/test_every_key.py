@@ -31,6 +31,7 @@ from qdeck_console.actions import (
 )  # fmt: skip
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
+from qdeck_console.leaving import Left
 from qdeck_console.screens.activity import BatchScreen
 from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.contexts import ContextScreen
@@ -343,7 +344,7 @@ async def stuck(walk: Walk) -> None:
     assert walk.state_of(walk.scene.stuck) == "ready"
     await walk.key("u", walk.screen.why_not("undo") or "u again undoes")
     run(walk.url, ops.turn(QUEUE, "gone-1", 1, room=1, lease_ms=1))
-    await until(walk.pilot, lambda: walk.view.row is not None, 30)
+    await until(walk.pilot, lambda: not isinstance(walk.view.row, Left | None))  # what it was before is gone
     await walk.key("b", DONE)
 
 
