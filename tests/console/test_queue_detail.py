@@ -9,6 +9,7 @@ import pytest
 
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import QueueRow
+from qdeck._deck.words import State
 from qdeck._operations.became import Became
 from qdeck._operations.closeup import CloseUp, Died, Spread
 from qdeck._operations.model import Activity
@@ -20,7 +21,7 @@ from qdeck_console.presenters.charts import area
 from qdeck_console.presenters.nothing import Nothing, nothing_lines
 from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Drawer, Grid
+from qdeck_console.presenters.queues import Drawer, Grid, list_in_question
 from support.driving import app_of, bury, console, text, until
 from support.screens import MAIL
 
@@ -191,3 +192,14 @@ def test_an_empty_list_says_what_is_so_and_what_can_be_done(cells: int, height: 
     words = ["".join(text for text, _ in line) for line in block]
     assert words.index(next(line for line in words if "No workers" in line)) < height // 3
     assert any("what now ──" in line for line in words)
+
+
+@pytest.mark.parametrize(
+    ("reason", "found"),
+    [("3 stuck: past lease", State.RUNNING), ("27 dead letters", State.DEAD), ("paused", None), ("", None)],
+)
+def test_a_queue_opens_at_the_list_that_its_worst_reason_is_about(reason: str, found: State | None) -> None:
+    row = QueueRow(name="shop:mail", ready=1, running=3, dead=27)
+    reasons = ((Severity.WATCH, reason), (Severity.WATCH, "27 dead letters")) if reason else ()
+    assert list_in_question(Entry(row=row, severity=Severity.WATCH, reasons=reasons)) is found
+    assert list_in_question(None) is None

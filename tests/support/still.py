@@ -230,7 +230,7 @@ def _past(raw: redis.Redis) -> None:
             step = (at - NOW_MS + tier.keep_ms) // tier.step_ms
             hill = abs((step + 40 * place) % (90 + 20 * place) - 45 - 10 * place)  # up and down, each at its own pace
             enqueued, done = enqueued + 5 + hill, done + 4 + hill * 4 // 5
-            ready = now_ready * (step + hill) // 360 if now_ready else hill // 3
+            ready = now_ready * (step + hill) // 360 if now_ready > 1 else now_ready + hill // 3
             sample = Sample(at_ms=at, ready=ready, dead=place, enqueued=enqueued, done=done, failed=place)
             number = at // tier.chunk_ms
             chunks[number] = chunks.get(number, b"") + history.pack(sample, tier)

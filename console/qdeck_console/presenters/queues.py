@@ -8,6 +8,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck.words import State
 from qdeck_console import format as fmt
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import sparkline
@@ -277,6 +278,14 @@ def reason_pieces(entry: Entry, cells: int) -> list[Piece]:
             out.append((gap, "ghost"))
         out.append(piece)
     return out
+
+
+def list_in_question(entry: Entry | None) -> State | None:
+    """Which of its lists of jobs the worst reason of a queue is about; none when it is about no one of them."""
+    worst = entry.reasons[0][1] if entry is not None and entry.reasons else ""
+    if entry is not None and " stuck" in worst and entry.row.running:
+        return State.RUNNING
+    return State.DEAD if entry is not None and "dead letters" in worst and entry.row.dead else None
 
 
 def _oldest(entry: Entry) -> list[Piece]:

@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from qdeck_console.actions import DETAIL, QUEUES, Action, bindings
 from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Drawer
+from qdeck_console.presenters.queues import Drawer, list_in_question
 from qdeck_console.screens.queueacts import QueueActs
 from qdeck_console.widgets.lines import Item, LineList, Listing
 from qdeck_console.widgets.more import More
@@ -104,7 +104,7 @@ class QueueScreen(QueueActs):
 
     def on_line_list_opened(self) -> None:
         """On to its jobs."""
-        self.console.show_jobs(self.queue)
+        self.console.show_jobs(self.queue, list_in_question(self._entry))
 
     def do_back(self) -> None:
         """Back to the list."""

@@ -238,6 +238,6 @@ class QueuesScreen(QueueActs):
         if not event.key:
             return
         if self.has_class("-wide"):
-            self.console.show_jobs(event.key)
+            self.console.show_jobs(event.key, present.list_in_question(self.selected()))
         else:
             self.console.open(QueueScreen(event.key))
