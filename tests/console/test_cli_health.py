@@ -206,3 +206,13 @@ def test_a_password_is_never_printed(
         for context in ("a", "b"):
             ran = qdeck(*args, "--context", context)
             assert "hunter2" not in ran.out + ran.err
+
+
+def test_what_is_wrong_is_dated_as_far_as_the_server_knows(qdeck: Callable[..., Ran]) -> None:
+    qdeck("enqueue", QUEUE, "t")
+    qdeck("queues", "pause", QUEUE)
+    found = {(one["check"], one["queue"]): one for one in qdeck("health", "--json").json["since"]}
+    assert found["paused", QUEUE]["exact"] is True
+    assert found["paused", QUEUE]["at"].endswith("Z")
+    told = qdeck("health").out
+    assert "is paused, 1 job waiting, for " in told

@@ -10,6 +10,10 @@ from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import Column, age, line, note_once, number, safe, styled, table, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qdeck._deck.model import Reason
+    from qdeck._deck.since import Began
     from qdeck._deck.verdict import Check
     from qdeck._rules.health import HealthReport
 
@@ -29,32 +33,43 @@ def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
     if nagios:
         ctx.exit(_nagios(orphans=not no_orphans))
     given = settings()
-    report = _report(orphans=not no_orphans)
+    report, began = _report(orphans=not no_orphans, dated=True)
     for notice in report.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
-        from qdeck._rules.report import document
+        from qdeck._rules.report import document, iso
 
-        write_json(document(report))
+        since = [
+            {"check": check, "queue": queue or None, "at": iso(one.at_ms), "exact": one.exact}
+            for place, one in began.items()
+            for check, _, queue in [place.partition("/")]
+        ]
+        write_json(document(report) | {"since": since})
     else:
-        _print(report)
+        _print(report, began)
     ctx.exit(report.status.exit_code)
 
 
-def _report(*, orphans: bool) -> HealthReport:
+def _report(*, orphans: bool, dated: bool = False) -> tuple[HealthReport, Mapping[str, Began]]:
+    """The report, and since when what is wrong is so, as far as the server knows."""
+    from qdeck._deck.since import place, read_since
     from qdeck._rules.health import check_health
     from qdeck._rules.limits import Limits
 
     given = settings()
     with given.deck() as deck:
-        return check_health(deck, Limits.of(given.configuration().settings), orphans=orphans)
+        report = check_health(deck, Limits.of(given.configuration().settings), orphans=orphans)
+        rows, limits = report.snapshot.queues, report.thresholds
+        found = deck.look(read_since(report.checks, rows, limits, report.at_ms)) if dated else {}
+    wrong = {place(check.name, r.queue) for check in report.checks for r in check.reasons if r.status.exit_code}
+    return report, {name: one for name, one in found.items() if name in wrong}
 
 
 def _nagios(*, orphans: bool) -> int:
     from qdeck._errors import QdeckError, ServerUnreachable, UsageError
 
     try:
-        report = _report(orphans=orphans)
+        report, _ = _report(orphans=orphans)
     except UsageError:
         raise
     except ServerUnreachable as error:
@@ -88,11 +103,24 @@ def _perfdata(report: HealthReport) -> str:
     return " ".join(f"{name}={value}{limit}" for name, value, limit in facts if value is not None)
 
 
-def _print(report: HealthReport) -> None:
+def _since(report: HealthReport, began: Mapping[str, Began], reason: Reason) -> str:
+    """Since when a reason holds, in words; empty where nobody knows."""
+    from qdeck._deck.since import place
+
+    check = next((one.name for one in report.checks if reason in one.reasons), "")
+    found = began.get(place(check, reason.queue))
+    if found is None:
+        return ""
+    passed = age((report.at_ms - found.at_ms) / 1000)
+    return f", for {passed}" if found.exact else f", for {passed} at least"
+
+
+def _print(report: HealthReport, began: Mapping[str, Began]) -> None:
     seen, errors = report.snapshot, report.errors
     line(f"{styled(report.status.value, fg=_COLOURS[report.status.value], bold=True)}  {safe(seen.server.address)}")
     for reason in report.reasons:
-        line(styled(f"  {safe(reason.text)}", fg=_COLOURS[reason.status.value]))
+        words = f"  {safe(reason.text)}{_since(report, began, reason)}"
+        line(styled(words, fg=_COLOURS[reason.status.value]))
     line()
     columns = [Column("check"), Column(""), Column("value", right=True), Column("limit", right=True)]
     table([*columns, Column("detail", most=200)], map(_check_cells, report.checks))
