@@ -203,3 +203,12 @@ def test_a_queue_opens_at_the_list_that_its_worst_reason_is_about(reason: str, f
     reasons = ((Severity.WATCH, reason), (Severity.WATCH, "27 dead letters")) if reason else ()
     assert list_in_question(Entry(row=row, severity=Severity.WATCH, reasons=reasons)) is found
     assert list_in_question(None) is None
+
+
+def test_where_little_is_seen_at_once_what_is_wrong_comes_first() -> None:
+    entry = Entry(row=QueueRow(name="q", ready=1), severity=Severity.WATCH, reasons=((Severity.WATCH, "paused"),))
+    drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
+    for chart, above in ((3, True), (7, False)):
+        shown = _text(detail(entry, drawer, CELLS, chart=chart))
+        assert (shown.index("▲ paused") < next(at for at, line in enumerate(shown) if line.endswith("┤"))) == above
+        assert shown.count("▲ paused") == 1

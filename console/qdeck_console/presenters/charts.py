@@ -79,10 +79,10 @@ def _area_cell(value: float | None, scale: float, height: int, floor: int) -> st
 
 
 def _nice(top: float, least: float) -> float:
-    """The next round number: 1, 2 or 5 times a power of ten, and at least `least`."""
+    """The next round number: 1, 2, 3 or 5 times a power of ten, and at least `least`."""
     step = 1.0
     while True:
-        for factor in (1, 2, 5):
+        for factor in (1, 2, 3, 5):
             if step * factor >= max(top, least):
                 return step * factor
         step *= 10

@@ -48,7 +48,10 @@ def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None, *,
     ]
     parts = [part for part in parts if part[2]]
     if room is None:
-        return _joined([head, _chart(entry, drawer, cells, chart), *(lines for _, _, lines in parts[1:])])
+        drawn, rest = _chart(entry, drawer, cells, chart), [lines for _, _, lines in parts[1:]]
+        # Where only a part of it is seen at once, what is wrong comes before what it looks like.
+        above = [why] if why and chart < _CHART else []
+        return _joined([head, *above, drawn, *(lines for lines in rest if lines is not why or not above)])
     return _fitting(parts, entry, drawer, cells, room)
 
 
