@@ -172,6 +172,23 @@ async def test_keys_act_and_are_undone_or_say_why(url: str, raw: redis.Redis, la
         assert SECRET not in text(app_of(pilot))
 
 
+async def test_what_its_system_may_do_to_it_afterwards_is_told(url: str, raw: redis.Redis) -> None:
+    """A retry of the scheduler's does nothing while its database says FAILED."""
+    for number in range(3):
+        letter = {"jobId": f"j{number}", "reason": "boom", "failedAt": "2026-11-18T05:00:00.000Z"}
+        raw.zadd("scheduler:queue:dlq", {json.dumps(letter): 5})
+    async with console(url) as pilot:
+        await pilot.press("4")
+        await until(pilot, "exact")
+        await pilot.press("r")
+        await until(pilot, "the worker drops an id")
+        await until(pilot, "is not QUEUED or RETRYING")
+        await pilot.press("escape")
+        await until(pilot, "nothing was done")
+        await pilot.press("tab", "r")
+        await until(pilot, "mind: the worker drops an id")
+
+
 @pytest.mark.parametrize("layout", ["lists", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWER)])
 async def test_dead_letters_go_back_watched_until_it_is_stopped(url: str, raw: redis.Redis, layout: str) -> None:
     """No worker of that system runs: they wait, which each of the layouts can tell."""

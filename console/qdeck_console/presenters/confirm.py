@@ -8,7 +8,7 @@ from qdeck._operations.model import Verb
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
 from qdeck_console.presenters.parts import name_parts
-from qdeck_console.text import cut_end, safe_text
+from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,6 +107,11 @@ def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -
     if left_out or tail.skipped:
         skipped = [*left_out, *tail.skipped]
         rows.append(("skipped", f"{len(skipped):,}", "strong bold", skipped[0].why))
+    # What another system may do to them afterwards, in whole sentences.
+    for warning in tail.warnings[:2]:
+        parts = wrap(safe_text(warning, limit=300), cells - 24, most=4)
+        rows += [("mind" if not number else "", "▲" if not number else "", "warn bold", part)
+                 for number, part in enumerate(parts)]  # fmt: skip
     rows.append(("undo", *_undo(plan)))
     return [_row(*row, cells) for row in rows]
 

@@ -118,7 +118,10 @@ class Operator:
             self._console.say("nothing was done", "muted", "")
             return
         result = await self.apply(plan)
-        self._console.say(*outcome(result, left_out))
+        words, role, glyph = outcome(result, left_out)
+        if result.applied and plan.tail.warnings and not needs_asking(plan):  # who was asked has read it
+            words = f"{words}; mind: {plan.tail.warnings[0]}"
+        self._console.say(words, role, glyph)
         if after is not None:
             after()
 
