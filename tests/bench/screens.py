@@ -163,6 +163,7 @@ class Look:
     name: str
     way: tuple[tuple[bytes, str], ...]
     keys: tuple[bytes, ...] = (b"j", b"k")
+    begin: bytes = b"g"  # where the keys begin
     by_name: bool = True  # what is under the cursor counts, not in which row it is
     settles_s: float = 1.0  # after the first key
 
@@ -171,7 +172,7 @@ _DOWN, _UP = b"\x1b[6~", b"\x1b[5~"
 _SCROLL: Final = (*[_DOWN] * 10, b"G", *[_UP] * 10, b"g")
 LOOKS: Final = (
     Look(name="queues", way=((b"1", ""),), by_name=False),
-    Look(name="jobs", way=((b"2", "next to run first"),)),
+    Look(name="jobs", way=((b"2", "next to run first"),), begin=b"G", keys=(b"k", b"j")),  # the first ones are claimed
     Look(name="jobs, scrolled", way=(), keys=_SCROLL),
     Look(name="stuck", way=((b"3", "owner gone"),)),
     Look(name="dead, groups", way=((b"4", "groups, exact"),), by_name=False),
@@ -209,7 +210,7 @@ def key_times(terminal: Terminal, look: Look, count: int) -> tuple[list[float], 
     too where it had to be read first; in order of length.
     """
     pause, at = random.Random(7), int(look.by_name)
-    terminal.press(b"g")
+    terminal.press(look.begin)
     before = cursor(terminal.rest(2.0))
     answered, read = [], []
     for key in itertools.islice(itertools.cycle(look.keys), count):

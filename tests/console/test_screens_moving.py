@@ -13,6 +13,7 @@ from qdeck._deck.deck import Deck
 from qdeck._deck.model import JobRecord
 from qdeck._operations import api
 from qdeck_console import leaving
+from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.stuck import Stuck
 from qdeck_console.screens import windowed
 from qdeck_console.widgets.lines import LineList
@@ -20,6 +21,7 @@ from support.driving import app_of, bury, claim, console, row, text, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from textual.pilot import Pilot
 
@@ -307,3 +309,21 @@ async def test_a_key_means_the_queue_under_the_cursor_while_others_come(url: str
         await until(pilot, lambda: bool(row(url, chosen).paused))
         with Deck(url) as deck:
             assert [queue.name for queue in deck.status().queues if queue.paused] == [chosen]
+
+
+async def test_all_that_match_are_written_and_of_a_part_it_is_told_of_how_many(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(present, "MOST", 20)
+    enqueue(url, 300)
+    claim(url, MAIL, 40, lease_ms=1)
+    async with console(url, "2") as pilot:
+        await until(pilot, "of 260")
+        await pilot.press("colon", *f"write {tmp_path}/ready.jsonl", "enter")
+        await until(pilot, "260 written to")
+        assert len((tmp_path / "ready.jsonl").read_text().splitlines()) == 260
+        await pilot.press("3")
+        await until(pilot, "20 stuck jobs of 40")
+        await pilot.press("colon", *f"write {tmp_path}/stuck.jsonl", "enter")
+        await until(pilot, "20 of 40 rows written to")
+        assert len((tmp_path / "stuck.jsonl").read_text().splitlines()) == 20

@@ -18,7 +18,6 @@ from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.dead import Alike, DeadSeen
 from qdeck_console.presenters.jobs import range_words
 from qdeck_console.presenters.payload import shared_columns
-from qdeck_console.screens import deadletters
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.joblist import plain_line
 from qdeck_console.screens.redrive import start as start_redrive
@@ -359,11 +358,10 @@ class DeadScreen(WindowedScreen):
         wish = everything[0] if everything is not None else Wish(verb=Verb.RETRY, jobs=self.targets())
         start_redrive(self.console, wish, after=self.acted)
 
-    def do_write(self) -> None:
-        """Exports all about the entries that are marked, that match, or that the group has."""
+    def to_write(self) -> tuple[Sequence[JobRecord], Wish | None]:
+        """The entries that are marked, that match, or that the group has."""
         everything = self.everything()
-        jobs = () if everything is not None else self.targets()
-        deadletters.export(self.console, jobs, everything[0] if everything is not None else None)
+        return ((), everything[0]) if everything is not None else (self.targets(), None)
 
     def copied(self) -> tuple[str, str]:
         """What `y` takes: the filter of the group, or the id of the entry."""

@@ -44,7 +44,20 @@ def open_new_file(name: str) -> tuple[Path, int]:
 
 def export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
     """Asks for a file and writes these jobs there, or all that a wish means."""
-    console.operator.run(_export(console, jobs, wish), "export")
+    if wish is None and not jobs:
+        console.say("nothing to write", "muted", "∅")
+    else:
+        console.operator.run(_export(console, jobs, wish), "export")
+
+
+def write(console: ConsoleApp, name: str, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
+    """Writes these jobs to a file, or all that a wish means, however many."""
+    if wish is None and not jobs:
+        console.say("nothing to write", "muted", "∅")
+    elif why := check_new_file(name):
+        console.say(f"{name or 'the file'}: {why}", "warn", "▲")
+    else:
+        console.operator.run(_write_to(console, name, jobs, wish), "export")
 
 
 async def _export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
@@ -57,10 +70,14 @@ async def _export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | N
     if answer is None:
         console.say("nothing was written", "muted", "")
         return
+    await _write_to(console, answer[0], jobs, wish)
+
+
+async def _write_to(console: ConsoleApp, name: str, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
     try:
-        path, handle = open_new_file(answer[0])
+        path, handle = open_new_file(name)
     except OSError as error:
-        console.say(f"{answer[0]}: {error.strerror or error}", "bad", "✗")
+        console.say(f"{name}: {error.strerror or error}", "bad", "✗")
         return
     try:
         with os.fdopen(handle, "wb") as file:

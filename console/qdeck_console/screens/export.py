@@ -63,8 +63,8 @@ def plain(value: object) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def write(console: ConsoleApp, name: str, rows: Sequence[object]) -> None:
-    """Writes rows to a file that is not there yet, a line each, for this user alone."""
+def write(console: ConsoleApp, name: str, rows: Sequence[object], of: int | None = None) -> None:
+    """Writes rows to a file that is not there yet, a line each, for this user alone. `of` tells of how many."""
     path = Path(name.strip()).expanduser()
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -83,19 +83,26 @@ def write(console: ConsoleApp, name: str, rows: Sequence[object]) -> None:
             path.unlink()
         console.say(f"{path}: {error.strerror or error}", "bad", "✗")
         return
-    console.say(f"{len(rows):,} row{'s' * (len(rows) != 1)} written to {path}", "ok", "✓")
+    words = rows_words(len(rows), of)
+    console.say(f"{words} written to {path}", "ok" if of is None else "warn", "✓" if of is None else "▲")
+
+
+def rows_words(count: int, of: int | None) -> str:
+    """How many rows; where there are more than can be written, of how many."""
+    return f"{count:,} row{'s' * (count != 1)}" if of is None else f"{count:,} of {of:,} rows"
 
 
 def ask(console: ConsoleApp, screen: FrameScreen) -> None:
     """Asks where to write what a screen lists."""
     offered = f"qdeck-{screen.tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     rows = screen.exported()
+    of = screen.of_all(len(rows))
 
     def answered(path: str | None) -> None:
         if path:
-            write(console, path, rows)
+            write(console, path, rows, of)
 
-    console.ask(PathScreen(console, offered, len(rows)), answered)
+    console.ask(PathScreen(console, offered, rows_words(len(rows), of)), answered)
 
 
 class PathScreen(Dialog[str | None]):
@@ -103,9 +110,9 @@ class PathScreen(Dialog[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel")]
 
-    def __init__(self, console: ConsoleApp, offered: str, count: int) -> None:
+    def __init__(self, console: ConsoleApp, offered: str, rows: str) -> None:
         super().__init__(console)
-        self._offered, self._count = offered, count
+        self._offered, self._rows = offered, rows
 
     def panel(self) -> Iterable[Widget]:
         """What is written, and a field."""
@@ -116,7 +123,7 @@ class PathScreen(Dialog[str | None]):
 
     def on_mount(self) -> None:
         """Offers a name."""
-        rows = f"{self._count:,} row{'s' * (self._count != 1)}"
+        rows = self._rows
         lines: list[Line] = [
             ((f"Write {rows} to a file", "strong bold"),),
             (),

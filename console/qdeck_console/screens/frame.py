@@ -301,7 +301,12 @@ class FrameScreen(Screen[None]):
         """Writes what is listed to a file."""
         from qdeck_console.screens import export
 
-        export.write(self.console, path, self.exported())
+        rows = self.exported()
+        export.write(self.console, path, rows, self.of_all(len(rows)))
+
+    def of_all(self, count: int) -> int | None:
+        """Of how many rows `count` are written; None when these are all."""
+        return None
 
     def do_filter(self) -> None:
         """Opens the filter."""

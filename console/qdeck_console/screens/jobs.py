@@ -17,7 +17,7 @@ from qdeck_console.operating import Wish
 from qdeck_console.presenters import jobs as present
 from qdeck_console.presenters.job_detail import job_lines
 from qdeck_console.presenters.parts import MARGIN, name_parts
-from qdeck_console.screens import deadletters, pause
+from qdeck_console.screens import pause
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.windowed import ListSeen, WindowedScreen
 from qdeck_console.sources import Source, source
@@ -234,11 +234,12 @@ class JobsScreen(WindowedScreen):
     def _entry(self) -> Entry | None:
         return Entry(row=self.row, severity=Severity.FINE) if self.row is not None else None
 
-    def do_write(self) -> None:
-        """Exports all about the jobs that are marked, or about all of the list that match."""
-        marked = self.targets() if self.view.marks else ()
-        wish = Wish(verb=Verb.CANCEL, queues=(self.queue,), where=self.filter_text, states=(self.state.value,))
-        deadletters.export(self.console, marked, None if marked else wish)
+    def to_write(self) -> tuple[Sequence[JobRecord], Wish | None]:
+        """The jobs that are marked, or all of the list that match."""
+        if self.view.marks:
+            return self.targets(), None
+        states = (self.state.value,)
+        return (), Wish(verb=Verb.CANCEL, queues=(self.queue,), where=self.filter_text, states=states)
 
     def do_pause(self) -> None:
         """Pauses or resumes the queue."""

@@ -223,6 +223,10 @@ class StuckScreen(JobListScreen):
         words = f"{shown:,} stuck job{'s' * (shown != 1)}"
         return words if shown >= total else f"{words} of {total:,}"
 
+    def of_all(self, count: int) -> int | None:
+        """All stuck jobs, when fewer were read."""
+        return self.seen.total if not self.filter_text and self.seen.total > count else None
+
     def empty_lines(self) -> Sequence[Line]:
         """What is said when nothing is stuck."""
         if self.filter_text:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck import QdeckError, UnknownJob
 from qdeck._deck.model import NATIVE, JobDetail, JobRecord
 from qdeck_console.leaving import Left, find_out
+from qdeck_console.screens import deadletters
 from qdeck_console.screens.jobacts import VERBS
 from qdeck_console.screens.joblist import JobListScreen
 from qdeck_console.sources import End, Part, Search, Source
@@ -18,6 +19,8 @@ from qdeck_console.widgets.lines import Item, LineList, Lines, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from qdeck_console.operating import Wish
 
 _REST: Final = 3  # times what a step of a search took
 _FIRST_ROWS: Final = 60  # read before it is known how many fit
@@ -245,9 +248,17 @@ class WindowedScreen(JobListScreen):
         """Whether there is something to write: what is known of the list."""
         return bool(self.seen.part.rows)
 
-    def exported(self) -> list[object]:
-        """What is known, never the whole list: that is read as it is written."""
-        return list(self.seen.part.rows)
+    @abstractmethod
+    def to_write(self) -> tuple[Sequence[JobRecord], Wish | None]:
+        """What is written to a file: some jobs, or all that match, which are read as they are written."""
+
+    def do_write(self) -> None:
+        """Asks for a file, and writes all about the jobs there."""
+        deadletters.export(self.console, *self.to_write())
+
+    def write_to(self, path: str) -> None:
+        """Writes all about the jobs to a file."""
+        deadletters.write(self.console, path, *self.to_write())
 
     def visible_rows(self) -> tuple[int, int]:
         """The first row in sight, and how many are."""
