@@ -68,6 +68,7 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, EntriesScreen))
         await until(pilot, "1–3 of 3, in the order of the plan")
+        await until(pilot, " t  1")  # what each is, not only its id
         await pilot.press("j", "G", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, PurgeScreen))
         await pilot.press("g", "enter")

@@ -13,8 +13,9 @@ from qdeck_console.leftovers import RULES, Leftovers
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun, PlanRow, RuleRow
+from qdeck_console.presenters.purgeentries import sample_lines
 from qdeck_console.presenters.purgeruns import Runs, Sums
-from qdeck_console.screens.purgeentries import EntriesScreen
+from qdeck_console.screens.purgeentries import NO_JOBS, EntriesScreen, read_jobs
 from qdeck_console.screens.purgework import PurgeWork
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
@@ -71,9 +72,18 @@ class PurgeScreen(PurgeWork):
             deck = self.console.deck
             purge, clean = await deck.alook(slots.read(("purge", "clean")))
             kept = await deck.alook(registry.read())
+            await self._read_samples()
             return Runs(purge=purge, clean=clean, undo_bytes=sum(batch.bytes for batch in kept.values()))
 
         return read
+
+    async def _read_samples(self) -> None:
+        """Reads what the samples under the cursor are, once."""
+        row = self.view.row
+        share = row.share if isinstance(row, PlanRow) else None
+        if share is None or self.dry is not None or share.key in self.whats or share.rule in NO_JOBS:
+            return
+        self.whats[share.key] = await read_jobs(self.console.deck, share.samples)
 
     @property
     def rules_view(self) -> LineList:
@@ -206,7 +216,8 @@ class PurgeScreen(PurgeWork):
         cells = max(20, self.view.size.width)
         if room and plan is not None and self.found_shares():
             if share is not None and rule is not None:
-                lines += [*present.sample_lines(share, share.rule, rule.threshold, cells, hide=self.hide), ()]
+                jobs = self.whats.get(share.key, {})
+                lines += [*sample_lines(share, jobs, rule.threshold, cells, hide=self.hide), ()]
             lines += purgeruns.apply_would(plan, self.found_shares(), self.undo_bytes, cells)
         panel = self.query_one("#samples", Lines)
         panel.styles.height = len(lines)
@@ -362,6 +373,7 @@ class PurgeScreen(PurgeWork):
         self.dry = DryRun(rules, weights, waits=self.left.waits)
         self.plan, self.index, self.result, self.shares, self.cleaned = None, None, None, Shares(), None
         self.folds.clear()
+        self.whats.clear()
         self.remove_class("-rules")
         self.console.operator.run(self.dry_run(self.dry), "dry run")
         self.call_after_refresh(self._focus_right)

@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
+from qdeck import QdeckError
 from qdeck._operations.model import PlanEntry
+from qdeck._rules.limits import Rule
 from qdeck_console.actions import ENTRIES, PURGE, Action, bindings
 from qdeck_console.format import NONE
+from qdeck_console.leftovers import RULES
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
+from qdeck_console.presenters.purgeentries import entry_head, entry_line
 from qdeck_console.screens.frame import MOST_EXPORTED, FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from textual.binding import BindingType
     from textual.widget import Widget
 
+    from qdeck._deck.deck import Deck
+    from qdeck._deck.model import JobRecord, Snapshot
     from qdeck._operations.planindex import PlanIndex, Share
+    from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.leftovers import Leftovers
 
 _FIRST_ROWS = 60
+NO_JOBS = (*RULES, Rule.ORPHANED_RECORDS.value)  # what they take is no job that could be read
+_AT_ONCE = 20  # jobs read for one picture
+_MOST_KEPT = 500
+_LONGEST_BODY = 20_000
+
+
+async def read_jobs(deck: Deck, entries: Iterable[PlanEntry]) -> dict[str, JobRecord]:
+    """What entries of a plan are, by id, as far as they are still there."""
+    found: dict[str, JobRecord] = {}
+    for entry in entries:
+        with contextlib.suppress(QdeckError):  # it may be gone, and a system need not tell of each
+            job = await deck.ajob(entry.queue, entry.id)
+            # A long payload would be read again at each frame, for a few words of it.
+            found[entry.id] = job if len(job.body or b"") <= _LONGEST_BODY else replace(job, body=None)
+    return found
 
 
 class EntriesScreen(FrameScreen):
@@ -38,6 +62,28 @@ class EntriesScreen(FrameScreen):
         super().__init__()
         self.index, self.share, self.threshold = index, share, threshold
         self._window = Window(share.count, 0, ())
+        self._jobs: dict[str, JobRecord | None] = {}
+
+    @property
+    def reads(self) -> str:
+        """What the feed reads for it."""
+        return f"plan/{self.share.key}"
+
+    def wants(self) -> Reader | None:
+        """What the entries in sight are: some at a time, and each once."""
+        if self.share.rule in NO_JOBS:
+            return None
+
+        async def read(_snapshot: Snapshot) -> None:
+            first, count = self.view.visible_lines()
+            rows = [item.row for item in self._window[first : first + count]]
+            asked = [row for row in rows if isinstance(row, PlanEntry) and row.id not in self._jobs][:_AT_ONCE]
+            if len(self._jobs) > _MOST_KEPT:
+                self._jobs.clear()
+            found = await read_jobs(self.console.deck, asked)
+            self._jobs.update({entry.id: found.get(entry.id) for entry in asked})
+
+        return read
 
     def body(self) -> Sequence[Widget]:
         """What they are, and the list."""
@@ -58,7 +104,8 @@ class EntriesScreen(FrameScreen):
             items = [Item(f"{begin + at}/{entry.id}", 1, entry) for at, entry in enumerate(entries)]
             self._window = Window(self.share.count, begin, items)
         share = self.share
-        self.view.show(Listing(self._window, _lines), self.painter)
+        self.view.show(Listing(self._window, self._lines), self.painter)
+        what = "job" if any(self._jobs.values()) else "why"
         path = queue_path(share.queue, 60, "strong bold", hide=self.hide)
         effect = present.effect_of(share.effect)
         over = f", over {self.threshold}" if self.threshold != NONE else ""
@@ -66,10 +113,16 @@ class EntriesScreen(FrameScreen):
             lambda _w, _h: ((), ((" ", "text"), *path, (f"  {present.name_of(share.rule)}{over}  ", "muted"), effect)),
             self.painter,
         )
-        self.query_one("#head", Lines).show(lambda w, _h: (present.entry_head(share.rule, w),), self.painter)
+        self.query_one("#head", Lines).show(lambda w, _h: (entry_head(share.rule, w, what=what),), self.painter)
         last = min(share.count, first + count)
         words = f"    {first + 1:,}–{last:,} of {share.count:,}, in the order of the plan"
         self.query_one("#total", Lines).show(lambda _w, h: ((), ((words, "muted"),))[-h:], self.painter)
+
+    def _lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
+        entry = item.row
+        if not isinstance(entry, PlanEntry):
+            return ()
+        return (entry_line(entry, cells, at_cursor=at_cursor, job=self._jobs.get(entry.id)),)
 
     def on_line_list_wanted(self) -> None:
         """Reads what came into sight."""
@@ -88,6 +141,10 @@ class EntriesScreen(FrameScreen):
         """What `w` writes: all entries of the page."""
         return list(self.index.entries(self.share, 0, MOST_EXPORTED))
 
+    def of_all(self, count: int) -> int | None:
+        """All entries, when these are more than are written at once: the plan itself can be saved whole."""
+        return self.share.count if self.share.count > count else None
+
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""
         return "" if action in {"back", "write"} else super().why_not(action)
@@ -99,7 +156,3 @@ class EntriesScreen(FrameScreen):
     def do_back(self) -> None:
         """Back to the plan."""
         self.console.back()
-
-
-def _lines(item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-    return (present.entry_line(item.row, cells, at_cursor=at_cursor),) if isinstance(item.row, PlanEntry) else ()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from qdeck._deck.model import JobRecord
     from qdeck._operations.model import BatchResult, PlanEntry
     from qdeck._operations.planfile import Plan
     from qdeck.messages._cleaning import CleanReport
@@ -55,6 +56,7 @@ class PurgeWork(FrameScreen):
         self.result: BatchResult | None = None
         self.cleaned: CleanReport | None = None
         self.folds: dict[str, bool] = {}
+        self.whats: dict[tuple[str, str, str, str], dict[str, JobRecord]] = {}  # the samples of a share, as jobs
 
     def take_settings(self) -> None:
         """Takes rules and thresholds from the configuration."""
