@@ -142,10 +142,10 @@ async def undo(pilot: Pilot[int]) -> None:
     await until(pilot, "undone: ")
 
 
-QUICK = slice(0, 2)
+QUICK = slice(0, 1)
 SLOWER = ("vmpooler", "ifdb", "scheduler")
 PARTS: list[Any] = [(layout, QUICK) for layout in ACTS]
-PARTS += [pytest.param(layout, slice(2, None), marks=pytest.mark.slow) for layout in ACTS]
+PARTS += [pytest.param(layout, slice(1, None), marks=pytest.mark.slow) for layout in ACTS]
 
 
 @pytest.mark.parametrize(("layout", "part"), PARTS)
