@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CHUNK: Final = 500
+BREATH: Final = 4000  # entries of a plan that are looked at in one go
 GONE: Final = "gone"
 _STATES: Final = ("dead", "done", "running", "ready", "delayed", "blocked", "cancelled")
 _OF_STATE: Final = {"dead": "dead_again", "ready": "waiting", "delayed": "waiting", "blocked": "waiting"}
@@ -94,17 +95,19 @@ class Fortunes:
         since = self.plan.head.created_ms
         tried = [Tried(seen=Seen.parse(entry.seen), since_ms=since) for entry in part]
         if layout.repeats:
-            twins = self._find_twins()
+            twins = yield from self._find_twins()
             tried = [msgspec.structs.replace(one, twin=hash(layout.likeness(one.seen)) in twins) for one in tried]
         fates: list[Fate] = yield from layout.fates(tried, (yield from reads.clock()))
         return [fate.value for fate in fates]
 
-    def _find_twins(self) -> set[int]:
+    def _find_twins(self) -> Program[set[int]]:
         """What there is several times in the plan: of these it cannot be seen which one is dead again."""
         if self._twins is None:
             met: set[int] = set()
             self._twins = set()
-            for entry in self.plan.entries():
+            for number, entry in enumerate(self.plan.entries(), 1):
+                if number % BREATH == 0:
+                    yield from reads.clock()  # whoever shares the loop has a turn
                 layout = self.layouts.get(entry.layout)
                 if layout is not None and layout.repeats:
                     mark = hash(layout.likeness(Seen.parse(entry.seen)))
