@@ -259,3 +259,23 @@ def test_the_jobs_around_a_job_and_what_a_retry_would_do(url: str) -> None:
     assert "1 blocked" in words(waited)
     assert all(length(line) <= 60 for _, line in waited)
     assert "not kept any more" in words(present.relations(first, 60, hide="", now_ms=0, related={}, kin=None))
+
+
+def test_a_long_text_unfolds_and_json_in_it_is_a_tree() -> None:
+    inside = json.dumps({"customer": 1841, "note": "n" * 30, "password": "hidden", "lines": [{"sku": "a"}]})
+    job = _job(body=json.dumps([[inside, "item " * 30], {}]).encode())
+    shown = present.tree(job, 40, frozenset())
+    assert ["▸" in line for line in words(shown).splitlines()[1:]] == [True, True]
+    opened = words(present.tree(job, 40, {"p/1", "p/2"}))
+    assert "text with JSON, 4" in opened
+    assert "customer  1841" in opened
+    assert "hidden" not in opened
+    assert "masked" in opened
+    assert "150 characters" in opened
+    assert opened.count("item") == 30
+    assert present.value_at(job, "p/1/customer") == 1841
+    assert present.value_at(job, "p/1/lines/0/sku") == "a"
+    assert present.value_at(job, "p/2#3") is None
+    for cells in (20, 40, 90):
+        for folded in (frozenset[str](), {"p/1", "p/2", "p/1/lines"}):
+            assert all(length(line) <= cells for _, line in present.tree(job, cells, folded))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import NATIVE, State
-from qdeck._deck.payload import MASK
+from qdeck._deck.payload import MASK, mask
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import task_words, trouble
 from qdeck_console.presenters.job_past import noted
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from qdeck_console.presenters.trace import Keyed
 
 _LONGEST: Final = 2_000
+_UNFOLDED: Final = 8_000
+_MOST_ROWS: Final = 80
 _REFS: Final = 20
 _MOST_NODES: Final = 2_000
 _STATE: Final = {"dead": ("✗", "bad"), "running": ("▸", "accent"), "done": ("✓", "ok"), "blocked": ("◇", "muted")}
@@ -111,7 +114,10 @@ def _node(
     if parts is None:
         shown, role = _leaf(value)
         room = max(8, cells - 2 * depth - 2 - len(label) - 2)
-        lines.append((key, (lead, ("  ", "text"), (label, "muted"), ("  ", "text"), (cut_end(shown, room), role))))
+        if width(shown) > room:  # more than a line: it is unfolded like what has parts
+            _long(lines, key, label, value, depth, cells, folded)
+            return
+        lines.append((key, (lead, ("  ", "text"), (label, "muted"), ("  ", "text"), (shown, role))))
         return
     is_open = (key not in folded) if depth < 2 else (key in folded)  # deeper ones begin folded
     brackets = "{{ {} }}" if isinstance(value, Mapping) else "[ {} ]"
@@ -124,6 +130,39 @@ def _node(
     if is_open:
         for part, inner in parts:
             _node(lines, f"{key}/{part}", part, inner, depth + 1, cells, folded)
+
+
+def _long(
+    lines: list[Keyed], key: str, label: str, value: Any, depth: int, cells: int, folded: AbstractSet[str]
+) -> None:
+    """A text of more than a line: cut; unfolded, what it says as JSON with a line a value, or all of it."""
+    lead: Piece = ("  " * depth, "text")
+    is_open = key in folded
+    head: list[Piece] = [lead, ("▾ " if is_open else "▸ ", "accent"), (label, "muted"), ("  ", "text")]
+    room = max(8, cells - fmt.length(head))
+    inside = _json_in(value) if is_open else None
+    if not is_open:
+        lines.append((key, (*head, (cut_end(_leaf(value)[0], room), "text"))))
+    elif inside is not None:
+        lines.append((key, (*head, (cut_end(f"text with JSON, {len(inside)}", room), "faint"))))
+        for part, inner in inside:
+            _node(lines, f"{key}/{part}", part, inner, depth + 1, cells, folded)
+    else:
+        text = safe_text(str(value), limit=_UNFOLDED, one_line=False)
+        lines.append((key, (*head, (f"{len(str(value)):,} characters", "faint"))))
+        indent = "  " * (depth + 1)
+        rows = wrap(text, max(8, cells - len(indent)), most=_MOST_ROWS)
+        lines += [(f"{key}#{at}", ((indent, "text"), (row, "text"))) for at, row in enumerate(rows)]
+
+
+def _json_in(value: Any) -> list[tuple[object, Any]] | None:
+    """The parts of the object or list that a text is, when it is one; secrets in it are masked."""
+    if not isinstance(value, str) or value[:1] not in {"{", "["} or len(value) > _UNFOLDED * 8:
+        return None
+    try:
+        return _parts(mask(json.loads(value)))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _parts(value: Any) -> list[tuple[object, Any]] | None:
@@ -152,6 +191,9 @@ def value_at(job: JobDetail, key: str) -> object:
             found = next((value for name, value in found.items() if str(name) == part), None)
         elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
             found = found[int(part)]
+        elif isinstance(found, str):
+            inside = {str(name): value for name, value in _json_in(found) or ()}
+            found = inside.get(part)
         else:
             return None
     return found
