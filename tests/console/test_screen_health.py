@@ -93,3 +93,13 @@ async def test_what_may_not_be_read_is_told_as_unknown(url: str, raw: redis.Redi
         assert "not known" in seen
     with Deck(url) as deck:
         assert deck.look(read_vitals()).number("uptime_in_seconds") is not None
+
+
+async def test_who_looked_after_the_queues_last_is_told(url: str, raw: redis.Redis) -> None:
+    fill(url)
+    async with console(url, "8") as pilot:
+        await until(pilot, "no qdeck agent")
+        seconds, _ = raw.time()
+        for name, value in (("holder", "eu-1-77"), ("started", seconds * 1000), ("ended", seconds * 1000)):
+            raw.hset("qdeck:agent:{qdeck:tend}", name, str(value))
+        await until(pilot, "tend by eu-1-77")

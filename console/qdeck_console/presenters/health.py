@@ -18,6 +18,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from qdeck._agent.slots import Slot
     from qdeck._deck.model import QueueRow, Snapshot
     from qdeck._deck.since import Began
     from qdeck._deck.verdict import Check
@@ -65,6 +66,7 @@ class HealthSeen:
 
     vitals: Vitals | None = None
     began: Mapping[str, Began] = field(default_factory=lambda: MappingProxyType({}))
+    slots: Sequence[Slot] | None = None  # what agents did last; None: it may not be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from qdeck_console.text import cut_end, safe_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from qdeck._agent.slots import Slot
     from qdeck._deck.model import Snapshot
     from qdeck._deck.vitals import Slow, Vitals
     from qdeck_console.format import Line
@@ -66,9 +67,19 @@ class Cost:
     took_s: float
 
 
-def facts_of(snapshot: Snapshot, vitals: Vitals | None, trips: Trips, cost: Cost | None, *, here_ms: int) -> list[Fact]:
+def facts_of(
+    snapshot: Snapshot,
+    vitals: Vitals | None,
+    trips: Trips,
+    cost: Cost | None,
+    *,
+    here_ms: int,
+    slots: Sequence[Slot] | None = None,
+) -> list[Fact]:
     """What the list of checks tells of the server besides the rules."""
     found = [*_copies(snapshot, vitals), *_clients(snapshot, vitals), *_slow_fact(snapshot, vitals)]
+    if slots is not None:
+        found.insert(0, _agents(snapshot, slots))
     if trips.p99_ms is not None:
         found.append(Fact(name="round trip", value=f"{trips.p99_ms:,.1f} ms", detail="p99, as seen from here"))
     if snapshot.local_clock:
@@ -83,6 +94,20 @@ def facts_of(snapshot: Snapshot, vitals: Vitals | None, trips: Trips, cost: Cost
         detail = "" if share is None else f"{share} of what the server does"
         found.append(Fact(name="qdeck's own cost", value=f"{cost.commands:,.0f} cmd/s", detail=detail))
     return found
+
+
+def _agents(snapshot: Snapshot, slots: Sequence[Slot]) -> Fact:
+    """Whether anybody looks after the queues beside their workers, and who did last."""
+    ran = [slot for slot in slots if slot.ended_ms is not None or slot.started_ms is not None]
+    last = max(ran, key=_moment_of, default=None)
+    if last is None:
+        return Fact(name="agents", value="none", detail="no qdeck agent has looked after it")
+    ago = fmt.span(max(0, snapshot.at_ms - _moment_of(last)))
+    return Fact(name="agents", value=f"{ago} ago", detail=f"{last.chore} by {safe_text(last.holder, limit=60)}")
+
+
+def _moment_of(slot: Slot) -> int:
+    return max(slot.ended_ms or 0, slot.started_ms or 0)
 
 
 def _share(snapshot: Snapshot, cost: Cost) -> str | None:

@@ -135,7 +135,7 @@ class _Grid:
 def head_line(cells: int) -> Line:
     """The heads of the columns."""
     grid = _Grid.of(cells)
-    heads = [("queue", grid.queue, False), ("for", 8, True), ("owner", grid.owner, False)]
+    heads = [("queue", grid.queue, False), ("for", 8, True), (" owner", grid.owner, False)]
     heads += [("heartbeat", grid.beat, False), ("lease", grid.beat, False)] if grid.beat else []
     heads.append(("tries", 5, True))
     return (
@@ -152,7 +152,7 @@ def entry_line(stuck: Stuck, cells: int, *, hide: str, at_cursor: bool) -> Line:
     parts: list[tuple[Sequence[Piece], int, bool]] = [
         (queue_path(job.queue, grid.queue, "text", hide=hide), grid.queue, False),
         (_span(stuck, role), 8, True),
-        ([(_owner(stuck, grid.owner), "text")], grid.owner, False),
+        ([(f" {_owner(stuck, grid.owner - 1)}", "text")], grid.owner, False),
     ]
     if grid.beat:
         parts += [(_heartbeat(stuck), grid.beat, False), (_lease(stuck), grid.beat, False)]

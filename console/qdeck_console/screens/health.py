@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Vertical
 
+from qdeck import NotAllowed
+from qdeck._agent import slots
 from qdeck._deck import verdict
 from qdeck._deck.model import Snapshot, Status
 from qdeck._deck.since import read_since
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
+CHORES: Final = ("tend", "history", "health", "purge")
 AGAIN_S: Final = 10.0  # so long what the server knows of beginnings is good, or ten times what reading it took
 
 
@@ -69,9 +72,15 @@ class HealthScreen(FrameScreen):
             vitals = await deck.alook(read_vitals())
             self._trips.end()
             await self._read_beginnings(snapshot)
-            return HealthSeen(vitals=vitals, began=self._began)
+            return HealthSeen(vitals=vitals, began=self._began, slots=await self._read_agents())
 
         return read
+
+    async def _read_agents(self) -> list[slots.Slot] | None:
+        try:
+            return await self.console.deck.alook(slots.read(CHORES))
+        except NotAllowed:
+            return None
 
     async def _read_beginnings(self, snapshot: Snapshot) -> None:
         deck, now = self.console.deck, time.monotonic()
@@ -102,7 +111,9 @@ class HealthScreen(FrameScreen):
 
     def _rows(self, snapshot: Snapshot) -> list[Row]:
         seen = self.seen
-        facts = present_server.facts_of(snapshot, seen.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms)
+        facts = present_server.facts_of(
+            snapshot, seen.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms, slots=seen.slots
+        )
         found = present.rows(snapshot, self.console.thresholds, facts)
         return self._since.dated(found, snapshot.at_ms, seen.began)
 
