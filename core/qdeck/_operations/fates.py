@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from qdeck._operations.model import PlanEntry
     from qdeck._operations.planfile import Plan
 
+MOST_PLANS: Final = 4  # whose twins are remembered: a page asks about its plan again and again
+_twins_of: Final[dict[str, set[int]]] = {}
 T = TypeVar("T")
 CHUNK: Final = 500
 BREATH: Final = 4000  # entries of a plan that are looked at in one go
@@ -38,7 +40,6 @@ class Fortunes:
         self.layouts: dict[str, Layout] = {
             name: make(name) for name, queue in plan.head.abroad if plan.tail.by_queue.get(queue)
         }
-        self._twins: set[int] | None = None
 
     @property
     def told(self) -> str:
@@ -102,17 +103,20 @@ class Fortunes:
 
     def _find_twins(self) -> Program[set[int]]:
         """What there is several times in the plan: of these it cannot be seen which one is dead again."""
-        if self._twins is None:
+        if self.plan.id not in _twins_of:
             met: set[int] = set()
-            self._twins = set()
+            twins: set[int] = set()
             for number, entry in enumerate(self.plan.entries(), 1):
                 if number % BREATH == 0:
                     yield from reads.clock()  # whoever shares the loop has a turn
                 layout = self.layouts.get(entry.layout)
                 if layout is not None and layout.repeats:
                     mark = hash(layout.likeness(Seen.parse(entry.seen)))
-                    (self._twins if mark in met else met).add(mark)
-        return self._twins
+                    (twins if mark in met else met).add(mark)
+            while len(_twins_of) >= MOST_PLANS:
+                del _twins_of[next(iter(_twins_of))]
+            _twins_of[self.plan.id] = twins
+        return _twins_of[self.plan.id]
 
 
 def fates_of(counts: Counter[str]) -> Fates:
