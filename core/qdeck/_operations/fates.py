@@ -103,20 +103,22 @@ class Fortunes:
 
     def _find_twins(self) -> Program[set[int]]:
         """What there is several times in the plan: of these it cannot be seen which one is dead again."""
-        if self.plan.id not in _twins_of:
-            met: set[int] = set()
-            twins: set[int] = set()
-            for number, entry in enumerate(self.plan.entries(), 1):
-                if number % BREATH == 0:
-                    yield from reads.clock()  # whoever shares the loop has a turn
-                layout = self.layouts.get(entry.layout)
-                if layout is not None and layout.repeats:
-                    mark = hash(layout.likeness(Seen.parse(entry.seen)))
-                    (twins if mark in met else met).add(mark)
-            while len(_twins_of) >= MOST_PLANS:
-                del _twins_of[next(iter(_twins_of))]
-            _twins_of[self.plan.id] = twins
-        return _twins_of[self.plan.id]
+        known = _twins_of.get(self.plan.id)
+        if known is not None:
+            return known
+        met: set[int] = set()
+        twins: set[int] = set()
+        for number, entry in enumerate(self.plan.entries(), 1):
+            if number % BREATH == 0:
+                yield from reads.clock()  # whoever shares the loop has a turn
+            layout = self.layouts.get(entry.layout)
+            if layout is not None and layout.repeats:
+                mark = hash(layout.likeness(Seen.parse(entry.seen)))
+                (twins if mark in met else met).add(mark)
+        while len(_twins_of) >= MOST_PLANS:
+            del _twins_of[next(iter(_twins_of))]
+        _twins_of[self.plan.id] = twins
+        return twins
 
 
 def fates_of(counts: Counter[str]) -> Fates:
