@@ -87,7 +87,7 @@ def tree(job: JobDetail, cells: int, folded: AbstractSet[str]) -> list[Keyed]:
         _node(lines, f"p/{name}", name, value, 0, cells, folded)
     if not nodes:
         lines.append(("p/", (("no arguments", "faint"),)))
-    return lines
+    return [(key, tuple(fmt.fit(line, cells)) if fmt.length(line) > cells else line) for key, line in lines]
 
 
 def _call(payload: Any) -> list[tuple[str, Any]]:
