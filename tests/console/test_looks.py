@@ -17,6 +17,7 @@ from qdeck_console.feed import Picture
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.confirm import buttons, to_go
 from qdeck_console.presenters.frame import Context, Offer, Tab
+from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.theme import INK, SIXTEEN, Painter
 from support.driving import app_of, console, until
 
@@ -134,3 +135,14 @@ async def test_no_colour_is_sent_when_none_is_wanted(url: str, monkeypatch: pyte
             colours = [colour for strip in strips for part in strip if part.style
                        for colour in (part.style.color, part.style.bgcolor)]  # fmt: skip
             assert all(colour is None or colour.is_default for colour in colours)
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24)])
+async def test_the_answers_of_a_dialog_are_in_sight_however_long_its_plan_is(url: str, size: tuple[int, int]) -> None:
+    async with console(url, size=size) as pilot:
+        app = app_of(pilot)
+        plan: list[Line] = [((f"number {at}", "text"),) for at in range(30)]
+        app.ask(ConfirmScreen(app, "Purge 30 entries", plan, "Apply 30", name="prod-eu"), lambda _yes: None)
+        shown = await until(pilot, "more lines in a higher window")
+        for told in ("Purge 30 entries", "number 0", "number 29", "Type prod-eu", "Apply 30", "needs the name", "esc"):
+            assert told in shown, told

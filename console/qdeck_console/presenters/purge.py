@@ -370,65 +370,60 @@ class PlanRow:
 
 
 def _plan_widths(cells: int) -> tuple[int, int, int, int]:
-    return (17, 9, 10, 10) if cells >= 100 else (15, 7, 8, 8)
+    """Effect, entries, bytes, oldest; where names would be crushed, bytes go."""
+    return (17, 9, 10, 10) if cells >= 100 else (15, 7, 8 if cells >= 80 else 0, 8)
+
+
+def _plan_columns(
+    cells: int, effect: Sequence[Piece], entries: Sequence[Piece], size: Sequence[Piece], oldest: Sequence[Piece]
+) -> tuple[int, list[Piece]]:
+    """The cells that are left for the name, and the columns after it."""
+    wide = _plan_widths(cells)
+    shown = zip((effect, entries, size, oldest), wide, (False, True, True, True), strict=True)
+    kept = [(pieces, width_, right) for pieces, width_, right in shown if width_]
+    return cells - MARGIN - sum(wide) - len(kept), columns(kept)
 
 
 def plan_head(cells: int) -> Line:
     """The heads of the plan."""
-    effect, entries, size, oldest = _plan_widths(cells)
-    name = cells - MARGIN - effect - entries - size - oldest - 5
-    return (
-        *fmt.fit([(" " * LEAD + "rule, queue", "faint")], name + 1),
-        *columns([
-            ([("effect", "faint")], effect, False), ([("entries", "faint")], entries, True),
-            ([("bytes", "faint")], size, True), ([("oldest", "faint")], oldest, True),
-        ]),
-    )  # fmt: skip
+    name, after = _plan_columns(cells, *([(word, "faint")] for word in ("effect", "entries", "bytes", "oldest")))
+    return (*fmt.fit([(" " * LEAD + "rule, queue", "faint")], name), *after)
 
 
 def plan_row_line(row: PlanRow, cells: int, *, hide: str, at_cursor: bool) -> Line:
     """A rule or a queue of the plan."""
-    effect, entries, size, oldest = _plan_widths(cells)
-    name = cells - MARGIN - effect - entries - size - oldest - 5
-    if row.share is None:
-        sign = "▸" if row.folded else "▾"
-        label: list[Piece] = [
-            ("  ", "text"), (f"{sign} ", "ghost"),
-            (name_of(row.rule), "strong bold" if row.begun else "muted"),
-            (f"  > {row.threshold}" if row.threshold != fmt.NONE else "", "warn" if row.changed else "muted"),
-        ]  # fmt: skip
-    else:
-        label = [
-            ("      ", "text"),
-            *queue_path(row.share.queue, name - 6, "strong bold" if at_cursor else "text", hide=hide),
-        ]
     words = (
-        sentence([effect_of(name) for name in row.effects], gap=", ")
+        sentence([effect_of(effect) for effect in row.effects], gap=", ")
         if row.share is None or len(row.effects) > 1
         else []
     )
     role = "strong bold" if row.share is None else "text"
     number: list[Piece] = (
-        fmt.cell(fmt.count(row.count), role) if row.exact else [(at_least(row.count, entries), "muted")]
+        fmt.cell(fmt.count(row.count), role) if row.exact else [(at_least(row.count, _plan_widths(cells)[1]), "muted")]
     )
     weight_of = fmt.size(row.bytes) if row.count else [(fmt.ZERO, "ghost")]
     age = fmt.span_pieces(None if row.oldest_s is None else row.oldest_s * 1000)
     if not row.begun:
         number = weight_of = age = [("…", "ghost")]
-    return (
-        *fmt.fit(label, name + 1),
-        *columns([(words, effect, False), (number, entries, True), (weight_of, size, True), (age, oldest, True)]),
-    )  # fmt: skip
+    name, after = _plan_columns(cells, words, number, weight_of, age)
+    if row.share is None:
+        over = f"  > {row.threshold}" if row.threshold != fmt.NONE else ""
+        full = name_of(row.rule)
+        label: list[Piece] = [
+            ("  ", "text"), ("▸ " if row.folded else "▾ ", "ghost"),
+            (full if LEAD + width(full + over) <= name else short_name(row.rule),
+             "strong bold" if row.begun else "muted"),
+            (over, "warn" if row.changed else "muted"),
+        ]  # fmt: skip
+    else:
+        path = queue_path(row.share.queue, name - 7, "strong bold" if at_cursor else "text", hide=hide)
+        label = [("      ", "text"), *path]
+    return (*fmt.fit(label, name), *after)
 
 
 def so_far(count: int, size: int, cells: int) -> list[Line]:
     """What a dry run found until now."""
-    effect, entries, bytes_, oldest = _plan_widths(cells)
-    name = cells - MARGIN - effect - entries - bytes_ - oldest - 5
-    values: list[tuple[Sequence[Piece], int, bool]] = [
-        ([], effect, False),
-        ([(at_least(count, entries), "strong bold")], entries, True),
-        ([("≥ ", "muted"), *fmt.size(size)] if size else [], bytes_, True),
-        ([], oldest, True),
-    ]
-    return [(), (*fmt.fit([(" so far", "muted bold")], name + 1), *columns(values))]
+    entries = at_least(count, _plan_widths(cells)[1])
+    weight_of: list[Piece] = [("≥ ", "muted"), *fmt.size(size)] if size else []
+    name, after = _plan_columns(cells, [], [(entries, "strong bold")], weight_of, [])
+    return [(), (*fmt.fit([(" so far", "muted bold")], name), *after)]

@@ -133,13 +133,14 @@ class Operator:
         """
         from qdeck_console.presenters.confirm import button, plan_lines, title
         from qdeck_console.screens.confirm import ConfirmScreen, word_is_production
+        from qdeck_console.screens.dialog import inside
 
         console = self._console
         snapshot = console.shown.snapshot
         environment = seen_environment(snapshot, console.context.environment)
         name = console.context.title if word_is_production(environment) else ""
         hide = owner_of(snapshot)
-        lines = lines or plan_lines(plan, left_out, 69, hide=hide)
+        lines = lines or plan_lines(plan, left_out, inside(console.size.width), hide=hide)
         asked, answer_words = words or (title(plan), button(plan))
         dialog = ConfirmScreen(console, asked, lines, answer_words, name=name, note=console.context.told)
         work = self.work

@@ -10,7 +10,7 @@ from textual.containers import Horizontal, Vertical
 from qdeck_console.format import fit, length
 from qdeck_console.presenters.confirm import buttons, to_go
 from qdeck_console.presenters.frame import seen_environment
-from qdeck_console.screens.dialog import Dialog
+from qdeck_console.screens.dialog import Dialog, inside
 from qdeck_console.text import cut_end, safe_text
 from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line, Piece
 
-WIDTH = 76
-_INSIDE = WIDTH - 7
 _ROOMY = 30  # lines from which on there is room for blank ones
 
 
@@ -46,6 +44,7 @@ class ConfirmScreen(Dialog[bool]):
         self._asked, self._numbers, self._answer, self._typing, self._last = title, list(lines), button, name, note
         self.on_apply = False
         self.typed = ""
+        self._roomy = True
 
     def panel(self) -> Iterable[Widget]:
         """The plan, a name to type in production, and the answers."""
@@ -70,13 +69,14 @@ class ConfirmScreen(Dialog[bool]):
         head: Line = ((self._asked, "strong bold"), *badge, ("  ", "text"), (safe_text(context.title), "strong bold"))
         asked: list[Line] = [head, (), *self._numbers, ()]
         if self._typing:
-            asked.append(
-                (
-                    ("Type ", "text"),
-                    (safe_text(self._typing), "strong bold"),
-                    (f" to open {self._answer.split(' ')[0]}", "text"),
-                )
-            )
+            word = self._answer.split(" ")[0]
+            types: Line = (
+                ("Type ", "text"), (safe_text(self._typing), "strong bold"), (f" to open {word}", "text")
+            )  # fmt: skip
+            asked.append(types)
+        self._roomy = len(asked) + 3 * bool(self._typing) + 4 + 2 * self.is_flat < self.app.size.height
+        if not self._roomy:
+            asked = self._squeezed(asked)
         panel = self.query_one("#asked", Lines)
         panel.styles.height = len(asked)
         panel.show(lambda w, _h: [tuple(fit(line, w)) if length(line) > w else line for line in asked], console.painter)
@@ -84,6 +84,20 @@ class ConfirmScreen(Dialog[bool]):
         self._draw()
         if self._typing:
             self.query_one("#name", Entry).focus()
+
+    def _squeezed(self, asked: list[Line]) -> list[Line]:
+        """Without blank lines, and with no more numbers than let the answers be seen."""
+        self.query_one("#dialog").styles.padding = (0, 3)
+        for field in self.query("#field"):
+            field.styles.margin = 0
+        kept = [line for line in asked if line]
+        room = self.app.size.height - 3 - bool(self._typing) - 2 * self.is_flat
+        lost = len(kept) - room
+        if lost > 0:
+            tail = 1 + bool(self._typing)  # what undo can do, and what to type
+            told: Line = ((f"{lost + 1} more lines in a higher window", "warn"),)
+            kept = [*kept[: room - tail - 1], told, *kept[-tail:]]
+        return kept
 
     @property
     def is_open(self) -> bool:
@@ -99,11 +113,12 @@ class ConfirmScreen(Dialog[bool]):
         keys = ("enter", "tab", "esc") if self.is_open else ("esc",)
         words = {"enter": "give this answer", "tab": "other answer", "esc": "cancel"}
         hint = tuple(piece for key in keys for piece in ((f"{key} ", "accent bold"), (f"{words[key]}  ", "muted")))
-        lines: list[Line] = [tuple(self._pieces()), (), hint]
-        if self._last:
-            lines += [(("─" * _INSIDE, "line"),), ((cut_end(safe_text(self._last, limit=300), _INSIDE), "muted"),)]
-        if self.app.size.height < _ROOMY:
-            lines.pop(1)
+        lines: list[Line] = [tuple(self._pieces()), hint]
+        if self.app.size.height >= _ROOMY:
+            lines.insert(1, ())
+            if self._last:
+                cells = inside(self.app.size.width)
+                lines += [(("─" * cells, "line"),), ((cut_end(safe_text(self._last, limit=300), cells), "muted"),)]
         panel = self.query_one("#answers", Lines)
         panel.styles.height = len(lines)
         panel.show(lambda _w, _h: lines, painter)

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def inside(cells: int) -> int:
+    """The cells of a dialog's lines on a screen of this width."""
+    return min(69, cells - 7)
+
+
 class Dialog(ModalScreen[T], Generic[T]):
     """A panel over a screen. Dimming must not dim where we are, so the bar is drawn again."""
 

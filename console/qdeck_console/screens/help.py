@@ -81,7 +81,7 @@ class HelpScreen(Dialog[Command | None]):
     def _arrange(self) -> None:
         wide = self.size.width
         count = 3 if wide >= 140 else 2 if wide >= 100 else 1
-        cells = {3: 142, 2: 94, 1: 70}[count]
+        cells = {3: 142, 2: 94, 1: min(70, wide - 6 - self.is_flat)}[count]
         self.query_one("#help").styles.width = cells + 6 + self.is_flat  # the frame has an edge at the right
         names = [str(tab.number) for tab in self._below.all_tabs()]
         found_groups = present.groups(self._below.SCOPE, self._below.why_not, f"{names[0]} … {names[-1]}")
@@ -112,7 +112,8 @@ class HelpScreen(Dialog[Command | None]):
         tab = self._below.tab.capitalize()
 
         def title(cells: int, _height: int) -> list[Line]:
-            left: Line = ((tab, "strong bold"), ("   what the keys do here", "muted"), (f"   {more}", "faint"))
+            what = "   what the keys do here" if cells >= 70 else ""
+            left: Line = ((tab, "strong bold"), (what, "muted"), (f"   {more}", "faint"))
             right: Line = (
                 ("/", "accent bold"), (" search  ", "muted"), ("enter", "accent bold"), (" do  ", "muted"),
                 ("esc", "accent bold"), (" close", "muted"),

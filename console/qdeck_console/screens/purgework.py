@@ -20,6 +20,7 @@ from qdeck_console.presenters.purge import DryRun, PlanRow, RuleRow
 from qdeck_console.presenters.purgeruns import Runs, Sums
 from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.deadletters import check_new_file, open_new_file
+from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.frame import FrameScreen
 
@@ -281,7 +282,7 @@ class PurgeWork(FrameScreen):
         now_ms = snapshot.at_ms if snapshot is not None else plan.head.created_ms
         shares = self.found_shares()
         sums = Sums.of(shares)
-        lines = purgeruns.confirm_rows(plan, shares, now_ms, 69)
+        lines = purgeruns.confirm_rows(plan, shares, now_ms, inside(console.size.width))
         if not await operator.ask(plan, [], lines=lines, words=(sums.sentence, f"Apply {sums.count:,}")):
             console.say("nothing was done", "muted", "")
             return
