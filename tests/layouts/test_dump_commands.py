@@ -217,6 +217,23 @@ def test_find_and_job(ask: Callable[..., Any]) -> None:
     assert ask(FINAL, "job", "centos-7", dead)["error"]["message"] == "VM became unreachable in ready queue"
 
 
+def test_what_is_wrong_with_an_entry_is_told_and_no_age_is_guessed(
+    url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw.zadd("scheduler:queue:delayed", {"broken": 5})
+    given = ("--url", url, "--layout", "scheduler")
+    assert main(["job", "scheduler", "broken", "--json", *given]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["problem"] == told["stuck"]
+    assert told["problem"].startswith("its name is not `id:PRIORITY`")
+    assert main(["job", "scheduler", "broken", *given]) == 0
+    assert "problem        its name is not" in capsys.readouterr().out
+    assert main(["stuck", "--json", *given]) == 1
+    assert some(json.loads(capsys.readouterr().out)[0], "age_s", "stuck_s") == (None, None)
+    assert main(["stuck", *given]) == 1
+    assert "0s" not in capsys.readouterr().out
+
+
 def test_names_that_are_no_text_are_told_exactly(
     url: str, raw: redis.Redis, capsys: pytest.CaptureFixture[str]
 ) -> None:

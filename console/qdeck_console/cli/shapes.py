@@ -154,6 +154,9 @@ def detail(record: JobDetail) -> dict[str, Any]:
         "lease_until": iso(record.lease_until_ms),
         "cancel_asked": record.cancel_asked,
         "payload_bytes": record.body_bytes,
+        # Of an entry of another system: what is wrong with it, and why it does not move.
+        "problem": getattr(record, "problem", None),
+        "stuck": getattr(record, "stuck", None),
     }
 
 

@@ -43,7 +43,7 @@ def read_stuck(
 
 def _stuck(entry: Entry) -> StuckJob:
     return StuckJob(
-        id=entry.id, queue=entry.queue, why=entry.stuck or "", age_s=entry.age_s, stuck_s=entry.age_s or 0.0,
+        id=entry.id, queue=entry.queue, why=entry.stuck or "", age_s=entry.age_s, stuck_s=entry.age_s,
         worker=entry.worker, worker_alive=None, task=entry.task, attempts=entry.attempts, layout=entry.layout,
     )  # fmt: skip
 

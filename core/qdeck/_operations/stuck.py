@@ -35,13 +35,13 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckJob:
-    """A stuck job. `stuck_s` is for how long it has been, `worker_alive` is None when that cannot be known."""
+    """A stuck job. `stuck_s` is for how long it has been; it and `worker_alive` are None when that cannot be known."""
 
     id: str
     queue: str
     why: Why | str  # of another layout, in its words
     age_s: float | None
-    stuck_s: float
+    stuck_s: float | None
     worker: str | None
     worker_alive: bool | None
     task: str | None = None
