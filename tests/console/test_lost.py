@@ -125,6 +125,7 @@ async def test_a_server_without_queues_says_what_now(url: str, raw: redis.Redis,
     raw.set("else", "1")
     async with console(url, size=size) as pilot:
         seen = await until(pilot, "No queues here yet")
+        assert "s sort" not in seen, "there is none to be sorted"
         assert all(len(line) == size[0] for line in lines(app_of(pilot)))
         if size[1] > 16:
             seen = await until(pilot, "holds 1 key")
@@ -133,6 +134,7 @@ async def test_a_server_without_queues_says_what_now(url: str, raw: redis.Redis,
         fill(url)
         await until(pilot, "act now")
         assert "No queues" not in text(app_of(pilot))
+        assert "sort" in text(app_of(pilot)) or size[0] < 80
 
 
 @pytest.mark.parametrize("cells", [40, 80, 118, 160])
@@ -141,3 +143,13 @@ def test_the_block_fits_and_tells_how_many_keys_there_are(cells: int) -> None:
         block = empty_lines(cells, 40, server="h:1/0", keys=keys, looked_for=[("native", "x" * 90)], contexts=2)
         assert all(len(words(line)) <= cells for line in block)
         assert cells < 80 or any(told in words(line) for line in block)
+
+
+async def test_a_lost_server_that_may_not_be_written_to_offers_to_reconnect(make_server: Callable[..., Server]) -> None:
+    server = make_server()
+    fill(server.url)
+    async with console(server.url, size=(80, 24), read_only=True) as pilot:
+        await until(pilot, ":live")
+        server.kill9()
+        seen = await until(pilot, ":reconnect")
+        assert "act now" in seen

@@ -236,7 +236,7 @@ class FrameScreen(Screen[None]):
             Offer(action, self.verb(action), self.why_not(action.id)) for action in actions if self.is_offered(action)
         ]
         note = self.console.note()
-        if self.picture.is_lost and not note:
+        if self.picture.is_lost and (not note or note[0][0].startswith("∅ read-only")):
             note = [(":reconnect", "accent bold"), (" tries now", "muted")]
         return frame.footer(offers, note, cells, hides=self.console.painter.palette is SIXTEEN)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _PASTS_AT_ONCE: Final = 8
+_OF_QUEUES: Final = frozenset({"open", "filter", "sort", "pause", "retry", "move", "undo", "copy", "discard", "purge"})
 
 
 def counted_s(snapshot: Snapshot) -> float:
@@ -71,6 +72,10 @@ class QueuesScreen(QueueActs):
     def visible_queues(self) -> list[str]:
         """Queues that are on screen, whose dear numbers are wanted now."""
         return self.view.visible_keys() if self._entries else []
+
+    def is_offered(self, action: Action) -> bool:
+        """Where there is no queue, only what works everywhere."""
+        return super().is_offered(action) and not (self.has_class("-empty") and action.id in _OF_QUEUES)
 
     def wants(self) -> Reader:
         """What agents saw of the queues on screen, a few at a time, and the one under the cursor close up."""
