@@ -63,8 +63,8 @@ for n = 4, #ARGV do
     end
   end
   if dead > 0 then
-    redis.call('HSET', q .. 'groups', 'late', string.format('%d %.0f %.0f - TimeoutError', dead, at, at) ..
-      '\\njob N timed out')
+    redis.call('HSET', q .. 'groups', 'late', string.format('%d %.0f %.0f -', dead, at, at) ..
+      '\\nTimeoutError\\njob N timed out')
   end
   redis.call('HSET', q .. 'meta', 'v', 1, 'ready', ready, 'dead_letter', dead, 'n:enqueued', dead + ready,
     'n:dead', dead, 'n:failed', 4 * dead)

@@ -192,7 +192,7 @@ _LOOKS: Final = re.compile(rb"\x1b\[[\d;]*m")
 
 
 def cursor(output: bytes) -> tuple[int, str] | None:
-    """The row in which the cursor of the pane that has the keys was drawn last, and the name at its beginning."""
+    """The row in which the cursor of the pane that has the keys was drawn last, and the name near its beginning."""
     row, found = None, None
     for match in _TOLD.finditer(output):
         if match["row"]:
@@ -201,7 +201,7 @@ def cursor(output: bytes) -> tuple[int, str] | None:
             row = None if row is None else row + 1
         elif row is not None:
             text = _LOOKS.sub(b"", match["text"]).partition(b"\x1b")[0].decode("utf-8", "replace")
-            found = (row, (text[:24].split() or [""])[-1])
+            found = (row, max(text[:24].split(), key=len, default=""))
     return found
 
 

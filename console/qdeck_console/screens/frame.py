@@ -169,14 +169,15 @@ class FrameScreen(Screen[None]):
         """Shows a picture. What this screen saw last stays while the server is lost, with its age."""
         kept = self._kept
         if not picture.is_lost:
-            if picture.extra_of == self.reads:
-                self._kept = picture
+            if picture.extra_of == self.reads:  # without the queues: each screen would keep ten thousand of its own
+                seen = (picture.extra_of, picture.extra, picture.read_at, picture.read_ms)
+                self._kept = Picture(extra_of=seen[0], extra=seen[1], read_at=seen[2], read_ms=seen[3])
         elif picture.snapshot and picture.extra_of != self.reads and kept and kept.extra_of == self.reads:
             picture = replace(
                 picture, extra=kept.extra, extra_of=kept.extra_of, read_at=kept.read_at, read_ms=kept.read_ms
             )
         self.picture = picture
-        if not self.is_mounted or not self.query("#footer"):
+        if not self.is_mounted or not self.query("#footer") or self.app._exit:  # left: the rest may never be built
             return
         self.draw_frame()
         self.draw(fresh=fresh)
@@ -248,6 +249,16 @@ class FrameScreen(Screen[None]):
     def on_screen_resume(self) -> None:
         """Tells the feed what is on screen now, and shows what there is."""
         self.console.now_on_screen(self)
+
+    def on_screen_suspend(self) -> None:
+        """Lets go of the queues once another screen is seen: it comes back with the picture of then."""
+        if self in self.console.screen_stack:
+            return
+        self.picture = Picture()
+        for view in self.query(LineList):
+            view.rest()
+        for panel in self.query(Lines):
+            panel.rest()
 
     def action_do(self, action: str) -> None:
         """Does an action, or says why not."""

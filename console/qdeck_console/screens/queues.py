@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck_console.actions import QUEUES, Action, bindings
+from qdeck_console.feed import Picture
 from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters import queues as present
@@ -76,6 +77,12 @@ class QueuesScreen(QueueActs):
     def is_offered(self, action: Action) -> bool:
         """Where there is no queue, only what works everywhere."""
         return super().is_offered(action) and not (self.has_class("-empty") and action.id in _OF_QUEUES)
+
+    def on_screen_suspend(self) -> None:
+        """Lets go of the rows, too."""
+        if self not in self.console.screen_stack:
+            self._entries, self._listed = [], {}
+            self._drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
 
     def wants(self) -> Reader:
         """What agents saw of the queues on screen, a few at a time, and the one under the cursor close up."""

@@ -50,6 +50,10 @@ class Lines(Widget):
                 return  # nothing to draw: most of what a key changes is elsewhere
         self.refresh()
 
+    def rest(self) -> None:
+        """Lets go of what it shows, until it is shown again."""
+        self.make = lambda _w, _h: ()
+
     def refresh_lines(self) -> None:
         """Asks for its lines again."""
         self._made = None
@@ -166,7 +170,12 @@ class LineList(ScrollView, can_focus=True):
     def row(self) -> object | None:
         """What is under the cursor, if it is still there."""
         index = self._where.get(self.cursor)
-        return None if index is None else self.listing.items[index].row
+        return None if index is None or index >= len(self.listing.items) else self.listing.items[index].row
+
+    def rest(self) -> None:
+        """Lets go of the rows, until they are shown again: cursor, marks and scroll stay."""
+        self.listing = Listing()
+        self._drawn.clear()
 
     @property
     def place(self) -> int | None:
