@@ -37,14 +37,9 @@ def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
     for notice in report.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
-        from qdeck._rules.report import document, iso
+        from qdeck._rules.report import document, since_document
 
-        since = [
-            {"check": check, "queue": queue or None, "at": iso(one.at_ms), "exact": one.exact}
-            for place, one in began.items()
-            for check, _, queue in [place.partition("/")]
-        ]
-        write_json(document(report) | {"since": since})
+        write_json(document(report) | {"since": since_document(report, began)})
     else:
         _print(report, began)
     ctx.exit(report.status.exit_code)

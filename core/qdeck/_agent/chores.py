@@ -14,7 +14,7 @@ from qdeck._deck import reads, since
 from qdeck._errors import NotAllowed, QdeckError
 from qdeck._rules.health import acheck_health
 from qdeck._rules.limits import Limits
-from qdeck._rules.report import document
+from qdeck._rules.report import document, since_document
 
 if TYPE_CHECKING:
     from qdeck._agent.eyes import Eyes
@@ -107,7 +107,10 @@ class Chores:
         async with self._reporting:
             began = time.monotonic()
             if self._report is None or began > self._stale:
-                self._report = document(await self._check())
+                found = await self._check()
+                known = since.read_since(found.checks, found.snapshot.queues, found.thresholds, found.at_ms)
+                told = since_document(found, await self.eyes.health.deck.alook(known))
+                self._report = document(found) | {"since": told}
                 ended = time.monotonic()
                 # With thousands of queues it takes seconds: whoever asks in a loop must not keep the server busy.
                 self._stale = ended + max(FRESH_S, ended - began)

@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import Status
+from qdeck._deck.since import place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from qdeck._deck.since import Began
     from qdeck._deck.verdict import Check
     from qdeck._rules.health import HealthReport, QueueHealth, Rates
 
@@ -48,6 +50,17 @@ def document(report: HealthReport) -> dict[str, Any]:
         "layouts": {name: _layout(facts) for name, facts in report.layouts.items()},
         "notices": list(report.notices),
     }
+
+
+def since_document(report: HealthReport, began: Mapping[str, Began]) -> list[dict[str, Any]]:
+    """Since when what is wrong is so, as far as that is known."""
+    wrong = {place(check.name, r.queue) for check in report.checks for r in check.reasons if r.status.exit_code}
+    return [
+        {"check": check, "queue": queue or None, "at": iso(one.at_ms), "exact": one.exact}
+        for name, one in began.items()
+        if name in wrong
+        for check, _, queue in [name.partition("/")]
+    ]
 
 
 def _layout(facts: Mapping[str, Any]) -> dict[str, Any]:
