@@ -92,13 +92,9 @@ def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hi
     ]
     if cells < 100:
         tail = growth if growth and full else dropped if room.dropped else growth or expires
-        bar = max(6, cells - 2 * MARGIN - name - fmt.length(counts) - 4 - max(12, fmt.length(tail)))
-        return tuple(
-            fmt.fit(
-                [(" ", "text"), *path, (" ", "text"), *thin_bar(share, bar, role), *counts, ("  ", "text"), *tail],
-                cells,
-            )
-        )
+        bar = cells - 2 * MARGIN - name - fmt.length(counts) - 4 - max(12, fmt.length(tail))
+        line: list[Piece] = [(" ", "text"), *path, (" ", "text"), *(thin_bar(share, bar, role) if bar >= 4 else ())]
+        return tuple(fmt.fit([*line, *counts, ("  ", "text"), *tail], cells))
     pieces: list[tuple[Sequence[Piece], int, bool]] = [
         (counts, 20, False), (growth, 22, False), (expires, 25, False), (dropped, 13, False),
     ]  # fmt: skip

@@ -126,7 +126,7 @@ class _Grid:
     def of(cls, cells: int) -> _Grid:
         """Heartbeat and lease need room."""
         beat = 15 if cells >= 100 else 0
-        job = 20 if cells >= 100 else 18
+        job = 20 if cells >= 78 else 18
         rest = cells - LEAD - MARGIN - job - 9 - 6 - (2 * (beat + 1) if beat else 0) - 2
         queue = min(24, max(12, rest // 2))
         return cls(job, queue, max(8, rest - queue), beat)

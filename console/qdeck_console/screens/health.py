@@ -141,8 +141,14 @@ class HealthScreen(FrameScreen):
         self._draw_summary(snapshot)
         self.query_one("#head", Lines).show(lambda w, _h: (present.head(w),) if matching else (), self.painter)
         words = f"{len(matching)} checks" if snapshot else "…"
-        total: Line = (("    ", "text"), (words, "muted"))
-        self.query_one("#total", Lines).show(lambda _w, h: ((), total) if h > 1 else (total,), self.painter)
+
+        def total(_cells: int, lines: int) -> Sequence[Line]:
+            view = self.view
+            more = ", more ↓" if view.scroll_offset.y < view.max_scroll_y else ""
+            line: Line = (("    ", "text"), (words + more, "muted"))
+            return ((), line) if lines > 1 else (line,)
+
+        self.query_one("#total", Lines).show(total, self.painter)
         side = self.query_one("#side", Lines)
         side.show(lambda w, _h: self._server(snapshot, w) if snapshot else (), self.painter)
 
@@ -176,6 +182,7 @@ class HealthScreen(FrameScreen):
 
     def on_line_list_moved(self) -> None:
         """The footer follows the cursor."""
+        self.query_one("#total", Lines).refresh_lines()
         self.draw_frame()
 
     def verb(self, action: Action) -> str:
