@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 MOST: Final = 1000  # groups that are listed, the largest; all are counted
 _BUDGET_S: Final = 0.12
-_AGAIN_S: Final = 0.04  # once all were read: what changed is read again with less hurry
+_AGAIN_S: Final = 0.02  # once all were read: what changed is read again with less hurry
 _FIRST_S: Final = 0.3
-_TOGETHER: Final = 40  # queues whose counts are read in one go: a few ms of work
+_STEP: Final = 2000  # queues between two breaths
+_TOGETHER: Final = 25  # queues whose counts are read in one go: a few ms of work
 _REST: Final = 10
 _BREATH_S: Final = 0.001  # in which a key is answered
 _FOREIGN_REST_S: Final = 5.0
@@ -94,15 +95,17 @@ class Triage:
         if not self._one.locked() or not self._queues:
             async with self._one:
                 await self._look(snapshot)
-        await asyncio.sleep(_BREATH_S)
-        return self._told(list(self._queues.values()), last_key_at)
+        return await self._told(list(self._queues.values()), last_key_at)
 
     async def _look(self, snapshot: Snapshot) -> None:
         rows = [row for row in snapshot.queues if row.dead]
         named = self._wanted.pushdown(snapshot.at_ms).queues
         if named is not None:
             rows = [row for row in rows if row.name in named]
-        queues = [self._known(row, snapshot.at_ms) for row in rows]
+        queues: list[_Queue] = []
+        for at in range(0, len(rows), _STEP):
+            await asyncio.sleep(_BREATH_S)
+            queues += [self._known(row, snapshot.at_ms) for row in rows[at : at + _STEP]]
         self._queues = {queue.name: queue for queue in queues}
         await asyncio.sleep(_BREATH_S)
         started = time.monotonic()
@@ -195,7 +198,8 @@ class Triage:
         queue.cursor, queue.looked_at = page.cursor, queue.looked_at + page.scanned
         return page.cursor is None
 
-    def _told(self, queues: Sequence[_Queue], last_key_at: float) -> Triaged:
+    async def _told(self, queues: Sequence[_Queue], last_key_at: float) -> Triaged:
+        await asyncio.sleep(_BREATH_S)
         groups = [group for queue in queues for group in queue.groups.groups]
         now, count = time.monotonic(), len(groups)
         if not self._order or (now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S):
@@ -205,6 +209,7 @@ class Triage:
             last = len(self._order)
             groups = nsmallest(MOST, groups, key=lambda group: (self._order.get(_key(group), last), -group.count))
         self._order = {_key(group): at for at, group in enumerate(groups)}
+        await asyncio.sleep(_BREATH_S)
         return Triaged(
             groups=tuple(groups),
             count=count,

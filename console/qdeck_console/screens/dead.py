@@ -51,6 +51,7 @@ class DeadScreen(WindowedScreen):
         self._triage: tuple[str, Triage] | None = None
         self._last = DeadSeen()
         self._source: tuple[str, Source] | None = None
+        self._listed: tuple[tuple[Group, ...], list[Item]] = ((), [])
         self._touched = False
         self._begun: str | None = None
         self._alike, self._alike_of = Alike(), ""
@@ -164,7 +165,9 @@ class DeadScreen(WindowedScreen):
     def draw(self, *, fresh: bool) -> None:
         """Draws limits, groups and entries."""
         triaged, groups = self.whole.triaged, self.whole.triaged.groups
-        rows = [Item(key_of(group), 1, group) for group in groups]
+        if groups is not self._listed[0]:
+            self._listed = (groups, [Item(key_of(group), 1, group) for group in groups])
+        rows = self._listed[1]
         chosen = self.group_view.cursor
         self._draw_room()
         view = self.group_view
