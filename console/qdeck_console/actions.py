@@ -263,6 +263,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
 BY_ID: Final = {action.id: action for action in ACTIONS}
 
 
+_TYPED: Final = "filter"  # what is typed after its key belongs to it, even when all of it comes in one gulp
+
+
 def of_scope(scope: str) -> list[Action]:
     """The actions of a scope, in the order of the table."""
     return [action for action in ACTIONS if scope in action.scopes]
@@ -273,10 +276,11 @@ def bindings(scope: str) -> list[BindingType]:
     return [
         Binding(
             ",".join(action.keys),
-            action.call or f"do('{action.id}')",
+            action.call or f"{'at_once' if action.id == _TYPED else 'do'}('{action.id}')",
             action.verb,
             id=f"{scope}.{action.id}",
             show=False,
+            priority=action.id == _TYPED,
         )
         for action in of_scope(scope)
     ]

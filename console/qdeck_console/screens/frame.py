@@ -6,11 +6,12 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.screen import Screen
 
 from qdeck import InvalidFilter
-from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_actions
+from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_actions, of_scope
 from qdeck_console.feed import Picture, Reader
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
@@ -58,7 +59,12 @@ class FrameScreen(Screen[None]):
     TAB: ClassVar[str] = QUEUES
     SCOPE: ClassVar[str] = QUEUES
     LANGUAGE: ClassVar[bool] = False  # whether `/` takes the filter language rather than a part of a name
-    BINDINGS: ClassVar[list[BindingType]] = []
+    # Keys that come in one gulp reach the list before it has dealt with the first of them: what is typed after these
+    # must never be taken for keys of the list. So they are seen first, and what they open has the next key.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("colon,ctrl+p", "at_once('commands')", show=False, priority=True),
+        Binding("question_mark", "at_once('help')", show=False, priority=True),
+    ]
     AUTO_FOCUS = "LineList"
     ESCAPE_TO_MINIMIZE = False
 
@@ -319,11 +325,31 @@ class FrameScreen(Screen[None]):
         """Of how many rows `count` are written; None when these are all."""
         return None
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether a key is ours: while something is typed, it is a letter of that."""
+        if action != "at_once":
+            return super().check_action(action, parameters)
+        offered = parameters[0] != "filter" or any(known.id == "filter" for known in of_scope(self.SCOPE))
+        return offered and not isinstance(self.focused, Entry)
+
+    def action_at_once(self, action: str) -> None:
+        """Does what takes the keys that follow."""
+        self.on_key()
+        if action == "filter":
+            self.action_do(action)
+        else:
+            self.console.action_do(action)
+
     def do_filter(self) -> None:
         """Opens the filter."""
         box = self.query_one("#filter", Entry)
-        box.add_class("-open")
-        box.focus()
+        self._show_filter(box, on=True)
+        self.set_focus(box)  # at once: `focus()` waits for its turn
+
+    def _show_filter(self, box: Input, *, on: bool) -> None:
+        # By style, not by class alone: a class takes effect a moment later, and what is not shown has no focus.
+        box.set_class(on, "-open")
+        box.display = on
 
     def do_back(self) -> None:
         """Ends what goes on, else clears the filter."""
@@ -337,7 +363,7 @@ class FrameScreen(Screen[None]):
         if box.value != text:
             box.value = text
         if not text:
-            box.remove_class("-open")
+            self._show_filter(box, on=False)
             self.wrong = None
             self._draw_wrong("")
             self.main_list.focus()
@@ -379,7 +405,7 @@ class FrameScreen(Screen[None]):
             return
         self._take_filter(event.value)
         if self.wrong is None:
-            event.input.set_class(bool(event.value), "-open")
+            self._show_filter(event.input, on=bool(event.value))
             self.main_list.focus()
 
     def on_key(self) -> None:
