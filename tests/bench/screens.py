@@ -244,7 +244,7 @@ def look_at(terminal: Terminal, look: Look, keys: int, seconds: float) -> dict[s
     """What a screen takes: time from a key to its frame, processor, and what the process holds by then."""
     for number, (key, wanted) in enumerate(look.way):
         terminal.press(key)
-        terminal.until(wanted.encode(), 120.0)
+        terminal.until(wanted.encode(), 600.0)  # a dry run takes its time
         terminal.rest(1.0 if number else look.settles_s)
     terminal.rest(3.0)
     cpu = _cpu(terminal, seconds)

@@ -52,6 +52,7 @@ _LOOKS: Final = {
     None: ("∅", "muted"),
 }
 _VERDICTS: Final = {**_LOOKS, Status.HEALTHY: ("●", "ok")}
+MOST_OF_CHECK: Final = 100  # rows of one check: those beyond are counted
 _HEADS: Final = (
     (Status.UNHEALTHY, "failing", "bad"),
     (Status.DEGRADED, "over the threshold", "warn"),
@@ -67,6 +68,7 @@ class HealthSeen:
     vitals: Vitals | None = None
     began: Mapping[str, Began] = field(default_factory=lambda: MappingProxyType({}))
     slots: Sequence[Slot] | None = None  # what agents did last; None: it may not be read
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,18 +101,30 @@ class Row:
         return self.status not in (Status.HEALTHY, None)
 
 
-def rows(snapshot: Snapshot, thresholds: Thresholds, facts: Sequence[Fact] = ()) -> list[Row]:
+def cut(checks: Sequence[Check]) -> list[Check]:
+    """Checks with so many of the queues that fail them as are listed."""
+    return [replace(check, reasons=check.reasons[:MOST_OF_CHECK]) for check in checks]
+
+
+def rows(
+    snapshot: Snapshot,
+    thresholds: Thresholds,
+    facts: Sequence[Fact] = (),
+    checks: Sequence[Check] | None = None,
+) -> list[Row]:
     """Every check, worst first, and what no rule judges; one that several queues fail is a row for each."""
     by_name = {row.name: row for row in snapshot.queues}
     found: list[Row] = []
-    for check in verdict.check_all(snapshot.server, snapshot.queues, thresholds):
+    if checks is None:
+        checks = verdict.check_all(snapshot.server, snapshot.queues, thresholds)
+    for check in checks:
         if not check.reasons:
             found.append(
                 Row(check=check.name, status=check.status, detail=check.detail, value=check.value,
                     threshold=check.threshold)
             )  # fmt: skip
             continue
-        for reason in check.reasons:
+        for reason in check.reasons[:MOST_OF_CHECK]:
             row = by_name.get(reason.queue or "")
             found.append(
                 Row(
@@ -118,6 +132,11 @@ def rows(snapshot: Snapshot, thresholds: Thresholds, facts: Sequence[Fact] = ())
                     value=_value(check, row), threshold=check.threshold,
                 )
             )  # fmt: skip
+        if left := check.reasons[MOST_OF_CHECK:]:
+            status = max((reason.status for reason in left), key=lambda status: status is Status.UNHEALTHY)
+            found.append(
+                Row(check=check.name, status=status, detail=f"and {len(left):,} more like it: 1 lists all queues")
+            )
     found += [
         Row(check=fact.name, status=Status.HEALTHY if fact.known else None, detail=fact.detail, value=fact.value,
             threshold=fact.limit or None)

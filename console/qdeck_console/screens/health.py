@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from qdeck._deck.since import Began
+    from qdeck._deck.verdict import Check
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
 CHORES: Final = ("tend", "history", "health", "purge")
+FEW: Final = 500  # queues that are judged within a frame
 AGAIN_S: Final = 10.0  # so long what the server knows of beginnings is good, or ten times what reading it took
 
 
@@ -50,7 +53,8 @@ class HealthScreen(FrameScreen):
         self._trips = Trips()
         self._began: dict[str, Began] = {}
         self._troubles: tuple[str, ...] = ()
-        self._ask_again_at = 0.0
+        self._ask_again_at = self._check_again_at = 0.0
+        self._checks: Sequence[Check] = ()
         self._shown: list[Row] = []
 
     def body(self) -> Sequence[Widget]:
@@ -71,8 +75,9 @@ class HealthScreen(FrameScreen):
             self._trips.begin()
             vitals = await deck.alook(read_vitals())
             self._trips.end()
-            await self._read_beginnings(snapshot)
-            return HealthSeen(vitals=vitals, began=self._began, slots=await self._read_agents())
+            checks = await self._read_checks(snapshot)
+            await self._read_beginnings(snapshot, present.cut(checks))
+            return HealthSeen(vitals=vitals, began=self._began, slots=await self._read_agents(), checks=tuple(checks))
 
         return read
 
@@ -82,9 +87,22 @@ class HealthScreen(FrameScreen):
         except NotAllowed:
             return None
 
-    async def _read_beginnings(self, snapshot: Snapshot) -> None:
+    async def _read_checks(self, snapshot: Snapshot) -> Sequence[Check]:
+        """Every check. Of very many queues that takes a while: beside the keys, and with rests."""
+        begun = time.monotonic()
+        if begun >= self._check_again_at:
+            asked = (snapshot.server, snapshot.queues, self.console.deck.thresholds)
+            self._checks = (
+                await asyncio.to_thread(verdict.check_all, *asked)
+                if len(snapshot.queues) > FEW
+                else verdict.check_all(*asked)
+            )
+            took = time.monotonic() - begun
+            self._check_again_at = time.monotonic() + (30 * took if len(snapshot.queues) > FEW else 0.0)
+        return self._checks
+
+    async def _read_beginnings(self, snapshot: Snapshot, checks: Sequence[Check]) -> None:
         deck, now = self.console.deck, time.monotonic()
-        checks = verdict.check_all(snapshot.server, snapshot.queues, deck.thresholds)
         troubles = tuple(f"{check.name}{reason.status}{reason.queue}" for check in checks for reason in check.reasons)
         if troubles == self._troubles and now < self._ask_again_at:
             return
@@ -94,7 +112,7 @@ class HealthScreen(FrameScreen):
 
     def deck_changed(self) -> None:
         """What was asked of the deck before is asked again."""
-        self._ask_again_at = 0.0
+        self._ask_again_at = self._check_again_at = 0.0
 
     @property
     def seen(self) -> HealthSeen:
@@ -114,7 +132,8 @@ class HealthScreen(FrameScreen):
         facts = present_server.facts_of(
             snapshot, seen.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms, slots=seen.slots
         )
-        found = present.rows(snapshot, self.console.thresholds, facts)
+        checks = None if len(snapshot.queues) <= FEW else seen.checks
+        found = present.rows(snapshot, self.console.thresholds, facts, checks)
         return self._since.dated(found, snapshot.at_ms, seen.began)
 
     def _matching(self, found: Sequence[Row]) -> list[Row]:
