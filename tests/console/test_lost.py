@@ -124,8 +124,8 @@ async def test_rights_taken_away_are_told_on_each_screen_and_come_back(url: str,
 async def test_a_server_without_queues_says_what_now(url: str, raw: redis.Redis, size: tuple[int, int]) -> None:
     raw.set("else", "1")
     async with console(url, size=size) as pilot:
-        seen = await until(pilot, "No queues here yet")
-        assert "s sort" not in seen, "there is none to be sorted"
+        await until(pilot, "No queues here yet")
+        await until(pilot, lambda: "s sort" not in text(app_of(pilot)))  # there is none to be sorted
         assert all(len(line) == size[0] for line in lines(app_of(pilot)))
         if size[1] > 16:
             seen = await until(pilot, "holds 1 key")

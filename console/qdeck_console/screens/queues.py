@@ -76,7 +76,9 @@ class QueuesScreen(QueueActs):
 
     def is_offered(self, action: Action) -> bool:
         """Where there is no queue, only what works everywhere."""
-        return super().is_offered(action) and not (self.has_class("-empty") and action.id in _OF_QUEUES)
+        snapshot = self.picture.snapshot
+        is_empty = snapshot is not None and not snapshot.queues
+        return super().is_offered(action) and not (is_empty and action.id in _OF_QUEUES)
 
     def on_screen_suspend(self) -> None:
         """Lets go of the rows, too."""
