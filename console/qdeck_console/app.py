@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import time
 from collections import deque
 from dataclasses import replace
@@ -22,6 +21,7 @@ from qdeck_console.actions import JOBS, QUEUES, TABS, bindings
 from qdeck_console.contexts import LIVE_S, Contexts, opens_read_only, record_live
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
+from qdeck_console.opening import ENDING
 from qdeck_console.presenters import frame
 from qdeck_console.screens.acting import Operator
 from qdeck_console.screens.frame import LOW, FrameScreen
@@ -75,10 +75,12 @@ class ConsoleApp(App[int], inherit_bindings=False):
         theme: str = "",
         seconds: float | None = None,
         contexts: Contexts | None = None,
+        taken: Callable[[], None] | None = None,
     ) -> None:
         # Said at once: a filter that makes greys of colours would else be put in before the theme is known.
         super().__init__(ansi_color=True if wants_no_colour() else None)
         self._seconds = seconds
+        self._taken = taken  # told when the terminal is taken over; none where there is no terminal
         self._deck: Deck | None = None
         self._open: Callable[[], Deck] | None = None
         if callable(deck):
@@ -139,12 +141,20 @@ class ConsoleApp(App[int], inherit_bindings=False):
         screen = self.screen_stack[0] if self.screen_stack else None
         return await self.deck.astatus(screen.visible_queues() if isinstance(screen, FrameScreen) else ())
 
+    def on_load(self) -> None:
+        """Takes the terminal over from whoever showed the first lines, and the signals: from here on they leave the
+        terminal as it was.
+        """
+        if self._taken is None:
+            return
+        for number, code in ENDING.items():
+            # After a frame: screens that are half made cannot be taken down.
+            asyncio.get_running_loop().add_signal_handler(number, self.call_after_refresh, self.exit, code)
+        self._taken()
+
     def on_mount(self) -> None:
-        """Starts the feed, the clock of the bar, and the handlers that leave the terminal as it was."""
-        loop = asyncio.get_running_loop()
-        if self._driver is not None and not self.is_headless:
-            for number, code in ((signal.SIGTERM, 143), (signal.SIGHUP, 129)):
-                loop.add_signal_handler(number, self.exit, code)
+        """Starts the feed and the clock of the bar."""
+        if self._taken is not None:
             self.run_worker(keep_tidy(lambda: self.last_key_at), group="tidying")
         if self._deck is not None:
             self._begin()

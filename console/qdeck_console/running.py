@@ -30,7 +30,7 @@ def run_console(
     """Runs the console until it is left, or for so many seconds, and returns the exit code.
 
     With a `target` the thresholds, colour and layouts of its context hold, and production that may be written to is
-    live for half an hour only. `ready` is called when all is loaded, just before the terminal is taken over.
+    live for half an hour only. `ready` is called when the terminal is taken over.
     """
     check_terminal()
     chosen = target or Target(url=url)
@@ -38,9 +38,13 @@ def run_console(
     context = contexts.foretell(chosen, read_only=read_only, title=title)
     if chosen.is_production and not read_only:
         context = replace(context, live_until=time.monotonic() + LIVE_S)
-    app = ConsoleApp(lambda: contexts.deck(chosen, read_only=read_only), context, seconds=seconds, contexts=contexts)
-    if ready is not None:
-        ready()
+    app = ConsoleApp(
+        lambda: contexts.deck(chosen, read_only=read_only),
+        context,
+        seconds=seconds,
+        contexts=contexts,
+        taken=ready or (lambda: None),
+    )
     code = app.run()
     if app.failure is not None:
         raise app.failure

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from qdeck import UsageError
-from qdeck_console.presenters.frame import Context
 from qdeck_console.web import is_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._deck.deck import Deck
+    from qdeck_console.presenters.frame import Context
 
 
 def check_terminal(environment: Mapping[str, str] = os.environ) -> None:
@@ -56,6 +56,8 @@ def context_of(deck: Deck, title: str | None) -> Context:
 
 def context_at(address: str, title: str | None, *, read_only: bool) -> Context:
     """What the bar says about the deck on a server, whose URL is given without its password."""
+    from qdeck_console.presenters.frame import Context
+
     parts = urlsplit(address)
     server = parts.netloc.rpartition("@")[2] + parts.path if parts.netloc else address
     return Context(title=title or parts.hostname or "local", server=server, read_only=read_only)

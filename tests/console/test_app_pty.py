@@ -129,6 +129,23 @@ def test_signals_leave_the_terminal_clean(
     assert is_left_clean(shown)
 
 
+AT_ONCE = """
+import os, sys
+from qdeck_console.running import run_console
+sys.exit(run_console(sys.argv[1], ready=lambda: os.kill(os.getpid(), int(sys.argv[2]))))
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_before_the_first_frame_leave_the_terminal_clean(
+    url: str, terminal: Callable[..., Terminal], number: signal.Signals, code: int
+) -> None:
+    shown = terminal(AT_ONCE, url, str(int(number)))
+    assert shown.end() == code
+    assert is_left_clean(shown)
+    assert b"Error" not in shown.output
+
+
 QDECK = "import sys; from qdeck_console.__main__ import main; sys.exit(main())"
 
 

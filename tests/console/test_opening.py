@@ -27,8 +27,16 @@ with opening("eu \\x1b[2Jqueue") as ready:
 """
 
 
-@pytest.mark.parametrize(("how", "code", "leaves"), [("fail", 1, True), ("ready", 0, False), ("wait", 143, True)])
-def test_the_terminal_is_as_it_was(how: str, code: int, leaves: bool) -> None:
+@pytest.mark.parametrize(
+    ("how", "number", "code", "leaves"),
+    [
+        ("fail", 0, 1, True),
+        ("ready", 0, 0, False),
+        ("wait", signal.SIGTERM, 143, True),
+        ("wait", signal.SIGHUP, 129, True),
+    ],
+)
+def test_the_terminal_is_as_it_was(how: str, number: int, code: int, leaves: bool) -> None:
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 80))
     before = termios.tcgetattr(slave)
@@ -40,8 +48,8 @@ def test_the_terminal_is_as_it_was(how: str, code: int, leaves: bool) -> None:
         output, until = b"", time.monotonic() + 20
         while b"loading" not in output and time.monotonic() < until:
             output += os.read(master, 65536)
-        if how == "wait":
-            process.send_signal(signal.SIGTERM)
+        if number:
+            process.send_signal(number)
         assert process.wait(20) == code
         os.set_blocking(master, False)
         with contextlib.suppress(BlockingIOError):
@@ -59,3 +67,9 @@ def test_the_first_lines_show_a_title_and_obey_none() -> None:
         assert "qdeck  eu ?[2Jqueue" in shown
         assert "reading the queues" in shown
         assert shown.count("\x1b[2J") == 1
+        assert shown.index("\x1b[?7l") < shown.index("qdeck") < shown.index("\x1b[?7h")  # nothing wraps
+
+
+def test_the_first_lines_are_ascii_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QDECK_ASCII", "1")
+    assert first_lines("eu", 60, 16, coloured=True).isascii()
