@@ -27,6 +27,11 @@ _EVENTS: Final = {OVER: "expired", NOBODY: "orphaned"}
 _WORDS: Final = {OVER: "time is over", NOBODY: "nobody owns them"}
 
 
+def queues_words(count: int) -> str:
+    """A number of temporary queues in words."""
+    return f"{count:,} temporary queue{'s' * (count != 1)}"
+
+
 class Leftovers:
     """The temporary queues that were found, as a share of each rule with all of its entries."""
 

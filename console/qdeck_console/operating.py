@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from qdeck._deck.deck import Deck
-    from qdeck._operations.model import BatchResult, PlanEntry
+    from qdeck._operations.model import BatchResult, PlanEntry, UndoResult
     from qdeck._operations.planfile import Plan
 
 DONE: Final = {
@@ -193,3 +193,15 @@ def outcome(result: BatchResult, left_out: Iterable[Skip] = ()) -> tuple[str, st
     elif result.undoable:
         words += " · u undoes it"
     return words, "warn" if count or result.stopped else "ok", "▲" if count or result.stopped else "✓"
+
+
+def undone(result: UndoResult, name: str) -> tuple[str, str, str]:
+    """What taking a batch back did in a few words, with the role and the glyph that fit."""
+    words = f"undone: {name}" if not result.skipped else f"{result.restored:,} went back, of {name}"
+    if result.dependants:
+        words += f"; {jobs_words(result.dependants)} that waited for them too"
+    if result.error is not None:
+        return f"{words}; then {result.error}", "bad", "✗"
+    if result.skipped:
+        return f"{words}; {len(result.skipped):,} stay: {result.skipped[0].why}", "warn", "▲"
+    return words, "ok", "✓"

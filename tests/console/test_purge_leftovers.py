@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 from qdeck._deck.deck import Deck
 from qdeck.messages import _registry as registry
 from qdeck_console.presenters.purge import short_name, within
+from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.screens.purgeentries import EntriesScreen
-from support.driving import app_of, console, until
+from support.driving import app_of, console, row, until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
     import redis
 
+MAIL = "shop:dev:mail:actions"
 OVER, ORPHAN, USED = "shop:callbacks:mail:over", "shop:responses:get:orphan", "shop:responses:get:used"
 
 
@@ -45,14 +50,47 @@ async def test_temporary_queues_are_found_shown_removed_by_name_and_put_back(url
         assert "expired queues, orphaned queues" in shown
         raw.rpush(ORPHAN, "three")  # somebody uses it again: it must stay
         await pilot.press("tab", "enter")
-        await until(pilot, "1 temporary queues removed, 1 left: they are used")
+        await until(pilot, "1 temporary queue removed, 1 left: they are used")
         assert (raw.exists(OVER), raw.llen(ORPHAN), raw.llen(USED)) == (0, 3, 1)
         await pilot.press("a")
         await until(pilot, "it is applied")
         await pilot.press("u", "u")
-        await until(pilot, "undone: purge of 1 temporary queues")
+        await until(pilot, "undone: purge of 1 temporary queue")
         assert raw.lrange(OVER, 0, -1) == [b"a message"]
         assert app_of(pilot).operator.batches == []
+
+
+async def test_one_undo_takes_jobs_and_temporary_queues_back_and_a_saved_plan_says_what_it_lacks(
+    url: str, raw: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Deck(url) as deck:
+        deck.write(registry.register(OVER, "callbacks", "shop", task="t", tier="free", ttl_ms=1))
+        deck.enqueue(MAIL, "welcome", [1])
+    raw.rpush(OVER, "a message")
+    async with console(url, "5") as pilot:
+        app = app_of(pilot)
+        await until(pilot, "no plan yet")
+        work = app.screen
+        assert isinstance(work, PurgeScreen)
+        work.limits = work.limits.changed("max_ready_age=0s")
+        await pilot.press("d")
+        await until(pilot, "2 would go")
+        await pilot.press("w")
+        await until(pilot, "1 temporary queue not in the file: qdeck clean takes them")
+        await pilot.press("enter")
+        await until(pilot, "without the 1 temporary queue")
+        assert len(list(tmp_path.glob("*.jsonl"))) == 1
+        await pilot.press("a")
+        await until(pilot, "Purge 2 entries")
+        await pilot.press("tab", "enter")
+        await until(pilot, "1 temporary queue removed")
+        assert (row(url, MAIL).ready, raw.exists(OVER)) == (0, 0)
+        await pilot.press("u")
+        await until(pilot, "u again undoes: purge of 1 job and purge of 1 temporary queue")
+        await pilot.press("u")
+        await until(pilot, "undone: purge of 1 temporary queue; undone: purge of 1 job")
+        assert (row(url, MAIL).ready, raw.lrange(OVER, 0, -1), app.operator.batches) == (1, [b"a message"], [])
 
 
 async def test_what_the_agents_did_and_do_next_is_told(url: str, raw: redis.Redis) -> None:

@@ -18,7 +18,7 @@ from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.presenters.parts import name_parts, owner_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer
-from qdeck_console.screens.acting import Work
+from qdeck_console.screens.acting import Done, Work
 from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.queues import QueuesScreen
@@ -91,7 +91,7 @@ async def test_an_undo_tells_of_those_that_came_back_with_its_jobs(url: str, mon
     async with console(url, "") as pilot:
         app = pilot.app
         assert isinstance(app, ConsoleApp)
-        app.operator.undo_batch("b1", "discard of 1 job")
+        app.operator.take_back([Done("b1", "discard of 1 job")])
         await until(pilot, "undone: discard of 1 job; 3 jobs that waited for them too")
 
 

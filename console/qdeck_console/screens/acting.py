@@ -49,10 +49,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A batch of this console, by a name that its operator knows."""
+    """A batch of this console, by a name that its operator knows. `after`: the batch of which it is the other half,
+    and with which it is taken back.
+    """
 
     batch: str
     name: str
+    after: str = ""
 
 
 class Operator:
@@ -63,7 +66,8 @@ class Operator:
         self.work: Work | None = None
         self.batches: list[Done] = []
         self.undone: set[str] = set()
-        self._named, self._named_at = "", float("-inf")
+        self._named: list[str] = []
+        self._named_at = float("-inf")
 
     def why_not_write(self) -> str:
         """Why nothing can be changed now; empty when it can."""
@@ -174,9 +178,9 @@ class Operator:
         await asyncio.sleep(0)
         return result
 
-    def remember(self, batch: str, name: str) -> None:
+    def remember(self, batch: str, name: str, *, after: str = "") -> None:
         """Notes a batch that this console did, for `u`."""
-        self.batches.append(Done(batch, name))
+        self.batches.append(Done(batch, name, after))
 
     def cancel(self) -> bool:
         """Tells what goes on to end; false when nothing does."""
@@ -190,37 +194,49 @@ class Operator:
         return self.why_not_write() or ("" if self.batches else "this console did nothing yet")
 
     def undo(self) -> None:
-        """Names the last batch; asked again within a few seconds, takes it back."""
-        self.name_and_undo(self.batches[-1].batch, self.batches[-1].name)
+        """Names what was done last; asked again within a few seconds, takes it back."""
+        last = self.batches[-1:]
+        while last[0].after and (before := [done for done in self.batches if done.batch == last[0].after]):
+            last = [*before, *last]
+        self.name_and_undo(last)
 
-    def name_and_undo(self, batch: str, name: str) -> None:
-        """Names a batch; asked for the same one again within a few seconds, takes it back."""
-        if batch != self._named or time.monotonic() - self._named_at > AGAIN_S:
-            self._named, self._named_at = batch, time.monotonic()
-            self._console.say(f"u again undoes: {name}", "strong", "◁")
+    def name_and_undo(self, done: Sequence[Done]) -> None:
+        """Names batches; asked for the same ones again within a few seconds, takes them back."""
+        batches, names = [one.batch for one in done], " and ".join(one.name for one in done)
+        if batches != self._named or time.monotonic() - self._named_at > AGAIN_S:
+            self._named, self._named_at = batches, time.monotonic()
+            self._console.say(f"u again undoes: {names}", "strong", "◁")
             return
-        self._named = ""
-        self.undo_batch(batch, name)
+        self._named = []
+        self.take_back(done)
 
-    def undo_batch(self, batch: str, name: str) -> None:
-        """Takes a batch back."""
+    def take_back(self, done: Sequence[Done]) -> None:
+        """Takes batches back, the last one first; what cannot be taken back ends it."""
         from qdeck._operations import api
-        from qdeck_console.operating import jobs_words
+        from qdeck_console.operating import undone
 
         async def act() -> None:
-            result = await api.aundo_batch(self._console.deck, batch)
-            self.batches = [done for done in self.batches if done.batch != batch]
-            if not result.skipped and result.error is None:
-                self.undone.add(batch)
-            words = f"undone: {name}" if not result.skipped else f"{result.restored:,} went back, of {name}"
-            if result.dependants:
-                words += f"; {jobs_words(result.dependants)} that waited for them too"
-            if result.error is not None:
-                self._console.say(f"{words}; then {result.error}", "bad", "✗")
-            elif result.skipped:
-                count = len(result.skipped)
-                self._console.say(f"{words}; {count:,} stay: {result.skipped[0].why}", "warn", "▲")
-            else:
-                self._console.say(words, "ok", "✓")
+            told: list[tuple[str, str, str]] = []
+            for one in reversed(done):
+                try:
+                    result = await api.aundo_batch(self._console.deck, one.batch)
+                except QdeckError as error:
+                    if not told:
+                        raise
+                    told.append((f"{one.name}: {error}", "bad", "✗"))
+                    break
+                self.batches = [kept for kept in self.batches if kept.batch != one.batch]
+                if not result.skipped and result.error is None:
+                    self.undone.add(one.batch)
+                told.append(undone(result, one.name))
+                if result.error is not None:
+                    break
+            self._console.say(*told_at_once(told))
 
         self.run(act(), "undo")
+
+
+def told_at_once(told: Sequence[tuple[str, str, str]]) -> tuple[str, str, str]:
+    """What several batches did, as one message that looks like the worst of them."""
+    worst = max(told, key=lambda one: ("ok", "warn", "bad").index(one[1]))
+    return "; ".join(words for words, _, _ in told), worst[1], worst[2]

@@ -16,6 +16,7 @@ from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch as present_batch
 from qdeck_console.presenters.activity import Grid, Later
 from qdeck_console.presenters.parts import section
+from qdeck_console.screens.acting import Done
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines
 
@@ -152,7 +153,7 @@ class ActivityBase(TableScreen):
     def undo(self, row: Activity) -> None:
         """Takes a batch back, after naming it."""
         if row.batch is not None:
-            self.console.operator.name_and_undo(row.batch, f"{row.verb} by {row.who}")
+            self.console.operator.name_and_undo([Done(row.batch, f"{row.verb} by {row.who}")])
 
 
 class ActivityScreen(ActivityBase):

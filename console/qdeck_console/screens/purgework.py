@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qdeck import InvalidOption
 from qdeck._operations.planindex import PlanIndex, Share, Shares
@@ -12,12 +12,13 @@ from qdeck._rules.limits import Effect, Limits, Rule, read_rules
 from qdeck._rules.purge import abuild_purge_plan
 from qdeck._settings.model import FOREIGN_RULES, Settings
 from qdeck._settings.save import Value, save
-from qdeck_console.leftovers import NOBODY, RULES, Leftovers
+from qdeck_console.leftovers import NOBODY, RULES, Leftovers, queues_words
 from qdeck_console.operating import outcome
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import DryRun, PlanRow, RuleRow
 from qdeck_console.presenters.purgeruns import Runs, Sums
+from qdeck_console.screens.acting import told_at_once
 from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.deadletters import check_new_file, open_new_file
 from qdeck_console.screens.dialog import inside
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from qdeck._operations.planfile import Plan
     from qdeck.messages._cleaning import CleanReport
     from qdeck_console.format import Line
+
+_CLEANS: Final = (("qdeck clean", "strong"), (" takes them", "muted"))
 
 
 class PurgeWork(FrameScreen):
@@ -293,9 +296,7 @@ class PurgeWork(FrameScreen):
             told.append(outcome(result))
         if self.left.count and self.cleaned is None and (result is None or self.is_whole):
             told.append(await self._clean())
-        words = "; ".join(text for text, _, _ in told)
-        worst = max(told, key=lambda one: ("ok", "warn", "bad").index(one[1]))
-        console.say(words, *worst[1:])
+        console.say(*told_at_once(told))
         self.redraw()
 
     @property
@@ -324,17 +325,26 @@ class PurgeWork(FrameScreen):
         report = await self.left.remove(self.console.deck, removed)
         self.cleaned = report
         if report.batch is not None and report.undoable:
-            operator.remember(report.batch, f"purge of {report.undoable:,} temporary queues")
+            jobs = self.result.batch if self.result is not None and self.result.undoable else ""
+            operator.remember(report.batch, f"purge of {queues_words(report.undoable)}", after=jobs)
         left = report.in_use + report.kept
-        words = f"{report.removed:,} temporary queues removed" + (f", {left:,} left: they are used" if left else "")
-        return words, "warn" if left else "ok", "▲" if left else "✓"
+        words = f"{queues_words(report.removed)} removed" + (f", {left:,} left: they are used" if left else "")
+        is_cut = work is not None and work.cancelled
+        words += "; cancelled: d finds the others" if is_cut else ""
+        return words, "warn" if left or is_cut else "ok", "▲" if left or is_cut else "✓"
 
     async def write_plan(self, plan: Plan) -> None:
         """Copies the plan to a file that is named."""
         field = Field(
             label="to the file", value=f"{plan.id}.jsonl", hint="qdeck purge --apply FILE does it", check=check_new_file
         )
-        answer = await self.console.push_screen_wait(FormScreen(self.console, f"Save the plan {plan.id}", [field]))
+        queues = self.left.count
+        about: list[Line] = []
+        if queues:
+            about = [(("▲ ", "warn"), (f"{queues_words(queues)} not in the file: ", "text"), *_CLEANS)]
+        answer = await self.console.push_screen_wait(
+            FormScreen(self.console, f"Save the plan {plan.id}", [field], about=about)
+        )
         if answer is None:
             self.console.say("nothing was written", "muted", "")
             return
@@ -343,7 +353,8 @@ class PurgeWork(FrameScreen):
         except OSError as error:
             self.console.say(f"{answer[0]}: {error.strerror or error}", "bad", "✗")
             return
-        self.console.say(f"plan of {plan.count:,} written to {path}", "ok", "✓")
+        words = f"; without the {queues_words(queues)}" if queues else ""
+        self.console.say(f"plan of {plan.count:,} written to {path}{words}", "ok", "✓")
 
 
 def _copy(source: Path, name: str) -> Path:
