@@ -138,8 +138,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.post_message(self.Pictured())
 
     async def _look(self) -> Snapshot:
-        screen = self.screen_stack[0] if self.screen_stack else None
-        return await self.deck.astatus(screen.visible_queues() if isinstance(screen, FrameScreen) else ())
+        in_sight = (one.visible_queues() for one in reversed(self.screen_stack) if isinstance(one, FrameScreen))
+        return await self.deck.astatus(next(filter(None, in_sight), ()))
 
     def on_load(self) -> None:
         """Takes the terminal over from whoever showed the first lines, and the signals: from here on they leave the

@@ -24,12 +24,19 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
 
-def count(number: int | None) -> str:
-    """A count in at most 7 cells: grouped, from a million on in millions, rounded down."""
+def count(number: int | None, cells: int = 7) -> str:
+    """A count in at most 7 cells: grouped, from a million on in millions, rounded down. Where there are fewer, what
+    does not fit is compact: half a number would be read as another one.
+    """
     if number is None:
         return NONE
     if number == 0:
         return ZERO
+    full = _grouped(number)
+    return full if len(full) <= cells else short_count(number)
+
+
+def _grouped(number: int) -> str:
     if number < 1_000_000:
         return f"{number:,}"
     for unit, size in (("M", 10**6), ("G", 10**9)):
@@ -37,7 +44,7 @@ def count(number: int | None) -> str:
             hundredths = number * 100 // size
             whole, rest = divmod(hundredths, 100)
             return f"{whole}.{rest:02d}{unit}" if whole < 100 else f"{whole:,}{unit}"
-    return NONE
+    return ""
 
 
 def short_count(number: int) -> str:
@@ -51,17 +58,20 @@ def short_count(number: int) -> str:
     return ""
 
 
-def rate(per_second: float | None) -> str:
-    """A rate per second; what rounds to nothing is shown as nothing."""
+def rate(per_second: float | None, cells: int = 7) -> str:
+    """A rate per second; what rounds to nothing is shown as nothing, what does not fit is compact."""
     if per_second is None:
         return NONE
     if abs(per_second) < 0.05:
         return ZERO
-    return f"{per_second:.1f}" if abs(per_second) < 999.95 else f"{per_second:,.0f}"
+    full = f"{per_second:.1f}" if abs(per_second) < 999.95 else f"{per_second:,.0f}"
+    return full if len(full) <= cells else short_count(int(per_second))
 
 
 def span(ms: float, *, fine: bool = False) -> str:
-    """A duration in two units: `38m 12s`, `2h 05m`, `3d 4h`, `16s`; with `fine`, `0.8s` under ten seconds."""
+    """A duration in two units: `38m 12s`, `2h 05m`, `3d 4h`, `16s`; with `fine`, `0.8s` under ten seconds. Of a hundred
+    days and more their hours say nothing.
+    """
     ms = max(0, int(ms))
     if fine and ms < 10 * _SECOND:
         return f"{ms / _SECOND:.1f}s"
@@ -71,7 +81,8 @@ def span(ms: float, *, fine: bool = False) -> str:
         return f"{ms // _MINUTE}m {ms % _MINUTE // _SECOND:02d}s"
     if ms < _DAY:
         return f"{ms // _HOUR}h {ms % _HOUR // _MINUTE:02d}m"
-    return f"{ms // _DAY}d {ms % _DAY // _HOUR}h"
+    days = ms // _DAY
+    return f"{days}d {ms % _DAY // _HOUR}h" if days < 100 else f"{days:,}d"
 
 
 def span_pieces(ms: float | None, role: str = "text", *, fine: bool = False) -> list[Piece]:

@@ -152,7 +152,7 @@ class History:
         if slot > track.slot:
             gap = min(SAMPLES, slot - track.slot - 1)
             was_lost = gap * self._sample_s > max(_GAP_S, 4 * self._sample_s)  # a late look is no gap
-            values = (float(row.ready or 0), float(rates.filled or 0), float(rates.drained or 0))
+            values = (_known(row.ready), _known(rates.filled), _known(rates.drained))
             for series, value in zip(track.series, values, strict=True):
                 series.extend([nan if was_lost else value] * gap)
                 series.append(value)
@@ -196,6 +196,11 @@ class History:
         return out
 
 
+def _known(value: float | None) -> float:
+    """What is not known stays a gap: a zero would tell of a queue that stands still."""
+    return nan if value is None else float(value)
+
+
 def _growth(marks: list[tuple[float, int]], dead: int, now: float) -> float | None:
     """Dead letters a minute, by the difference to the oldest moment of the window."""
     while len(marks) > 1 and now - marks[1][0] >= _WINDOW_S:
@@ -231,9 +236,9 @@ def _slots(samples: Sequence[Sample]) -> dict[int, tuple[float, float, float]]:
         gathered.setdefault(at_ms // _SLOT_MS, []).append(values)
     return {
         slot: (
-            sum(v[0] for v in values) / len(values),
-            sum(v[1] for v in values) / len(values),
-            sum(v[2] for v in values) / len(values),
+            _known(_mean(v[READY] for v in values)),
+            _known(_mean(v[FILLED] for v in values)),
+            _known(_mean(v[DRAINED] for v in values)),
         )
         for slot, values in gathered.items()
     }
@@ -242,7 +247,7 @@ def _slots(samples: Sequence[Sample]) -> dict[int, tuple[float, float, float]]:
 def _with_rates(samples: Sequence[Sample]) -> Iterator[tuple[int, tuple[float, float, float]]]:
     before: Sample | None = None
     for sample in samples:
-        filled = drained = 0.0
+        filled = drained = nan  # of the first one: since when it grew is not known
         if before is not None and sample.at_ms > before.at_ms:
             seconds = (sample.at_ms - before.at_ms) / 1000
             filled = max(0, sample.enqueued - before.enqueued) / seconds

@@ -48,6 +48,18 @@ def test_the_time_without_a_server_stays_empty() -> None:
     assert cells[-1] == 5
 
 
+def test_rates_that_are_not_known_are_gaps_and_not_zeros() -> None:
+    history = History()
+    for second in range(60):
+        take(history, 10_000.0 + second, QueueRow(name=Q, ready=3), QueueRow(name=OTHER, in_per_s=1.0, out_per_s=0.0))
+    assert history.filled(Q, 9) == history.drained(Q, 9) == [None] * 9
+    assert history.ready(Q, 9)[-1] == 3
+    assert (history.filled(OTHER, 9)[-1], history.drained(OTHER, 9)[-1], history.ready(OTHER, 9)[-1]) == (1, 0, None)
+    at_ms = 10_060_000
+    history.learn(Pasts({Q: [Sample(at_ms=at_ms - 9_000, ready=3, dead=0, enqueued=5_000, done=0, failed=0)]}))
+    assert history.filled(Q, SAMPLES) == [None] * SAMPLES  # one sample tells of no rate
+
+
 def test_dead_letters_that_grow_are_told_by_the_minute() -> None:
     history = History()
     for second in range(20):

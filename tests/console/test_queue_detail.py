@@ -8,24 +8,27 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck.deck import Deck
-from qdeck._deck.model import QueueRow
+from qdeck._deck.model import QueueRow, Snapshot, Totals
 from qdeck._deck.words import State
 from qdeck._operations.became import Became
 from qdeck._operations.closeup import CloseUp, Died, Spread
 from qdeck._operations.model import Activity
 from qdeck_console.feed import Picture
 from qdeck_console.format import length, path
+from qdeck_console.history import Rates
 from qdeck_console.insight import Insight
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import area
 from qdeck_console.presenters.nothing import Nothing, nothing_lines
 from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Drawer, Grid, list_in_question
+from qdeck_console.presenters.queues import Drawer, Grid, list_in_question, total_line
 from support.driving import app_of, bury, console, text, until
-from support.screens import MAIL
+from support.screens import HOOKS, MAIL
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import redis
 
     from qdeck_console.format import Line
@@ -172,11 +175,38 @@ def test_where_there_is_no_column_for_it_the_name_carries_its_layout() -> None:
     assert not any("vmpooler" in text for text, _ in alone)
 
 
-async def test_a_page_says_how_much_of_it_is_out_of_sight(url: str) -> None:
+@pytest.mark.parametrize("many", [208_512, 3_456_789, 45_678_901, 999_999_999_999])
+def test_no_number_of_the_list_is_cut(many: int) -> None:
+    row = QueueRow(name="q", ready=many, delayed=many, running=many, stuck=many, dead=many, oldest_s=20_000.9 * 86400)
+    entry = Entry(row=replace(row, oldest_exact=False), severity=Severity.FINE, rates=Rates(many / 7, many / 5, 0))
+    sums = Totals(ready=many, delayed=many, blocked=0, running=many, stuck=many, dead=many)
+    drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
+    for cells in range(60, 201, 5):
+        grid = Grid.of(cells, layouts=2, span_s=900)
+        [numbers] = drawer.lines(entry, grid, at_cursor=False)
+        for line in (numbers, total_line(grid, sums, (many / 7, many / 5), "1 queue")):
+            assert length(line) <= cells
+            assert "…" not in "".join(text for text, _ in line)
+
+
+async def test_a_page_says_how_much_of_it_is_out_of_sight_and_has_its_queue_looked_at(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Deck(url) as deck:
-        deck.enqueue(MAIL, "send", ["a letter"])
-    async with console(url, "enter", size=(80, 20)) as pilot:
+        for queue in (HOOKS, MAIL):  # troubled ones come first: the page is of the second
+            deck.enqueue(queue, "send", ["a letter"])
+        deck.pause(HOOKS)
+    looked: list[list[str]] = []
+    look = Deck.astatus
+
+    async def astatus(deck: Deck, visible: Sequence[str] = ()) -> Snapshot:
+        looked.append([*visible])
+        return await look(deck, visible)
+
+    monkeypatch.setattr(Deck, "astatus", astatus)
+    async with console(url, "j", "enter", size=(80, 20)) as pilot:
         await until(pilot, "more lines ↓")
+        await until(pilot, lambda: looked[-1] == [MAIL])
         await pilot.press("G")
         await until(pilot, "done")
         await pilot.resize_terminal(80, 60)

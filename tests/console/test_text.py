@@ -80,14 +80,20 @@ def test_counts(number: int | None, shown: str) -> None:
     assert count(number) == shown
 
 
+def test_a_number_that_does_not_fit_is_compact_and_never_cut() -> None:
+    assert [count(n, 6) for n in (208_512, 99_999, 1_239_999, None, 0)] == ["208k", "99,999", "1.23M", "–", "·"]
+    assert [count(n, 4) for n in (999, 1_204, 12_999_999, 999_999_999_999)] == ["999", "1.2k", "12M", "999G"]
+    assert [rate(r, 6) for r in (99_999.4, 123_456.7, 2_000_000.0)] == ["99,999", "123k", "2.0M"]
+
+
 def test_compact_counts_round_down() -> None:
     assert [short_count(n) for n in (999, 9_960, 10_000, 999_999, 1_000_000)] == ["999", "9.9k", "10k", "999k", "1.0M"]
 
 
 def test_rates_and_spans() -> None:
     assert [rate(r) for r in (None, 0.04, 0.06, 112.6, 1234.5)] == ["–", "·", "0.1", "112.6", "1,234"]
-    seconds = (0.8, 16, 61, 2292, 7500, 266_400)
-    assert [span(s * 1000) for s in seconds] == ["0s", "16s", "1m 01s", "38m 12s", "2h 05m", "3d 2h"]
+    seconds = (0.8, 16, 61, 2292, 7500, 266_400, 9_000_000)
+    assert [span(s * 1000) for s in seconds] == ["0s", "16s", "1m 01s", "38m 12s", "2h 05m", "3d 2h", "104d"]
     assert span(800, fine=True) == "0.8s"
     assert ["".join(text for text, _ in size(n)) for n in (999, 1_100_000, 340_000)] == ["999 B", "1.1 MB", "340 kB"]
 

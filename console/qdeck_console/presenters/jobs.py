@@ -9,7 +9,7 @@ from qdeck._deck.model import JobRecord, State
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path
 from qdeck_console.presenters.payload import payload_pieces
-from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
+from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +122,7 @@ def _value(job: JobRecord, key: str, cells: int, state: State, now_ms: int, *, a
     if key == "priority":
         return fmt.cell(fmt.NONE if job.priority is None else str(job.priority), "muted")
     if key == "tries":
-        return fmt.cell(fmt.count(job.attempts), "muted" if state is not State.READY else "warn")
+        return fmt.cell(fmt.count(job.attempts, cells), "muted" if state is not State.READY else "warn")
     if key == "when":
         return when(job, state, now_ms)
     if key == "worker":
@@ -145,7 +145,7 @@ def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
     if job.error is None and job.message is None:
         return [(fmt.NONE, "ghost")]
     name = safe_text(job.error or "", limit=120)
-    message = cut_end(safe_text(job.message or "", limit=400), max(0, cells - len(name) - 2))
+    message = cut_end(safe_text(job.message or "", limit=400), max(0, cells - width(name) - 2))
     return [(name, "bad"), (f"  {message}" if message else "", "text")]
 
 

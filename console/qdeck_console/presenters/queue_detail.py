@@ -126,11 +126,8 @@ def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
         ("in", history.filled(row.name, 20), rates.filled),
         ("out", history.drained(row.name, 20), rates.drained),
     ):
-        drawn = sparkline(
-            series if rate is not None else [None] * len(series),
-            "accent_dim" if label == "in" else "ghost",
-            last_role="accent" if label == "in" else "muted",
-        )
+        looks, last = ("accent_dim", "accent") if label == "in" else ("ghost", "muted")
+        drawn = sparkline(series, looks, last_role=last)
         value: list[Piece] = [(fmt.rate(rate), "text"), ("/s", "muted")]
         lines.append((*fmt.fit([(label, "muted")], 5), *drawn, *fmt.fit(value, cells - 25, right=True)))
     return lines

@@ -175,6 +175,11 @@ class Grid:
             name += 1
         return cls(keep, name, cells, layouts > 1 and "layout" not in keep)
 
+    def width_of(self, key: str) -> int:
+        """Cells of a column; none of one that is not shown."""
+        column = self.columns.get(key)
+        return column.width if column is not None else 0
+
 
 def _span_label(span_s: float) -> str:
     return f"{span_s / 60:.0f} min" if span_s >= 55 else f"{span_s:.0f} s"
@@ -231,20 +236,22 @@ class Drawer:
         return tuple(line)
 
     def _values(self, entry: Entry, grid: Grid) -> dict[str, list[Piece]]:
-        row, rates, severity = entry.row, entry.rates, entry.severity
+        row, rates, severity, wide = entry.row, entry.rates, entry.severity, grid.width_of
         calm = severity is Severity.FINE
         worst = min((level for level, text in entry.reasons if " dead letters" in text), default=Severity.FINE)
         before = self.before.get(row.name, row)  # what changed since the last picture stands out until the next one
         dead_role = _news(row.dead, before.dead) if worst is Severity.FINE else f"{worst.role} bold"
+        ready_role = _news(row.ready, before.ready) if calm else "strong bold"
+        stuck_role = "bad bold" if severity is Severity.ACT else "warn bold"
         values = {
             "layout": [(safe_text(row.layout, limit=40), "faint")],
-            "ready": fmt.cell(fmt.count(row.ready), _news(row.ready, before.ready) if calm else "strong bold"),
-            "delayed": fmt.cell(fmt.count(row.delayed), _news(row.delayed, before.delayed, "muted")),
-            "run": fmt.cell(fmt.count(row.running), _news(row.running, before.running)),
-            "stuck": fmt.cell(fmt.count(row.stuck), "bad bold" if severity is Severity.ACT else "warn bold"),
-            "dead": fmt.cell(fmt.count(row.dead), dead_role),
-            "in": fmt.cell(fmt.rate(rates.filled)),
-            "out": fmt.cell(fmt.rate(rates.drained)),
+            "ready": fmt.cell(fmt.count(row.ready, wide("ready")), ready_role),
+            "delayed": fmt.cell(fmt.count(row.delayed, wide("delayed")), _news(row.delayed, before.delayed, "muted")),
+            "run": fmt.cell(fmt.count(row.running, wide("run")), _news(row.running, before.running)),
+            "stuck": fmt.cell(fmt.count(row.stuck, wide("stuck")), stuck_role),
+            "dead": fmt.cell(fmt.count(row.dead, wide("dead")), dead_role),
+            "in": fmt.cell(fmt.rate(rates.filled, wide("in"))),
+            "out": fmt.cell(fmt.rate(rates.drained, wide("out"))),
             "oldest": _oldest(entry),
             "drains": drains(entry),
         }
@@ -252,7 +259,8 @@ class Drawer:
             series = self.picture.history.ready(row.name, 9)
             known = [value for value in series if value is not None]
             if sum(known) < len(known):  # hardly anything waits there: what flows through tells more than a flat line
-                series = self.picture.history.drained(row.name, 9)
+                flow = self.picture.history.drained(row.name, 9)
+                series = flow if any(value is not None for value in flow) else series
             role, last = ("ghost", "muted") if calm else (severity.role, None)
             values[_SPARK] = [(" ", "text"), *sparkline(series, role, last_role=last)]
         return values
@@ -340,14 +348,15 @@ def flow_of(entries: Sequence[Entry]) -> tuple[float, float]:
 
 def total_line(grid: Grid, totals: Totals, flow: tuple[float, float], words: str) -> Line:
     """The sums, under their columns."""
+    wide = grid.width_of
     sums = {
-        "ready": fmt.count(totals.ready),
-        "delayed": fmt.count(totals.delayed),
-        "run": fmt.count(totals.running),
-        "stuck": fmt.count(totals.stuck),
-        "dead": fmt.count(totals.dead),
-        "in": fmt.rate(flow[0]),
-        "out": fmt.rate(flow[1]),
+        "ready": fmt.count(totals.ready, wide("ready")),
+        "delayed": fmt.count(totals.delayed, wide("delayed")),
+        "run": fmt.count(totals.running, wide("run")),
+        "stuck": fmt.count(totals.stuck, wide("stuck")),
+        "dead": fmt.count(totals.dead, wide("dead")),
+        "in": fmt.rate(flow[0], wide("in")),
+        "out": fmt.rate(flow[1], wide("out")),
     }
     line: list[Piece] = [(" " * LEAD, "text"), *fmt.fit([(words, "muted")], grid.name)]
     line += columns(

@@ -57,8 +57,8 @@ def task_line(row: TaskRow, cells: int, at_cursor: bool, *, now_ms: int) -> Line
     left = row.expires_ms - now_ms
     values: dict[str, list[Piece]] = {
         "queues": fmt.cell(fmt.count(row.queues)),
-        "waits": fmt.cell(fmt.count(row.waited_on)),
-        "over": fmt.cell(fmt.count(row.expired), "warn bold"),
+        "waits": fmt.cell(fmt.count(row.waited_on, 6)),
+        "over": fmt.cell(fmt.count(row.expired, 6), "warn bold"),
         "ends in": fmt.span_pieces(left) if left > 0 else [("over", "warn")],
         "made": fmt.span_pieces(max(0, now_ms - row.made_ms)),
         "services": [(cut_end(safe_text(", ".join(row.services), limit=200), 26), "muted")],

@@ -47,6 +47,10 @@ class QueueScreen(QueueActs):
         page = LineList(id="list")
         return (Vertical(page, More(page), id="main"),)
 
+    def visible_queues(self) -> list[str]:
+        """This one: its dear numbers are wanted now, however many others there are."""
+        return [self.queue]
+
     @property
     def reads(self) -> str:
         """What the feed reads for it."""
