@@ -181,7 +181,7 @@ LOOKS: Final = (
     Look(name="health", way=((b"8", "checks"),), by_name=False),
     Look(name="activity", way=((b"9", "operations"),), by_name=False),
     Look(name="purge, its plan", way=((b"5", "no plan yet"), (b"d", "apply would")), by_name=False),
-    Look(name="purge, its entries", way=((b"\t", ""), (b"j", ""), (b"\r", "in the order of the plan"))),
+    Look(name="purge, its entries", way=((b"\t", ""), (b"\r", ""), (b"j", ""), (b"\r", "in the order of the plan"))),
     Look(name="purge, its entries scrolled", way=(), keys=_SCROLL),
 )
 
