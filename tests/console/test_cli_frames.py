@@ -41,6 +41,11 @@ def test_a_frame_as_text(filled: str, capsys: pytest.CaptureFixture[str], size: 
     assert more in "\n".join(lines)
 
 
+def test_a_frame_of_some_layouts(filled: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snapshot", "--url", filled, "--layout", "lists", "--size", "80x24"]) == 0
+    assert "mail" not in capsys.readouterr().out
+
+
 def test_a_frame_as_a_picture(filled: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["snapshot", "--url", filled, "--size", "80x24", "--svg", "--theme", "paper", "--screen", "dead"]) == 0
     out = capsys.readouterr().out

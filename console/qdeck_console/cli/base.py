@@ -45,7 +45,17 @@ class Settings(NamedTuple):
         return load(self.config)
 
     def target(self) -> Target:
-        """The server: that of `--url`, of `--context`, of the environment, or of the default context."""
+        """The server: that of `--url`, of `--context`, of the environment, or of the default context; with the layouts
+        that were asked for.
+        """
+        found = self._target()
+        if not self.layouts:
+            return found
+        from dataclasses import replace
+
+        return replace(found, layouts=self.layouts)
+
+    def _target(self) -> Target:
         from qdeck._errors import UsageError
 
         given = click.get_current_context().meta.get(f"{_META}url")
@@ -79,7 +89,7 @@ class Settings(NamedTuple):
                 target.url,
                 hint is not None,
                 thresholds=target.thresholds,
-                layouts=self.layouts or target.layouts or LAYOUTS,
+                layouts=target.layouts or LAYOUTS,
                 patterns=target.patterns,
                 **more,
             )
