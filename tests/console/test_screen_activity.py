@@ -14,6 +14,7 @@ from qdeck._operations import activity, api, became
 from qdeck._operations.model import Activity
 from qdeck_console.format import length
 from qdeck_console.presenters import activity as present
+from qdeck_console.presenters import batch
 from qdeck_console.screens.activity import ActivityScreen, BatchScreen
 from support.hostile import HOSTILE, is_clean
 from support.screens import HOOKS, SEARCH, app_of, console, fail_next, fill, lines, run, text, until
@@ -114,6 +115,26 @@ def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
     assert "3 rules" in first
     assert "…" not in first
     assert second.strip() == "3 rules: done too old, dead too old, pending too old"
+
+
+def test_an_undo_of_a_purge_names_its_rules_the_same_way_and_its_page_has_one_on_a_line() -> None:
+    rules = "done_too_old (max_completed_age 3,600 s); dead_too_many (dlq_max_entries 10,000); broken_\x1b[31mentries"
+    row = Activity(
+        at_ms=1, who="ana", host="desk", verb="undo", where=rules, counts={"restored": 2}, reason="purge", batch="b-1"
+    )
+    grid = present.Grid.of(113, [row])
+    first, second = (
+        "".join(part for part, _ in line)
+        for line in present.lines(row, grid, 113, False, later=present.Later(), now_ms=5, hide="")
+    )
+    assert "3 rules" in first
+    assert second.strip().startswith("3 rules: done too old, dead too many, broken ")
+    assert "\x1b" not in second
+    page = batch.side(row, 60, later=present.Later(), now_ms=5, problem="", hide="")
+    told = ["".join(part for part, _ in line).rstrip() for line in page]
+    assert "rules    done too old  max_completed_age 1h 00m" in told
+    assert "         dead too many  dlq_max_entries 10,000" in told
+    assert not any("\x1b" in line for line in told)
 
 
 async def test_nothing_was_done_yet_and_read_only(url: str) -> None:

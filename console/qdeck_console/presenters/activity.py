@@ -122,18 +122,19 @@ def lines(
 
 def _why(row: Activity) -> str:
     """The filter or the rules, and the reason; what stands in the first line already is not said again."""
-    rules = _rules(row)
+    rules = [rule for rule, _ in rules_of(row)]
     what = row.where if row.queues or len(rules) > 1 else ""
     if len(rules) > 1:
         what = f"{len(rules)} rules: {', '.join(rules)}"
     return "  ·  ".join(part for part in (what, row.reason) if part)
 
 
-def _rules(row: Activity) -> list[str]:
-    """The rules of a purge, without their thresholds."""
-    if row.verb != Verb.PURGE:
+def rules_of(row: Activity) -> list[tuple[str, str]]:
+    """The rules of a purge, or of the purge that was undone, each with its threshold."""
+    if Verb.PURGE not in (row.verb, row.reason if row.verb == "undo" else ""):
         return []
-    return [part.partition(" (")[0].replace("_", " ") for part in row.where.split("; ") if part]
+    parts = [part.partition(" (") for part in row.where.split("; ") if part]
+    return [(rule.replace("_", " "), threshold.removesuffix(")")) for rule, _, threshold in parts]
 
 
 def height(row: Activity, grid: Grid) -> int:
@@ -147,7 +148,7 @@ def _where(row: Activity, hide: str, cells: int, role: str) -> list[Piece]:
     if row.queues:
         more = "≥ " if len(row.queues) >= _MOST_QUEUES else ""
         return [(f"{more}{len(row.queues):,} queues", role)]
-    rules = _rules(row)
+    rules = rules_of(row)
     words = f"{len(rules)} rules" if len(rules) > 1 else safe_text(row.where, limit=200)
     return [(cut_end(words, cells), role)] if words else [(fmt.NONE, "ghost")]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck._engine.acts import KEEP_BYTES
 from qdeck_console import format as fmt
-from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, sign, what_became
+from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, rules_of, sign, what_became
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import pair, queue_path, section
 from qdeck_console.text import cut_end, safe_text, wrap
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _LABEL: Final = 9
 _MOST_ERRORS: Final = 6
 _MOST_QUEUES: Final = 8
+_MOST_RULES: Final = 16
+_SECONDS: Final = re.compile(r"(\d[\d,]{0,12}) s\b")
 
 
 def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, hide: str) -> list[Line]:
@@ -123,8 +126,23 @@ def _done(row: Activity, cells: int) -> list[Line]:
 
 def _how(row: Activity, cells: int, hide: str) -> list[Line]:
     found = [section("how", "", "muted", cells, indent=0)]
-    label = "rules" if row.verb == "purge" else "filter" if row.queues else "where"
-    for name, text in ((label, row.where), ("reason", row.reason), ("plan", row.plan or ""), ("from", row.host)):
+    rules = rules_of(row)
+    for at, (rule, threshold) in enumerate(rules[:_MOST_RULES]):
+        words: Line = (
+            (safe_text(rule, limit=80), "text"),
+            ("  " + _SECONDS.sub(_span, safe_text(threshold, limit=200)), "muted"),
+        )
+        label = "" if at else "rule" if len(rules) == 1 else "rules"
+        found.append((*fmt.fit([(label, "muted")], _LABEL), *fmt.fit(words, max(8, cells - _LABEL))))
+    if len(rules) > _MOST_RULES:
+        found.append(((" " * _LABEL + f"{len(rules) - _MOST_RULES} more", "faint"),))
+    where = "" if rules else row.where
+    for name, text in (
+        ("filter" if row.queues else "where", where),
+        ("reason", row.reason),
+        ("plan", row.plan or ""),
+        ("from", row.host),
+    ):
         if text:
             parts = wrap(safe_text(text, limit=600), max(8, cells - _LABEL), most=8)
             found += [
@@ -137,6 +155,10 @@ def _how(row: Activity, cells: int, hide: str) -> list[Line]:
     if len(row.queues) > _MOST_QUEUES:
         found.append(((" " * _LABEL + f"{len(row.queues) - _MOST_QUEUES} more", "faint"),))
     return found
+
+
+def _span(found: re.Match[str]) -> str:
+    return fmt.span(int(found[1].replace(",", "")) * 1000)
 
 
 def _undo(row: Activity, cells: int, *, later: Later, now_ms: int) -> list[Line]:
