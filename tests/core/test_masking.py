@@ -71,6 +71,43 @@ def test_headers_and_urls(value: str) -> None:
         assert MASK in shown
 
 
+@given(st.sampled_from(("password", "db-password", "api-key", "auth_token", "client-secret", "credentials")), values)
+def test_the_next_word_of_a_command_line_and_the_next_text_of_a_list(name: str, value: str) -> None:
+    words = ["tool", f"--{name}", value, "seen"]
+    for text in (" ".join(words), repr(words), json.dumps(words), json.dumps({"log": json.dumps(words)})):
+        shown = mask_text(text)
+        assert value not in shown
+        assert "seen" in shown
+        assert mask_text(shown) == shown
+    assert payload.mask(words) == ["tool", f"--{name}", MASK, "seen"]
+    for header in ("Authorization", "X-Api-Key", "x-auth-token", "Set-Cookie"):
+        assert mask_text(repr([(header, value), ("Accept", "seen")])) == repr([(header, MASK), ("Accept", "seen")])
+
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEq7\nq7==\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (f"read {PEM} of it", "read -----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY----- of it"),
+        (json.dumps({"k": PEM}), '{"k": "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----"}'),
+        (PEM[:40], "-----BEGIN RSA PRIVATE KEY-----***"),
+        ("<a:Password Type='x'>q7</a:Password><b>1</b>", "<a:Password Type='x'>***</a:Password><b>1</b>"),
+        ("redis://me:q@7/@host", "redis://me:***@7/@host"),  # a path begins there
+        ("redis://me:q@7@host/0 <a@b>", "redis://me:***@host/0 <a@b>"),
+        (f"https://{'q7' * 10}@host/x", "https://***@host/x"),
+        (f"https://{'q7' * 10}:@host/x", "https://***:@host/x"),
+        ("https://h/x?sig=q7&to=1&auth=q7", "https://h/x?sig=***&to=1&auth=***"),
+        (f"https://h/x?key={'q7' * 8}", "https://h/x?key=***"),
+        ("auth_key=q7 jwt: q7", "auth_key=*** jwt: ***"),
+    ],
+)  # fmt: skip
+def test_keys_elements_and_logins(text: str, shown: str) -> None:
+    assert mask_text(text) == shown
+    assert mask_text(shown) == shown
+
+
 @given(plain)
 def test_texts_without_a_name_stay_as_they_are(text: str) -> None:
     text = clean(text)
@@ -83,6 +120,10 @@ def test_texts_without_a_name_stay_as_they_are(text: str) -> None:
         "the token expired", "wrong password", "Unexpected token: <EOF>", "max_tokens: 4096", "PWD=/srv/app",
         "password=None", "password:", 'token=""', "secret://vault/x", "tokenize: yes", "the key is gone",
         "keys: a, b", "session closed", "password: ***", "a = b, c: d",
+        "token ring", "token ring: broken", "passwordless: yes", "password: required", "token: expired.",
+        "credentials: not found", "/etc/passwd: no such file", "use --password to give one", "--password-file /x",
+        "--token --verbose", "['token', 'ring']", "<token/>", "ssh://git@host/x", "http://h/x?key=name", "secret santa",
+        "http://host:80 and a@b", '{"u": "http://host:80", "m": "a@b"}', "-----BEGIN PUBLIC KEY-----\nMIIE",
     ],
 )  # fmt: skip
 def test_what_is_no_secret_stays(text: str) -> None:
@@ -105,7 +146,8 @@ def test_payloads_too_and_an_edit_puts_it_back() -> None:
 @pytest.mark.parametrize(
     "unit",
     ["a", "token=", 'token="', "token='", 'token=\\"', 'password="\\', ":=>", "api key ", "\\", '"', "Bearer ", "pass",
-     "session   id", "cookie=x\n", 'token=\\\\\\"x\n', "://a:b", "authorization: "],
+     "session   id", "cookie=x\n", 'token=\\\\\\"x\n', "://a:b", "authorization: ",
+     "--password ", "'--token', ", "<password>x", "-----BEGIN PRIVATE KEY-----x", "'x-", "?sig=", "://a:b@", "<a"],
 )  # fmt: skip
 def test_the_time_is_in_proportion_to_the_length(unit: str) -> None:
     """Ten times the length takes about ten times the work of this processor, not a hundred times."""

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.masking import MASK
 
-_IN_URL: Final = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Who logs in, and the password, which goes to the last `@` before the path.
+_IN_URL: Final = re.compile(r"(?<=://)([^\s/@:\"'<>]*)(:[^\s/\"'<>]*)?(?=@)")
+_LONG_LOGIN: Final = 20  # a login that is so long is a token
+_IN_QUERY: Final = re.compile(r"(?<=[?&])((?:pass|pw|sig|auth)=|key=(?=[^\s&\"'<>]{16}))[^\s&\"'<>]+", re.IGNORECASE)
+_PRIVATE_KEY: Final = re.compile(r"(-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----)(?:(?!-----)[\s\S]){1,65536}")
+_ELEMENT: Final = re.compile(
+    r"(<[\w:.-]{0,30}?(?:password|passwd|passphrase|secret|token|(?:api|access|secret)[_-]?key)(?:\s[^<>]{0,200})?>)"
+    r"[^<]+(?=</)",
+    re.IGNORECASE,
+)
 # A name, the end of its quotes, and what stands between it and its value. Every part is bounded, so that a search takes
 # time in proportion to the text. `token:token` is how VMPooler names a field.
 _NAMED: Final = re.compile(
     r"(?P<lone>vmpooler__token__)"
     r"|(?P<bearer>[bB](?:earer|EARER)[ \t]{1,4}(?=[A-Za-z0-9._~+/=-]{16}))"
-    r"|(?:(?P<phrase>passwords?|passwd|pwd|passphrases?|(?<=[_-])pass|secrets?)"
+    r"|(?:(?P<phrase>passwords?|(?<!etc/)passwd|pwd|passphrases?|(?<=[_-])pass|secrets?)"
     r"|(?P<line>cookie)"
-    r"|(?P<code>token:token|tokens?|(?:api|access|private|secret)[ _-]?keys?|session[ _-]?id|signature|credentials?"
-    r"|authorization))"
+    r"|(?P<code>token:token|tokens?|(?:api|access|private|secret|auth|account|encryption|signing)[ _-]?keys?"
+    r"|session[ _-]?id|signature|credentials?|authorization|(?<![a-z0-9])jwt))"
     r"\\{0,3}[\"'`]?\]?[ \t]{0,8}(?P<sign>=>|:=|={1,3}|::?)[ \t]{0,8}",
+    re.IGNORECASE | re.ASCII,
+)
+# A name and its value as two words of a command line, or as two texts of a list: of those only what is surely a pair.
+_NEXT: Final = r"\\{0,3}[\"'],[ \t\r\n]{0,8}(?=[bBuU]?\\{0,3}[\"'])"
+_PAIR: Final = re.compile(
+    r"(?:--[a-z0-9_-]{0,30}?(?:passwords?|passwd|passphrase|secret|token|(?:api|access|private|secret|auth)[_-]?key"
+    rf"|credentials?)(?:[ \t]{{1,4}}(?=[^\s-])|{_NEXT})"
+    r"|[\"'](?:(?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]{0,30}?(?:token|key))" + _NEXT + ")",
     re.IGNORECASE | re.ASCII,
 )
 _OPENING: Final = re.compile(r"[bBuUrR]{0,2}(\\{0,3})([\"'`])")
@@ -31,27 +51,59 @@ _WORD: Final = re.compile(r"[^\s,;&\"'`<>(){}\[\]]+")
 _SHAPES: Final = {"lone": _WORD, "bearer": _WORD, "phrase": re.compile(r"\S+"), "line": _TO_THE_END, "code": _WORD}
 _TRAILING: Final = ",;.)}]>\"'`"
 _NO_VALUES: Final = frozenset(("none", "null", "nil", "undefined", "true", "false", MASK))
+# What errors say of a secret, where it has no quotes.
+_SAID: Final = frozenset((
+    "required", "missing", "invalid", "expired", "empty", "wrong", "incorrect", "denied", "refused", "rejected",
+    "unknown", "failed", "mismatch", "too", "not", "must", "cannot", "is", "was", "are", "has", "may", "to", "or",
+    "and", "option", "flag", "argument", "requires", "needs", "no", "such",
+))  # fmt: skip
 _LONGEST_NONE: Final = 20
 _FARTHEST: Final = 65_536  # characters until the end of a quoted value, which may be several lines
 
 
 def mask_urls(text: str) -> str:
-    """A text without the passwords of its URLs."""
-    return _IN_URL.sub(rf"\1:{MASK}", text)
+    """A text without the passwords of its URLs, nor what signs them."""
+    return _IN_QUERY.sub(rf"\1{MASK}", _IN_URL.sub(_login, text))
+
+
+def _login(found: re.Match[str]) -> str:
+    login, password = found[1], found[2] or ""
+    return (MASK if len(login) >= _LONG_LOGIN else login) + (f":{MASK}" if len(password) > 1 else password)
 
 
 def mask_named(text: str) -> str:
     """A text without the values that stand after well-known names."""
+    if "-----BEGIN" in text:
+        text = _PRIVATE_KEY.sub(rf"\1{MASK}", text)
+    if "</" in text:
+        text = _ELEMENT.sub(rf"\1{MASK}", text)
+    if "--" in text or "'," in text or '",' in text:
+        text = _masked(text, _PAIR, _paired)
+    return _masked(text, _NAMED, _value)
+
+
+def _masked(text: str, names: re.Pattern[str], value_of: Callable[[str, re.Match[str]], tuple[int, int]]) -> str:
     parts: list[str] = []
     done = 0
-    found = _NAMED.search(text)
+    found = names.search(text)
     while found is not None:
-        start, end = _value(text, found)
+        start, end = value_of(text, found)
         if start < end:
             parts += (text[done:start], MASK)
             done = end
-        found = _NAMED.search(text, max(end, found.end()))
+        found = names.search(text, max(end, found.end()))
     return "".join((*parts, text[done:])) if parts else text
+
+
+def _paired(text: str, found: re.Match[str]) -> tuple[int, int]:
+    """From where to where the value goes that is the next word, or the next text of a list."""
+    at = found.end()
+    opening = _OPENING.match(text, at)
+    if opening is not None:
+        return opening.end(), _closing(text, opening.end(), opening[2], len(opening[1]))
+    value = _SHAPES["phrase"].match(text, at)
+    word = "" if value is None else value[0].rstrip(_TRAILING)
+    return at, at if _is_no_value(word) or word.lower() in _SAID else at + len(word)
 
 
 def _value(text: str, found: re.Match[str]) -> tuple[int, int]:
@@ -76,7 +128,8 @@ def _value(text: str, found: re.Match[str]) -> tuple[int, int]:
     name = (found["phrase"] or found["code"] or "").lower()
     is_path = name == "pwd" and word.startswith("/")
     is_count = name == "tokens" and word.isdigit()
-    return at, at if is_path or is_count or _is_no_value(word) else at + len(word)
+    is_said = found["sign"] == ":" and word.rstrip(_TRAILING).lower() in _SAID
+    return at, at if is_path or is_count or is_said or _is_no_value(word) else at + len(word)
 
 
 def _is_no_value(word: str) -> bool:

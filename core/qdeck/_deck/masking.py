@@ -1,7 +1,8 @@
 """What nobody should read off a screen, and the one place that masks it: fields by their names, and values in texts.
 
-In a text only what follows a well-known name is masked (`password: …`, `token=…`, `Authorization: Bearer …`), and the
-passwords of URLs. It is for what is shown and exported: nothing that is written to a server goes through here.
+In a text only what follows a well-known name is masked (`password: …`, `token=…`, `Authorization: Bearer …`,
+`--token …`), the passwords of URLs, and private keys. It is for what is shown and exported: nothing that is written to
+a server goes through here.
 """
 
 from __future__ import annotations
@@ -12,19 +13,25 @@ from typing import Final
 MASK: Final = "***"
 # The end of a field's name, in lower case and without what separates words: `userPassword`, `x-api-key`, `DB_TOKEN`.
 _SECRET: Final = re.compile(
-    r"(passwords?|passwd|pwd|passphrase|secrets?|secretkey|tokens?|authorization|apikeys?|accesskeys?|privatekeys?"
-    r"|credentials?|cookies?|sessionid|signature)$"
+    r"(passwords?|passwd|pwd|passphrase|secrets?|secretkey|tokens?|authorization|jwt|credentials?|cookies?|sessionid"
+    r"|signature|(?:api|access|private|auth|account|encryption|signing)keys?)$"
 )
 _SEPARATORS: Final = re.compile(r"[\s_.-]+")
 # One of these is in every name below: most texts have none, and looking for them is quick.
 _HINTS: Final = ("pass", "pwd", "secret", "token", "key", "authoriz", "bearer", "cookie", "session", "credential",
-                 "signature")  # fmt: skip
-_SIGNS: Final = (":", "=", "__token__", "earer ", "earer\t", "EARER ", "EARER\t")  # without any there is no value
+                 "signature", "jwt")  # fmt: skip
+# Without any of these there is no value.
+_SIGNS: Final = (":", "=", "--", "',", '",', "</", "__token__", "earer ", "earer\t", "EARER ", "EARER\t")
 
 
 def is_secret(name: str) -> bool:
     """Whether a field of this name holds something that nobody should read off a screen."""
     return _SECRET.search(_SEPARATORS.sub("", name).lower()) is not None
+
+
+def is_secret_flag(word: str) -> bool:
+    """Whether a word of a command line says that the next one is a secret: `--password`."""
+    return word.startswith("--") and is_secret(word)
 
 
 def may_hold_secrets(raw: bytes) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from qdeck._deck.masking import MASK, is_secret, mask_text, may_hold_secrets
+from qdeck._deck.masking import MASK, is_secret, is_secret_flag, mask_text, may_hold_secrets
 from qdeck._engine import codec
 
 __all__ = ("MASK", "decode", "is_secret", "mask", "mask_text", "may_hold_secrets", "read", "show_bytes", "text")
@@ -24,7 +24,16 @@ def mask(value: Any, depth: int = 0) -> Any:
         return {
             key: MASK if item is not None and is_secret(key) else mask(item, depth + 1) for key, item in value.items()
         }
-    return [mask(item, depth + 1) for item in value] if isinstance(value, list) else value
+    return _mask_list(value, depth + 1) if isinstance(value, list) else value
+
+
+def _mask_list(items: list[Any], depth: int) -> list[Any]:
+    """A list, which may be a command line: `["--password", "…"]`."""
+    found = [mask(item, depth) for item in items]
+    for at, item in enumerate(items[:-1], 1):
+        if isinstance(item, str) and isinstance(items[at], str) and is_secret_flag(item):
+            found[at] = MASK
+    return found
 
 
 def show_bytes(raw: bytes) -> Any:
