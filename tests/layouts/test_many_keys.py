@@ -119,6 +119,26 @@ def test_a_list_that_comes_later_is_found_by_whoever_looks_only_once(
         pytest.fail("it was never found")
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        "", "{", "null", '{"passes": 5}', '{"passes": {"€": {}}}',
+        *(f'{{"passes": {{"lists *": {{"cursor": "{cursor}"}}}}}}' for cursor in ("abc", "-5", "²", "9" * 21, "")),
+        '{"passes": {}, "strays": {"cursor": "x"}}',
+        '{"passes": {"lists *": {"found": {"ready gone": {"count": 2, "names": ["Z29uZQ=="]}}, "passes": 1}}}',
+    ],
+)  # fmt: skip
+def test_a_memory_that_is_spoilt_hides_nothing(url: str, raw: redis.Redis, told: str) -> None:
+    raw.rpush("shop:sub:actions", "x")
+    with Deck(url, layouts=("lists",)) as deck:
+        path = discovery.memory_path(deck.address)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(told)
+    with Deck(url, layouts=("lists",)) as deck:
+        seen = deck.status()
+    assert ([row.name for row in seen.queues], seen.notices) == (["shop:sub:actions"], ())
+
+
 def test_queues_of_ours_without_a_registry_are_found_and_remembered(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ FIRST_S: Final = 1.2  # of the first look, until every key was seen once: longer
 NEXT_S: Final = 0.08  # of those after it, where the first did not come to the end
 NEXT_STEPS: Final = 3
 KEEP_NAMES: Final = 1000  # of one group
+MOST_DIGITS: Final = 20  # of a cursor
 
 
 class Group(msgspec.Struct):
@@ -191,9 +192,15 @@ def recall(address: str) -> Remembered:
     """What is remembered of a server; a file that cannot be read is nothing."""
     try:
         kept = msgspec.json.decode(memory_path(address).read_bytes(), type=Remembered)
+        if not all(map(_is_cursor, (*kept.passes.values(), *([kept.strays] if kept.strays else ())))):
+            return Remembered(passes={})  # the server would refuse it for ever
         return _relabelled(kept, lambda label: label.encode("latin-1").decode("utf-8", "surrogateescape"))
     except (OSError, UnicodeError, msgspec.MsgspecError):
         return Remembered(passes={})
+
+
+def _is_cursor(place: Pass | Strays) -> bool:
+    return place.cursor.isascii() and place.cursor.isdigit() and int(place.cursor[: MOST_DIGITS + 1]) < 2**64
 
 
 def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembered:
