@@ -167,7 +167,7 @@ class Conformance:
 
     def test_every_act_is_told_and_each_is_taken_back(self, deck: Deck, raw: redis.Redis) -> None:
         layout = self.look(deck)
-        before, tried = values(raw), 0
+        before, tried, told = values(raw), set(), set()
         for number, entry in enumerate(self.entries(deck, layout)):
             for act, capability in layout.capabilities().items():
                 assert capability.can or capability.why
@@ -175,10 +175,14 @@ class Conformance:
                     step = deck.look(layout.step(act, entry, _now(deck), priority=_priority(self.layout, act)))
                 except UsageError:
                     continue
-                tried += 1
+                told.add(act)
                 batch = f"b{number}-{act}"
                 [done] = deck.write(steps.run(self.layout, batch, [step]))
-                assert done.done, (act, entry.key, done.why)
+                if not done.done:  # an entry may be in the way of itself, as one that is dead and in line too
+                    assert done.why, (act, entry.key)
+                    assert values(raw) == before, (act, entry.key)
+                    continue
+                tried.add(act)
                 changed = values(raw)
                 [again] = deck.write(steps.run(self.layout, batch, [step]))
                 assert again.done  # sent twice is done once
@@ -188,6 +192,7 @@ class Conformance:
                 assert deck.write(steps.undo(self.layout, batch)) == []
                 assert values(raw) == before, (act, entry.key)
         assert tried
+        assert tried == told
 
     @pytest.mark.parametrize("well", [True, False])
     def test_what_becomes_of_a_retried_entry_is_told_or_unknown(
@@ -203,10 +208,13 @@ class Conformance:
                 step = deck.look(layout.step(Act.RETRY, entry, now))
             except UsageError:
                 continue
-            assert layout.tells_fates
             one = Tried(seen=entry.seen, since_ms=now)
             [done] = deck.write(steps.run(self.layout, f"r{number}", [step]))
-            assert done.done
+            if not done.done:
+                continue
+            if not layout.tells_fates:
+                assert deck.look(layout.fates([one], _now(deck))) == [Fate.UNKNOWN], entry.key
+                pytest.skip("it does not tell what becomes of entries")
             assert deck.look(layout.fates([one], _now(deck))) == [Fate.WAITING], entry.key
             self.take(raw, entry)
             assert deck.look(layout.fates([one], _now(deck)))[0] in (Fate.RUNNING, Fate.UNKNOWN), entry.key
