@@ -46,7 +46,7 @@ async def test_every_screen_shows_them(url: str, raw: redis.Redis) -> None:
         await until(pilot, lambda: all(layout in text(app_of(pilot)) for layout in FILL))
         for key in "23456789":
             await pilot.press(key)
-            await pilot.pause(0.2)
+            await pilot.pause(0.05)
             assert SECRET not in text(app_of(pilot))
             assert all(line.isprintable() for line in lines(app_of(pilot)))
         await pilot.press("1")
@@ -143,7 +143,6 @@ async def undo(pilot: Pilot[int]) -> None:
 
 
 QUICK = slice(0, 1)
-SLOWER = ("vmpooler", "ifdb", "scheduler")
 PARTS: list[Any] = [(layout, QUICK) for layout in ACTS]
 PARTS += [pytest.param(layout, slice(1, None), marks=pytest.mark.slow) for layout in ACTS]
 
@@ -189,7 +188,8 @@ async def test_what_its_system_may_do_to_it_afterwards_is_told(url: str, raw: re
         await until(pilot, "mind: the worker drops an id")
 
 
-@pytest.mark.parametrize("layout", ["lists", *(pytest.param(name, marks=pytest.mark.slow) for name in SLOWER)])
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["lists", "vmpooler", "ifdb", "scheduler"])
 async def test_dead_letters_go_back_watched_until_it_is_stopped(url: str, raw: redis.Redis, layout: str) -> None:
     """No worker of that system runs: they wait, which each of the layouts can tell."""
     fill(layout, url, raw)
@@ -216,13 +216,9 @@ def lines_of(pilot: Pilot[int]) -> str:
     return next((line for line in text(app_of(pilot)).splitlines() if "waiting" in line), "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("layout", "rule"),
-    [
-        ("ifdb", "task too old"),
-        pytest.param("vmpooler", "pending too old", marks=pytest.mark.slow),
-        pytest.param("scheduler", "broken entries", marks=pytest.mark.slow),
-    ],
+    ("layout", "rule"), [("ifdb", "task too old"), ("vmpooler", "pending too old"), ("scheduler", "broken entries")]
 )
 async def test_a_purge_of_it_is_applied_and_undone(url: str, raw: redis.Redis, layout: str, rule: str) -> None:
     if layout == "vmpooler":
