@@ -191,7 +191,8 @@ def outcome(result: BatchResult, left_out: Iterable[Skip] = ()) -> tuple[str, st
     if result.stopped:
         words += f"; {result.stopped}"
     elif result.undoable:
-        words += " · u undoes it"
+        lost = result.applied - result.undoable - result.asked
+        words += f" · u undoes all but {lost:,}" if lost > 0 else " · u undoes it"
     return words, "warn" if count or result.stopped else "ok", "▲" if count or result.stopped else "✓"
 
 
@@ -203,5 +204,7 @@ def undone(result: UndoResult, name: str) -> tuple[str, str, str]:
     if result.error is not None:
         return f"{words}; then {result.error}", "bad", "✗"
     if result.skipped:
-        return f"{words}; {len(result.skipped):,} stay: {result.skipped[0].why}", "warn", "▲"
+        whole = next((skip for skip in result.skipped if not skip.id), None)  # which stands for many
+        count, why = ("others", whole.why) if whole else (f"{len(result.skipped):,}", result.skipped[0].why)
+        return f"{words}; {count} stay: {why}", "warn", "▲"
     return words, "ok", "✓"

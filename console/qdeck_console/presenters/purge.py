@@ -276,20 +276,24 @@ def progress_lines(run: DryRun, cells: int) -> list[Line]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What was done of a plan: how many, how many were left alone and why, and until when it can be undone."""
+    """What was done of a plan: how many, how many were left alone and why, until when it can be undone, and how many
+    of it cannot: there was no room to keep them.
+    """
 
     count: int
     left: int = 0
     why: str = ""
     undo_until_ms: int | None = None
+    lost: int = 0
 
     def line(self, cells: int) -> Line:
         """In a line, in the place of what would be done."""
         words = f" {self.count:,} applied"
         if self.left:
             words += f", {self.left:,} left alone" + (f": {safe_text(self.why, limit=80)}" if self.why else "")
-        undo = f"   u undoes it until {fmt.clock(self.undo_until_ms)}" if self.undo_until_ms is not None else ""
-        role = "warn" if self.left else "ok"
+        what = f"all but {self.lost:,}" if self.lost else "it"
+        undo = f"   u undoes {what} until {fmt.clock(self.undo_until_ms)}" if self.undo_until_ms is not None else ""
+        role = "warn" if self.left or self.lost else "ok"
         return ((cut_end(words, max(20, cells - width(undo) - 1)), role), (undo, "muted"))
 
 

@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._engine.acts import KEEP_BYTES
 from qdeck_console import format as fmt
-from qdeck_console.leftovers import NOBODY, OVER, RULES
+from qdeck_console.leftovers import RULES
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import section
 from qdeck_console.presenters.purge import DAY_MS, age_words, name_of
@@ -28,6 +29,8 @@ _DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "moved": (("bury", "requeue", "complete", "retry", "run"), "strong bold"),
     "expire": (("expire",), "strong bold"),
 }
+
+_KEPT: Final = 1.25  # bytes kept for undo for each of an entry: its score, its place and names are kept beside it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +66,11 @@ class Sums:
     def sentence(self) -> str:
         """What the dialog asks."""
         entries = f"{self.count:,} entr{'y' if self.count == 1 else 'ies'}"
-        return f"Purge {entries} of {self.queues:,} queue{'s' * (self.queues != 1)}"
+        return f"Purge {entries} of {_some(self.queues, 'queue')}"
+
+
+def _some(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' * (count != 1)}"
 
 
 def size_words(number: int) -> str:
@@ -141,13 +148,28 @@ def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cel
     return lines
 
 
-def confirm_rows(plan: Plan, shares: Sequence[Share], now_ms: int, cells: int) -> list[Line]:
-    """The plan in numbers, for the dialog that asks before it is applied."""
+def confirm_rows(
+    plan: Plan,
+    shares: Sequence[Share],
+    now_ms: int,
+    cells: int,
+    *,
+    done: int = 0,
+    undo_bytes: int = 0,
+    filter_text: str = "",
+) -> list[Line]:
+    """The plan in numbers, for the dialog that asks before it is applied. `done`: of a plan that was begun before;
+    `undo_bytes`: how much of the room for undo is taken; `filter_text`: what the plan is looked at through.
+    """
     tail, blast, sums = plan.tail, plan.tail.blast, Sums.of(shares)
     found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
     rows: list[tuple[str, int | str, str, str]] = [
-        ("entries", sums.count, "strong bold", f"{sums.rules:,} rules, {sums.queues:,} queues, {found}"),
+        ("entries", sums.count, "strong bold", f"{_some(sums.rules, 'rule')}, {_some(sums.queues, 'queue')}, {found}"),
     ]
+    if filter_text:
+        rows.append(("", "▲", "warn bold", "the filter only hides: all of the plan goes"))
+    if done:
+        rows.append(("before", done, "strong bold", "were dealt with already"))
     for label, (effects, role) in _DONE_TO.items():
         mine = [share for share in shares if share.effect in effects]
         count = sum(share.count for share in mine)
@@ -162,10 +184,12 @@ def confirm_rows(plan: Plan, shares: Sequence[Share], now_ms: int, cells: int) -
         rows.append(("handlers", blast.handlers, "warn bold", "failure handlers will be made"))
     if tail.skipped:
         rows.append(("left out", len(tail.skipped), "strong bold", tail.skipped[0].why))
-    until = f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(sums.bytes)} of 64 MiB"
-    rows.append(("undo", "all", "ok bold", until))
-    if any(share.rule in (OVER, NOBODY) for share in shares):
-        rows.append(("", "", "text", "temporary queues are a batch of their own: u twice"))
+    if undo_bytes + sums.bytes * _KEPT > KEEP_BYTES:
+        words = f"{size_words(sums.bytes)}, and {size_words(max(0, KEEP_BYTES - undo_bytes))} of room to keep them"
+        rows += [("undo", "a part", "warn bold", words), ("", "", "text", "what finds no room is done for good")]
+    else:
+        until = f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(sums.bytes)} of 64 MiB"
+        rows.append(("undo", "all", "ok bold", until))
     for warning in tail.warnings[:2]:
         parts = wrap(safe_text(warning, limit=300), cells - 24, most=2)
         rows += [("", "▲" if not at else "", "warn bold", part) for at, part in enumerate(parts)]

@@ -39,6 +39,8 @@ class Work:
         """Progress with rate and time left."""
         if self.asks:
             return f"{self.verb}: waits for your answer"
+        if self.cancelled:
+            return f"{self.verb}: ends after this step"
         if self.total is None:
             return f"{self.verb}: {self.done:,} looked at, esc cancels"
         passed = max(0.001, time.monotonic() - self.started)
@@ -180,7 +182,7 @@ class Operator:
 
     def remember(self, batch: str, name: str, *, after: str = "") -> None:
         """Notes a batch that this console did, for `u`."""
-        self.batches.append(Done(batch, name, after))
+        self.batches = [*(done for done in self.batches if done.batch != batch), Done(batch, name, after)]
 
     def cancel(self) -> bool:
         """Tells what goes on to end; false when nothing does."""

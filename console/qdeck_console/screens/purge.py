@@ -176,15 +176,15 @@ class PurgeScreen(PurgeWork):
         result, cleaned = self.result, self.cleaned
         if (result is None and cleaned is None) or self.was_undone:
             return None
-        count, left, why, until = 0, 0, "", None
+        count, left, why, until, lost = 0, 0, "", None, 0
         if result is not None:
             count, left = result.applied, result.skipped_count
             why = result.error or result.stopped or (result.skipped[0].why if result.skipped else "")
-            until = result.undo_until_ms if result.undoable else None
+            until, lost = result.undo_until_ms if result.undoable else None, result.applied - result.undoable
         if cleaned is not None:
             count, left = count + cleaned.removed, left + cleaned.in_use + cleaned.kept
             until = until or cleaned.undo_until_ms
-        return Applied(count=count, left=left, why=why, undo_until_ms=until)
+        return Applied(count=count, left=left, why=why, undo_until_ms=until, lost=lost)
 
     @property
     def was_undone(self) -> bool:

@@ -285,8 +285,12 @@ class PurgeWork(FrameScreen):
         now_ms = snapshot.at_ms if snapshot is not None else plan.head.created_ms
         shares = self.found_shares()
         sums = Sums.of(shares)
-        lines = purgeruns.confirm_rows(plan, shares, now_ms, inside(console.size.width))
-        if not await operator.ask(plan, [], lines=lines, words=(sums.sentence, f"Apply {sums.count:,}")):
+        done = self.result.applied + self.result.skipped_count if self.result is not None else 0
+        lines = purgeruns.confirm_rows(
+            plan, shares, now_ms, inside(console.size.width),
+            done=done, undo_bytes=self.undo_bytes or 0, filter_text=self.filter_text,
+        )  # fmt: skip
+        if not await operator.ask(plan, [], lines=lines, words=(sums.sentence, f"Apply {sums.count - done:,}")):
             console.say("nothing was done", "muted", "")
             return
         told: list[tuple[str, str, str]] = []
