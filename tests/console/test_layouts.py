@@ -16,6 +16,8 @@ from qdeck._deck.deck import Deck
 from qdeck._deck.model import NATIVE
 from qdeck._layout_names import LAYOUTS
 from qdeck_console.app import ConsoleApp
+from qdeck_console.presenters.dead import retry_would
+from qdeck_console.presenters.job_page import relations
 from qdeck_console.screens.export import plain
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.terminal import context_of
@@ -245,6 +247,25 @@ async def test_a_purge_of_it_is_applied_and_undone(url: str, raw: redis.Redis, l
         assert values(raw) != before
         await undo(pilot)
         assert values(raw) == before
+
+
+@pytest.mark.parametrize("layout", FILL)
+def test_what_a_retry_would_do_is_told_by_its_layout(url: str, raw: redis.Redis, layout: str) -> None:
+    """It has none of our attempts, and goes to no end of our queues."""
+    fill(layout, url, raw)
+    told = {
+        "lists": "put it back: at the right end of its list.", "vmpooler": "put it back: of a request that is not over",
+        "ifdb": "put it back: with two more runs", "scheduler": "put it back: the worker drops an id",
+    }  # fmt: skip
+    with Deck(url, layouts=(layout,)) as deck:
+        queue = next(row.name for row in deck.status().queues if row.dead)
+        job = deck.job(queue, next(iter(deck.jobs(queue, state="dead"))).key)
+    page = [line for _, line in relations(job, 200, hide="", now_ms=0, related={}, kin=None)]
+    for shown in (page, retry_would(job, 200, hide="")):
+        words = " ".join("".join(part for part, _ in line) for line in shown)
+        assert told[layout] in words
+        assert "attempts" not in words
+        assert "tries" not in words
 
 
 @pytest.mark.parametrize("layout", FILL)

@@ -13,8 +13,9 @@ from qdeck_console.presenters.job_detail import failure_lines, job_facts, payloa
 from qdeck_console.presenters.job_past import FAILING, noted, ran_ms
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
 from qdeck_console.presenters.payload import payload_pieces
+from qdeck_console.presenters.retrying import retry_abroad
 from qdeck_console.sources import Part
-from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
+from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width, wrap
 from qdeck_console.triage import Triaged
 
 if TYPE_CHECKING:
@@ -352,11 +353,14 @@ def _attempts(job: JobDetail, ends: Sequence[HistoryEvent], cells: int) -> list[
 
 def retry_would(job: JobDetail, cells: int, *, hide: str) -> list[Line]:
     """What a retry of an entry would do."""
+    title = section("a retry would", "", "muted", cells, indent=0)
+    if job.layout != NATIVE:
+        return [title, *(((part, "muted"),) for part in wrap(retry_abroad(job.layout), cells, most=4))]
     tries = f"with attempts 0 of {job.retries + 1}" if job.retries is not None else "with all its attempts"
     waits = len(job.dependents)
     words = f"{waits:,} wait for it" if waits else "nothing waits for it"
     return [
-        section("a retry would", "", "muted", cells, indent=0),
+        title,
         (("enqueue it at the end of ", "muted"), *queue_path(job.queue, max(8, cells - 25), "text", hide=hide)),
         ((f"{tries}; {words}", "muted"),),
     ]

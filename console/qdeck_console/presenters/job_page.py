@@ -12,6 +12,7 @@ from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import task_words, trouble
 from qdeck_console.presenters.job_past import noted
 from qdeck_console.presenters.parts import name_parts, pair, queue_path, section
+from qdeck_console.presenters.retrying import retry_abroad
 from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 
 if TYPE_CHECKING:
@@ -249,6 +250,8 @@ def _reference(ref: str, job: JobRecord | None, cells: int, now_ms: int) -> Line
 
 
 def _retry_words(job: JobDetail, hide: str, now_ms: int, kin: Kind | None) -> str:
+    if job.layout != NATIVE:
+        return retry_abroad(job.layout)
     where = " ▸ ".join(name_parts(job.queue, hide=hide))
     words = f"put it at the end of {where} with 0 of {(job.retries or 0) + 1} tries used"
     if job.dependents:
