@@ -8,7 +8,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from qdeck._deck.deck import Deck
 from qdeck._engine import codec, ops
+from qdeck._operations import api
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.redrive import RedriveScreen, read_rate
@@ -94,6 +96,7 @@ async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None
         await until(pilot, "4 discarded")
         await until(pilot, "3 entries in 2 groups")
         assert row(url, HOOKS).dead == 1
+        await until(pilot, lambda: screen(pilot).group is not None)  # the next one, after an act from here
         await pilot.press("g", "e")
         await until(pilot, "one job at a time")
         await pilot.press("asterisk")
@@ -106,6 +109,28 @@ async def test_a_group_marked_ones_and_everything_are_acted_on(url: str) -> None
         await until(pilot, "no dead letters")
         await pilot.press("u", "u")
         await until(pilot, "3 entries in 2 groups")
+
+
+async def test_a_group_that_others_emptied_is_left_after_a_while_and_not_while_keys_are_pressed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qdeck_console.screens.dead.SHOWN_S", 0.2)
+    fill(url)
+    async with console(url, "4") as pilot:
+        await until(pilot, "1–6 of 6")
+        await pilot.press("tab", "tab")
+        with Deck(url) as deck:
+            plan = api.build_plan(deck, "discard", HOOKS, where="error:ConnectionError", state="dead")
+            assert api.apply_plan(deck, plan).applied == 6
+        app_of(pilot).last_key_at = float("inf")  # somebody presses keys all the time
+        await until(pilot, "3 entries in 2 groups")
+        assert screen(pilot).group is None
+        await pilot.pause(0.5)
+        screen(pilot).redraw()
+        assert screen(pilot).group is None
+        app_of(pilot).last_key_at = 0.0
+        await until(pilot, lambda: screen(pilot).group is not None)
+        assert screen(pilot).in_groups
 
 
 def serve(url: str, over: threading.Event, *, fails: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,7 +13,7 @@ from qdeck._operations.groups import Group
 from qdeck._operations.headroom import Headroom, read_headroom
 from qdeck._operations.model import Verb
 from qdeck_console.actions import DEAD, Action, bindings
-from qdeck_console.leaving import Left
+from qdeck_console.leaving import SHOWN_S, Left
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.dead import Alike, DeadSeen
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.payload import Columns
 
+_CALM_S = 0.5
 _ACTS: frozenset[str] = frozenset({"retry", "discard", "edit", "redrive"})
 
 
@@ -53,6 +55,8 @@ class DeadScreen(WindowedScreen):
         self._source: tuple[str, Source] | None = None
         self._listed: tuple[tuple[Group, ...], list[Item]] = ((), [])
         self._touched = False
+        self._gone_at: float | None = None  # since when the group under the cursor is gone
+        self._has_acted = False
         self._begun: str | None = None
         self._alike, self._alike_of = Alike(), ""
         self._aligned: Columns = ()
@@ -179,6 +183,7 @@ class DeadScreen(WindowedScreen):
             view.show(Listing([Item("", 1, line) for line in told], plain_line), self.painter)
         else:
             view.show(Listing(rows, self._group_lines), self.painter)
+            self._leave_gone(view)
         most = max(4, (self.size.height - 12) // 3) if self.is_tall else 4
         view.styles.height = min(len(rows), most) if rows else "1fr"
         self.query_one("#lower").display = bool(rows)
@@ -192,6 +197,21 @@ class DeadScreen(WindowedScreen):
         self._compare()
         super().draw(fresh=fresh)
         self._draw_head()
+
+    def _leave_gone(self, view: LineList) -> None:
+        """Goes on to the next group when the one under the cursor is gone: at once after an act from here, else when it
+        was seen for long enough; never while keys are pressed, because one of them must not act on a neighbour.
+        """
+        now = time.monotonic()
+        if view.place is not None:
+            self._gone_at = None
+            return
+        self._gone_at = now if self._gone_at is None else self._gone_at
+        calm = now - self.console.last_key_at >= _CALM_S
+        if calm and (self._has_acted or now - self._gone_at >= SHOWN_S):
+            self._gone_at, self._has_acted = None, False
+            view.focus()
+            view.settle_beside()
 
     def _compare(self) -> None:
         """What the entries have in common; what one did not share comes back only with another list."""
@@ -298,6 +318,7 @@ class DeadScreen(WindowedScreen):
 
     def acted(self) -> None:
         """Marks were for what was done."""
+        self._has_acted = True
         if self.is_mounted:
             self.group_view.clear_marks()
         super().acted()
@@ -412,6 +433,7 @@ class DeadScreen(WindowedScreen):
     def moved(self, event: LineList.Moved) -> None:
         """Another group has other entries; another entry another detail."""
         if event.view is self.group_view:
+            self._has_acted = False  # whoever moves on looks at another group now
             if event.key != self._begun:
                 self._begin()
             return

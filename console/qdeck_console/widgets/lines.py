@@ -166,6 +166,13 @@ class LineList(ScrollView, can_focus=True):
         if self.cursor not in self._where:
             self._set_cursor(self._nearest(0, 1))
 
+    def settle_beside(self) -> None:
+        """Puts the cursor on the entry that took the place of its own, when that is gone."""
+        if self.cursor not in self._where:
+            at = min(self._index, len(self.listing.items) - 1)
+            after = self._nearest(at, 1)
+            self._set_cursor(self._nearest(at, -1) if after is None else after)
+
     @property
     def row(self) -> object | None:
         """What is under the cursor, if it is still there."""
