@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import urlsplit
 
 from textual.binding import Binding, BindingType
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from qdeck_console.app import ConsoleApp
+
+_LEAST_ADDRESS: Final = 12
 
 
 class ContextScreen(Dialog[str | None]):
@@ -76,11 +78,12 @@ class ContextScreen(Dialog[str | None]):
             badge = [(f" {safe_text(word, limit=14)} ", f"{hue.text} bold on-{hue.ground}")]
         here = self.console_app.contexts.target.name == name
         access = "read-only" if context.read_only else "opens read-only" if hue.production else ""
-        address = _address(context.url)
+        room = cells - 47  # for the address: without any it goes, never what the context allows
+        address = [*fit([(_address(context.url), "muted")], room), (" ", "text")] if room >= _LEAST_ADDRESS else []
         return (
             *fit([(safe_text(name, limit=60), "strong bold" if here else "text")], 16), (" ", "text"),
             *fit(badge, 13), (" ", "text"),
-            *fit([(address, "muted")], max(8, cells - 47)), (" ", "text"),
+            *address,
             *fit([("here" if here else access, "accent" if here else "faint")], 15, right=True),
         )  # fmt: skip
 

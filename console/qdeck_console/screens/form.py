@@ -53,8 +53,9 @@ class FormScreen(Dialog[tuple[str, ...] | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "cancel", priority=True),
-        Binding("tab,down", "app.focus_next", "next"),
-        Binding("shift+tab,up", "app.focus_previous", "previous"),
+        # Before the field gets the keys: what is typed right after it is meant for the next one.
+        Binding("tab,down", "app.focus_next", "next", priority=True),
+        Binding("shift+tab,up", "app.focus_previous", "previous", priority=True),
     ]
 
     def __init__(self, console: ConsoleApp, title: str, fields: Sequence[Field], *, about: Sequence[Line] = ()) -> None:

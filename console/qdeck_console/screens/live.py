@@ -35,6 +35,9 @@ class LiveScreen(Dialog[str | None]):
         Binding("escape", "leave", "cancel"),
         Binding("enter", "choose", "choose"),
         Binding("left,right", "turn", "other answer"),
+        # Before the field gets the keys: what is typed right after it is meant for the next one.
+        Binding("tab", "app.focus_next", "next", priority=True),
+        Binding("shift+tab", "app.focus_previous", "previous", priority=True),
     ]
 
     def __init__(self, console: ConsoleApp, others: Sequence[Activity] = ()) -> None:
