@@ -178,7 +178,9 @@ def fit(pieces: Iterable[Piece], cells: int, *, right: bool = False) -> list[Pie
     for text, role in items:
         wide = width(text)
         if wide >= left:
-            out.append((cut_end(text if wide > left else text + "…", left), role))
+            cut = cut_end(text if wide > left else text + "…", left)
+            is_told = cut == "…" and bool(out) and out[-1][0].endswith("…")  # that it goes on, by what stands before
+            out.append((" " if is_told else cut, role))
             break
         out.append((text, role))
         left -= wide

@@ -131,3 +131,8 @@ def test_ascii_is_chosen_where_other_signs_are_not_safe() -> None:
     assert not wants_ascii({"LANG": "en_GB.UTF-8", "TERM": "xterm-256color"})
     for environment in ({"TERM": "linux"}, {"LANG": "ja_JP.UTF-8"}, {"QDECK_ASCII": "1"}):
         assert wants_ascii(environment)
+
+
+def test_what_is_cut_already_gets_no_second_sign() -> None:
+    pieces = fit([("connectio…", "bad"), ("  next", "text")], 11)
+    assert "".join(text for text, _ in pieces) == "connectio… "
