@@ -121,6 +121,13 @@ def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
     assert _text(detail(entry, drawer, CELLS, 26))[-1] == "no room for: operations, totals"
 
 
+def test_a_name_is_told_in_full_only_where_a_part_of_it_is_hidden() -> None:
+    drawer = Drawer(picture=Picture(), hide="shop:dev:", reasons_shown=True)
+    for name, more in (("scheduler", False), ("shop:dev:mail:actions", True)):
+        shown = _text(detail(Entry(row=QueueRow(name=name), severity=Severity.FINE), drawer, CELLS))
+        assert (name in shown) == more
+
+
 @pytest.mark.parametrize("size", [(160, 48), (100, 70)])
 async def test_the_queue_under_the_cursor_is_told_of_close_up(url: str, size: tuple[int, int]) -> None:
     bury(url, MAIL, [{"class": "Refused", "message": "502"}] * 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -108,5 +109,7 @@ def test_every_width_has_its_columns(cells: int) -> None:
     [line] = present.lines(row, cells, False, speed=2.0)
     assert length(line) <= cells
     assert "4/4" in "".join(part for part, _ in line)
+    [line] = present.lines(replace(row, running=10_240, concurrency=12_345), cells, False, speed=2.0)
+    assert "10k/12k" in "".join(part for part, _ in line)
     assert length(present.head(cells)) <= cells
     assert length(present.host_line("box", [row], cells)) <= cells

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck_console import format as fmt
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import area, sparkline
-from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.presenters.parts import name_parts, pair, queue_path, section
 from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
 from qdeck_console.presenters.queues import Drawer, drains
 from qdeck_console.text import cut_end, safe_text, wrap
@@ -26,7 +26,8 @@ def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None, *,
     """
     row, seen, insight = entry.row, drawer.insight and drawer.insight.close_up, drawer.insight
     head: list[Line] = [_title(entry, drawer, cells), _serving(row)]
-    if fmt.length(queue_path(row.name, 400, "text", hide=drawer.hide)) > cells - 12 or drawer.hide:
+    hidden = bool(drawer.hide) and ":".join(name_parts(row.name, hide=drawer.hide)) != row.name
+    if hidden or fmt.length(queue_path(row.name, 400, "text", hide=drawer.hide)) > cells - 12:
         head += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
     now_ms = drawer.picture.snapshot.at_ms if drawer.picture.snapshot else 0
     settings = _settings(row, cells)

@@ -104,6 +104,14 @@ def state_of(row: WorkerRow) -> tuple[str, str, str]:
     return "•", "ok", row.state or "unknown"
 
 
+def _of_room(count: str, row: WorkerRow, cells: int) -> str:
+    """How many it runs of how many it could; where that does not fit both are compact."""
+    full = f"{count}/{row.concurrency}" if row.concurrency else count
+    if len(full) <= cells:
+        return full
+    return f"{fmt.short_count(row.running or 0)}/{fmt.short_count(row.concurrency or 0)}"
+
+
 def lines(row: WorkerRow, cells: int, at_cursor: bool, *, speed: float | None) -> list[Line]:
     """One worker."""
     glyph, role, word = state_of(row)
@@ -114,7 +122,7 @@ def lines(row: WorkerRow, cells: int, at_cursor: bool, *, speed: float | None) -
     count = "0" if row.running == 0 else fmt.count(row.running)
     values: dict[str, list[Piece]] = {
         "state": [(cut_end(safe_text(word, limit=40), 13), "muted" if role == "ok" else role)],
-        "running": [(f"{count}/{row.concurrency}" if row.concurrency else count, "warn bold" if busy else plain)],
+        "running": [(_of_room(count, row, 9), "warn bold" if busy else plain)],
         "jobs/s": fmt.cell(fmt.rate(speed), plain),
         "memory": fmt.size(row.memory_bytes),
         "seen": fmt.span_pieces(seen_ms, plain if row.alive else "bad"),
