@@ -191,7 +191,8 @@ class QueuesScreen(QueueActs):
                 words += f", {entries[0].row.layout}"
             counted = counted_s(picture.snapshot)
             if counted >= 2 and not self.filter_text:
-                words += f", counted in {counted:.0f} s"
+                told = f"{words}, counted in {counted:.0f} s"
+                words = told if len(told) <= self._grid(cells).name else f"{shown:,} queues, counted in {counted:.0f} s"
             if shown == everything:
                 totals, flow = picture.snapshot.totals, picture.flow
             else:
