@@ -423,13 +423,14 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self._start_feed()
         self._each_frame(fresh=False)
 
-    async def _leave(self, deck: Deck, feeding: Worker[None] | None) -> None:
+    async def _leave(self, deck: Deck | None, feeding: Worker[None] | None) -> None:
         """Closes a deck once nothing reads from it."""
         if feeding is not None:
             feeding.cancel()
             with contextlib.suppress(WorkerError):
                 await feeding.wait()
-        await deck.aclose()
+        if deck is not None:
+            await deck.aclose()
 
     def switch_context(self, name: str) -> None:
         """Looks at another server; production opens read-only."""
@@ -449,7 +450,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
     async def _switch(self, target: Target) -> None:
         if self.context.live_until is not None:
             await self._told_live("", ends=True)
-        before, feeding = self.deck, self._feeding
+        before, feeding = self._deck, self._feeding  # none was made yet when the first one cannot be
         self.contexts.target = target
         self.deck = self.contexts.deck(target, read_only=opens_read_only(target))
         self.context = self.contexts.describe(target, self.deck)

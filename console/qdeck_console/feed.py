@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from qdeck import NotAllowed, QdeckError
-from qdeck_console.history import History, Pasts, Rates
+from qdeck_console.history import Flow, History, Pasts, Rates, flow_of
 from qdeck_console.judging import Judge, Judged
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Picture:
     read_ms: int = 0  # wall clock
     took_s: float = 0.0
     rates: Mapping[str, Rates] = field(default_factory=lambda: MappingProxyType({}))
-    flow: tuple[float, float] = (0.0, 0.0)  # jobs that come and go a second, all queues together
+    flow: Flow = (None, None)
     judged: Judged = field(default_factory=Judged)
     history: History = field(default_factory=History)
     extra_of: str = ""
@@ -138,7 +138,7 @@ class Feed:
             took_s=now - started,
             rates=rates,
             judged=self._judge.judged,
-            flow=(sum(rate.filled or 0 for rate in rates.values()), sum(rate.drained or 0 for rate in rates.values())),
+            flow=flow_of(rates.values()),
             history=history,
             extra_of=want[0] if want else "",
             extra=extra,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 from math import isnan, nan
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from qdeck._deck.history import Sample
     from qdeck._deck.model import QueueRow, Snapshot
@@ -39,6 +39,17 @@ class Rates:
     filled: float | None = None
     drained: float | None = None
     dead_per_min: float | None = None
+
+
+# Jobs that come and go a second, of many queues together; none where no queue tells.
+Flow: TypeAlias = tuple[float | None, float | None]
+
+
+def flow_of(rates: Collection[Rates]) -> Flow:
+    """The sums of what is known."""
+    filled = [rate.filled for rate in rates if rate.filled is not None]
+    drained = [rate.drained for rate in rates if rate.drained is not None]
+    return sum(filled) if filled else None, sum(drained) if drained else None
 
 
 @dataclass(frozen=True, slots=True)

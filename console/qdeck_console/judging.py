@@ -72,10 +72,11 @@ class Judged:
 
     entries: tuple[Entry, ...] = ()
     before: Mapping[str, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
+    named: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))  # the same by their names
 
     def of(self, queue: str) -> Entry | None:
         """One of them."""
-        return next((entry for entry in self.entries if entry.row.name == queue), None)
+        return self.named.get(queue)
 
 
 class Judge:
@@ -114,7 +115,7 @@ class Judge:
                 work = 0
                 yield
         self._entries = entries
-        self.judged = Judged(tuple(entries.values()), changed)
+        self.judged = Judged(tuple(entries.values()), changed, entries)
 
 
 def _judged(row: QueueRow, rates: Rates, told: list[Reason]) -> Entry:

@@ -220,7 +220,9 @@ class NativeSearch(Search):
         now = time.time_ns() // 1_000_000
         wanted = parse(self.where)
         needs = Needs.of(wanted, now, self.state)
-        self._walk = Walk(self.queue, self.state, needs, now, down=newest_first(self.state, self.newest))
+        down = newest_first(self.state, self.newest)
+        # Small pages: a key waits for one of them at most.
+        self._walk = Walk(self.queue, self.state, needs, now, size=_SLICE, down=down)
 
     async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
         rows = await self.deck.alook(self._walk.page())

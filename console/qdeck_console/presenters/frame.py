@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qdeck_console.actions import Action
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
+    from qdeck_console.history import Flow
 
 LATE_S: Final = 3.0
 _STATUS: Final = {
@@ -202,14 +203,14 @@ def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
     return out
 
 
-def _totals(snapshot: Snapshot, flow: tuple[float, float]) -> list[Piece]:
+def _totals(snapshot: Snapshot, flow: Flow) -> list[Piece]:
     return [
         ("   ready ", "muted"),
         (f"{snapshot.totals.ready:,}", "text"),
         ("   in ", "muted"),
-        (f"{flow[0]:,.1f}", "text"),
+        (fmt.NONE if flow[0] is None else f"{flow[0]:,.1f}", "text"),
         ("   out ", "muted"),
-        (f"{flow[1]:,.1f}", "text"),
+        (fmt.NONE if flow[1] is None else f"{flow[1]:,.1f}", "text"),
         (" /s ", "muted"),
     ]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow, Totals
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
+    from qdeck_console.history import Flow
     from qdeck_console.insight import Insight
 
 TWO_LINES_AT_MOST: Final = 200  # troubled queues; more than that, and reasons are for the detail only
@@ -341,12 +342,7 @@ def section_line(group: Group, grid: Grid) -> Line:
     return section(group.severity.label, "", group.severity.role, grid.cells, count=group.count)
 
 
-def flow_of(entries: Sequence[Entry]) -> tuple[float, float]:
-    """Jobs that come and go a second, in the entries that are shown."""
-    return sum(entry.rates.filled or 0 for entry in entries), sum(entry.rates.drained or 0 for entry in entries)
-
-
-def total_line(grid: Grid, totals: Totals, flow: tuple[float, float], words: str) -> Line:
+def total_line(grid: Grid, totals: Totals, flow: Flow, words: str) -> Line:
     """The sums, under their columns."""
     wide = grid.width_of
     sums = {

@@ -86,9 +86,8 @@ class JobActs(FrameScreen):
 
     def _foreign_of(self, wish: Wish) -> str | None:
         """The one other layout that all queues of a wish are of."""
-        snapshot = self.picture.snapshot
-        rows = snapshot.queues if snapshot is not None else ()
-        layouts = {row.layout for row in rows if row.name in wish.queues}
+        judged = self.picture.judged
+        layouts = {entry.row.layout for entry in map(judged.of, wish.queues) if entry is not None}
         return None if len(layouts) != 1 or layouts == {NATIVE} else layouts.pop()
 
     def verb(self, action: Action) -> str:

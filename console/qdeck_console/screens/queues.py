@@ -10,6 +10,7 @@ from textual.containers import Vertical
 
 from qdeck_console.actions import QUEUES, Action, bindings
 from qdeck_console.feed import Picture
+from qdeck_console.history import flow_of
 from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters import queues as present
@@ -196,7 +197,7 @@ class QueuesScreen(QueueActs):
             if shown == everything:
                 totals, flow = picture.snapshot.totals, picture.flow
             else:
-                totals, flow = present.totals_of(entries), present.flow_of(entries)
+                totals, flow = present.totals_of(entries), flow_of([entry.rates for entry in entries])
             total = present.total_line(self._grid(cells), totals, flow, words)
             rule: Line = ((" " * MARGIN, "text"), ("─" * (cells - 2 * MARGIN), "line"))
             return (rule, total) if height > 1 else (total,)

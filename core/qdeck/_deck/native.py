@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program, Send
 
 VERSION: Final = b"1"
-CHUNK: Final = 200  # queues read in one round trip; a few ms of work for whoever shares the loop
+CHUNK: Final = 50  # queues read in one round trip; a few ms of work for whoever shares the loop
 SCAN_STEP: Final = 5000  # keys that the server looks at in one call: less than a ms
 FIRST_S: Final = 0.4  # of a scan for queues when the registry names none, at the first look ever
 NEXT_STEPS: Final = 4  # of the looks after it, until all keys were seen once
