@@ -5,17 +5,15 @@ Each walk notes what it pressed; at its end no key of its screen may be left ove
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
-from textual.widgets import Input, TextArea
+from textual.widgets import TextArea
 
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import State
 from qdeck._engine import ops
-from qdeck._settings import load
 from qdeck_console.actions import (
     ACTIVITY,
     DEAD,
@@ -27,212 +25,33 @@ from qdeck_console.actions import (
     STUCK,
     TABS,
     WORKERS,
-    of_scope,
 )  # fmt: skip
-from qdeck_console.app import ConsoleApp
-from qdeck_console.contexts import Contexts
 from qdeck_console.leaving import Left
 from qdeck_console.screens.activity import BatchScreen
 from qdeck_console.screens.confirm import ConfirmScreen
-from qdeck_console.screens.contexts import ContextScreen
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.form import FormScreen
-from qdeck_console.screens.frame import FrameScreen
-from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.job import JobScreen
-from qdeck_console.screens.jobs import JobsScreen
-from qdeck_console.screens.palette import PaletteScreen
 from qdeck_console.screens.purgeentries import EntriesScreen
 from qdeck_console.screens.redrive import RedriveScreen
 from qdeck_console.screens.tasks import TaskScreen, TasksScreen
 from qdeck_console.screens.workers import WorkerScreen
 from qdeck_console.widgets.lines import LineList
-from support.scene import QUEUE, Scene, make_scene
-from support.screens import app_of, command, fail_next, run, shown, text, until
+from support.scene import QUEUE
+from support.screens import command, fail_next, run, text, until
+from support.walk import Walk, ends, looks, moves, walking
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     import redis
-    from textual.pilot import Pilot
-    from textual.screen import Screen
 
-    Reach = Callable[["Walk"], Awaitable[None]]
-    Own = Reach
+    from qdeck_console.screens.frame import FrameScreen
+    from support.walk import Own, Reach
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 DONE: Final = "u undoes it"
-
-
-class Walk:
-    """A console on the scene, and the keys that were pressed on the screen that is walked."""
-
-    def __init__(self, pilot: Pilot[int], scene: Scene, folder: Path) -> None:
-        self.pilot = pilot
-        self.app = app_of(pilot)
-        self.scene = scene
-        self.folder = folder
-        self.pressed: set[str] = set()
-        self.screen: FrameScreen
-        self.url = self.app.deck.endpoint.url
-
-    def begin(self) -> None:
-        """The screen in sight is the one whose keys are counted."""
-        assert isinstance(self.app.screen, FrameScreen)
-        self.screen = self.app.screen
-
-    @property
-    def view(self) -> LineList:
-        """The list that has the keys."""
-        focused = self.app.focused
-        return focused if isinstance(focused, LineList) else self.screen.main_list
-
-    async def key(self, key: str, wanted: str | Callable[[], bool] | None = None) -> None:
-        """Presses a key and waits for what it shall bring about."""
-        if self.app.screen is self.screen:
-            self.pressed.add(key)
-        await self.pilot.press(key)
-        if wanted is not None:
-            await self.sees(key, wanted)
-
-    async def sees(self, after: str, wanted: str | Callable[[], bool]) -> None:
-        """Waits until the screen shows a text, or something is so."""
-        try:
-            await until(self.pilot, wanted)
-        except AssertionError as error:
-            raise AssertionError(f"after {after} on {self.screen}: {error}") from None
-
-    async def keys(self, *keys: str) -> None:
-        """Presses keys one after the other."""
-        for key in keys:
-            await self.key(key)
-
-    def shows(self, kind: type[Screen[Any]]) -> bool:
-        """Whether such a screen is in front."""
-        return isinstance(self.app.screen, kind)
-
-    async def back_here(self) -> None:
-        """Closes what lies over the screen."""
-        while self.app.screen is not self.screen:
-            await self.pilot.press("escape")
-            await self.pilot.pause(0.05)
-
-    def state_of(self, job: str, queue: str = QUEUE) -> str:
-        """Where a job is on the server."""
-        with Deck(self.url) as deck:
-            return deck.job(queue, job).state
-
-    def entries(self) -> int:
-        """How many entries the list has, without its heads."""
-        return sum(1 for item in self.view.listing.items if item.key)
-
-    def left(self, view: LineList) -> bool:
-        """Whether another pane has the keys now."""
-        return self.view is not view
-
-    def chosen_state(self) -> str:
-        """The list that the jobs' screen shows."""
-        assert isinstance(self.screen, JobsScreen)
-        return self.screen.state.value
-
-    def lacks(self) -> set[str]:
-        """The keys of the screen that were not pressed."""
-        scopes = ("list", self.screen.SCOPE, "app")
-        return {key for scope in scopes for action in of_scope(scope) for key in action.keys} - self.pressed
-
-
-@contextlib.asynccontextmanager
-async def walking(url: str, raw: redis.Redis, folder: Path) -> AsyncIterator[Walk]:
-    """A console on a fresh scene, with a configuration that knows two contexts."""
-    scene = make_scene(url, raw)
-    file = folder / "qdeck.toml"
-    file.write_text(f'[contexts.here]\nurl = "{url}"\nenvironment = "dev"\n[contexts.there]\nurl = "{url}"\n')
-    file.chmod(0o600)
-    found = load(file)
-    target = found.target("here")
-    assert target is not None
-    servers = Contexts(target, found)
-    deck = servers.deck(target, read_only=False)
-    async with shown(ConsoleApp(deck, servers.describe(target, deck), contexts=servers)) as pilot:
-        yield Walk(pilot, scene, folder)
-
-
-async def moves(walk: Walk) -> None:
-    """The keys of a list: by one, by a page, to an end. A page without entries is scrolled instead."""
-    view = walk.view
-
-    def place() -> tuple[str, float]:
-        return view.cursor, view.scroll_y
-
-    await walk.key("g")
-    first = place()
-    await walk.key("end")
-    last = place()
-    await walk.key("home")
-    assert place() == first
-    await walk.key("G")
-    assert place() == last
-    long = first != last
-    for down, up in (("j", "k"), ("down", "up"), ("pagedown", "pageup")):
-        await walk.key("g")
-        await walk.key(down)
-        assert (place() != first) == long, down
-        await walk.key(up)
-        assert place() == first, up
-    assert not walk.view.marks
-
-
-async def looks(walk: Walk) -> None:
-    """The keys that every screen has: help, commands, contexts, freezing, copying, writing, the filter."""
-    app, screen = walk.app, walk.screen
-    dialogs: dict[str, type[Screen[Any]]] = {
-        "question_mark": HelpScreen,
-        "colon": PaletteScreen,
-        "ctrl+p": PaletteScreen,
-        "o": ContextScreen,
-    }
-    for key, dialog in dialogs.items():
-        await walk.key(key, partial(walk.shows, dialog))
-        await walk.back_here()
-    has = {action.id for action in of_scope(screen.SCOPE)}
-    if "freeze" in has:
-        await walk.key("f", "FROZEN")
-        await walk.key("f", lambda: "FROZEN" not in text(app))
-    if "copy" in has:
-        await walk.key("y", screen.why_not("copy") or "sent to the clipboard")
-    if "write" in has and screen.why_not("write"):
-        await walk.key("w", screen.why_not("write"))
-    elif "write" in has:
-        await walk.key("w", lambda: app.screen is not screen)
-        await walk.back_here()
-    if "filter" in has and screen.why_not("filter"):
-        await walk.key("slash", screen.why_not("filter"))
-    elif "filter" in has:
-        box = screen.query_one("#filter", Input)
-        await walk.key("slash", lambda: box.has_focus)
-        await walk.pilot.press(*"zzz")
-        await walk.sees("typed", lambda: screen.filter_text == "zzz" or screen.wrong is not None)
-        await walk.pilot.press("escape")
-        await walk.sees("cleared", lambda: not screen.filter_text and screen.wrong is None and not box.has_focus)
-
-
-async def ends(walk: Walk, reach: Reach) -> None:
-    """Back and quit: a page goes back first; on a list of the tabs `q` ends the console."""
-    app, screen = walk.app, walk.screen
-    if len(app.screen_stack) == 1:
-        await walk.key("escape")
-        if isinstance(screen, JobsScreen):  # they are a queue's: back leads to the queues
-            await until(walk.pilot, lambda: app.current_mode == QUEUES)
-            await reach(walk)
-        assert app.screen is screen
-        await walk.key("q", lambda: app.return_code == 0)
-        return
-    await walk.key("escape", lambda: app.screen is not walk.screen)
-    await reach(walk)
-    walk.begin()
-    await walk.key("q", lambda: app.screen is not walk.screen)
 
 
 async def undoes(walk: Walk) -> None:
