@@ -115,9 +115,9 @@ class WindowedScreen(JobListScreen):
     def draw(self, *, fresh: bool) -> None:
         """Draws the list; what came into sight meanwhile is asked for."""
         super().draw(fresh=fresh)
-        if self.view.lacks and self._fetched != (self.reads, self.view.visible_lines(), self.view.cursor):
+        # A new picture may have been read before the list moved on: then what was fetched since is not in it.
+        if self.view.lacks and (fresh or self._fetched != (self.reads, self.view.visible_lines(), self.view.cursor)):
             self.fetch()
-
         if self.unfinished and not self._working and self.is_current and not self.picture.is_lost:
             self._working = True
             self.run_worker(self._work_on(), group="search", exit_on_error=False)
@@ -159,6 +159,7 @@ class WindowedScreen(JobListScreen):
 
     async def _fetch(self) -> None:
         name, console, known = self.reads, self.console, self.seen.part
+        asked = self.view.visible_lines()
         try:
             listed = await self.read_list(known if known.rows and not self.view.lacks else None)
         except (QdeckError, OSError):
@@ -171,8 +172,10 @@ class WindowedScreen(JobListScreen):
         elif self.is_current:
             console.shown = replace(console.shown, extra=self.merged(listed), extra_of=name)
             self.show(console.shown, fresh=False)
-            if self.detail() is None and isinstance(self.view.row, JobRecord) and self._fetched[2] != self.view.cursor:
-                self.fetch()  # the cursor moved on meanwhile
+            is_behind = self.view.lacks and self.view.visible_lines() != asked
+            on_another = isinstance(self.view.row, JobRecord) and self._fetched[2] != self.view.cursor
+            if is_behind or (self.detail() is None and on_another):
+                self.fetch()  # the list or the cursor moved on meanwhile
 
     def merged(self, listed: ListSeen) -> object:
         """What was read of the list, among all that is read for this screen."""
