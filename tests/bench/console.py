@@ -223,10 +223,11 @@ def key_times(terminal: Terminal, count: int) -> list[float]:
 
 
 @contextlib.contextmanager
-def changing(url: str, queues: int, cpu: int | None) -> Iterator[None]:
+def changing(module: str, url: str, cpu: int | None, *more: str) -> Iterator[None]:
+    """Has the feed of a module change the queues of a server meanwhile."""
     with on_cpu(cpu):
         process = subprocess.Popen(
-            dying_with_parent([sys.executable, "-m", "bench.console", "feed", url, str(queues)]),
+            dying_with_parent([sys.executable, "-m", module, "feed", url, *more]),
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
         )
     try:
@@ -261,7 +262,7 @@ def watch(
         fill(server.raw, queues, dead)
         server.raw.config_resetstat()
         with (
-            changing(server.url, queues, setting.pins.server),
+            changing("bench.console", server.url, setting.pins.server, str(queues)),
             Terminal(["-m", "qdeck_console", "--url", server.url, "console"], setting.pins.client) as terminal,
         ):
             terminal.until(f"{queues:,}".encode())

@@ -6,15 +6,12 @@ thousand others, while all of them change: how long a key takes to its frame, wh
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
 import math
-import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,16 +23,12 @@ import redis
 from bench import console
 from bench.console import Terminal, before_others
 from bench.figures import Figure, Sample, Setting
-from bench.machine import on_cpu
-from bench.processes import TESTS, Stalled
+from bench.processes import Stalled
 from qdeck._connection import SyncClient
 from qdeck._deck.deck import Deck
 from qdeck._engine import ops, programs
-from qdeck_console.embedded import dying_with_parent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bench.machine import BenchServer
 
 BIG: Final = "bench:load:area_07:the_big_one:actions"
@@ -140,20 +133,6 @@ def feed(url: str) -> None:
         if number % 10 == 0:
             raw.xadd("qdeck:activity", {"e": _operation(now, number)}, maxlen=10_000)
         time.sleep(max(0.0, start + (number + 1) * _PACE_S - time.monotonic()))
-
-
-@contextlib.contextmanager
-def _changing(url: str, cpu: int | None) -> Iterator[None]:
-    with on_cpu(cpu):
-        process = subprocess.Popen(
-            dying_with_parent([sys.executable, "-m", "bench.screens", "feed", url]),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
-        )
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,8 +255,8 @@ def watch(
         console.fill(server.raw, queues, console.DEAD)
         fill(server, entries, stuck)
         with (
-            console.changing(server.url, queues, setting.pins.server),
-            _changing(server.url, setting.pins.server),
+            console.changing("bench.console", server.url, setting.pins.server, str(queues)),
+            console.changing("bench.screens", server.url, setting.pins.server),
             Terminal(
                 ["-m", "qdeck_console", "--url", server.url, "console"], setting.pins.client, {"XDG_STATE_HOME": state}
             ) as terminal,

@@ -30,6 +30,7 @@ _DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "expire": (("expire",), "strong bold"),
 }
 
+_ROOM: Final = f"{KEEP_BYTES >> 20} MiB"
 _KEPT: Final = 1.25  # bytes kept for undo for each of an entry: its score, its place and names are kept beside it
 
 
@@ -140,7 +141,7 @@ def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cel
     )
     lines: list[Line] = [section("apply would", "", "muted", cells)]
     lines += [((f" {part}", "text"),) for part in wrap(words, cells - 2, most=2)]
-    used = f" ({undo_bytes / 2**20:.1f} of 64 MiB used)" if undo_bytes is not None else ", 64 MiB at most"
+    used = f" ({undo_bytes / 2**20:.1f} of {_ROOM} used)" if undo_bytes is not None else f", {_ROOM} at most"
     lines.append(((f" keep {size_words(sums.bytes)} for undo", "text"), (used, "muted")))
     blast = plan.tail.blast
     if blast.dependants:
@@ -188,7 +189,7 @@ def confirm_rows(
         words = f"{size_words(sums.bytes)}, and {size_words(max(0, KEEP_BYTES - undo_bytes))} of room to keep them"
         rows += [("undo", "a part", "warn bold", words), ("", "", "text", "what finds no room is done for good")]
     else:
-        until = f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(sums.bytes)} of 64 MiB"
+        until = f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(sums.bytes)} of {_ROOM}"
         rows.append(("undo", "all", "ok bold", until))
     for warning in tail.warnings[:2]:
         parts = wrap(safe_text(warning, limit=300), cells - 24, most=2)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck import QueueName
 from qdeck._deck.jobs import newest_first
 from qdeck._deck.model import NATIVE, JobRecord, Snapshot, State
 from qdeck._operations.model import Verb
@@ -18,7 +17,7 @@ from qdeck_console.presenters import jobs as present
 from qdeck_console.presenters.job_detail import job_lines
 from qdeck_console.presenters.parts import MARGIN, name_parts
 from qdeck_console.screens import pause
-from qdeck_console.screens.form import Field, FormScreen
+from qdeck_console.screens.target import ask_target
 from qdeck_console.screens.windowed import ListSeen, WindowedScreen
 from qdeck_console.sources import Source, source
 from qdeck_console.text import safe_text
@@ -270,35 +269,12 @@ class JobsScreen(WindowedScreen):
         self.console.operator.run(self._move(), "move")
 
     async def _move(self) -> None:
-        console = self.console
         jobs, everything = self.targets(), self.everything()
-        snapshot = console.latest.snapshot
-        names = (
-            [row.name for row in snapshot.queues if row.name != self.queue and row.layout == NATIVE] if snapshot else []
-        )
-
-        def check(value: str) -> str:
-            if not value:
-                return "name the queue"
-            if value == self.queue:
-                return "they are there already"
-            try:
-                QueueName.parse(value)
-            except ValueError as error:
-                return str(error)
-            return ""
-
-        field = Field(label="to the queue", hint="→ completes", check=check, choices=names)
         count = f"{len(jobs):,} jobs" if len(jobs) > 1 else "1 job"
         what = "all that match" if everything is not None else count
-        asked = FormScreen(console, f"Move {what} of {' ▸ '.join(name_parts(self.queue, hide=self.hide))}", [field])
-        answer = await console.push_screen_wait(asked)
-        if answer is None:
-            console.say("nothing was done", "muted", "")
-            return
-        [target] = answer
-        if target not in names and (snapshot is None or target not in {row.name for row in snapshot.queues}):
-            console.say(f"there is no queue {target}", "warn", "▲")
+        where = " ▸ ".join(name_parts(self.queue, hide=self.hide))
+        target = await ask_target(self.console, f"Move {what} of {where}", self.queue)
+        if target is None:
             return
         if everything is None:
             wish = Wish(verb=Verb.MOVE, jobs=jobs, target=target)
@@ -307,7 +283,7 @@ class JobsScreen(WindowedScreen):
                 verb=Verb.MOVE, queues=everything[0].queues, where=everything[0].where, states=everything[0].states,
                 target=target,
             )  # fmt: skip
-        await console.operator.act(wish, self.acted)
+        await self.console.operator.act(wish, self.acted)
 
     def _refilter(self) -> None:
         self.view.forget()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck import QueueName
 from qdeck._deck.words import NATIVE, State
 from qdeck_console.presenters.parts import name_parts
 from qdeck_console.screens import pause
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.screens.target import ask_target
 
 if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow
@@ -78,32 +78,13 @@ class QueueActs(FrameScreen):
     async def _move(self, queue: str) -> None:
         from qdeck._operations.model import Verb
         from qdeck_console.operating import Wish
-        from qdeck_console.screens.form import Field, FormScreen
 
-        console, snapshot = self.console, self.console.latest.snapshot
-        rows = snapshot.queues if snapshot else ()
-        names = [row.name for row in rows if row.name != queue and row.layout == NATIVE]
-
-        def check(value: str) -> str:
-            if not value or value == queue:
-                return "they are there already" if value else "name the queue"
-            try:
-                QueueName.parse(value)
-            except ValueError as error:
-                return str(error)
-            return ""
-
-        field = Field(label="to the queue", hint="→ completes", check=check, choices=names)
         where = " ▸ ".join(name_parts(queue, hide=self.hide))
-        answer = await console.push_screen_wait(FormScreen(console, f"Move all that waits in {where}", [field]))
-        if answer is None:
-            console.say("nothing was done", "muted", "")
-            return
-        if answer[0] not in {row.name for row in rows}:
-            console.say(f"there is no queue {answer[0]}", "warn", "▲")
+        target = await ask_target(self.console, f"Move all that waits in {where}", queue)
+        if target is None:
             return
         states = tuple(state.value for state in _STATES["move"])
-        await console.operator.act(Wish(verb=Verb.MOVE, queues=(queue,), states=states, target=answer[0]))
+        await self.console.operator.act(Wish(verb=Verb.MOVE, queues=(queue,), states=states, target=target))
 
 
 def _count(row: QueueRow, action: str) -> int:
