@@ -18,7 +18,7 @@ from qdeck import QdeckError
 from qdeck._settings import Target
 from qdeck_console import starting
 from qdeck_console.actions import JOBS, QUEUES, TABS, bindings
-from qdeck_console.contexts import LIVE_S, Contexts, opens_read_only, record_live
+from qdeck_console.contexts import Contexts, opens_read_only
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.opening import ENDING
@@ -31,10 +31,12 @@ from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
 from qdeck_console.tidying import keep_tidy
 from qdeck_console.widgets.lines import LineList
+from qdeck_console.writing import Writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from textual.driver import Driver
     from textual.screen import Screen
     from textual.worker import Worker
 
@@ -102,9 +104,19 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.last_key_at = float("-inf")
         self.painter = Painter(INK)
         self.operator = Operator(self)
+        self.writing = Writing(self)
         self._note: tuple[float, list[Piece]] = (0.0, [])
         self.animation_level = "none"
         self.theme = theme or fitting_theme(self.console.color_system)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's choice; on a terminal ours, which outlives that."""
+        chosen = super().get_driver_class()
+        if chosen.__name__ != "LinuxDriver":
+            return chosen
+        from qdeck_console.driver import TerminalDriver
+
+        return TerminalDriver
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Our own colours for themes that are not ours."""
@@ -133,6 +145,11 @@ class ConsoleApp(App[int], inherit_bindings=False):
     def latest(self) -> Picture:
         """The newest picture, frozen or not."""
         return self.feed.picture
+
+    def _handle_exception(self, error: Exception) -> None:
+        # An app that ends does not finish the screens it was building: what they miss then is no failure.
+        if not self._exit:
+            super()._handle_exception(error)
 
     def _publish(self, _picture: Picture) -> None:
         self.post_message(self.Pictured())
@@ -187,7 +204,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         if self._feeding is None:
             self._start_feed()
         if self.context.live_until is not None:
-            self.run_worker(self._told_live("--confirm"), group="live", exit_on_error=False)
+            self.run_worker(self.writing.tell("--confirm"), group="live", exit_on_error=False)
 
     def _start_feed(self) -> None:
         self._feeding = self.run_worker(self.feed.run(), group="feed")
@@ -235,8 +252,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         return frame.bar(self.context, picture or self.shown, self.frozen_ms, self.size.width, low=low)
 
     def _age(self) -> None:
-        if self.is_over and self.operator.work is None:
-            self.end_live("the 30 minutes are over: ")
+        if self.writing.is_over and self.operator.work is None:
+            self.writing.end("the 30 minutes are over: ")
         # A tick may come while the last screen is being taken down.
         if self.screen_stack and isinstance(self.screen, FrameScreen):
             self.screen.draw_frame()
@@ -336,79 +353,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         else:
             command.do()
 
-    def why_not_live(self) -> str:
-        """Why writing cannot be opened."""
-        if not self.context.read_only:
-            return "it is live"
-        return self.context.locked or ("server lost" if self.latest.is_lost else "")
-
-    def ask_live(self) -> None:
-        """Opens writing; in production its name and a reason are asked for, and it ends by itself."""
-        why = self.why_not_live()
-        if why:
-            self.say(why, "muted", "∅")
-        elif not self.context.is_production:
-            self.run_worker(self._become(read_only=False, until=None), group="live", exit_on_error=False)
-            self.say("live", "ok", "✓")
-        else:
-            self.run_worker(self._ask_reason(), group="live", exit_on_error=False)
-
-    async def _ask_reason(self) -> None:
-        from qdeck._operations import api
-        from qdeck_console.screens.live import LiveScreen
-
-        now = time.time_ns() // 1_000_000
-        try:
-            said = await api.aread_activity(self.deck, now - LIVE_S * 1000)
-        except (QdeckError, OSError):
-            said = []  # who else is live is good to know, and no reason to stop
-        others = {}
-        for row in said:
-            if row.verb in ("live", "read-only") and row.where == self.context.title:
-                others[row.who, row.host] = row  # the last word of each
-        live = [row for row in others.values() if row.verb == "live"]
-        reason = await self.push_screen_wait(LiveScreen(self, live))
-        if not reason:
-            self.say("nothing was done", "muted", "")
-            return
-        await self._become(read_only=False, until=time.monotonic() + LIVE_S)
-        await self._told_live(reason)
-        self.say(f"live until {clock(now + LIVE_S * 1000)}", "ok", "✓")
-
-    async def _told_live(self, reason: str, *, ends: bool = False) -> None:
-        from qdeck._deck.changes import actor
-
-        now = self.latest.snapshot.at_ms if self.latest.snapshot else time.time_ns() // 1_000_000
-        told = f"live since {clock(now)[:5]} by {actor().rpartition('@')[0]}: {reason}"
-        self.context = replace(self.context, told="" if ends else told)
-        with contextlib.suppress(QdeckError, OSError):
-            await self.deck.awrite(record_live(self.context.title, reason, now, ends=ends))
-        self.feed.poke()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the time for writing has passed: what was asked before is not done any more."""
-        return self.context.live_until is not None and time.monotonic() >= self.context.live_until
-
-    def end_live(self, why: str) -> None:
-        """Writes no more: the deck that could is closed."""
-        if self.context.read_only:
-            return
-        if self.operator.work is not None:
-            self.say(f"{self.operator.work.verb} goes on: esc cancels it", "muted", "∅")
-            return
-        was_limited = self.context.live_until is not None
-        self.context = replace(self.context, live_until=None)
-
-        async def end() -> None:
-            if was_limited:
-                await self._told_live("", ends=True)
-            await self._become(read_only=True, until=None)
-            self.say(f"{why}read-only", "muted", "∅")
-
-        self.run_worker(end(), group="live", exit_on_error=False)
-
-    async def _become(self, *, read_only: bool, until: float | None) -> None:
+    async def become(self, *, read_only: bool, until: float | None) -> None:
         """Puts another deck on the same server in the place of this one, that can write or cannot."""
         from qdeck_console.counted import CountedDeck
 
@@ -449,7 +394,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     async def _switch(self, target: Target) -> None:
         if self.context.live_until is not None:
-            await self._told_live("", ends=True)
+            await self.writing.tell("", ends=True)
         before, feeding = self._deck, self._feeding  # none was made yet when the first one cannot be
         self.contexts.target = target
         self.deck = self.contexts.deck(target, read_only=opens_read_only(target))

@@ -120,7 +120,7 @@ def _bound(console: ConsoleApp, below: FrameScreen, word: Word, rest: str) -> Ca
 def why_not(console: ConsoleApp, word: Word) -> str:
     """Why a word cannot act now."""
     if word.name == "live":
-        return console.why_not_live()
+        return console.writing.why_not()
     if word.name == "read-only":
         return "it is read-only" if console.deck.read_only else ""
     if word.name == "reconnect" and not console.latest.is_lost:
@@ -170,9 +170,9 @@ def do_word(console: ConsoleApp, below: FrameScreen, name: str, rest: str) -> No
     elif name == "context":
         console.switch_context(rest)
     elif name == "live":
-        console.ask_live()
+        console.writing.ask()
     elif name == "read-only":
-        console.end_live("")
+        console.writing.end("")
     elif name == "write":
         below.write_to(rest)
     elif name == "theme":

@@ -402,3 +402,13 @@ async def test_a_password_is_never_shown(make_server: Callable[..., Server]) -> 
         server.kill9()
         shown = await until(pilot, "server lost")
         assert "S3CRET" not in shown
+
+
+async def test_it_may_be_left_while_a_dialog_is_being_built(url: str) -> None:
+    async with console(url) as pilot:
+        await until(pilot, "no queue yet")
+        app = app_of(pilot)
+        app.action_do("help")
+        app.exit(7)
+    assert app.return_value == 7
+    assert app.return_code == 0, "what is half made is no failure"

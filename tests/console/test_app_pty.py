@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck.deck import Deck
+from qdeck_console.driver import VANISHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(slave)
         self.slave = slave
+        self._open: tuple[int, ...] = (self.master, slave)
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             stdin=slave,
@@ -73,12 +75,28 @@ class Terminal:
             pass
         return self.process.returncode
 
+    def hang_up(self) -> None:
+        """Goes away as a window that is closed, where no signal tells of it."""
+        for number in self._open:
+            os.close(number)
+        self._open = ()
+
     def close(self) -> None:
         """Ends it, whatever it does."""
         self.process.kill()
         self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
+        self.hang_up()
+
+
+def fill(terminal: Terminal) -> None:
+    """Makes the console draw, and reads nothing: several times of what a terminal keeps for whoever reads it."""
+    fcntl.ioctl(terminal.master, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 240, 0, 0))
+    terminal.process.send_signal(signal.SIGWINCH)
+    for _ in range(30):
+        terminal.send(b"2")
+        time.sleep(0.06)
+        terminal.send(b"8")
+        time.sleep(0.06)
 
 
 CONSOLE = "import sys; from qdeck_console.running import run_console; sys.exit(run_console(sys.argv[1]))"
@@ -235,3 +253,35 @@ def test_the_editor_of_the_user_gets_the_terminal_and_gives_it_back(
     assert is_left_clean(shown)
     with Deck(url) as deck:
         assert deck.job("demo:dev:mail:actions", made.id).payload() == [["parcel"], {}]
+
+
+def test_it_ends_when_the_terminal_vanishes(url: str, terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(CONSOLE, url)
+    shown.wait_for(b"no queue yet")
+    shown.hang_up()
+    assert shown.process.wait(10) == VANISHED
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_by_a_signal_while_the_terminal_does_not_read(
+    url: str, terminal: Callable[..., Terminal], number: signal.Signals
+) -> None:
+    shown = terminal(CONSOLE, url)
+    shown.wait_for(b"no queue yet")
+    fill(shown)
+    shown.process.send_signal(number)
+    assert shown.process.wait(15) == 128 + number
+
+
+def test_it_draws_anew_when_the_terminal_reads_again(url: str, terminal: Callable[..., Terminal]) -> None:
+    shown = terminal(CONSOLE, url)
+    shown.wait_for(b"no queue yet")
+    fill(shown)
+    time.sleep(2.5)  # longer than a terminal that does not read is waited for
+    shown.output = b""
+    shown.wait_for(b"no queue yet")
+    shown.send(b"\x1b")
+    time.sleep(0.4)
+    shown.send(b"\x03")
+    assert shown.end() == 0
+    assert is_left_clean(shown)

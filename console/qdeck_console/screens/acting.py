@@ -157,7 +157,7 @@ class Operator:
         finally:
             if work is not None:
                 work.asks = False
-        if answer and console.is_over:
+        if answer and console.writing.is_over:
             console.say("the 30 minutes are over", "warn", "▲")
             return False
         return bool(answer)

@@ -184,7 +184,7 @@ async def _edit(console: ConsoleApp, job: JobRecord) -> None:
     if after is None:
         console.say("nothing was changed", "muted", "")
         return
-    if console.is_over:
+    if console.writing.is_over:
         console.say("the 30 minutes are over", "warn", "▲")
         return
     try:

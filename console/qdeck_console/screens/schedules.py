@@ -192,7 +192,7 @@ class SchedulesScreen(TableScreen):
             if given is None or given == (row.cron, row.tz, row.policy):
                 self.console.say("nothing was changed", "muted", "")
                 return
-            if self.console.is_over:
+            if self.console.writing.is_over:
                 self.console.say("the 30 minutes are over", "warn", "▲")
                 return
             changed = store.edit(row.name, cron=given[0], tz=given[1], missed=given[2])
