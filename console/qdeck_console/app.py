@@ -129,12 +129,22 @@ class ConsoleApp(App[int], inherit_bindings=False):
         """
         if self._deck is None:
             assert self._open is not None  # noqa: S101 - one of them was given
-            self._deck = self._open()
+            try:
+                self._deck = self._open()
+            except Exception as error:
+                self._fail(error)
+                raise
         return self._deck
 
     @deck.setter
     def deck(self, deck: Deck) -> None:
         self._deck = deck
+
+    def _fail(self, error: Exception) -> None:
+        """Ends, whoever asked for what is not there: it is told when the terminal is as it was."""
+        self.failure = error
+        if self.is_running:
+            self.exit(1)
 
     @property
     def thresholds(self) -> Thresholds:
@@ -187,12 +197,10 @@ class ConsoleApp(App[int], inherit_bindings=False):
             await asyncio.sleep(starting.SEEN_S)
             await starting.load(starting.READING)
             self.deck  # noqa: B018 - it is made now
+            self._begin()
+            await starting.load(starting.OTHERS, pause_s=starting.PAUSE_S, calm=self._is_calm)
         except Exception as error:  # noqa: BLE001 - it is told when the terminal is as it was
-            self.failure = error
-            self.exit(1)
-            return
-        self._begin()
-        await starting.load(starting.OTHERS, pause_s=starting.PAUSE_S, calm=self._is_calm)
+            self._fail(error)
 
     def _is_calm(self) -> bool:
         """Whether nobody presses keys, and the first picture, or that there is none, was seen."""

@@ -122,7 +122,7 @@ def why_not(console: ConsoleApp, word: Word) -> str:
     if word.name == "live":
         return console.writing.why_not()
     if word.name == "read-only":
-        return "it is read-only" if console.deck.read_only else ""
+        return "it is read-only" if console.context.read_only else ""
     if word.name == "reconnect" and not console.latest.is_lost:
         return "the server answers"
     if word.name == "context" and not console.contexts.configured:

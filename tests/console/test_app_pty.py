@@ -177,8 +177,10 @@ def test_keys_that_are_pressed_while_it_loads_arrive(url: str, terminal: Callabl
     assert is_left_clean(shown)
 
 
-def test_a_wrong_url_is_told_when_the_terminal_is_as_it_was(terminal: Callable[..., Terminal]) -> None:
+@pytest.mark.parametrize("keys", [b"", b":"])
+def test_a_wrong_url_is_told_when_the_terminal_is_as_it_was(terminal: Callable[..., Terminal], keys: bytes) -> None:
     shown = terminal(QDECK, "--url", "redis://host/not-a-number", "console")
+    shown.send(keys)  # it waits for the first frame, and comes before there is a deck
     assert shown.end() == 64
     before, _, after = shown.output.rpartition(LEAVE_SCREEN)
     assert b"the database is not a number" in after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
@@ -11,8 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from textual.css.parse import parse
 
-from qdeck_console import starting
+from qdeck import InvalidOption
+from qdeck._deck.deck import Deck
+from qdeck._settings import Target
+from qdeck_console import commanding, starting
 from qdeck_console.__main__ import main
+from qdeck_console.app import ConsoleApp
+from qdeck_console.contexts import Contexts
+from qdeck_console.presenters.frame import Context
 from qdeck_console.theme import INK, PAPER
 from support.screens import console
 
@@ -91,3 +98,37 @@ async def test_the_style_sheet_is_parsed_once_for_each_set_of_colours(
             await pilot.pause()
             assert pilot.app.screen.styles.background.hex == palette.ground
             assert parsed.count("console.tcss") == 1
+
+
+async def test_a_key_that_asks_for_a_deck_that_cannot_be_leaves_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = InvalidOption("no such address")
+
+    def fail() -> Deck:
+        raise wrong
+
+    async def never(*_names: object, **_how: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(starting, "load", never)  # the key comes first
+    monkeypatch.setattr(commanding, "why_not", lambda console, _word: str(console.deck))
+    contexts = Contexts(Target(url="redis://127.0.0.1:1"))
+    app = ConsoleApp(fail, Context(title="x", server=""), contexts=contexts)
+    async with app.run_test(size=(80, 24)):
+        app.simulate_key("colon")
+        await _until_failed(app)
+    assert app.failure is wrong
+
+
+async def test_a_screen_that_cannot_be_loaded_ends_it_and_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "OTHERS", ("qdeck_console.no_such_module",))
+    monkeypatch.setattr(starting, "CALM_S", 0.0)
+    app = ConsoleApp(lambda: Deck(url), Context(title="x", server=""), contexts=Contexts(Target(url=url)))
+    async with app.run_test(size=(80, 24)):
+        await _until_failed(app)
+    assert isinstance(app.failure, ModuleNotFoundError)
+
+
+async def _until_failed(app: ConsoleApp) -> None:
+    async with asyncio.timeout(20):
+        while app.failure is None:  # noqa: ASYNC110 - the app has no event for it
+            await asyncio.sleep(0.02)
