@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,10 @@ from qdeck._operations import api
 from qdeck._operations.first_ones import One, read_ones
 from qdeck._operations.model import Fates
 from qdeck_console.format import length
+from qdeck_console.presenters import confirm
 from qdeck_console.presenters import redrive as present
-from qdeck_console.presenters.redrive import Drive
+from qdeck_console.presenters.redrive import WATCHING, Drive
+from qdeck_console.screens.acting import Work
 from support.screens import HOOKS, fail_next, fill, run
 
 if TYPE_CHECKING:
@@ -57,3 +60,22 @@ def test_the_page_fits_and_says_all(url: str, cells: int) -> None:
     )
     assert "what happened" not in alone
     assert "Boom: x" in shown or cells < 60
+
+
+def test_what_is_asked_for_is_not_cut_off(url: str) -> None:
+    fill(url)
+    where = 'error:ConnectionError message:"* Bad Gateway for url https://hooks.globex.example/*"'
+    with Deck(url) as deck:
+        plan = api.build_plan(deck, "retry", HOOKS)
+    asked = replace(plan, head=replace(plan.head, where=where))
+    lines = ["".join(text for text, _ in line) for line in confirm.plan_lines(asked, [], 70, hide="")]
+    assert max(map(len, lines)) <= 70
+    assert " ".join(" ".join(lines).split()).count(where) == 1
+    assert "what ran meanwhile stays" in lines[-1]
+
+
+def test_while_the_first_ones_are_watched_there_is_no_rate() -> None:
+    work = Work("redrive", done=10, total=18, waits=WATCHING)
+    assert work.words() == "redrive: 10 of 18, watching the first ones, esc cancels"
+    work.waits = ""
+    assert "/s" in work.words()

@@ -56,6 +56,7 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         await until(pilot, "dry run first")
         await pilot.press("d")
         shown = await until(pilot, "3 rules   2 queues")
+        assert screen(pilot).view.place == 0, "the rule that it was on found nothing"
         for words in ("done too old", "→ dead", "removed", "cancelled", "good until", "never touched"):
             assert (words in shown) == (words != "→ dead"), words
         with Deck(url) as deck:

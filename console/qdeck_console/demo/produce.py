@@ -42,7 +42,7 @@ _BODIES: Final = (
 def webhook(rng: random.Random) -> Call:
     """A delivery; about one in ten cannot succeed."""
     body = rng.choices(_BODIES, (20, 20, 1, 1))[0]
-    partner = rng.choices(_PARTNERS, (6, 6, 1, 4))[0]
+    partner = rng.choices(_PARTNERS, (6, 1, 6, 4))[0]
     return tasks.deliver_webhook.call(f"{partner}/{rng.randrange(16**4):04x}", rng.choice(_EVENTS), body)
 
 

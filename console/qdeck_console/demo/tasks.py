@@ -44,13 +44,13 @@ async def reindex(shard: int, since: str) -> None:
 
 @app.task(queue=names.WEBHOOKS, retries=2, retry_delay=2, backoff="fixed", time_limit=2)
 async def deliver_webhook(endpoint: str, event: str, body: str) -> None:
-    """Delivers an event to a partner; some partners refuse, some take too long, some events are broken."""
+    """Delivers an event to a partner; one partner is down, some take too long, some events are broken."""
     fate = random.random()  # noqa: S311 - a share, no secret
     await asyncio.sleep(random.uniform(0.05, 0.3))  # noqa: S311 - a pace, no secret
+    if "globex" in endpoint:
+        refuse(endpoint)
     if fate < _SLOW_PARTNER:
         await asyncio.sleep(60)
-    if "legacy" in endpoint:
-        refuse(endpoint)
     parse_event(body)
 
 

@@ -113,14 +113,14 @@ def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -
         rows += [("mind" if not number else "", "▲" if not number else "", "warn bold", part)
                  for number, part in enumerate(parts)]  # fmt: skip
     rows.append(("undo", *_undo(plan)))
-    return [_row(*row, cells) for row in rows]
+    return [line for row in rows for line in _rows(*row, cells)]
 
 
 def _undo(plan: Plan) -> tuple[str, str, str]:
     if plan.verb is Verb.CANCEL and plan.tail.blast.running:
         left = plan.count - plan.tail.blast.running
         return fmt.count(left), "warn bold", "the others, within 24 h"
-    return "all", "ok bold", "within 24 h; one that ran meanwhile stays as it is"
+    return "all", "ok bold", "within 24 h; what ran meanwhile stays"
 
 
 def _running(verb: Verb, running: int) -> str:
@@ -133,6 +133,12 @@ def _running(verb: Verb, running: int) -> str:
 
 def _short(queue: str, hide: str) -> str:
     return " ▸ ".join(name_parts(queue, hide=hide))
+
+
+def _rows(label: str, number: str, role: str, words: str, cells: int) -> list[Line]:
+    """A row, on two lines where its words need them: what a plan does is not cut off."""
+    first, *rest = wrap(safe_text(words, limit=300), cells - 24, most=2) or [""]
+    return [_row(label, number, role, first, cells), *(_row("", "", "text", part, cells) for part in rest)]
 
 
 def _row(label: str, number: str, role: str, words: str, cells: int) -> Line:

@@ -31,6 +31,7 @@ _FATES: Final = (
     ("gone", "–", "ended, not kept", "muted"),
     ("unknown", "?", "outcome not told", "muted"),
 )
+WATCHING: Final = "watching the first ones"
 _MOST_EVENTS: Final = 12
 MOST_ONES: Final = 12  # of the first ones, that are shown one by one
 
@@ -75,7 +76,7 @@ class Drive:
 def state(drive: Drive) -> Piece:
     """What it is doing, in a word."""
     if not drive.is_over:
-        return ("▸ watching the first ones" if drive.phase == "first" else "▸ going on", "accent")
+        return (f"▸ {WATCHING}" if drive.phase == "first" else "▸ going on", "accent")
     if drive.error:
         return ("✗ failed", "bad")
     result = drive.result

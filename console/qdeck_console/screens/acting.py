@@ -34,6 +34,7 @@ class Work:
     total: int | None = None
     cancelled: bool = False
     asks: bool = False  # a dialog is open: nothing goes on until it is answered
+    waits: str = ""  # what it waits for before it goes on: then it has no rate
 
     def words(self) -> str:
         """Progress with rate and time left."""
@@ -43,6 +44,8 @@ class Work:
             return f"{self.verb}: ends after this step"
         if self.total is None:
             return f"{self.verb}: {self.done:,} looked at, esc cancels"
+        if self.waits:
+            return f"{self.verb}: {self.done:,} of {self.total:,}, {self.waits}, esc cancels"
         passed = max(0.001, time.monotonic() - self.started)
         rate = self.done / passed
         left = f", {(self.total - self.done) / rate:.0f} s left" if rate and self.done else ""

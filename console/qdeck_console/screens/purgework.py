@@ -24,6 +24,7 @@ from qdeck_console.screens.deadletters import check_new_file, open_new_file
 from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.widgets.lines import LineList
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,7 +148,7 @@ class PurgeWork(FrameScreen):
                 PlanRow(
                     rule=rule, threshold=known.threshold if known else "", changed=bool(known and known.was),
                     count=sum(share.count for share in shares), bytes=sum(share.bytes for share in shares),
-                    oldest_s=max((share.oldest_s or 0 for share in shares), default=None),
+                    oldest_s=max((share.oldest_s for share in shares if share.oldest_s is not None), default=None),
                     effects=tuple(dict.fromkeys(share.effect for share in shares)) or self._effect_of(rule),
                     folded=folded or not shares,
                     exact=over, begun=over or bool(shares),
@@ -277,6 +278,7 @@ class PurgeWork(FrameScreen):
             self.dry = None
             if self.is_mounted:
                 self.redraw()
+                self.query_one("#list", LineList).settle()  # the cursor was on a rule that found nothing
 
     async def apply_plan(self, plan: Plan) -> None:
         """Asks with the plan in numbers, and applies it."""

@@ -12,10 +12,11 @@ from qdeck._operations import api
 from qdeck._operations.first_ones import read_ones
 from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
 from qdeck_console.operating import jobs_words, make_plan, outcome
-from qdeck_console.presenters.redrive import MOST_ONES, Drive, around, redrive_lines
+from qdeck_console.presenters.redrive import MOST_ONES, WATCHING, Drive, around, redrive_lines
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.frame import WIDE, FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+from qdeck_console.widgets.more import More
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,7 +96,7 @@ async def _drive(console: ConsoleApp, drive: Drive, plan: Plan) -> None:
     operator = console.operator
     work = operator.work
     if work is not None:
-        work.total, work.done, work.started = plan.count, 0, time.monotonic()
+        work.total, work.done, work.started, work.waits = plan.count, 0, time.monotonic(), WATCHING
     drive.tell("▸", "accent", f"{min(drive.first, plan.count):,} go back first")
 
     def went(tally: Tally) -> None:
@@ -105,6 +106,7 @@ async def _drive(console: ConsoleApp, drive: Drive, plan: Plan) -> None:
         drive.back, drive.done, drive.skipped = tally.applied, tally.done, tally.skipped_count
         if work is not None:
             work.done = tally.done
+            work.waits = WATCHING if drive.phase == "first" else ""
 
     def fared(fates: Fates, watched: int) -> None:
         drive.fates, drive.watched = fates, watched
@@ -144,7 +146,8 @@ class RedriveScreen(FrameScreen):
 
     def body(self) -> Sequence[Widget]:
         """A list of lines without a cursor: the movement keys scroll it; the first ones and what happened beside it."""
-        return (Vertical(LineList(id="list"), id="main"), Lines(id="side"))
+        page = LineList(id="list")
+        return (Vertical(page, More(page), id="main"), Lines(id="side"))
 
     def on_mount(self) -> None:
         """Draws what goes on."""
