@@ -212,7 +212,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         if self._feeding is None:
             self._start_feed()
         if self.context.live_until is not None:
-            self.run_worker(self.writing.tell("--confirm"), group="live", exit_on_error=False)
+            self.writing.tell("--confirm")
 
     def _start_feed(self) -> None:
         self._feeding = self.run_worker(self.feed.run(), group="feed")
@@ -236,6 +236,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         """Shows the new picture, unless it is frozen."""
         if self.frozen_ms is None:
             self.shown = self.latest
+        if not self.latest.is_lost:
+            self.writing.tell_owed()
         server = self.latest.snapshot.server if self.latest.snapshot else None
         self.served.append(None if server is None or self.latest.is_lost else server.commands_per_s)
         self._each_frame(fresh=True)
@@ -402,7 +404,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     async def _switch(self, target: Target) -> None:
         if self.context.live_until is not None:
-            await self.writing.tell("", ends=True)
+            self.writing.tell("", ends=True)
         before, feeding = self._deck, self._feeding  # none was made yet when the first one cannot be
         self.contexts.target = target
         self.deck = self.contexts.deck(target, read_only=opens_read_only(target))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._deck.deck import Deck
-    from qdeck._engine.ops import Program
+    from qdeck._operations.model import Activity
     from qdeck._settings import Configuration, Target
     from qdeck._settings.model import Context as Configured
     from qdeck_console.counted import Cost, CountedDeck
@@ -90,12 +90,10 @@ def opens_read_only(target: Target) -> bool:
     return target.read_only or target.is_production
 
 
-def record_live(name: str, reason: str, now_ms: int, *, ends: bool = False) -> Program[None]:
-    """Notes in the log of operations that writing was opened, or closed."""
+def live_entry(name: str, reason: str, now_ms: int, *, ends: bool = False) -> Activity:
+    """What the log of operations says when writing was opened, or closed."""
     from qdeck._operations import activity
 
     until = None if ends else now_ms + LIVE_S * 1000
     counts = {} if until is None else {"until_ms": until}
-    yield from activity.record(
-        activity.make("read-only" if ends else "live", now_ms, where=name, reason=reason, counts=counts)
-    )
+    return activity.make("read-only" if ends else "live", now_ms, where=name, reason=reason, counts=counts)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError
-from qdeck_console.contexts import LIVE_S, record_live
+from qdeck_console.contexts import LIVE_S, live_entry
 from qdeck_console.format import clock
 
 if TYPE_CHECKING:
+    from qdeck._operations.model import Activity
+    from qdeck._settings import Target
     from qdeck_console.app import ConsoleApp
+
+AGAIN_S: Final = 5.0  # before a server that did not take what it is told is told again
+
+
+@dataclass(slots=True, kw_only=True)
+class _Note:
+    """What the log of a server is to say; after `until` nobody needs it any more."""
+
+    target: Target
+    entry: Activity
+    until: float
+    tried: bool = False
 
 
 class Writing:
@@ -20,6 +33,9 @@ class Writing:
 
     def __init__(self, app: ConsoleApp) -> None:
         self._app = app
+        self._owed: list[_Note] = []
+        self._telling: _Note | None = None
+        self._again_at = float("-inf")
 
     def why_not(self) -> str:
         """Why writing cannot be opened."""
@@ -57,19 +73,64 @@ class Writing:
             self._app.say("nothing was done", "muted", "")
             return
         await self._app.become(read_only=False, until=time.monotonic() + LIVE_S)
-        await self.tell(reason)
+        self.tell(reason)
         self._app.say(f"live until {clock(now + LIVE_S * 1000)}", "ok", "✓")
 
-    async def tell(self, reason: str, *, ends: bool = False) -> None:
-        """Records that this console may write, or that it ended, where other consoles see it."""
+    def tell(self, reason: str, *, ends: bool = False) -> None:
+        """Records that this console may write, or that it ended, where other consoles see it. A server that is away is
+        told once it is back; what began and ended meanwhile is left out.
+        """
         from qdeck._deck.changes import actor
 
-        now = self._app.latest.snapshot.at_ms if self._app.latest.snapshot else time.time_ns() // 1_000_000
+        snapshot, target = self._app.latest.snapshot, self._app.contexts.target
+        now = snapshot.at_ms if snapshot else time.time_ns() // 1_000_000
         told = f"live since {clock(now)[:5]} by {actor().rpartition('@')[0]}: {reason}"
+        title = self._app.context.title
         self._app.context = replace(self._app.context, told="" if ends else told)
-        with contextlib.suppress(QdeckError, OSError):
-            await self._app.deck.awrite(record_live(self._app.context.title, reason, now, ends=ends))
-        self._app.feed.poke()
+        if ends and any(self._is_unknown(note, target) for note in self._owed):
+            self._owed = [note for note in self._owed if not self._is_unknown(note, target)]
+            return
+        entry = live_entry(title, reason, now, ends=ends)
+        self._owed.append(_Note(target=target, entry=entry, until=time.monotonic() + LIVE_S))
+        self._again_at = float("-inf")
+        self.tell_owed()
+
+    def _is_unknown(self, note: _Note, target: Target) -> bool:
+        return note.target == target and note.entry.verb == "live" and note is not self._telling
+
+    @property
+    def owes(self) -> int:
+        """How much no server took yet."""
+        return len(self._owed)
+
+    def tell_owed(self) -> None:
+        """Goes on with what no server took yet."""
+        if self._owed and self._telling is None and time.monotonic() >= self._again_at:
+            self._telling = self._owed[0]
+            self._app.run_worker(self._tell(self._telling), group="told", exit_on_error=False)
+
+    async def _tell(self, note: _Note) -> None:
+        from qdeck._operations import activity
+        from qdeck_console.counted import CountedDeck
+
+        now = self._app.deck
+        # One of its own: the console's may not write any more, or be on another server.
+        cost = now.cost if isinstance(now, CountedDeck) else None
+        deck = self._app.contexts.deck(note.target, read_only=False, cost=cost)
+        again, note.tried, is_told = note.tried, True, True
+        try:
+            await deck.awrite(activity.record_again(note.entry) if again else activity.record(note.entry))
+        except (QdeckError, OSError):
+            is_told = time.monotonic() >= note.until
+        finally:
+            self._telling = None
+            await deck.aclose()
+        if is_told:
+            self._owed = [owed for owed in self._owed if owed is not note]
+            self._app.feed.poke()
+            self.tell_owed()
+        else:
+            self._again_at = time.monotonic() + AGAIN_S
 
     @property
     def is_over(self) -> bool:
@@ -87,9 +148,9 @@ class Writing:
         self._app.context = replace(self._app.context, live_until=None)
 
         async def close() -> None:
-            if was_limited:
-                await self.tell("", ends=True)
             await self._app.become(read_only=True, until=None)
+            if was_limited:
+                self.tell("", ends=True)
             self._app.say(f"{why}read-only", "muted", "∅")
 
         self._app.run_worker(close(), group="live", exit_on_error=False)

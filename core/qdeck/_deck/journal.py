@@ -31,11 +31,12 @@ def state_dir() -> Path:
     return path
 
 
-def write(entry: Mapping[str, Any]) -> Program[None]:
+def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
     """Writes an entry to the server and to the file; that one of them cannot be written stops no operation."""
     text = msgspec.json.encode(entry)
-    with contextlib.suppress(OSError):
-        append(text)
+    if in_file:
+        with contextlib.suppress(OSError):
+            append(text)
     with contextlib.suppress(QdeckError):
         [reply] = yield ops.commands(
             (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text), key=keys.ACTIVITY.encode()

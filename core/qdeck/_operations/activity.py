@@ -56,6 +56,14 @@ def record(entry: Activity) -> Program[None]:
     yield from journal.write(as_json(entry))
 
 
+def record_again(entry: Activity) -> Program[None]:
+    """Writes an entry to the server that did not answer before, unless it came there then; the file has it already."""
+    told = yield from newest()
+    if not any((row.at_ms, row.who, row.host, row.verb) == (entry.at_ms, entry.who, entry.host, entry.verb)
+               for row in told):  # fmt: skip
+        yield from journal.write(as_json(entry), in_file=False)
+
+
 def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity]]:
     """The entries since a moment, oldest first. What was begun is told only while its end is not there."""
     key = keys.ACTIVITY.encode()
