@@ -42,7 +42,7 @@ class Left:
 
     def words(self, now_ms: int) -> str:
         """That it is gone, by whom, and how long ago; no more than is known."""
-        told = safe_text(self.how or (self.why if self.why != "is gone" else ""), limit=80)
+        told = safe_text(self.how or (self.why.removeprefix("is ") if self.why != "is gone" else ""), limit=80)
         if told and self.at_ms is not None and now_ms:
             told += f", {fmt.span(max(0, now_ms - self.at_ms))} ago"
         return f"gone: {told}" if told else "gone"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import NATIVE
+from qdeck._deck.details import GRACE_MS
+from qdeck._deck.model import NATIVE, State
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import pair, queue_path, section
 from qdeck_console.text import cut_end, cut_id, safe_text, wrap
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import HistoryEvent, JobDetail
+    from qdeck._deck.model import HistoryEvent, JobDetail, JobRecord
     from qdeck_console.format import Line, Piece
 
 _BLANK: Final[Line] = ()
@@ -35,16 +36,15 @@ def job_lines(
     job: JobDetail,
     cells: int,
     *,
+    now_ms: int,
     hide: str,
-    state: Piece | None = None,
-    why: list[Line] | None = None,
     full: bool = False,
 ) -> list[Line]:
     """Everything known about a job in so many cells; `full` with the whole traceback and output."""
-    lines = [*title_lines(job, cells, hide=hide, state=state), _BLANK]
-    wrong = trouble(job)
-    why = why or [((part, "warn"),) for part in wrap(wrong, cells, most=4) if wrong]
-    if why:
+    lines = [*title_lines(job, cells, hide=hide), _BLANK]
+    wrong = trouble(job, now_ms)
+    if wrong:
+        why: list[Line] = [((part, "warn"),) for part in wrap(wrong, cells, most=4)]
         lines += [section("why", "", "muted", cells, indent=0), *why, _BLANK]
     lines += failure_lines(job, cells, full=full)
     lines += payload_lines(job, cells, most=40 if full else 8)
@@ -54,7 +54,9 @@ def job_lines(
             *timeline_lines(job, cells, most=60 if full else 10),
             _BLANK,
         ]
-    lines += [section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
+    facts = job_facts(job, cells)
+    if facts:
+        lines += [section("job", "", "muted", cells, indent=0), *facts]
     if full and job.log:
         lines += [_BLANK, section("output", "", "muted", cells, indent=0)]
         lines += [((part, "text"),) for part in wrap(safe_text(job.log, limit=20_000, one_line=False), cells, most=200)]
@@ -66,10 +68,25 @@ def task_words(job: JobDetail) -> str:
     return job.name or job.task or ("unknown task" if job.layout == NATIVE else job.native_state)
 
 
-def trouble(job: JobDetail) -> str:
-    """What is wrong with an entry of another system, in its words; empty when nothing is known to be."""
+def trouble(job: JobDetail, now_ms: int) -> str:
+    """What is wrong with a job that runs for too long, or with an entry of another system in its words; empty when
+    nothing is known to be.
+    """
+    late = is_late(job, now_ms)
+    if late:
+        return f"stuck: its lease ran out {fmt.span(late)} ago and was not renewed; see 3 Stuck"
+    if job.state == State.RUNNING and job.time_limit_ms is not None and job.claimed_ms is not None:
+        over = now_ms - job.claimed_ms - job.time_limit_ms
+        if over > GRACE_MS:
+            return f"stuck: {fmt.span(over)} over its time limit of {fmt.span(job.time_limit_ms)}; see 3 Stuck"
     told = getattr(job, "problem", None) or getattr(job, "stuck", None) or ""
     return "" if job.failure is not None and told == job.failure.message else safe_text(told, limit=500)
+
+
+def is_late(job: JobRecord, now_ms: int) -> int:
+    """For how long a running job has no lease any more, in ms; 0 while it has one."""
+    until = job.lease_until_ms
+    return 0 if job.state != State.RUNNING or until is None or not now_ms else max(0, now_ms - until)
 
 
 def title_lines(job: JobDetail, cells: int, *, hide: str, state: Piece | None = None, about: str = "") -> list[Line]:

@@ -34,10 +34,10 @@ _STATE: Final = {"dead": ("✗", "bad"), "running": ("▸", "accent"), "done": (
 def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     """Where it is, who it is, its state since when, and its numbers in a line."""
     glyph, role = _STATE.get(job.state, ("◦", "muted"))
-    since = (
-        "" if job.since_ms is None else f"since {fmt.clock(job.since_ms)}, {fmt.span(max(0, now_ms - job.since_ms))}"
-    )
-    state: list[Piece] = [(f" {glyph} {job.state}", f"{role} bold"), (f"  {since}".rstrip() + " ", "muted")]
+    state: list[Piece] = [
+        (f" {glyph} {job.state}", f"{role} bold"),
+        (f"  {_when(job, now_ms)}".rstrip() + " ", "muted"),
+    ]
     room = cells - fmt.length(state)
     name = cut_end(safe_text(task_words(job), limit=120), 60)
     left: list[Piece] = [
@@ -71,8 +71,16 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
             second.append((" …", "muted"))  # whole ones only
             break
         second += gap + part
-    wrong = [(("▲ ", "warn"), (part, "text")) for part in wrap(trouble(job), cells - 2, most=1) if part]
+    wrong = [(("▲ ", "warn"), (part, "text")) for part in wrap(trouble(job, now_ms), cells - 2, most=1) if part]
     return [*lines, tuple(fmt.fit(second, cells)), *wrong]
+
+
+def _when(job: JobDetail, now_ms: int) -> str:
+    """Since when it is so; of one that is delayed, when it is due: how long it was is not what is asked."""
+    if job.state == State.DELAYED and job.due_ms is not None:
+        gap = fmt.span(abs(job.due_ms - now_ms))
+        return f"due {fmt.clock(job.due_ms)}, " + (f"in {gap}" if job.due_ms >= now_ms else f"{gap} late")
+    return "" if job.since_ms is None else f"since {fmt.clock(job.since_ms)}, {fmt.span(max(0, now_ms - job.since_ms))}"
 
 
 def _size(count: int) -> str:

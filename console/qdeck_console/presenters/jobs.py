@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import JobRecord, State
+from qdeck._deck.model import NATIVE, JobRecord, State
 from qdeck_console import format as fmt
+from qdeck_console.presenters.job_detail import is_late
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
@@ -104,6 +105,8 @@ def job_line(job: JobRecord, state: State, cells: int, now_ms: int, *, at_cursor
     glyph = _GLYPHS[state]
     if state is State.READY and (job.attempts or 0) > 0:
         glyph = ("▲", "warn")
+    elif is_late(job, now_ms):
+        glyph = ("✗", "bad")
     return (("  ", "text"), glyph, *columns(values))
 
 
@@ -126,6 +129,8 @@ def _value(job: JobRecord, key: str, cells: int, state: State, now_ms: int, *, a
     if key == "when":
         return when(job, state, now_ms)
     if key == "worker":
+        if job.worker is None and job.layout != NATIVE:  # who has it is not kept there
+            return [(" ", "text"), (fmt.NONE, "ghost")]
         return [(" ", "text"), (cut_middle(safe_text(job.worker or "nobody", limit=120), cells - 1), "text")]
     if key == "error":
         return [(" ", "text"), *error_pieces(job, cells - 1)]
@@ -137,7 +142,9 @@ def when(job: JobRecord, state: State, now_ms: int) -> list[Piece]:
     if state is State.DELAYED and job.due_ms is not None:
         left = job.due_ms - now_ms
         return fmt.span_pieces(left) if left >= 0 else [("late ", "warn"), *fmt.span_pieces(-left, "warn")]
-    return fmt.span_pieces(None if job.age_s is None else job.age_s * 1000)
+    if job.age_s is None:
+        return [(fmt.NONE, "ghost")]
+    return fmt.span_pieces(job.age_s * 1000, "bad" if is_late(job, now_ms) else "text")
 
 
 def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
@@ -175,9 +182,8 @@ def states_line(active: State, row: QueueRow | None, cells: int) -> Line:
         for state in names:
             size = _size(row, state)
             role = "strong bold under" if state is active else "muted" if size else "faint"
-            count = fmt.count(size) if cells >= 100 else fmt.short_count(size or 0)
-            line += [(state.value, role), (" ", "text"), (fmt.ZERO if not size else count, _count_role(state, size))]
-            line.append((gap, "text"))
+            count = fmt.short_count(size) if size and cells < 100 else fmt.count(size)
+            line += [(state.value, role), (" ", "text"), (count, _count_role(state, size)), (gap, "text")]
         if fmt.length(line) <= cells:
             break
     return tuple(fmt.fit(line, cells))
@@ -193,8 +199,10 @@ def _count_role(state: State, size: int | None) -> str:
     return "bad bold" if state is State.DEAD else "text"
 
 
-def order_words(state: State, *, newest: bool) -> str:
-    """In which order a list is."""
+def order_words(state: State, layout: str, *, newest: bool) -> str:
+    """In which order a list is; another system has its own, if it has one at all."""
+    if layout != NATIVE:
+        return f"as {safe_text(layout, limit=40)} keeps them"
     return "newest first" if newest else _OLDEST.get(state, "oldest first")
 
 

@@ -160,7 +160,8 @@ class JobsScreen(WindowedScreen):
         row = self.row
         of = getattr(row, self.state.value) if row is not None else None
         words = present.range_words(self.seen.part, *self.visible_rows(), of)
-        return f"{words}  ·  {present.order_words(self.state, newest=self.is_newest)}"
+        layout = NATIVE if row is None else row.layout
+        return f"{words}  ·  {present.order_words(self.state, layout, newest=self.is_newest)}"
 
     def empty_lines(self) -> Sequence[Line]:
         """What is said when there is nothing to show."""
@@ -196,7 +197,7 @@ class JobsScreen(WindowedScreen):
             return ((("–  ", "ghost"), ("gone", "faint bold")), ((gone.words(self.now_ms), "muted"),))
         if detail is None:
             return ((("…", "ghost"),),) if self.view.row is not None else ()
-        return job_lines(detail, cells, hide=self.hide)
+        return job_lines(detail, cells, now_ms=self.now_ms, hide=self.hide)
 
     def everything(self) -> tuple[Wish, int | None] | None:
         """All jobs of this list that match."""

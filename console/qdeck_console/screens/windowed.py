@@ -264,10 +264,14 @@ class WindowedScreen(JobListScreen):
         deadletters.write(self.console, path, *self.to_write())
 
     def visible_rows(self) -> tuple[int, int]:
-        """The first row in sight, and how many are."""
-        view: LineList = self.view
+        """The first row in sight, and how many are; one that left and is shown a while longer is none of the list."""
+        view, part = self.view, self.seen.part
         first, count = view.visible_lines()
-        return min(first, max(0, self.seen.part.reach - 1)), count
+        first, count = min(first, max(0, part.reach - 1)), min(count, part.reach - first)
+        if part.reach > part.total:
+            left = next((part.first + at for at, row in enumerate(part.rows) if isinstance(row, Left)), first + count)
+            first, count = first - (left < first), count - (first <= left < first + count)
+        return first, count
 
     def gone(self) -> Left | None:
         """The job under the cursor, when it left the list."""

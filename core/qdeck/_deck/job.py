@@ -81,8 +81,7 @@ def _of_lease(raw: Raw) -> dict[str, Any]:
     lease = records.read_lease(raw.lease)
     if lease is None:
         return {}
-    until = int(raw.score) if raw.state == "running" else None
-    return {"claimed_ms": lease.claimed_ms, "lease_until_ms": until, "cancel_asked": lease.cancel_asked}
+    return {"claimed_ms": lease.claimed_ms, "cancel_asked": lease.cancel_asked}
 
 
 def _words(raw: bytes | None) -> list[str]:

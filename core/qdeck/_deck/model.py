@@ -152,6 +152,7 @@ class JobRecord:
     since_ms: int | None = None
     age_s: float | None = None
     worker: str | None = None
+    lease_until_ms: int | None = None
     error: str | None = None
     message: str | None = None
     failed_ms: int | None = None
@@ -213,7 +214,6 @@ class JobDetail(JobRecord):
     lease_ms: int | None = None
     keep_result_ms: int | None = None
     claimed_ms: int | None = None
-    lease_until_ms: int | None = None
     cancel_asked: bool = False
     body_bytes: int = 0
 

@@ -85,6 +85,7 @@ def facts(queue: str, raw: Raw, now: int) -> dict[str, Any]:
         "since_ms": since,
         "age_s": None if since is None else max(0, now - since) / 1000,
         "worker": _worker(lease, events),
+        "lease_until_ms": int(raw.score) if raw.state == State.RUNNING else None,
         "error": cause and cause.class_name,
         "message": cause and cause.message,
         "failed_ms": _failed(raw, events),

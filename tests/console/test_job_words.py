@@ -1,0 +1,88 @@
+"""How jobs are told in lists and on their pages: what is known of them, and nothing that is not. Without a server."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.model import NATIVE, JobDetail, JobRecord, QueueRow, State
+from qdeck_console.leaving import Left
+from qdeck_console.presenters import job_page, jobs
+from qdeck_console.presenters.job_detail import job_lines, trouble
+
+if TYPE_CHECKING:
+    from qdeck_console.format import Line
+
+NOW = int(time.time() * 1000)
+
+
+def words(*lines: Line) -> str:
+    return "\n".join("".join(text for text, _ in line) for line in lines)
+
+
+def running(**facts: object) -> JobDetail:
+    known = {"id": "j1", "key": "j1", "queue": "a:b", "state": State.RUNNING, "native_state": "running", "age_s": 600.0}
+    return JobDetail(**known | {"since_ms": NOW - 600_000, "claimed_ms": NOW - 600_000} | facts)  # type: ignore[arg-type]  # the fields vary
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"lease_until_ms": NOW - 300_000}, "stuck: its lease ran out 5m 00s ago and was not renewed; see 3 Stuck"),
+        ({"lease_until_ms": NOW + 9_000}, ""),
+        ({"time_limit_ms": 60_000}, "stuck: 9m 00s over its time limit of 1m 00s; see 3 Stuck"),
+        ({"time_limit_ms": 598_000}, ""),
+        ({"lease_until_ms": NOW - 1_000, "state": State.DONE}, ""),
+    ],
+)
+def test_a_job_that_runs_for_too_long_says_so_wherever_it_is_shown(facts: dict[str, object], told: str) -> None:
+    job = running(**facts)
+    assert trouble(job, NOW) == told
+    assert (told in words(*job_page.header(job, 120, now_ms=NOW, hide=""))) is True
+    assert ("stuck: " in words(*job_lines(job, 60, now_ms=NOW, hide=""))) is bool(told)
+
+
+def test_a_row_whose_lease_ran_out_does_not_look_like_one_that_runs() -> None:
+    for late, glyph in ((True, "✗"), (False, "▸")):
+        job = running(lease_until_ms=NOW - 1_000 if late else NOW + 60_000)
+        line = jobs.job_line(job, State.RUNNING, 120, NOW, at_cursor=False)
+        assert line[1][0] == glyph
+        assert any(role == "bad" and text == "10" for text, role in line) is late
+
+
+def test_a_delayed_job_says_when_it_is_due() -> None:
+    job = running(state=State.DELAYED, due_ms=NOW + 65_000)
+    assert ", in 1m 05s" in words(*job_page.header(job, 120, now_ms=NOW, hide=""))
+    late = running(state=State.DELAYED, due_ms=NOW - 65_000)
+    assert ", 1m 05s late" in words(*job_page.header(late, 120, now_ms=NOW, hide=""))
+    assert "since" not in words(*job_page.header(late, 120, now_ms=NOW, hide=""))
+
+
+def test_what_another_system_does_not_keep_is_no_zero() -> None:
+    job = JobRecord(id="x", key="x", queue="q", state="running", native_state="running", layout="lists")
+    line = words(jobs.job_line(job, State.RUNNING, 120, NOW, at_cursor=False))
+    assert "nobody" not in line
+    assert "·" not in line
+    assert "…" not in line
+    assert line.count("–") == 5
+    own = JobRecord(id="x", key="x", queue="q", state="running", native_state="running", age_s=1.0)
+    assert "nobody" in words(jobs.job_line(own, State.RUNNING, 120, NOW, at_cursor=False))
+    row = QueueRow(name="q", layout="lists", ready=0, dead=3)
+    told = words(jobs.states_line(State.READY, row, 160))
+    assert "ready ·" in told
+    assert "dead 3" in told
+    assert "running –" in told
+    assert "job ─" not in words(*job_lines(running(layout="lists"), 60, now_ms=NOW, hide=""))
+
+
+def test_only_our_own_lists_have_a_known_order() -> None:
+    assert jobs.order_words(State.READY, NATIVE, newest=False) == "next to run first"
+    assert jobs.order_words(State.DEAD, NATIVE, newest=True) == "newest first"
+    assert jobs.order_words(State.DEAD, "ifdb", newest=True) == "as ifdb keeps them"
+
+
+def test_what_became_of_a_job_that_left_is_told_in_a_phrase() -> None:
+    assert Left(key="k", id="j", why="is done now").words(NOW) == "gone: done now"
+    assert Left(key="k", id="j", why="is gone").words(NOW) == "gone"
