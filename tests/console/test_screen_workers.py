@@ -54,7 +54,7 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
         await pilot.press("slash", *"wrk-a", "enter")
         await until(pilot, lambda: screen.running is not None and len(screen.running.jobs) == 2)
         if size[0] >= 140:
-            await until(pilot, "runs  2")
+            await until(pilot, "runs now  2")
         await pilot.press("enter")
         await until(pilot, "send")
         page = app.screen
@@ -101,6 +101,20 @@ def test_jobs_a_second_come_from_heartbeats() -> None:
     speeds.note([])
     assert speeds.told == {}
     assert speeds.of(WorkerRow(id="b", alive=True)) is None
+
+
+def test_of_one_that_is_gone_nobody_knows_what_it_runs() -> None:
+    row = WorkerRow(
+        id="wrk-1", alive=False, running=0, concurrency=4, state="running", started_ms=0, seen_ms=90_000,
+        heartbeat_s=600.0,
+    )  # fmt: skip
+    [line] = present.lines(row, 118, False, speed=None)
+    assert "–/4" in "".join(part for part, _ in line)
+    shown = ["".join(part for part, _ in line) for line in present.facts(row, 40, now_ms=690_000, speed=None, hide="")]
+    assert any(line.split() == ["running", "–", "of", "4"] for line in shown)
+    assert any(line.split() == ["was", "up", "1m", "30s"] for line in shown)
+    head = present.running_head(row, present.Running(), 40)
+    assert "holds still  0" in "".join(part for part, _ in head)
 
 
 @pytest.mark.parametrize("cells", [60, 76, 100, 118])

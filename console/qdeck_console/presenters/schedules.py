@@ -66,6 +66,11 @@ def _outcome(row: ScheduleRow) -> list[Piece]:
     return [(f"{glyph} {safe_text(row.last_outcome, limit=40)}", role)]
 
 
+def _span(ms: int | None, role: str) -> list[Piece]:
+    """A time until or since; that there is none is no zero."""
+    return [(fmt.NONE, "ghost")] if ms is None else fmt.span_pieces(max(0, ms), role)
+
+
 def _word(row: ScheduleRow) -> str:
     if row.problem:
         return "broken"
@@ -86,8 +91,8 @@ def lines(row: ScheduleRow, cells: int, at_cursor: bool, *, now_ms: int, hide: s
     faint = not row.enabled
     plain = "faint" if faint else "text"
     values: dict[str, list[Piece]] = {
-        "next in": fmt.span_pieces(None if row.next_ms is None else max(0, row.next_ms - now_ms), plain),
-        "last": fmt.span_pieces(None if row.last_ms is None else max(0, now_ms - row.last_ms), plain),
+        "next in": _span(None if row.next_ms is None else row.next_ms - now_ms, plain),
+        "last": _span(None if row.last_ms is None else now_ms - row.last_ms, plain),
         "outcome": [(" ", "text"), *_outcome(row)],
         "missed": fmt.cell(fmt.count(row.missed), "warn" if row.missed else plain),
         "cron": [(" ", "text"), (cut_end(safe_text(row.cron, limit=80), 16), plain)],

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck_console import format as fmt
+from qdeck_console.presenters.job_detail import is_late
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, pair, queue_path, section
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
 
@@ -104,6 +105,11 @@ def state_of(row: WorkerRow) -> tuple[str, str, str]:
     return "•", "ok", row.state or "unknown"
 
 
+def _runs(row: WorkerRow) -> str:
+    """How many jobs it runs; of one that is gone nobody knows."""
+    return fmt.NONE if not row.alive else "0" if row.running == 0 else fmt.count(row.running)
+
+
 def _of_room(count: str, row: WorkerRow, cells: int) -> str:
     """How many it runs of how many it could; where that does not fit both are compact."""
     full = f"{count}/{row.concurrency}" if row.concurrency else count
@@ -117,12 +123,11 @@ def lines(row: WorkerRow, cells: int, at_cursor: bool, *, speed: float | None) -
     glyph, role, word = state_of(row)
     kept, room = _kept(cells)
     plain = "text" if row.alive else "faint"
-    busy = row.concurrency is not None and (row.running or 0) >= row.concurrency
+    busy = row.alive and row.concurrency is not None and (row.running or 0) >= row.concurrency
     seen_ms = None if row.heartbeat_s is None else row.heartbeat_s * 1000
-    count = "0" if row.running == 0 else fmt.count(row.running)
     values: dict[str, list[Piece]] = {
         "state": [(cut_end(safe_text(word, limit=40), 13), "muted" if role == "ok" else role)],
-        "running": [(_of_room(count, row, 9), "warn bold" if busy else plain)],
+        "running": [(_of_room(_runs(row), row, 9), "warn bold" if busy else plain)],
         "jobs/s": fmt.cell(fmt.rate(speed), plain),
         "memory": fmt.size(row.memory_bytes),
         "seen": fmt.span_pieces(seen_ms, plain if row.alive else "bad"),
@@ -150,14 +155,16 @@ def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide:
         ((cut_end(safe_text(f"{row.host or 'unknown host'}, pid {row.pid or '?'}", limit=200), cells), "muted"),),
         (),
     ]  # fmt: skip
-    count = "0" if row.running == 0 else fmt.count(row.running)
+    count = _runs(row)
+    until = now_ms if row.alive else row.seen_ms
+    up = None if row.started_ms is None or until is None else max(0, until - row.started_ms)
     rows: list[tuple[str, list[Piece]]] = [
         ("running", [(f"{count} of {row.concurrency}" if row.concurrency else count, "strong bold")]),
         ("jobs/s", fmt.cell(fmt.rate(speed))),
         ("done", fmt.cell(fmt.count(row.done))),
         ("failed", fmt.cell(fmt.count(row.failed))),
         ("memory", fmt.size(row.memory_bytes)),
-        ("up", fmt.span_pieces(None if row.started_ms is None else max(0, now_ms - row.started_ms))),
+        ("up" if row.alive else "was up", fmt.span_pieces(up)),
         ("last heartbeat", fmt.span_pieces(None if row.heartbeat_s is None else row.heartbeat_s * 1000)),
         ("version", [(safe_text(row.version or fmt.NONE, limit=40), "text")]),
     ]
@@ -172,11 +179,11 @@ def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide:
     return found
 
 
-def running_head(running: Running | None, cells: int) -> Line:
-    """The head of what it runs."""
+def running_head(row: WorkerRow, running: Running | None, cells: int) -> Line:
+    """The head of what it runs at this moment; what one holds that is gone is stuck, or will be."""
     count = None if running is None else len(running.jobs)
     note = "at least: not all of its queues' jobs were looked at" if running is not None and running.partial else ""
-    return section("runs", note, "muted", cells, indent=0, count=count)
+    return section("runs now" if row.alive else "holds still", note, "muted", cells, indent=0, count=count)
 
 
 def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: str) -> Line:
@@ -185,7 +192,7 @@ def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: str) -> Line:
     wide = cells >= 70
     name, task = (20, 22) if wide else (14, max(6, cells - 26))
     line: list[Piece] = [
-        ("▸ ", "accent"),
+        ("✗ ", "bad") if is_late(job, now_ms) else ("▸ ", "accent"),
         *fmt.fit([(cut_id(safe_text(job.id, limit=200), name), "text")], name),
         (" ", "text"),
         *fmt.fit([(cut_end(safe_text(job.name or job.task or "unknown task", limit=120), task), "muted")], task),

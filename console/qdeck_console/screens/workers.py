@@ -195,7 +195,7 @@ class WorkersScreen(WorkersBase):
         alive = sum(1 for row in rows if row.alive)
         gone = f", {len(rows) - alive:,} gone" if alive < len(rows) else ""
         running = sum(row.running or 0 for row in rows if row.alive)
-        return f"{alive:,} worker{'s' * (alive != 1)}{gone}, {running:,} jobs run"
+        return f"{alive:,} worker{'s' * (alive != 1)}{gone}, {running:,} job{' runs' if running == 1 else 's run'}"
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the list and the worker under the cursor."""
@@ -210,7 +210,7 @@ class WorkersScreen(WorkersBase):
         if row is None:
             return ()
         lines = present.facts(row, cells, now_ms=self.now_ms, speed=self.speeds.of(row), hide=self.hide)
-        lines += [(), present.running_head(running, cells)]
+        lines += [(), present.running_head(row, running, cells)]
         if running is None:
             return [*lines, (("…", "ghost"),)]
         room = max(1, height - len(lines) - 1)
@@ -274,7 +274,7 @@ class WorkerScreen(WorkersBase):
         if self._last is not None:
             speed = self.speeds.of(self._last)
             lines = present.facts(self._last, cells, now_ms=self.now_ms, speed=speed, hide=self.hide)
-            lines += [(), present.running_head(self.running, cells)]
+            lines += [(), present.running_head(self._last, self.running, cells)]
             items = [Item("", 1, line) for line in lines]
         elif self.picture.extra_of == self.reads:
             items = [Item("", 1, (("it is gone: nothing is known about it", "muted"),))]
