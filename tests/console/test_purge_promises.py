@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from qdeck._deck.deck import Deck
 from qdeck._operations.model import BatchResult, Skip, UndoResult, Verb
 from qdeck_console.operating import outcome, undone
 from qdeck_console.presenters import purgeruns
-from qdeck_console.presenters.purge import Applied
+from qdeck_console.presenters.purge import Applied, DryRun
 from qdeck_console.screens.acting import Work
 from qdeck_console.screens.purge import PurgeScreen
-from support.driving import app_of, console, row, until
+from support.driving import app_of, console, lines, row, text, until
 
 if TYPE_CHECKING:
-    import pytest
+    import redis
 
 MAIL = "shop:dev:mail:actions"
 
@@ -32,6 +34,91 @@ def test_what_found_no_room_for_undo_is_not_promised() -> None:
     line = Applied(count=300, undo_until_ms=1, lost=100).line(100)
     assert "u undoes all but 100 until" in line[1][0]
     assert line[0][1] == "warn"
+
+
+async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) -> None:
+    with Deck(url) as deck:
+        ids = [deck.enqueue(MAIL, "welcome", [number]).id for number in range(3)]
+    async with console(url, "5") as pilot:
+        app = app_of(pilot)
+        await until(pilot, "no plan yet")
+        work = app.screen
+        assert isinstance(work, PurgeScreen)
+        work.limits = work.limits.changed("max_ready_age=0s")
+        await pilot.press("d")
+        await until(pilot, "3 would go")
+        await pilot.press("a", "tab", "enter")
+        await until(pilot, "3 applied   u undoes it until")
+        app.operator.remember("b-other", "something else")
+        await until(pilot, lambda: "u undoes it until" not in text(app))  # `u` would undo that
+        app.operator.batches.pop()
+        await until(pilot, "u undoes it until")
+        raw.zrem(f"{{{MAIL}}}:cancelled", ids[1])  # it went on since
+        await pilot.press("u", "u")
+        await until(pilot, "2 went back, of purge of 3 jobs")
+        shown = await until(pilot, "3 applied; 2 went back, 1 did not")
+        assert "u undoes" not in shown
+        assert app.operator.batches == []
+
+
+async def test_what_an_undo_broke_off_can_be_undone_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "welcome", [1])
+    broken = UndoResult(batch="b-1", restored=1, skipped=(), error="the server went away")
+
+    async def breaks(*_: object) -> UndoResult:
+        return broken
+
+    async with console(url, "5") as pilot:
+        operator = app_of(pilot).operator
+        operator.remember("b-1", "purge of 3 jobs")
+        with monkeypatch.context() as patched:
+            patched.setattr("qdeck._operations.api.aundo_batch", breaks)
+            await pilot.press("u", "u")
+            await until(pilot, "then the server went away")
+        assert [done.batch for done in operator.last()] == ["b-1"]
+        assert Applied(count=3, undo_until_ms=1, back=1).line(100)[1][0].startswith("   u undoes the rest until")
+
+
+@pytest.mark.parametrize("cells", [80, 100])
+async def test_while_a_dry_run_goes_on_the_footer_says_why_nothing_can_be_applied(url: str, cells: int) -> None:
+    async with console(url, "5", size=(cells, 30)) as pilot:
+        app = app_of(pilot)
+        await until(pilot, "older than")
+        work = app.screen
+        assert isinstance(work, PurgeScreen)
+        app.theme = "qdeck-ink"  # in sixteen colours keys that cannot act are left out
+        work.dry = DryRun(("done_too_old",), {})
+        app.operator.work = Work("dry run", started=0.0, done=500)
+        work.remove_class("-rules")
+        work.redraw()
+        await until(pilot, "writes nothing")
+        shown = text(app).splitlines()[-1]
+        assert "a apply: dry run is not done" in shown
+        assert "S save" not in shown
+        app.operator.work.cancelled = True
+        work.redraw()
+        await until(pilot, "dry run: ends after this step")
+        work.dry = app.operator.work = None
+
+
+async def test_rules_that_are_on_are_told_with_letters_where_there_are_no_signs(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QDECK_ASCII", "1")
+    async with console(url, "5") as pilot:
+        app = app_of(pilot)
+        shown = await until(pilot, "no plan yet")
+        assert "[x] done too old" in shown
+        assert "[ ] orphaned queues" in shown
+        line = next(line for line in lines(app) if "found" in line)
+        assert line.index("rule") == next(line for line in lines(app) if "done too old" in line).index("done")
+        work = app.screen
+        assert isinstance(work, PurgeScreen)
+        await pilot.resize_terminal(80, 24)
+        await pilot.press("d")
+        await until(pilot, "nothing was written")
+        assert "[x]" in next(line for line in text(app).splitlines() if " rules " in line and "more" in line)
 
 
 def test_a_skip_without_an_id_stands_for_more_than_itself() -> None:

@@ -157,11 +157,17 @@ class RuleRow:
     exact: bool = True
 
 
-def rules_head(cells: int) -> Line:
+def box(row: RuleRow, *, plain: bool) -> Piece:
+    """Whether a rule is on, as a sign; with letters it takes three cells."""
+    sign = ("[x]" if row.on else "[ ]") if plain else "■" if row.on else "□"
+    return sign, "accent" if row.on else "faint"
+
+
+def rules_head(cells: int, *, plain: bool = False) -> Line:
     """The heads of the rules."""
-    name = _rule_width(cells)
+    name = _rule_width(cells) - 2 * plain
     return (
-        (" " * LEAD, "text"), *fmt.fit([("rule", "faint")], name), ("  ", "text"),
+        (" " * (LEAD + 2 * plain), "text"), *fmt.fit([("rule", "faint")], name), ("  ", "text"),
         *fmt.fit([("older than", "faint")], _BOX + 12), *fmt.fit([("found", "faint")], 8, right=True),
     )  # fmt: skip
 
@@ -170,9 +176,9 @@ def _rule_width(cells: int) -> int:
     return max(16, min(23, cells - LEAD - MARGIN - _BOX - 12 - 8 - 2))
 
 
-def rule_line(row: RuleRow, cells: int, *, at_cursor: bool) -> Line:
+def rule_line(row: RuleRow, cells: int, *, at_cursor: bool, plain: bool = False) -> Line:
     """One rule."""
-    name = _rule_width(cells)
+    name = _rule_width(cells) - 2 * plain
     label = "strong bold" if at_cursor else "text" if row.on else "faint"
     value = "faint" if not row.on else "warn bold" if row.was else "text"
     found: list[Piece] = [("off", "faint")]
@@ -182,7 +188,7 @@ def rule_line(row: RuleRow, cells: int, *, at_cursor: bool) -> Line:
             found = fmt.cell(fmt.count(row.found)) if row.exact else [(at_least(row.found, 8), "muted")]
     return (
         ("  ", "text"),
-        ("■" if row.on else "□", "accent" if row.on else "faint"),
+        box(row, plain=plain),
         (" ", "text"),
         *fmt.fit([(cut_end(name_of(row.rule), name), label)], name),
         (" ", "text"),
@@ -192,14 +198,14 @@ def rule_line(row: RuleRow, cells: int, *, at_cursor: bool) -> Line:
     )
 
 
-def strip_line(rows: Sequence[RuleRow], cells: int) -> Line:
+def strip_line(rows: Sequence[RuleRow], cells: int, *, plain: bool = False) -> Line:
     """The rules in one line, for when they have no pane of their own: those that are on, as many as fit."""
     line: list[Piece] = [(" rules ", "muted bold")]
     on = [row for row in rows if row.on]
     for at, row in enumerate(on):
         value = f" {row.threshold} "
         piece: list[Piece] = [
-            (" ■ ", "accent"), (short_name(row.rule), "text"), (" ", "text"),
+            (" ", "text"), box(row, plain=plain), (" ", "text"), (short_name(row.rule), "text"), (" ", "text"),
             (value, f"{'warn bold' if row.was else 'text'} on-raised"),
         ]  # fmt: skip
         more = len(rows) - at
@@ -276,8 +282,8 @@ def progress_lines(run: DryRun, cells: int) -> list[Line]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What was done of a plan: how many, how many were left alone and why, until when it can be undone, and how many
-    of it cannot: there was no room to keep them.
+    """What was done of a plan: how many, how many were left alone and why, until when `u` undoes it, and how many of it
+    cannot be undone: there was no room to keep them. `back` is how many went back already.
     """
 
     count: int
@@ -285,13 +291,16 @@ class Applied:
     why: str = ""
     undo_until_ms: int | None = None
     lost: int = 0
+    back: int = 0
 
     def line(self, cells: int) -> Line:
         """In a line, in the place of what would be done."""
         words = f" {self.count:,} applied"
         if self.left:
             words += f", {self.left:,} left alone" + (f": {safe_text(self.why, limit=80)}" if self.why else "")
-        what = f"all but {self.lost:,}" if self.lost else "it"
+        if self.back:
+            words += f"; {self.back:,} went back, {self.count - self.back:,} did not"
+        what = "the rest" if self.back else f"all but {self.lost:,}" if self.lost else "it"
         undo = f"   u undoes {what} until {fmt.clock(self.undo_until_ms)}" if self.undo_until_ms is not None else ""
         role = "warn" if self.left or self.lost else "ok"
         return ((cut_end(words, max(20, cells - width(undo) - 1)), role), (undo, "muted"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from qdeck._operations.applying import Tally
-    from qdeck._operations.model import BatchResult, Skip
+    from qdeck._operations.model import BatchResult, Skip, UndoResult
     from qdeck._operations.planfile import Plan
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
@@ -70,7 +70,8 @@ class Operator:
         self._console = console
         self.work: Work | None = None
         self.batches: list[Done] = []
-        self.undone: set[str] = set()
+        self.went_back: dict[str, UndoResult] = {}
+        """What taking a batch of this console back did, the last time that it was tried."""
         self._named: list[str] = []
         self._named_at = float("-inf")
 
@@ -198,12 +199,16 @@ class Operator:
         """Why nothing can be undone now."""
         return self.why_not_write() or ("" if self.batches else "this console did nothing yet")
 
+    def last(self) -> list[Done]:
+        """What was done last and can be taken back, all halves of it."""
+        last = self.batches[-1:]
+        while last and last[0].after and (before := [done for done in self.batches if done.batch == last[0].after]):
+            last = [*before, *last]
+        return last
+
     def undo(self) -> None:
         """Names what was done last; asked again within a few seconds, takes it back."""
-        last = self.batches[-1:]
-        while last[0].after and (before := [done for done in self.batches if done.batch == last[0].after]):
-            last = [*before, *last]
-        self.name_and_undo(last)
+        self.name_and_undo(self.last())
 
     def name_and_undo(self, done: Sequence[Done]) -> None:
         """Names batches; asked for the same ones again within a few seconds, takes them back."""
@@ -230,9 +235,9 @@ class Operator:
                         raise
                     told.append((f"{one.name}: {error}", "bad", "✗"))
                     break
-                self.batches = [kept for kept in self.batches if kept.batch != one.batch]
-                if not result.skipped and result.error is None:
-                    self.undone.add(one.batch)
+                self.went_back[one.batch] = result
+                if result.error is None:  # else the rest can go back when it is asked for again
+                    self.batches = [kept for kept in self.batches if kept.batch != one.batch]
                 told.append(undone(result, one.name))
                 if result.error is not None:
                     break

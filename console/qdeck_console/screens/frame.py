@@ -21,7 +21,7 @@ from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import LineList, Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from textual.app import ComposeResult
     from textual.binding import BindingType
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from qdeck_console.app import ConsoleApp
-    from qdeck_console.format import Line
+    from qdeck_console.format import Line, Piece
     from qdeck_console.theme import Painter
 
 TALL: int = 30
@@ -146,6 +146,10 @@ class FrameScreen(Screen[None]):
         """What the feed shall read for this screen, besides the queues."""
         return None
 
+    def prepare(self, _picture: Picture) -> Iterator[None]:
+        """Makes in steps what drawing a new picture takes long to make."""
+        return iter(())
+
     def draw(self, *, fresh: bool) -> None:
         """Draws the body. `fresh`: a new picture came, not only a new size or sort."""
 
@@ -234,6 +238,10 @@ class FrameScreen(Screen[None]):
         """Whether the footer has this action at all: going back only where there is something to go back from."""
         return action.id != "back" or not self.why_not("back")
 
+    def note(self) -> list[Piece]:
+        """The message for the footer."""
+        return self.console.note()
+
     def _footer(self, cells: int) -> Line:
         actions = footer_actions(("list", self.SCOPE, "app"))
         first = self.first
@@ -242,7 +250,7 @@ class FrameScreen(Screen[None]):
         offers = [
             Offer(action, self.verb(action), self.why_not(action.id)) for action in actions if self.is_offered(action)
         ]
-        note = self.console.note()
+        note = self.note()
         if self.picture.is_lost and (not note or note[0][0].startswith("∅ read-only")):
             note = [(":reconnect", "accent bold"), (" tries now", "muted")]
         return frame.footer(offers, note, cells, hides=self.console.painter.palette is SIXTEEN)

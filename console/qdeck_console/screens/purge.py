@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import Snapshot
     from qdeck_console.feed import Reader
-    from qdeck_console.format import Line
+    from qdeck_console.format import Line, Piece
 
 _DRAW_S = 0.25
 _ON_RULES: frozenset[str] = frozenset({"toggle", "threshold"})
@@ -121,8 +121,9 @@ class PurgeScreen(PurgeWork):
         items = [Item(row.rule, 1, row) for row in rows]
         self.rules_view.show(Listing(items, self._rule_lines), self.painter)
         self.rules_view.styles.height = len(rows)
-        self.query_one("#rhead", Lines).show(lambda w, _h: (present.rules_head(w),), self.painter)
-        self.query_one("#strip", Lines).show(lambda w, _h: (present.strip_line(rows, w),), self.painter)
+        plain = self.painter.ascii
+        self.query_one("#rhead", Lines).show(lambda w, _h: (present.rules_head(w, plain=plain),), self.painter)
+        self.query_one("#strip", Lines).show(lambda w, _h: (present.strip_line(rows, w, plain=plain),), self.painter)
         self._draw_about()
         planned = [] if self.plan is None and self.dry is None else self.plan_rows()
         lines = [Item("\n".join((row.rule, *(row.share.key if row.share else ()))), 1, row) for row in planned]
@@ -134,7 +135,9 @@ class PurgeScreen(PurgeWork):
         self._draw_samples()
 
     def _rule_lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
-        return (present.rule_line(item.row, cells, at_cursor=at_cursor),) if isinstance(item.row, RuleRow) else ()
+        if not isinstance(item.row, RuleRow):
+            return ()
+        return (present.rule_line(item.row, cells, at_cursor=at_cursor, plain=self.painter.ascii),)
 
     def _plan_lines(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         if isinstance(item.row, PlanRow):
@@ -184,13 +187,23 @@ class PurgeScreen(PurgeWork):
         if cleaned is not None:
             count, left = count + cleaned.removed, left + cleaned.in_use + cleaned.kept
             until = until or cleaned.undo_until_ms
-        return Applied(count=count, left=left, why=why, undo_until_ms=until, lost=lost)
+        operator, ours = self.console.operator, self._batches
+        back = sum(done.restored for batch, done in operator.went_back.items() if batch in ours)
+        if not any(done.batch in ours for done in operator.last()):
+            until = None  # it went back as far as it could, or what was done since comes first
+        return Applied(count=count, left=left, why=why, undo_until_ms=until, lost=lost, back=back)
+
+    @property
+    def _batches(self) -> set[str | None]:
+        """What the plan did: jobs, and temporary queues."""
+        return {done.batch for done in (self.result, self.cleaned) if done is not None and done.batch}
 
     @property
     def was_undone(self) -> bool:
         """Whether what the plan did was taken back since."""
-        batches = {done.batch for done in (self.result, self.cleaned) if done is not None}
-        return bool(batches) and batches <= self.console.operator.undone
+        back = self.console.operator.went_back
+        whole = {batch for batch, done in back.items() if not done.skipped and done.error is None}
+        return bool(self._batches) and self._batches <= whole
 
     def _empty(self) -> Sequence[Line]:
         if self.dry is not None:
@@ -325,8 +338,16 @@ class PurgeScreen(PurgeWork):
             return ("toggle", "threshold", "dryrun", "apply", "next", "save", "undo")
         return ("dryrun", "apply", "open", "next", "undo", "save", "filter", "copy", "freeze", "commands", "quit")
 
+    def note(self) -> list[Piece]:
+        """The message for the footer; how far a dry run is stands above its plan already."""
+        said, work = super().note(), self.console.operator.work
+        is_told = self.dry is not None and work is not None and not work.cancelled
+        return [] if is_told and work is not None and said == [(work.words(), "accent")] else said
+
     def is_offered(self, action: Action) -> bool:
-        """Nothing opens from a rule."""
+        """Nothing opens from a rule, and while a dry run goes on there is room for what can be done about it."""
+        if self.dry is not None:
+            return action.id in self.first
         return not (action.id == "open" and self.in_rules) and super().is_offered(action)
 
     def do_toggle(self) -> None:
