@@ -43,10 +43,12 @@ def wants_ascii(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def fitting_theme(color_system: str | None) -> str:
-    """The theme for the colours that a terminal has: sixteen need values that come out exactly."""
+    """The theme for the colours that a terminal has: few need values that come out exactly. SSH passes TERM only, and
+    with it 256 are known, whatever the terminal can do.
+    """
     if wants_no_colour():
         return "ansi-dark"  # Textual's own themes without colours of their own keep those of the terminal
-    return "qdeck-16" if color_system == "standard" else "qdeck-ink"
+    return {"standard": "qdeck-16", "256": "qdeck-256"}.get(color_system or "", "qdeck-ink")
 
 
 def context_of(deck: Deck, title: str | None) -> Context:

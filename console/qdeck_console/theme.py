@@ -6,7 +6,7 @@ the dark, on paper, in 16 colours, without colour, and on a picture that is out 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Final
 
@@ -90,7 +90,7 @@ PAPER: Final = Palette(
     panel="#F3F1EC",
     raised="#E8E5DE",
     line="#D2CEC4",
-    cursor="#D5ECE8",
+    cursor="#D5ECEC",
     text="#2B3234",
     strong="#0B1011",
     muted="#5A6568",
@@ -118,6 +118,8 @@ PAPER: Final = Palette(
     live_badge="#FFFFFF",
     live_badge_text="#A01B54",
 )
+# Of 256, the nearest to the dark teal of the cursor is a green that muted words drown in, and to wine an alarming red.
+EIGHT_BIT: Final = replace(INK, cursor="#303030", line="#444444", badge="#444444", prod="#5F005F")
 # Only values that Rich turns into exactly these sixteen: its own choice for the others would make them all black.
 SIXTEEN: Final = Palette(
     ground="#000000",
@@ -152,7 +154,7 @@ SIXTEEN: Final = Palette(
     live_badge="#FFFFFF",
     live_badge_text="#AA00AA",
 )
-PALETTES: Final = {"qdeck-ink": INK, "qdeck-paper": PAPER, "qdeck-16": SIXTEEN}
+PALETTES: Final = {"qdeck-ink": INK, "qdeck-paper": PAPER, "qdeck-256": EIGHT_BIT, "qdeck-16": SIXTEEN}
 _GROUNDS: Final = {field.name for field in fields(Palette)}
 
 

@@ -18,7 +18,8 @@ from qdeck_console.presenters import frame
 from qdeck_console.presenters.confirm import buttons, to_go
 from qdeck_console.presenters.frame import Context, Offer, Tab
 from qdeck_console.screens.confirm import ConfirmScreen
-from qdeck_console.theme import INK, SIXTEEN, Painter
+from qdeck_console.terminal import fitting_theme
+from qdeck_console.theme import EIGHT_BIT, INK, PALETTES, SIXTEEN, Painter, Palette
 from support.driving import app_of, console, until
 
 if TYPE_CHECKING:
@@ -95,6 +96,37 @@ def test_each_of_the_sixteen_colours_comes_out_as_what_it_is(name: str) -> None:
     told = Color.parse(getattr(SIXTEEN, name)).downgrade(ColorSystem.STANDARD)
     assert told.number is not None
     assert STANDARD_PALETTE[told.number].hex == getattr(SIXTEEN, name).lower()
+
+
+def of_256(palette: Palette, name: str) -> tuple[float, float, float]:
+    """A colour as a terminal of 256 shows it, each part from 0 to 1."""
+    triplet = Color.parse(getattr(palette, name)).downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+    red, green, blue = (part / 255 for part in triplet)
+    return red, green, blue
+
+
+def luminance(parts: tuple[float, float, float]) -> float:
+    """As WCAG has it."""
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("name", ["text", "strong", "muted", "accent", "bad", "warn", "ok"])
+def test_all_words_can_be_read_under_the_cursor_in_256_colours(name: str) -> None:
+    word = luminance(of_256(EIGHT_BIT, name))
+    for ground in ("ground", "cursor"):
+        contrast = (word + 0.05) / (luminance(of_256(EIGHT_BIT, ground)) + 0.05)
+        assert contrast > 4.3, (ground, contrast)
+
+
+def test_in_256_colours_production_is_no_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("prod", "live"):
+        red, green, blue = of_256(EIGHT_BIT, name)
+        assert green < blue >= 0.7 * red, name
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    fitting = {system: fitting_theme(system) for system in ("standard", "256", "truecolor", None)}
+    assert list(fitting.values()) == ["qdeck-16", "qdeck-256", "qdeck-ink", "qdeck-ink"]
+    assert set(fitting.values()) <= set(PALETTES)
 
 
 def test_without_colour_weight_and_reverse_tell() -> None:
