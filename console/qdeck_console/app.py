@@ -34,7 +34,7 @@ from qdeck_console.widgets.lines import LineList
 from qdeck_console.writing import Writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from textual.driver import Driver
     from textual.screen import Screen
@@ -97,7 +97,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.register_theme(own)
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.context = context
-        self.feed = Feed(self._look, self._publish)
+        self.feed = Feed(self._look, self._publish, self._prepare)
         self.shown = Picture()
         self.frozen_ms: int | None = None
         self.served: deque[float | None] = deque(maxlen=600)  # commands a second, for the chart of the server
@@ -160,6 +160,12 @@ class ConsoleApp(App[int], inherit_bindings=False):
         # An app that ends does not finish the screens it was building: what they miss then is no failure.
         if not self._exit:
             super()._handle_exception(error)
+
+    def _prepare(self, picture: Picture) -> Iterator[None]:
+        if self.frozen_ms is None:
+            for screen in self.screen_stack[-2:]:
+                if isinstance(screen, FrameScreen):
+                    yield from screen.prepare(picture)
 
     def _publish(self, _picture: Picture) -> None:
         self.post_message(self.Pictured())
@@ -411,7 +417,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.context = self.contexts.describe(target, self.deck)
         self.frozen_ms, self.shown = None, Picture()
         self.operator = Operator(self)
-        self.feed = Feed(self._look, self._publish)
+        self.feed = Feed(self._look, self._publish, self._prepare)
         await self._leave(before, feeding)
         await self._forget_screens()
         self._start_feed()

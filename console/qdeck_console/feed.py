@@ -72,9 +72,17 @@ async def _breathing(steps: Iterator[None]) -> None:
 class Feed:
     """Reads pictures of one deck, one request at a time, and publishes each."""
 
-    def __init__(self, look: Look, publish: Callable[[Picture], None], *, interval_s: float = INTERVAL_S) -> None:
+    def __init__(
+        self,
+        look: Look,
+        publish: Callable[[Picture], None],
+        prepare: Callable[[Picture], Iterator[None]] = lambda _picture: iter(()),
+        *,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
         self._look = look
         self._publish = publish
+        self._prepare = prepare  # what drawing a picture takes long to make, in steps
         self._interval_s = interval_s
         self._wake = asyncio.Event()
         self._want: tuple[str, Reader] | None = None
@@ -131,7 +139,7 @@ class Feed:
             history.learn(extra)
         rates = history.rates
         await _breathing(self._judge.steps(snapshot, rates))
-        self.picture = Picture(
+        picture = Picture(
             snapshot=snapshot,
             read_at=now,
             read_ms=time.time_ns() // 1_000_000,
@@ -143,6 +151,8 @@ class Feed:
             extra_of=want[0] if want else "",
             extra=extra,
         )
+        await _breathing(self._prepare(picture))
+        self.picture = picture
         # The console shall cost the server a tenth of its time at most, however many queues there are.
         return max(self._interval_s, 10 * (now - started))
 

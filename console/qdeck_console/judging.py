@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow, Reason, Snapshot
 
 STEP: Final = 2_000  # of work between two breaths: about a ms
+HEARD: Final = 1_000  # reasons, likewise
 DEAD_WATCH: Final = 10  # dead letters from which a queue is looked at
 _OF_ROWS: Final = (
     " stuck in ",
@@ -91,11 +92,7 @@ class Judge:
     def steps(self, snapshot: Snapshot, rates_of: Mapping[str, Rates]) -> Iterator[None]:
         """Judges a picture in steps, so that whoever runs it can do other things in between; then see `judged`."""
         if snapshot.reasons is not self._reasons:
-            self._reasons, self._told = snapshot.reasons, {}
-            for reason in snapshot.reasons:
-                if reason.queue is not None and not any(words in reason.text for words in _OF_ROWS):
-                    self._told.setdefault(reason.queue, []).append(reason)
-            yield
+            yield from self._hear(snapshot.reasons)
         known, told = self._entries, self._told
         changed: dict[str, QueueRow] = {}
         nothing: list[Reason] = []
@@ -116,6 +113,16 @@ class Judge:
                 yield
         self._entries = entries
         self.judged = Judged(tuple(entries.values()), changed, entries)
+
+    def _hear(self, reasons: tuple[Reason, ...]) -> Iterator[None]:
+        told: dict[str, list[Reason]] = {}
+        for at, reason in enumerate(reasons):
+            if reason.queue is not None and not any(words in reason.text for words in _OF_ROWS):
+                told.setdefault(reason.queue, []).append(reason)
+            if at % HEARD == HEARD - 1:
+                yield
+        self._reasons, self._told = reasons, told
+        yield
 
 
 def _judged(row: QueueRow, rates: Rates, told: list[Reason]) -> Entry:

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 EVERY_S: Final = 900.0
 CALM_S: Final = 10.0  # without a key
 _NEVER: Final = 1_000_000
+_YOUNG: Final = (2_000, 2)  # objects, and times: no look takes more than two ms
 
 
 async def keep_tidy(last_key_at: Callable[[], float]) -> None:
     """Collects young garbage as it comes, and all of it from time to time in a calm moment, until it is cancelled."""
     before = gc.get_threshold()
-    gc.set_threshold(2000, 10, _NEVER)
+    gc.set_threshold(*_YOUNG, _NEVER)
     try:
         due = time.monotonic() + EVERY_S
         while True:

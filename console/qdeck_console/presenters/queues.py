@@ -1,126 +1,27 @@
-"""The list of queues: who is in trouble and why, who goes first, and how a row is drawn in a width."""
+"""The list of queues: who is in trouble and why, and how a row is drawn in a width."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
-from operator import attrgetter
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.words import State
 from qdeck_console import format as fmt
+from qdeck_console.arranging import Group, Sort
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import sparkline
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
 from qdeck_console.text import safe_text, width
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import QueueRow, Totals
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
     from qdeck_console.history import Flow
     from qdeck_console.insight import Insight
-
-TWO_LINES_AT_MOST: Final = 200  # troubled queues; more than that, and reasons are for the detail only
-_RESORT_S: Final = 10.0
-_QUIET_S: Final = 3.0
-_POLLS: Final = 2
-
-
-class Sort(IntEnum):
-    """What the list is sorted by; the first is the default and makes the groups."""
-
-    WORST = 0
-    NAME = 1
-    READY = 2
-    DEAD = 3
-    OLDEST = 4
-    RATE = 5
-
-    @property
-    def label(self) -> str:
-        """What the footer and the head say."""
-        return ("worst first", "by name", "by ready", "by dead", "by oldest", "by in/s")[self]
-
-
-def _sort_key(sort: Sort) -> Callable[[Entry], tuple[float | str, ...]]:
-    def worst(e: Entry) -> tuple[float | str, ...]:
-        return (e.severity, -(e.row.stuck or 0), -(e.row.dead or 0), -(e.row.ready or 0), e.row.name)
-
-    keys: Mapping[Sort, Callable[[Entry], tuple[float | str, ...]]] = {
-        Sort.WORST: worst,
-        Sort.NAME: lambda e: (e.row.name,),
-        Sort.READY: lambda e: (-(e.row.ready or 0), e.row.name),
-        Sort.DEAD: lambda e: (-(e.row.dead or 0), e.row.name),
-        Sort.OLDEST: lambda e: (-(e.row.oldest_s or 0), e.row.name),
-        Sort.RATE: lambda e: (-(e.rates.filled or 0), e.row.name),
-    }
-    return keys[sort]
-
-
-_severity: Final = attrgetter("severity")
-
-
-class Arranger:
-    """Keeps the order calm: rows are sorted anew every ten seconds at most, never while someone presses keys, and a
-    queue changes its group only when its state held for two pictures.
-    """
-
-    def __init__(self) -> None:
-        self._order: list[str] = []
-        self._shown: dict[str, Severity] = {}
-        self._next: dict[str, tuple[Severity, int]] = {}
-        self._sorted_at = float("-inf")
-        self._sort = Sort.WORST
-
-    def arrange(
-        self,
-        entries: Sequence[Entry],
-        sort: Sort,
-        now: float,
-        *,
-        last_key_at: float = float("-inf"),
-        fresh: bool = True,
-    ) -> list[Entry]:
-        """The entries in the order to be shown, with the severity to be shown. `fresh`: of a new picture."""
-        shown, following = self._shown, self._next
-        entries = [
-            entry
-            if entry.severity is shown.get(entry.row.name) and entry.row.name not in following
-            else self._steady(entry, fresh=fresh)
-            for entry in entries
-        ]
-        due = now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S
-        if due or sort is not self._sort or not self._order:
-            self._sort, self._sorted_at = sort, now
-            ordered = sorted(entries, key=_sort_key(sort))
-        else:
-            left = {entry.row.name: entry for entry in entries}
-            ordered = [entry for name in self._order if (entry := left.pop(name, None)) is not None]
-            ordered += left.values()  # new ones
-        if sort is Sort.WORST:
-            ordered.sort(key=_severity)
-        self._order = [entry.row.name for entry in ordered]
-        return ordered
-
-    def _steady(self, entry: Entry, *, fresh: bool) -> Entry:
-        name, severity = entry.row.name, entry.severity
-        shown = self._shown.setdefault(name, severity)
-        if severity == shown:
-            self._next.pop(name, None)
-            return entry
-        candidate, polls = self._next.get(name, (severity, 0))
-        polls = polls + int(fresh) if candidate == severity else int(fresh)
-        if polls >= _POLLS:
-            self._shown[name] = severity
-            self._next.pop(name, None)
-            return entry
-        self._next[name] = (severity, polls)
-        reasons = entry.reasons if shown is not Severity.FINE else ()
-        return replace(entry, severity=shown, reasons=reasons)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,14 +228,6 @@ def drains(entry: Entry) -> list[Piece]:
         text = fmt.span(seconds * 1000).split(" ")[0]
         return [(text[:-1], "text"), (text[-1], "muted")]
     return fmt.span_pieces(seconds * 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The head of a group: how urgent its queues are, and how many there are."""
-
-    severity: Severity
-    count: int
 
 
 def section_line(group: Group, grid: Grid) -> Line:

@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck_console.actions import QUEUES, Action, bindings
+from qdeck_console.arranging import Arranger, Asked, Group, Sort
 from qdeck_console.feed import Picture
 from qdeck_console.history import flow_of
 from qdeck_console.insight import Insights, Looked, read_pasts
-from qdeck_console.judging import Entry, Severity
+from qdeck_console.judging import Entry
 from qdeck_console.presenters import queues as present
 from qdeck_console.presenters.parts import MARGIN, owner_of
 from qdeck_console.presenters.queue_detail import detail
-from qdeck_console.presenters.queues import Arranger, Drawer, Grid, Group, Sort
+from qdeck_console.presenters.queues import Drawer, Grid
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.empty import EmptyDeck
 from qdeck_console.screens.queueacts import QueueActs
-from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+from qdeck_console.widgets.lines import LineList, Lines, Listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from textual.binding import BindingType
     from textual.widget import Widget
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
+    from qdeck_console.widgets.lines import Item
 
 
 _PASTS_AT_ONCE: Final = 8
@@ -53,10 +55,7 @@ class QueuesScreen(QueueActs):
         super().__init__()
         self.sort = Sort.WORST
         self._arranger = Arranger()
-        self._entries: list[Entry] = []
-        self._listed: dict[str, Item] = {}
         self._layouts: set[str] = set()
-        self._counts: dict[Severity, int] = {}
         self._made_grid = ((0, 0, 0.0), Grid.of(0, layouts=0, span_s=0.0))
         self._drawer = Drawer(picture=self.picture, hide="", reasons_shown=True)
         self._insights = Insights()
@@ -73,7 +72,7 @@ class QueuesScreen(QueueActs):
 
     def visible_queues(self) -> list[str]:
         """Queues that are on screen, whose dear numbers are wanted now."""
-        return self.view.visible_keys() if self._entries else []
+        return self.view.visible_keys() if self._arranger.arranged.entries else []
 
     def is_offered(self, action: Action) -> bool:
         """Where there is no queue, only what works everywhere."""
@@ -84,7 +83,7 @@ class QueuesScreen(QueueActs):
     def on_screen_suspend(self) -> None:
         """Lets go of the rows, too."""
         if self not in self.console.screen_stack:
-            self._entries, self._listed = [], {}
+            self._arranger.rest()
             self._drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
 
     def wants(self) -> Reader:
@@ -104,24 +103,26 @@ class QueuesScreen(QueueActs):
 
         return read
 
+    def _asked(self) -> Asked:
+        return Asked(sort=self.sort, filter=self.filter_text.casefold().strip(), is_tall=self.is_tall)
+
+    def prepare(self, picture: Picture) -> Iterator[None]:
+        """Arranges the list before it is drawn."""
+        return self._arranger.steps(picture.judged, self._asked(), time.monotonic(), self.console.last_key_at)
+
     def draw(self, *, fresh: bool) -> None:
         """Draws list, totals and side pane."""
-        judged = self.picture.judged
-        arranged = self._arranger.arrange(
-            judged.entries, self.sort, time.monotonic(), last_key_at=self.console.last_key_at, fresh=fresh
-        )
-        wanted = self.filter_text.casefold().strip()
-        self._entries = [entry for entry in arranged if wanted in entry.row.name.casefold()] if wanted else arranged
+        judged, asked = self.picture.judged, self._asked()
+        if not self._arranger.holds(judged, asked):
+            self._arranger.arrange(judged, asked, time.monotonic(), self.console.last_key_at)
+        arranged = self._arranger.arranged
         layouts = self.picture.snapshot.layouts if self.picture.snapshot else ()
-        self._layouts = {entry.row.layout for entry in self._entries} if len(layouts) > 1 else set(layouts)
-        severities = [entry.severity for entry in self._entries]
-        self._counts = {severity: severities.count(severity) for severity in Severity}
-        troubled = len(severities) - self._counts[Severity.FINE]
+        self._layouts = {entry.row.layout for entry in arranged.entries} if len(layouts) > 1 else set(layouts)
         self._drawer = drawer = Drawer(
             picture=self.picture,
             hide=owner_of(self.picture.snapshot),
             before=judged.before,
-            reasons_shown=troubled <= present.TWO_LINES_AT_MOST,
+            reasons_shown=arranged.reasons_shown,
         )
         snapshot = self.picture.snapshot
         is_empty = snapshot is not None and not snapshot.queues
@@ -129,7 +130,8 @@ class QueuesScreen(QueueActs):
         if is_empty:
             self.view.show(self._empty.listing(self.console, self.view), self.painter)
         else:
-            self.view.show(Listing(self._items(drawer), self._draw_item(drawer)), self.painter)
+            draw = self._draw_item(drawer)
+            self.view.show(Listing(arranged.items, draw, arranged.tops, arranged.where), self.painter)
         self.query_one("#head", Lines).show(
             lambda w, _h: () if is_empty else (present.head_line(self._grid(w), self.sort),), self.painter
         )
@@ -141,24 +143,6 @@ class QueuesScreen(QueueActs):
         if self._made_grid[0] != wanted:
             self._made_grid = (wanted, Grid.of(cells, layouts=wanted[1], span_s=wanted[2]))
         return self._made_grid[1]
-
-    def _items(self, drawer: Drawer) -> list[Item]:
-        items: list[Item] = []
-        counts = self._counts
-        last: Severity | None = None
-        before, listed = self._listed, {}
-        for entry in self._entries:
-            if self.sort is Sort.WORST and entry.severity is not last:
-                last = entry.severity
-                items.append(Item("", 1 + int(self.is_tall and bool(items)), Group(last, counts[last])))
-            name, height = entry.row.name, 2 if drawer.reasons_shown and entry.reasons else 1
-            item = before.get(name)
-            if item is None or item.row is not entry or item.height != height:
-                item = Item(name, height, entry)
-            listed[name] = item
-            items.append(item)
-        self._listed = listed
-        return items
 
     def _draw_item(self, drawer: Drawer) -> Callable[[Item, int, bool], Sequence[Line]]:
         def draw(item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
@@ -172,7 +156,7 @@ class QueuesScreen(QueueActs):
         return draw
 
     def _draw_total(self) -> None:
-        entries, picture = self._entries, self.picture
+        entries, picture = self._arranger.arranged.entries, self.picture
         shown = len(entries)
         everything = len(picture.snapshot.queues) if picture.snapshot else 0
         layouts = len(self._layouts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, overload
 
@@ -47,10 +47,14 @@ _UNKNOWN = Item("", 1, None)
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The entries of a list and how one of them is drawn in a width, with or without the cursor on it."""
+    """The entries of a list and how one of them is drawn in a width, with or without the cursor on it; where each
+    begins and who is where, when whoever made the list knows.
+    """
 
     items: Sequence[Item] = ()
     draw: Callable[[Item, int, bool], Sequence[Line]] = lambda _item, _cells, _cursor: ()
+    tops: Sequence[int] | None = None
+    where: Mapping[str, int] | None = None
 
 
 @dataclass(slots=True)

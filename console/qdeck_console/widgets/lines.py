@@ -18,7 +18,7 @@ from qdeck_console.widgets.items import Item, Listing, Range, Window
 from qdeck_console.widgets.strips import marked, strip_of, whole, without_margin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from textual import events
     from textual.binding import BindingType
@@ -118,14 +118,14 @@ class LineList(ScrollView, can_focus=True):
         self._pending: int | None = None  # where the cursor goes once it is known who is there
         self._index = 0
         self._tops: Sequence[int] = [0]
-        self._where: dict[str, int] = {}
+        self._where: Mapping[str, int] = {}
         self._drawn: dict[int, list[Strip]] = {}
 
     def show(self, listing: Listing, painter: Painter) -> None:
         """Shows another state of the list; cursor and scroll stay on the same entry."""
         before, was = self._screen_line_of_cursor(), self._where.get(self.cursor)
         self.listing, self.painter = listing, painter
-        tops = self._measure(listing.items)
+        tops = self._measure(listing)
         self._move_range(was)
         self._drawn.clear()
         self.virtual_size = Size(self.size.width, tops[-1])
@@ -141,8 +141,12 @@ class LineList(ScrollView, can_focus=True):
                 self.scroll_to(y=max(0, tops[self._index] - before), animate=False, immediate=True)
         self.refresh()
 
-    def _measure(self, items: Sequence[Item]) -> Sequence[int]:
+    def _measure(self, listing: Listing) -> Sequence[int]:
         """Where each entry begins, and who is where."""
+        items = listing.items
+        if listing.tops is not None and listing.where is not None:
+            self._tops, self._where = listing.tops, listing.where
+            return self._tops
         if isinstance(items, Window):
             self._tops = range(len(items) + 1)
             self._where = {item.key: items.first + at for at, item in enumerate(items.known) if item.key}

@@ -7,21 +7,25 @@ unknown, and never counted as good or bad.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck._deck import reads
 from qdeck._deck.model import QueueRow, Reason, ServerInfo, Status
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from qdeck._engine.ops import Program
 
+T = TypeVar("T")
 DEAD_DEGRADED: Final = Thresholds().dlq_max_warning + 1
 _ORDER: Final = tuple(Status)
+_WELL: Final = Status.HEALTHY
 JUDGE_MS: Final = 5_000
 BREATH: Final = reads.read((b"TIME",))  # a round trip, in which whoever else runs on this loop goes on
+STEP: Final = 500  # queues between two breaths: about a ms, when each of them is a reason
 _CRITICAL_TIMES: Final = 2  # a queue is critically backed up at twice its limit
 
 
@@ -56,45 +60,55 @@ class Standing:
     def judge(
         self, server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None, *, now: int | None
     ) -> Program[tuple[Status, tuple[Reason, ...]]]:
-        """The verdict; with `now`, that of some seconds ago will do, and others may go on between its rules."""
+        """The verdict; with `now`, that of some seconds ago will do, and others may go on between its steps."""
         if now is None:
             self._last = judge(server, rows, thresholds)
         elif not 0 <= now - self._judged_ms < JUDGE_MS:
-            checks = []
-            for check in _checks(server, rows, thresholds or Thresholds()):
-                checks.append(check)
-                if check.reasons:
-                    yield BREATH
+            checks: list[Check] = []
+            for _ in _checks(server, rows, thresholds or Thresholds(), checks):
+                yield BREATH
             self._judged_ms, self._last = now, sum_up(checks)
         return self._last
 
 
 def sum_up(checks: Iterable[Check]) -> tuple[Status, tuple[Reason, ...]]:
     """The status and the reasons of some checks."""
-    reasons = [reason for check in checks for reason in check.reasons]
-    reasons.sort(key=lambda reason: -_ORDER.index(reason.status))
-    return (reasons[0].status if reasons else Status.HEALTHY), tuple(reasons)
+    by_status: Mapping[Status, list[Reason]] = {status: [] for status in reversed(_ORDER)}
+    for check in checks:
+        for reason in check.reasons:
+            by_status[reason.status].append(reason)
+    reasons = tuple(chain.from_iterable(by_status.values()))
+    return (reasons[0].status if reasons else Status.HEALTHY), reasons
 
 
 def check_all(server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None = None) -> list[Check]:
     """Every rule, whether it found something or not."""
-    return list(_checks(server, rows, thresholds or Thresholds()))
+    found: list[Check] = []
+    for _ in _checks(server, rows, thresholds or Thresholds(), found):
+        pass
+    return found
 
 
-def _checks(server: ServerInfo, rows: Sequence[QueueRow], limits: Thresholds) -> Iterator[Check]:
-    yield _role(server)
-    yield _loading(server)
-    yield _saving(server)
-    yield _persistence(server)
-    yield _eviction(server)
-    yield _memory(server, limits)
-    yield _readable(rows)
-    yield _stuck(rows, limits)
-    yield _dead(rows, limits)
-    yield _unserved(rows, limits)
-    yield _paused(rows)
-    yield _backed_up("ready_queue", rows, limits.ready_queue_max, _ready)
-    yield _backed_up("pending_queue", rows, limits.pending_queue_max, _overdue)
+def _checks(server: ServerInfo, rows: Sequence[QueueRow], limits: Thresholds, found: list[Check]) -> Iterator[None]:
+    """Makes the checks in steps, for whoever shares the loop with them."""
+    found += [
+        _role(server), _loading(server), _saving(server), _persistence(server), _eviction(server),
+        _memory(server, limits),
+    ]  # fmt: skip
+    found.append(_readable(rows))
+    yield
+    found.append(_stuck(rows, limits))
+    yield
+    yield from _dead(rows, limits, found)
+    yield from _unserved(rows, limits, found)
+    found.append(_paused(rows))
+    yield
+    yield from _backed_up("ready_queue", rows, limits.ready_queue_max, _ready, found)
+    yield from _backed_up("pending_queue", rows, limits.pending_queue_max, _overdue, found)
+
+
+def _steps(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (rows[at : at + STEP] for at in range(0, len(rows), STEP))
 
 
 def _from(
@@ -105,7 +119,7 @@ def _from(
     value: int | str | None = None,
     threshold: int | str | None = None,
 ) -> Check:
-    worst = max((reason.status for reason in reasons), key=_ORDER.index, default=Status.HEALTHY)
+    worst = max({reason.status for reason in reasons}, key=_ORDER.index, default=Status.HEALTHY)
     told = "; ".join(reason.text for reason in reasons[:3]) + (f"; {len(reasons) - 3} more" if len(reasons) > 3 else "")
     return Check(name=name, status=worst, detail=told or well, value=value, threshold=threshold, reasons=tuple(reasons))
 
@@ -197,32 +211,46 @@ def _stuck(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
     )
 
 
-def _dead(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
-    full = sorted((row for row in rows if row.dead), key=lambda row: -(row.dead or 0))
+def _dead(rows: Sequence[QueueRow], limits: Thresholds, found: list[Check]) -> Iterator[None]:
+    full = [row for row in rows if row.dead]
     count = sum(row.dead or 0 for row in full)
     status = _grade(count, limits.dlq_max_warning, limits.dlq_max_critical)
+    over = [row for row in full if _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical) is not _WELL]
+    yield
+    over.sort(key=_negative_dead)
     reasons = []
-    for row in full:
-        own = _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical)
-        if own is not Status.HEALTHY:
+    for part in _steps(over):
+        yield
+        for row in part:
+            own = _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical)
             reasons.append(Reason(status=own, text=f"{row.dead:,} dead letters in {row.name}", queue=row.name))
-    if status not in (reason.status for reason in reasons) and status is not Status.HEALTHY:
+    if status is not _WELL and status not in {reason.status for reason in reasons}:
         reasons.insert(0, Reason(status=status, text=f"{count:,} dead letters in {_where(full)}"))
     well = "1 dead letter" if count == 1 else f"{count:,} dead letters"
-    return _from("dead_letters", reasons, well, value=count, threshold=limits.dlq_max_warning)
+    found.append(_from("dead_letters", reasons, well, value=count, threshold=limits.dlq_max_warning))
+    yield
 
 
-def _unserved(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
+def _negative_dead(row: QueueRow) -> int:
+    return -(row.dead or 0)
+
+
+def _unserved(rows: Sequence[QueueRow], limits: Thresholds, found: list[Check]) -> Iterator[None]:
     reasons = []
-    for row in rows:
-        waiting = (row.ready or 0) + (row.overdue or 0)
-        if waiting and row.workers == 0 and not row.paused:
-            long = (row.oldest_s or 0) > limits.unserved_age_max
-            text = f"no live worker for {row.name}, {_jobs(waiting)} waiting"
-            reasons.append(Reason(status=Status.UNHEALTHY if long else Status.DEGRADED, text=text, queue=row.name))
+    for part in _steps(rows):
+        for row in part:
+            waiting = (row.ready or 0) + (row.overdue or 0)
+            if waiting and row.workers == 0 and not row.paused:
+                long = (row.oldest_s or 0) > limits.unserved_age_max
+                text = f"no live worker for {row.name}, {_jobs(waiting)} waiting"
+                reasons.append(Reason(status=Status.UNHEALTHY if long else Status.DEGRADED, text=text, queue=row.name))
+        yield
     if rows and all(row.workers is None for row in rows if row.problem is None):
-        return _unknown("workers", "the workers cannot be read: whether every queue is served is unknown")
-    return _from("workers", reasons, "every queue with jobs has a live worker", value=len(reasons), threshold=0)
+        detail = "the workers cannot be read: whether every queue is served is unknown"
+        found.append(_unknown("workers", detail))
+    else:
+        well = "every queue with jobs has a live worker"
+        found.append(_from("workers", reasons, well, value=len(reasons), threshold=0))
 
 
 def _paused(rows: Sequence[QueueRow]) -> Check:
@@ -242,17 +270,25 @@ def _overdue(row: QueueRow) -> tuple[int, str]:
     return row.overdue or 0, "overdue"
 
 
-def _backed_up(name: str, rows: Sequence[QueueRow], most: int, measure: Callable[[QueueRow], tuple[int, str]]) -> Check:
+def _backed_up(
+    name: str,
+    rows: Sequence[QueueRow],
+    most: int,
+    measure: Callable[[QueueRow], tuple[int, str]],
+    found: list[Check],
+) -> Iterator[None]:
     worst, reasons = 0, []
-    for row in rows:
-        count, word = measure(row)
-        worst = max(worst, count)
-        status = _grade(count, most, _CRITICAL_TIMES * most)
-        if status is not Status.HEALTHY:
-            limit = most if status is Status.DEGRADED else _CRITICAL_TIMES * most
-            text = f"{count:,} jobs {word} in {row.name}, over {limit:,}"
-            reasons.append(Reason(status=status, text=text, queue=row.name))
-    return _from(name, reasons, f"the longest has {worst:,}", value=worst, threshold=most)
+    for part in _steps(rows):
+        for row in part:
+            count, word = measure(row)
+            worst = max(worst, count)
+            status = _grade(count, most, _CRITICAL_TIMES * most)
+            if status is not _WELL:
+                limit = most if status is Status.DEGRADED else _CRITICAL_TIMES * most
+                text = f"{count:,} jobs {word} in {row.name}, over {limit:,}"
+                reasons.append(Reason(status=status, text=text, queue=row.name))
+        yield
+    found.append(_from(name, reasons, f"the longest has {worst:,}", value=worst, threshold=most))
 
 
 def _grade(count: int, warning: int, critical: int) -> Status:
