@@ -296,8 +296,8 @@ def _tabs(all_tabs: Sequence[Tab], active: str, cells: int, gap: int, names: Map
 
 
 def filter_error(error: InvalidFilter, text: str, cells: int) -> Line:
-    """A sign under the place of a mistake in a filter, and what is wrong."""
-    at = 1 + width(safe_text(text[: error.position]))
+    """A sign under the place of a mistake in a filter, in cells as the field shows it, and what is wrong."""
+    at = 1 + width(text[: error.position])
     words = safe_text(str(error) + (f": {error.hint}" if error.hint else ""), limit=300)
     if at + 2 + min(width(words), 40) > cells:
         return (("^ ", "bad bold"), (cut_end(words, cells - 2), "bad"))

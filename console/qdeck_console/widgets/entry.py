@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from textual.widgets import Input
 
 if TYPE_CHECKING:
     from textual.suggester import Suggester
+
+# What a terminal could obey, and tabs and ends of lines, whose width is not what it is counted.
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Entry(Input):
@@ -24,3 +28,7 @@ class Entry(Input):
     ) -> None:
         super().__init__(value, placeholder, id=id, suggester=suggester, classes=classes, compact=True)
         self.cursor_blink = False
+
+    def validate_value(self, value: str) -> str:
+        """What is pasted may hold anything: controls are blanks here, one for one, so that the cursor keeps its place."""
+        return _CONTROLS.sub(" ", value)
