@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qdeck._filter import PRIORITIES
 from qdeck._operations.model import Verb
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
@@ -83,6 +84,11 @@ def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -
     rows.append(("entries", f"{plan.count:,}", "strong bold", ", ".join(told[:3]) + more))
     if plan.head.where:
         rows.append(("match", "", "text", plan.head.where))
+    if plan.head.target:
+        rows.append(("to queue", "", "text", _short(plan.head.target, hide)))
+    if plan.head.priority is not None:
+        named = {number: name for name, number in PRIORITIES.items()}
+        rows.append(("to", f"{plan.head.priority:,}", "strong bold", named.get(plan.head.priority, "priority")))
     if verb in _GOES_AWAY:
         size = "".join(text for text, _ in fmt.size(tail.bytes))
         rows.append(("removed", fmt.count(plan.count), "bad bold", f"{size}, with what is kept about them"))

@@ -102,6 +102,18 @@ class QueueScreen(QueueActs):
         """This queue."""
         return self._entry
 
+    def copied(self) -> tuple[str, str]:
+        """What `y` takes: its name."""
+        return "name", self.queue
+
+    def lists(self) -> bool:
+        """Whether there is something to write."""
+        return self._entry is not None
+
+    def exported(self) -> list[object]:
+        """What `w` writes: its row."""
+        return [self._entry] if self._entry is not None else []
+
     def verb(self, action: Action) -> str:
         """The verb of an action, as it would act now."""
         return "jobs" if action.id == "open" else super().verb(action)
