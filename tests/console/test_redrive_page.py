@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from qdeck._deck.deck import Deck
@@ -67,7 +68,7 @@ def test_what_is_asked_for_is_not_cut_off(url: str) -> None:
     where = 'error:ConnectionError message:"* Bad Gateway for url https://hooks.globex.example/*"'
     with Deck(url) as deck:
         plan = api.build_plan(deck, "retry", HOOKS)
-    asked = replace(plan, head=replace(plan.head, where=where))
+    asked = replace(plan, head=msgspec.structs.replace(plan.head, where=where))
     lines = ["".join(text for text, _ in line) for line in confirm.plan_lines(asked, [], 70, hide="")]
     assert max(map(len, lines)) <= 70
     assert " ".join(" ".join(lines).split()).count(where) == 1
