@@ -24,7 +24,8 @@ HOUR_MS: Final = 3_600_000
 STEP: Final = 100  # queues between two breaths: about a ms
 _FIRST_S: Final = LONGEST_S / 32
 _GAP_S: Final = 20.0  # longer without a look, and the time between stays empty
-_WINDOW_S: Final = 10.0  # how fast dead letters grow is measured over this
+_WINDOW_S: Final = 60.0  # how fast dead letters grow is measured over this: a few of them are no trend
+_LEAST_S: Final = 10.0  # and not before so long was seen
 _KEPT_S: Final = 600.0  # what an agent saw is read again after this: until then own samples go on
 _SLOT_MS: Final = HOUR_MS // SAMPLES
 
@@ -217,7 +218,7 @@ def _growth(marks: list[tuple[float, int]], dead: int, now: float) -> float | No
     while len(marks) > 1 and now - marks[1][0] >= _WINDOW_S:
         del marks[0]
     growth = None
-    if marks and now - marks[0][0] >= 0.2:
+    if marks and now - marks[0][0] >= _LEAST_S:
         growth = 60 * max(0, dead - marks[0][1]) / (now - marks[0][0])
     if not marks or now - marks[-1][0] >= _WINDOW_S / 10:
         marks.append((now, dead))

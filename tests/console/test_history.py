@@ -64,7 +64,11 @@ def test_dead_letters_that_grow_are_told_by_the_minute() -> None:
     history = History()
     for second in range(20):
         take(history, 10_000.0 + second, row(0, dead=second // 2))
+        assert second >= 10 or history.rates[Q].dead_per_min is None  # two at once are no trend
     assert 25 <= (history.rates[Q].dead_per_min or 0) <= 35
+    for second in range(20, 200):  # one more is no jump
+        take(history, 10_000.0 + second, row(0, dead=10 + (second == 199)))
+    assert 0 < (history.rates[Q].dead_per_min or 0) <= 1
 
 
 def test_what_was_not_read_anew_keeps_its_rates_and_what_is_gone_is_forgotten() -> None:

@@ -33,6 +33,8 @@ class Column:
     right: bool = True
 
 
+NO_MATCH: Final[Line] = (("    ", "text"), ("no queue has that in its name; ", "muted"), ("esc", "accent bold"),
+                         (" clears the filter", "muted"))  # fmt: skip
 _SPARK: Final = "history"
 _ALL: Final[Mapping[str, Column]] = {
     "layout": Column("layout", 9, right=False),

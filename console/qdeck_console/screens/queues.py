@@ -21,7 +21,7 @@ from qdeck_console.presenters.queues import Drawer, Grid
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.empty import EmptyDeck
 from qdeck_console.screens.queueacts import QueueActs
-from qdeck_console.widgets.lines import LineList, Lines, Listing
+from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from qdeck._deck.model import Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
-    from qdeck_console.widgets.lines import Item
 
 
 _PASTS_AT_ONCE: Final = 8
@@ -131,7 +130,10 @@ class QueuesScreen(QueueActs):
             self.view.show(self._empty.listing(self.console, self.view), self.painter)
         else:
             draw = self._draw_item(drawer)
-            self.view.show(Listing(arranged.items, draw, arranged.tops, arranged.where), self.painter)
+            listing = Listing(arranged.items, draw, arranged.tops, arranged.where)
+            if not arranged.items and self.filter_text and snapshot is not None:
+                listing = Listing([Item("", 1, present.NO_MATCH)], draw)
+            self.view.show(listing, self.painter)
         self.query_one("#head", Lines).show(
             lambda w, _h: () if is_empty else (present.head_line(self._grid(w), self.sort),), self.painter
         )
@@ -150,7 +152,7 @@ class QueuesScreen(QueueActs):
             if isinstance(item.row, Entry):
                 return drawer.lines(item.row, grid, at_cursor=at_cursor)
             if not isinstance(item.row, Group):
-                return ()
+                return (item.row,) if isinstance(item.row, tuple) else ()
             return [()] * (item.height - 1) + [present.section_line(item.row, grid)]
 
         return draw
