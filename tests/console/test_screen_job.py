@@ -132,6 +132,14 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
         await until(pilot, "waits for")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.job_id == "job-waits")
+        assert "due " in text(app)
+        with Deck(url) as deck:
+            made = deck.enqueue(HOOKS, "deliver", ["globex"])
+        await command(pilot, f"find {made.id}")
+        await until(pilot, "globex")
+        await pilot.press("x")
+        await until(pilot, "gone: its queue does not have it any more; what was read last is below")
+        assert "globex" in text(app)
 
 
 async def test_a_payload_is_edited_here_when_there_is_no_editor(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

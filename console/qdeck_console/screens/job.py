@@ -15,7 +15,6 @@ from qdeck_console.presenters import job_past as past
 from qdeck_console.presenters.job_detail import trouble
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.jobacts import JobActs
-from qdeck_console.text import safe_text
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 from qdeck_console.widgets.more import More
 
@@ -114,7 +113,8 @@ class JobScreen(JobActs):
         if mine and isinstance(picture.extra, UnknownJob):
             self._gone = True
         if self._gone and mine:
-            notice = [(("    ", "text"), (safe_text(str(picture.extra), limit=300), "warn"))]
+            words = "what was read last is below" if self._job is not None else "nothing of it was read before"
+            notice = [(("    ", "text"), (f"gone: its queue does not have it any more; {words}", "warn"))]
         self._draw_head(notice)
         left, right = self._panes()
         self._show("#list", left if self.is_wide else [*right, ("", ()), *left])
