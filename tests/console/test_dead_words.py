@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from qdeck._deck.model import Failure, HistoryEvent, JobDetail, JobRecord
+from qdeck._layouts.base import Entry, Seen
 from qdeck_console.format import length
 from qdeck_console.presenters import dead as present
+from qdeck_console.presenters.parts import in_height
 from qdeck_console.presenters.payload import payload_pieces, shared_columns
+from qdeck_console.presenters.stuck import theirs
+
+if TYPE_CHECKING:
+    from qdeck_console.format import Line
 
 
 def entry(job_id: str, payload: object) -> JobRecord:
@@ -25,6 +32,10 @@ def test_what_all_entries_have_in_common_is_said_once() -> None:
     other = replace(jobs[0], worker="wrk-2")
     assert alike.and_(present.Alike.of([*jobs, other])) == present.Alike("deliver", 3, None)
     assert present.Alike.of(jobs[:1]) == present.Alike.of([]) == present.Alike()
+    bare = [replace(job, attempts=None, worker=None, task=None) for job in jobs]
+    nothing = present.Alike.of(bare)
+    assert not nothing.words()
+    assert "tries" not in "".join(text for text, _ in present.entries_head(120, nothing)), "none has any"
     for cells in (60, 80, 113, 160):
         for known in (alike, None):
             head = "".join(text for text, _ in present.entries_head(cells, known))
@@ -63,3 +74,23 @@ def test_every_try_of_a_dead_letter_is_told_the_newest_first() -> None:
     assert "0.9s  no 9" in shown[at + 1]
     assert "3 earlier" in shown
     assert all(len(line) <= 44 for line in shown)
+
+
+def test_what_a_pane_cannot_show_is_told() -> None:
+    lines: list[Line] = [((f"line {n}", "text"),) if n % 3 else () for n in range(12)]
+    full = [line for line in lines if line]
+    assert in_height(lines, 12, 40) == lines
+    assert [line for line in in_height(lines, 10, 40) if line] == full, "blank lines go first"
+    assert len(in_height(lines, 10, 40)) == 10
+    cut = in_height(lines, 5, 40, "enter opens it")
+    assert list(cut[:4]) == full[:4]
+    assert cut[4][0][0] == "4 more lines ↓ enter opens it"
+    assert in_height(lines, 0, 40) == lines
+
+
+def test_many_seconds_are_told_as_hours() -> None:
+    told = "pending for 10,811 s, over 7,200 s; looks every 30 s, fails after 5 min, 1,234 slots"
+    seen = Seen(key=b"pool", member=b"vm")
+    entry = Entry(id="vm", key="vm", layout="vmpooler", queue="pool", state="running", native_state="pending",
+                  seen=seen, stuck=told)  # fmt: skip
+    assert theirs(entry).reason == "pending for 3h 00m, over 2h 00m; looks every 30 s, fails after 5 min, 1,234 slots"

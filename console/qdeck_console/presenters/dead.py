@@ -130,8 +130,8 @@ class GroupGrid:
     def of(cls, cells: int) -> GroupGrid:
         """Drops trend, queue, share and first, in that order, until the message has room."""
         wide = cells >= 130
-        error = 20 if cells >= 100 else 18
-        queue = 24 if cells >= 100 else 0
+        error = 20 if cells >= 120 else 18
+        queue = 24 if cells >= 120 else 18 if cells >= 100 else 0
         share, first = (11, 9) if wide else (0, 0)
         trend = 13 if cells >= 100 else 0
         taken = LEAD + MARGIN + error + 1 + 8 + 9 + sum(width + 1 for width in (queue, share, first, trend) if width)
@@ -205,7 +205,9 @@ def shape_pieces(shape: str, cells: int) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """What all entries in sight have in common: it is said once, above them, and not in a column."""
+    """What all entries in sight have in common: it is said once, above them, and not in a column. What none of them
+    has is in common too (-1, empty), and nothing is said of it.
+    """
 
     task: str | None = None
     tries: int | None = None
@@ -217,8 +219,14 @@ class Alike:
         jobs = [row for row in rows if not isinstance(row, Left)]
         if len(jobs) < 2:
             return cls()
-        tasks, tries, workers = ({getattr(job, name) for job in jobs} for name in ("task", "attempts", "worker"))
-        return cls(*(found.pop() if len(found) == 1 else None for found in (tasks, tries, workers)))
+        tasks = {job.task or "" for job in jobs}
+        tries = {-1 if job.attempts is None else job.attempts for job in jobs}
+        workers = {job.worker or "" for job in jobs}
+        return cls(
+            tasks.pop() if len(tasks) == 1 else None,
+            tries.pop() if len(tries) == 1 else None,
+            workers.pop() if len(workers) == 1 else None,
+        )
 
     def and_(self, other: Alike) -> Alike:
         """What both have in common."""
@@ -230,7 +238,9 @@ class Alike:
 
     def words(self) -> str:
         """The same in words."""
-        tries = "" if self.tries is None else f"{self.tries:,} {'try' if self.tries == 1 else 'tries'}"
+        tries = (
+            "" if self.tries is None or self.tries < 0 else f"{self.tries:,} {'try' if self.tries == 1 else 'tries'}"
+        )
         parts = (self.task or "", tries, self.worker or "")
         return safe_text(", ".join(part for part in parts if part), limit=200)
 

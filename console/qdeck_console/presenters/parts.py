@@ -32,6 +32,19 @@ def section(label: str, note: str, role: str, cells: int, *, count: int | None =
     return tuple(pieces)
 
 
+def in_height(lines: Sequence[Line], height: int, cells: int, where: str = "in a higher window") -> Sequence[Line]:
+    """Lines in a pane of so many: blank ones go first, and how many are not seen then is told, and where they are."""
+    if len(lines) <= height or height < 1:
+        return lines
+    kept = [line for line in lines if line]
+    if len(kept) <= height:
+        spare = height - len(kept)  # as many blank lines as there is room for, the first ones
+        blanks = [at for at, line in enumerate(lines) if not line][:spare]
+        return [line for at, line in enumerate(lines) if line or at in blanks]
+    more = len(kept) - height + 1
+    return [*kept[: height - 1], tuple(fit([(f"{more:,} more lines ↓ {where}", "faint")], cells))]
+
+
 def pair(label: str, value: Iterable[Piece], cells: int) -> Line:
     """A quiet label at the left and its value at the right edge."""
     shown = list(value)

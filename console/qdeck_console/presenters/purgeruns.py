@@ -141,7 +141,7 @@ def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cel
     )
     lines: list[Line] = [section("apply would", "", "muted", cells)]
     lines += [((f" {part}", "text"),) for part in wrap(words, cells - 2, most=2)]
-    used = f" ({undo_bytes / 2**20:.1f} of {_ROOM} used)" if undo_bytes is not None else f", {_ROOM} at most"
+    used = f" ({size_words(undo_bytes)} of {_ROOM} used)" if undo_bytes is not None else f", {_ROOM} at most"
     lines.append(((f" keep {size_words(sums.bytes)} for undo", "text"), (used, "muted")))
     blast = plan.tail.blast
     if blast.dependants:

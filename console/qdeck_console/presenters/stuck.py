@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.details import GRACE_MS
 from qdeck._layouts.base import detail_of
@@ -84,12 +85,14 @@ class StuckSeen:
     all_read: bool = True  # whether `jobs` are all that match
 
 
+_SECONDS: Final = re.compile(r"\b(\d{3}|\d[\d,]{4,9}) s\b")  # of many seconds nobody knows how long they are
+
+
 def theirs(entry: Entry) -> Stuck:
     """An entry of another layout that does not move."""
     age_ms = round((entry.age_s or 0) * 1000)
-    return Stuck(
-        job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, lease_late_ms=0, owner=None, reason=entry.stuck or ""
-    )
+    reason = _SECONDS.sub(lambda found: fmt.span(1000 * int(found[1].replace(",", ""))), entry.stuck or "")
+    return Stuck(job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, lease_late_ms=0, owner=None, reason=reason)
 
 
 def judge(job: JobDetail, workers: Mapping[str, WorkerRow], now_ms: int) -> Stuck | None:

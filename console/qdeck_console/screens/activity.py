@@ -15,7 +15,7 @@ from qdeck_console.actions import ACTIVITY, Action, bindings
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch as present_batch
 from qdeck_console.presenters.activity import Grid, Later
-from qdeck_console.presenters.parts import section
+from qdeck_console.presenters.parts import in_height, section
 from qdeck_console.screens.acting import Done
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines
@@ -231,8 +231,8 @@ class ActivityScreen(ActivityBase):
     def _draw_side(self) -> None:
         row = self.chosen
 
-        def make(cells: int, _height: int) -> Sequence[Line]:
-            return () if row is None else self.side_of(row, cells)
+        def make(cells: int, height: int) -> Sequence[Line]:
+            return () if row is None else in_height(self.side_of(row, cells), height, cells, "enter opens it")
 
         self.query_one("#side", Lines).show(make, self.painter)
 

@@ -282,7 +282,10 @@ class DeadScreen(WindowedScreen):
         if not triaged.exact:
             return ((("    …", "ghost"), (f"  {triaged.scanned:,} of ~{triaged.of:,} read", "muted")),)
         if self.filter_text:
-            return ((("    no dead letter matches; esc clears the filter", "muted"),),)
+            told: tuple[Line, ...] = ((("    no dead letter matches; esc clears the filter", "muted"),),)
+            if ":" in self.filter_text and "*" not in self.filter_text:
+                told += ((("    a value is compared whole: * stands for anything, as in error:Time*", "muted"),),)
+            return told
         if triaged.groups:
             return ((("    its entries are gone meanwhile", "muted"),),)
         return (

@@ -19,7 +19,7 @@ from qdeck_console.counted import CountedDeck
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
 from qdeck_console.presenters.health import HealthSeen, Row
-from qdeck_console.presenters.parts import section
+from qdeck_console.presenters.parts import in_height, section
 from qdeck_console.presenters.server import Cost, Trips
 from qdeck_console.screens.frame import WIDE, FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -169,7 +169,7 @@ class HealthScreen(FrameScreen):
 
         self.query_one("#total", Lines).show(total, self.painter)
         side = self.query_one("#side", Lines)
-        side.show(lambda w, _h: self._server(snapshot, w) if snapshot else (), self.painter)
+        side.show(lambda w, h: in_height(self._server(snapshot, w), h, w) if snapshot else (), self.painter)
 
     def _main_cells(self) -> int:
         """How wide the list is: what is wrong has its words beside it, or below."""

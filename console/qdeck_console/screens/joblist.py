@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck._deck.model import JobRecord
-from qdeck_console.presenters.parts import MARGIN
+from qdeck_console.presenters.parts import MARGIN, in_height
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.jobacts import JobActs
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -87,7 +87,10 @@ class JobListScreen(JobActs):
         self._draw_side()
 
     def _draw_side(self) -> None:
-        self.query_one("#side", Lines).show(self.side, self.painter)
+        self.query_one("#side", Lines).show(self._side_in_height, self.painter)
+
+    def _side_in_height(self, cells: int, height: int) -> Sequence[Line]:
+        return in_height(self.side(cells, height), height, cells, "enter opens it")
 
     def matches(self, *texts: str | None) -> bool:
         """Whether an entry has the text of the filter."""

@@ -12,6 +12,7 @@ from qdeck._operations import api
 from qdeck._operations.first_ones import read_ones
 from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
 from qdeck_console.operating import jobs_words, make_plan, outcome
+from qdeck_console.presenters.parts import in_height
 from qdeck_console.presenters.redrive import MOST_ONES, WATCHING, Drive, around, redrive_lines
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.frame import WIDE, FrameScreen
@@ -208,7 +209,7 @@ class RedriveScreen(FrameScreen):
         if not self.is_tall:
             lines = [line for line in lines if line]
         self.query_one(LineList).show(Listing([Item("", 1, line) for line in lines], _draw), self.painter)
-        self.query_one("#side", Lines).show(lambda w, _h: around(self.drive, w), self.painter)
+        self.query_one("#side", Lines).show(lambda w, h: in_height(around(self.drive, w), h, w), self.painter)
 
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""
