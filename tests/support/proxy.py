@@ -232,12 +232,13 @@ class FaultProxy:
         while letting_in := [*filter(_is_accepting, asyncio.all_tasks())]:
             await asyncio.gather(*letting_in, return_exceptions=True)
         self._server.close()
+        everyone = set(self._ends)  # those too that are served no more before they are closed
         self._for_all(self._break)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        for end in self._ends:
+        for end in everyone:
             end.transport.abort()  # what is not sent yet would keep it open
         for _ in range(5):
             await asyncio.sleep(0.002)  # the transports close their sockets in the next turns of the loop
@@ -271,8 +272,8 @@ class FaultProxy:
             self._links.discard(link)
             client.close()
             server.close()
-            if self._server.is_serving():
-                self._ends -= {client, server}
+            # One that has still something to send stays open until then, maybe for ever: it is ended with the proxy.
+            self._ends = {end for end in self._ends if end not in (client, server) or _is_sending(end)}
 
     def _end(self, client: asyncio.StreamWriter) -> None:
         _reset(client)
@@ -358,6 +359,10 @@ class FaultProxy:
 
 def _sides(side: Side | None) -> tuple[Side, ...]:
     return tuple(Side) if side is None else (side,)
+
+
+def _is_sending(writer: asyncio.StreamWriter) -> bool:
+    return writer.transport.get_write_buffer_size() > 0
 
 
 def _is_accepting(task: asyncio.Task[Any]) -> bool:

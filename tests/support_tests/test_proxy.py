@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import gc
+import socket
 import time
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,13 +12,11 @@ import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 
-from support.proxy import Side, Then
+from support.proxy import FaultProxy, Side, Then
 from support.servers import raw_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from support.proxy import FaultProxy
 
 
 @pytest.fixture
@@ -154,3 +155,24 @@ def test_refuse_close_and_reset(proxy: FaultProxy, client: redis.Redis) -> None:
 def test_unreachable_server_is_a_reset(make_proxy: Callable[[str], FaultProxy]) -> None:
     with raw_client(make_proxy("redis://127.0.0.1:1/0").url) as client, pytest.raises(redis.ConnectionError):
         client.ping()
+
+
+def test_nothing_stays_open_that_nobody_reads() -> None:
+    """A server that reads nothing and ends its side: what is on the way to it cannot be sent any more."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with FaultProxy(listener.getsockname()[1]) as proxy:
+            client = socket.create_connection(("127.0.0.1", proxy.port))
+            server, _ = listener.accept()
+            while not any(end.transport.get_write_buffer_size() for end in set(proxy._ends)):
+                client.send(bytes(16_384))
+                time.sleep(0.001)
+            server.shutdown(socket.SHUT_WR)
+            client.close()
+            last_moment = time.monotonic() + 10
+            while proxy._links and time.monotonic() < last_moment:
+                time.sleep(0.01)
+            assert not proxy._links
+        server.close()
+        gc.collect()
+    assert [str(one.message) for one in told if issubclass(one.category, ResourceWarning)] == []
