@@ -13,11 +13,13 @@ import msgspec
 
 from qdeck._deck.model import NATIVE, JobRecord, State
 from qdeck._engine.codec import BAND
+from qdeck._filter import PRIORITIES
 from qdeck._layouts.base import Seen
 from qdeck._operations import api
 from qdeck._operations.foreign import shown
 from qdeck._operations.model import Skip, Verb
 from qdeck._operations.planfile import PlanWriter
+from qdeck_console.presenters.parts import name_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -171,16 +173,31 @@ def jobs_words(count: int) -> str:
     return f"{count:,} job{'s' * (count != 1)}"
 
 
-def outcome(result: BatchResult, left_out: Iterable[Skip] = ()) -> tuple[str, str, str]:
-    """What a batch did in a few words, with the role and the glyph that fit."""
+def aim(plan: Plan, *, hide: str) -> str:
+    """To what jobs are changed, in words behind what is done; empty where the verb says it all."""
+    if plan.head.target:
+        return f" to {' ▸ '.join(name_parts(plan.head.target, hide=hide))}"
+    if plan.head.priority is None:
+        return ""
+    named = {number: name for name, number in PRIORITIES.items()}
+    return f" to {plan.head.priority:,} {named.get(plan.head.priority, '')}".rstrip()
+
+
+def it(why: str) -> str:
+    """A reason about one job as a phrase of its own."""
+    return f"it {why}" if why.startswith("is ") else why
+
+
+def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "") -> tuple[str, str, str]:
+    """What a batch did in a few words, with the role and the glyph that fit; `to`: to what it changed jobs."""
     skipped = [*left_out, *result.skipped]
     done = DONE[result.verb]
     if result.error is not None:
         return f"{result.applied:,} {done}, then: {result.error}", "bad", "✗"
     if not result.applied:
         why = skipped[0].why if skipped else "nothing to do"
-        return f"not {done}: {why}", "warn", "▲"
-    words = f"{result.applied:,} {done}"
+        return f"not {done}: {it(why)}", "warn", "▲"
+    words = f"{result.applied:,} {done}{to}"
     if result.asked:
         words = (
             f"{result.asked:,} asked to stop" if result.asked == result.applied else f"{words}, {result.asked:,} asked"

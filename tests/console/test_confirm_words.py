@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from qdeck._deck.deck import Deck
 from qdeck._operations import api
+from qdeck_console.operating import aim, it, outcome
 from qdeck_console.presenters import confirm
 from qdeck_console.screens.detail import QueueScreen
+from qdeck_console.screens.target import callable_names
 from support.screens import MAIL, app_of, console, until
 
 BILLS = "shop:prod:bills:actions"
@@ -43,3 +45,26 @@ async def test_the_page_of_a_queue_gives_its_name_and_its_row(url: str) -> None:
         await until(pilot, lambda: app.clipboard == MAIL)
         assert page.why_not("write") == ""
         assert len(page.exported()) == 1
+
+
+def test_a_queue_may_be_called_as_the_list_shows_it() -> None:
+    names = ["demo:dev:mail:actions", "demo:dev:mail:digest:actions", "demo:dev:mail:results", "demo:dev:x:y"]
+    known = callable_names(names, hide="demo:dev:")
+    assert known["mail:digest"] == "demo:dev:mail:digest:actions"
+    assert all(known[name] == name for name in names)
+    assert known["mail"] == "demo:dev:mail:actions"
+    two = callable_names(["a:x", "a:x:actions"], hide="")
+    assert two == {"a:x": "a:x", "a:x:actions": "a:x:actions"}  # in full it is one of them, short it would be both
+
+
+def test_what_was_done_says_to_what(url: str) -> None:
+    with Deck(url) as deck:
+        deck.enqueue(MAIL, "send", ["letter"])
+        deck.enqueue(BILLS, "pay", [1])
+        urgent = api.build_plan(deck, "reprioritise", MAIL, priority=50)
+        moved = api.build_plan(deck, "move", MAIL, target=BILLS)
+        assert aim(urgent, hide="") == " to 50 HIGH"
+        assert aim(moved, hide="") == " to shop ▸ prod ▸ bills"
+        result = api.apply_plan(deck, moved)
+    assert outcome(result, to=aim(moved, hide="shop:prod:"))[0].startswith("1 moved to bills · u ")
+    assert (it("is running"), it("changed since it was seen")) == ("it is running", "changed since it was seen")

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck import QueueName
 from qdeck._deck.words import NATIVE
+from qdeck_console.presenters.parts import name_parts, owner_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from qdeck_console.app import ConsoleApp
+
+
+def callable_names(names: Iterable[str], *, hide: str) -> Mapping[str, str]:
+    """What a queue may be called → its name: as the list shows it, with `:` between the parts, where that is only one
+    queue's, or in full.
+    """
+    found: dict[str, str] = {}
+    twice: set[str] = set()
+    for name in names:
+        short = ":".join(name_parts(name, hide=hide))
+        if found.setdefault(short, name) != name:
+            twice.add(short)
+    for short in twice:
+        del found[short]
+    return found | {name: name for name in names}
 
 
 async def ask_target(console: ConsoleApp, title: str, queue: str) -> str | None:
@@ -16,25 +33,20 @@ async def ask_target(console: ConsoleApp, title: str, queue: str) -> str | None:
     from qdeck_console.screens.form import Field, FormScreen
 
     snapshot = console.latest.snapshot
-    rows = snapshot.queues if snapshot is not None else ()
+    names = [row.name for row in snapshot.queues if row.layout == NATIVE] if snapshot is not None else []
+    known = callable_names(names, hide=owner_of(snapshot))
 
     def check(value: str) -> str:
-        if not value or value == queue:
-            return "they are there already" if value else "name the queue"
-        try:
-            QueueName.parse(value)
-        except ValueError as error:
-            return str(error)
-        return ""
+        if not value:
+            return "name the queue; → completes"
+        found = known.get(value)
+        return "there is no queue of this name" if found is None else "they are there already" * (found == queue)
 
-    names = [row.name for row in rows if row.name != queue and row.layout == NATIVE]
-    field = Field(label="to the queue", hint="→ completes", check=check, choices=names)
-    answer = await console.push_screen_wait(FormScreen(console, title, [field]))
+    others = [called for called, name in known.items() if name != queue]
+    answer = await console.push_screen_wait(
+        FormScreen(console, title, [Field(label="to the queue", hint="→ completes", check=check, choices=others)])
+    )
     if answer is None:
         console.say("nothing was done", "muted", "")
         return None
-    [target] = answer
-    if target not in {row.name for row in rows}:
-        console.say(f"there is no queue {target}", "warn", "▲")
-        return None
-    return target
+    return known.get(answer[0])
