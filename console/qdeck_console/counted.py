@@ -6,9 +6,10 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qdeck._deck.deck import Deck
+from qdeck_console.keysfirst import let_keys_go_first
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Program
+    from qdeck._engine.ops import Program, Send
 
 T = TypeVar("T")
 
@@ -45,8 +46,16 @@ class CountedDeck(Deck):
         self.cost = cost or Cost()
 
     async def alook(self, program: Program[T]) -> T:
-        """Runs a program that only reads, in asyncio."""
-        return await super().alook(self._counted(program))
+        """Runs a program that only reads, in asyncio; in the background, keys go before each of its requests."""
+        steps = self._counted(program)
+        try:
+            send = next(steps)
+            while True:
+                await let_keys_go_first()
+                send = steps.send(await super().alook(_once(send)))
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
 
     async def awrite(self, program: Program[T]) -> T:
         """Runs a program that writes, in asyncio."""
@@ -61,3 +70,7 @@ class CountedDeck(Deck):
         except StopIteration as stop:
             value: T = stop.value
             return value
+
+
+def _once(send: Send) -> Program[list[Any]]:
+    return (yield send)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from qdeck import NotAllowed, QdeckError
 from qdeck_console.history import Flow, History, Pasts, Rates, flow_of
 from qdeck_console.judging import Judge, Judged
+from qdeck_console.keysfirst import Keys, breathe, give_way, let_keys_go_first
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -66,7 +67,7 @@ class Picture:
 async def _breathing(steps: Iterator[None]) -> None:
     """Takes steps, and lets keys be answered between them: very many queues are more than one frame's work."""
     for _ in steps:
-        await asyncio.sleep(0.001)  # a key is handed on through several turns of the loop: let it take them all
+        await breathe()
 
 
 class Feed:
@@ -78,11 +79,13 @@ class Feed:
         publish: Callable[[Picture], None],
         prepare: Callable[[Picture], Iterator[None]] = lambda _picture: iter(()),
         *,
+        keys: Keys | None = None,
         interval_s: float = INTERVAL_S,
     ) -> None:
         self._look = look
         self._publish = publish
         self._prepare = prepare  # what drawing a picture takes long to make, in steps
+        self._keys = keys or Keys()  # that go first
         self._interval_s = interval_s
         self._wake = asyncio.Event()
         self._want: tuple[str, Reader] | None = None
@@ -104,10 +107,12 @@ class Feed:
 
     async def run(self) -> None:
         """Reads until it is cancelled."""
+        give_way(self._keys)
         while True:
             started = time.monotonic()
             self._wake.clear()
             wait_s = await self._tick(started)
+            await let_keys_go_first()
             self._publish(self.picture)
             try:
                 async with asyncio.timeout(max(0.02, wait_s - (time.monotonic() - started))):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
+from typing import Final
 from urllib.parse import urlsplit
 
 import click
@@ -14,6 +16,10 @@ from qdeck_console.loading import loading
 from qdeck_console.opening import opening
 from qdeck_console.web import is_served
 
+# Textual draws that often at most, and a key right after a frame waits for the next but one: a thirtieth of a second as
+# it comes. Nothing here moves by itself, so no more is drawn than before.
+_FRAMES_PER_S: Final = "250"
+
 
 def need_console() -> None:
     """Raises where no console can be shown: without a terminal, or without Textual."""
@@ -23,6 +29,7 @@ def need_console() -> None:
         raise UsageError("the console needs a terminal; qdeck --help lists the commands that need none")
     if importlib.util.find_spec("textual") is None:
         raise UsageError("The console needs Textual: pip install 'qdeck[console]'")
+    os.environ.setdefault("TEXTUAL_FPS", _FRAMES_PER_S)
 
 
 def open_console() -> int:
