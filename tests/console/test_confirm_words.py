@@ -68,3 +68,9 @@ def test_what_was_done_says_to_what(url: str) -> None:
         result = api.apply_plan(deck, moved)
     assert outcome(result, to=aim(moved, hide="shop:prod:"))[0].startswith("1 moved to bills · u ")
     assert (it("is running"), it("changed since it was seen")) == ("it is running", "changed since it was seen")
+
+
+def test_the_answer_that_does_nothing_is_not_taken_for_the_other_one() -> None:
+    for act, safe in (("Cancel 3", "Keep them"), ("Apply 3", "Cancel"), ("Retry 1", "Cancel")):
+        pieces = confirm.buttons(act, on_act=False, why_not="", flat=True)
+        assert (pieces[0][0], pieces[2][0]) == (f"[ {safe} ]", f"[ {act} ]")

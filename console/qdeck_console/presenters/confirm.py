@@ -34,9 +34,14 @@ _GOES_AWAY = (Verb.DISCARD, Verb.PURGE)
 CANCEL = "Cancel"
 
 
+def safe_answer(act: str) -> str:
+    """The answer that does nothing. Where jobs would be cancelled, `Cancel` beside `Cancel 3` could be taken for it."""
+    return "Keep them" if act.startswith(f"{_WORDS[Verb.CANCEL]} ") else CANCEL
+
+
 def buttons(act: str, *, on_act: bool, why_not: str, flat: bool, danger: bool = True) -> list[Piece]:
-    """The two answers of a dialog and why the one that acts cannot be given yet. The first piece is Cancel, the third
-    is the other one. `flat`: where grounds do not tell, brackets do, in as many cells.
+    """The two answers of a dialog and why the one that acts cannot be given yet. The first piece is the safe one, the
+    third is the other one. `flat`: where grounds do not tell, brackets do, in as many cells.
     """
     roles = ["text on-raised", "text on-raised"]
     roles[int(on_act)] = "strong bold on-bad_dim" if on_act and danger else "strong bold on-cursor"
@@ -46,7 +51,7 @@ def buttons(act: str, *, on_act: bool, why_not: str, flat: bool, danger: bool = 
         roles[1], marks[1] = "faint on-raised", "()" if flat else "  "
     if flat:  # the one that has the focus shines, the others are text like any other
         roles = [role.replace("on-raised", "on-panel").replace("on-bad_dim", "on-cursor") for role in roles]
-    first, second = (f"{mark[0]} {word} {mark[1]}" for mark, word in zip(marks, (CANCEL, act), strict=True))
+    first, second = (f"{mark[0]} {word} {mark[1]}" for mark, word in zip(marks, (safe_answer(act), act), strict=True))
     pieces: list[Piece] = [(first, roles[0]), ("   ", "text"), (second, roles[1])]
     return [*pieces, (f"   {why_not}", "muted")] if why_not else pieces
 

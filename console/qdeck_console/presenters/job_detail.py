@@ -14,6 +14,7 @@ from qdeck_console.text import cut_end, cut_id, safe_text, wrap
 if TYPE_CHECKING:
     from qdeck._deck.model import HistoryEvent, JobDetail, JobRecord
     from qdeck_console.format import Line, Piece
+    from qdeck_console.leaving import Left
 
 _BLANK: Final[Line] = ()
 _GLYPHS: Final = {
@@ -61,6 +62,12 @@ def job_lines(
         lines += [_BLANK, section("output", "", "muted", cells, indent=0)]
         lines += [((part, "text"),) for part in wrap(safe_text(job.log, limit=20_000, one_line=False), cells, most=200)]
     return lines
+
+
+def gone_lines(row: Left, cells: int, now_ms: int) -> list[Line]:
+    """A job that left the list while it was looked at, and how."""
+    head: Line = (("–  ", "ghost"), (cut_id(row.id, cells - 3), "faint strike"))
+    return [head, *(((part, "muted"),) for part in wrap(row.words(now_ms), cells, most=3))]
 
 
 def task_words(job: JobDetail) -> str:

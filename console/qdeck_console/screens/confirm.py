@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from qdeck_console.format import fit, length
-from qdeck_console.presenters.confirm import buttons, to_go
+from qdeck_console.presenters.confirm import buttons, safe_answer, to_go
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.screens.dialog import Dialog, inside
 from qdeck_console.text import cut_end, safe_text
@@ -111,7 +111,7 @@ class ConfirmScreen(Dialog[bool]):
     def _draw(self) -> None:
         painter = self.console_app.painter
         keys = ("enter", "tab", "esc") if self.is_open else ("esc",)
-        words = {"enter": "give this answer", "tab": "other answer", "esc": "cancel"}
+        words = {"enter": "give this answer", "tab": "other answer", "esc": safe_answer(self._answer).lower()}
         hint = tuple(piece for key in keys for piece in ((f"{key} ", "accent bold"), (f"{words[key]}  ", "muted")))
         lines: list[Line] = [tuple(self._pieces()), hint]
         if self.app.size.height >= _ROOMY:

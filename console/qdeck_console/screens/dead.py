@@ -17,6 +17,7 @@ from qdeck_console.leaving import SHOWN_S, Left
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.dead import Alike, DeadSeen
+from qdeck_console.presenters.job_detail import gone_lines
 from qdeck_console.presenters.jobs import range_words
 from qdeck_console.presenters.payload import shared_columns
 from qdeck_console.screens.frame import UNREAD
@@ -297,7 +298,7 @@ class DeadScreen(WindowedScreen):
         """The entry under the cursor."""
         gone, detail = self.gone(), self.detail()
         if gone is not None:
-            return ((("–  ", "ghost"), ("gone", "faint bold")), ((gone.words(self.now_ms), "muted"),))
+            return gone_lines(gone, cells, self.now_ms)
         if detail is None:
             return ((("…", "ghost"),),) if self.view.row is not None else ()
         return present.side(detail, cells, now_ms=self.now_ms, hide=self.hide)

@@ -14,7 +14,7 @@ from qdeck_console.judging import Entry, Severity
 from qdeck_console.leaving import Left
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import jobs as present
-from qdeck_console.presenters.job_detail import job_lines
+from qdeck_console.presenters.job_detail import gone_lines, job_lines
 from qdeck_console.presenters.parts import MARGIN, name_parts
 from qdeck_console.screens import pause
 from qdeck_console.screens.target import ask_target
@@ -194,7 +194,7 @@ class JobsScreen(WindowedScreen):
         """The job under the cursor."""
         gone, detail = self.gone(), self.detail()
         if gone is not None:
-            return ((("–  ", "ghost"), ("gone", "faint bold")), ((gone.words(self.now_ms), "muted"),))
+            return gone_lines(gone, cells, self.now_ms)
         if detail is None:
             return ((("…", "ghost"),),) if self.view.row is not None else ()
         return job_lines(detail, cells, now_ms=self.now_ms, hide=self.hide)
