@@ -40,7 +40,7 @@ class Writing:
     def why_not(self) -> str:
         """Why writing cannot be opened."""
         if not self._app.context.read_only:
-            return "it is live"
+            return "this console can write already"
         return self._app.context.locked or ("server lost" if self._app.latest.is_lost else "")
 
     def ask(self) -> None:

@@ -159,7 +159,7 @@ async def test_elsewhere_live_is_a_word_and_read_only_another(url: str, tmp_path
         await until(pilot, lambda: not app.deck.read_only)
         await app.deck.aresume(SEARCH)
         await command(pilot, "live")
-        await until(pilot, "it is live")
+        await until(pilot, "this console can write already")
 
 
 async def until_told(app: ConsoleApp, verb: str) -> Activity:
