@@ -19,6 +19,7 @@ from qdeck._operations import api
 from qdeck._operations.foreign import shown
 from qdeck._operations.model import Skip, Verb
 from qdeck._operations.planfile import PlanWriter
+from qdeck._operations.planning import NO_UNDO
 from qdeck_console.presenters.parts import name_parts
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def needs_asking(plan: Plan) -> bool:
     blast = plan.tail.blast
     reaches_others = plan.verb in (Verb.CANCEL, Verb.BURY, Verb.DISCARD) and bool(blast.dependants or blast.handlers)
     stops = plan.verb is Verb.CANCEL and blast.running > 0
-    return plan.count > 1 or reaches_others or stops or plan.verb is Verb.PURGE
+    lost = NO_UNDO in plan.tail.warnings
+    return plan.count > 1 or reaches_others or stops or lost or plan.verb is Verb.PURGE
 
 
 def jobs_words(count: int) -> str:

@@ -159,7 +159,9 @@ async def stuck(walk: Walk) -> None:
     await walk.back_here()
     await walk.key("c", "asked to stop; that is not undone")
     await walk.back_here()
-    await walk.key("r", "1 requeued")
+    await walk.key("r", "loses it for good")
+    await walk.pilot.press("tab", "enter")
+    await until(walk.pilot, "1 requeued")
     assert walk.state_of(walk.scene.stuck) == "ready"
     await walk.key("u", walk.screen.why_not("undo") or "u again undoes")
     run(walk.url, ops.turn(QUEUE, "gone-1", 1, room=1, lease_ms=1))

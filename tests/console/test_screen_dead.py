@@ -155,6 +155,7 @@ async def test_redrive_stops_by_itself_when_the_first_ones_die_again(url: str) -
         await until(pilot, "of 60")
         await pilot.press("R")
         await until(pilot, "Redrive 60 jobs")
+        await until(pilot, "redrive: waits for your answer")
         await pilot.press("x")
         await until(pilot, "write 20/s")
         await pilot.press("backspace", "enter")

@@ -132,6 +132,11 @@ async def test_stuck_jobs_are_requeued_and_buried(url: str) -> None:
     async with console(url, "3") as pilot:
         await until(pilot, "owner gone  2")
         await pilot.press("r")
+        shown = await until(pilot, "Requeue 1 job ")
+        assert "its worker loses it for good" in shown, "no undo gives a worker back what it had"
+        assert " none " in shown
+        assert "within 24 h" not in shown
+        await pilot.press("tab", "enter")
         await until(pilot, "1 requeued")
         assert counts(url, MAIL) == (0, 1)
         await until(pilot, "owner gone  1")

@@ -284,6 +284,8 @@ async def test_a_key_means_the_stuck_job_under_the_cursor_while_others_go(url: s
             await until(pilot, "20 stuck jobs")
             assert at(pilot).id == chosen
         await pilot.press("r")
+        await until(pilot, "loses it for good")
+        await pilot.press("tab", "enter")
         await until(pilot, "1 requeued")
         assert state(url, chosen) == "ready"
         assert row(url, MAIL).running == 19

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from qdeck._filter import PRIORITIES
 from qdeck._operations.model import Verb
+from qdeck._operations.planning import NO_UNDO
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
 from qdeck_console.presenters.parts import name_parts
@@ -119,7 +120,7 @@ def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -
         skipped = [*left_out, *tail.skipped]
         rows.append(("skipped", f"{len(skipped):,}", "strong bold", skipped[0].why))
     # What another system may do to them afterwards, in whole sentences.
-    for warning in tail.warnings[:2]:
+    for warning in [told for told in tail.warnings if told != NO_UNDO][:2]:
         parts = wrap(safe_text(warning, limit=300), cells - 24, most=4)
         rows += [("mind" if not number else "", "▲" if not number else "", "warn bold", part)
                  for number, part in enumerate(parts)]  # fmt: skip
@@ -131,6 +132,12 @@ def _undo(plan: Plan) -> tuple[str, str, str]:
     if plan.verb is Verb.CANCEL and plan.tail.blast.running:
         left = plan.count - plan.tail.blast.running
         return fmt.count(left), "warn bold", "the others, within 24 h"
+    if NO_UNDO in plan.tail.warnings:
+        abroad = sum(plan.tail.by_queue.get(queue, 0) for _, queue in plan.head.abroad)
+        lost = "its worker loses it for good" if plan.count - abroad == 1 else "their workers lose them for good"
+        if not abroad:
+            return "none", "warn bold", lost
+        return fmt.count(abroad), "warn bold", f"of other systems, within 24 h; of ours {lost}"
     return "all", "ok bold", "within 24 h; what ran meanwhile stays"
 
 

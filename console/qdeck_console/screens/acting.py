@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from qdeck import QdeckError
 from qdeck_console.presenters.frame import seen_environment
@@ -14,6 +14,8 @@ from qdeck_console.presenters.parts import owner_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from textual.screen import Screen
+
     from qdeck._operations.applying import Tally
     from qdeck._operations.model import BatchResult, Skip, UndoResult
     from qdeck._operations.planfile import Plan
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line
     from qdeck_console.operating import Wish
 
+Answer = TypeVar("Answer")
 AGAIN_S = 6.0  # within which a second `u` undoes what the first one named
 
 
@@ -153,18 +156,22 @@ class Operator:
         lines = lines or plan_lines(plan, left_out, inside(console.size.width), hide=hide)
         asked, answer_words = words or (title(plan), button(plan))
         dialog = ConfirmScreen(console, asked, lines, answer_words, name=name, note=console.context.told)
-        work = self.work
-        if work is not None:
-            work.asks = True
-        try:
-            answer = await console.push_screen_wait(dialog)
-        finally:
-            if work is not None:
-                work.asks = False
+        answer = await self.answer_to(dialog)
         if answer and console.writing.is_over:
             console.say("the 30 minutes are over", "warn", "▲")
             return False
         return bool(answer)
+
+    async def answer_to(self, dialog: Screen[Answer]) -> Answer | None:
+        """Shows a dialog and waits for its answer: until then nothing goes on, and the footer says so."""
+        work = self.work
+        if work is not None:
+            work.asks = True
+        try:
+            return await self._console.push_screen_wait(dialog)
+        finally:
+            if work is not None:
+                work.asks = False
 
     async def apply(self, plan: Plan) -> BatchResult:
         """Applies a plan with progress; what was done until it is cancelled is a batch like any other."""

@@ -66,7 +66,7 @@ async def _export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | N
     what = f"{len(jobs):,} {word}{'s' * (len(jobs) != 1)}" if wish is None else f"all {word}s that match"
     offered = f"{state}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     field = Field(label="to the file", value=offered, hint="for you alone, a line of JSON each", check=check_new_file)
-    answer = await console.push_screen_wait(FormScreen(console, f"Export {what}", [field]))
+    answer = await console.operator.answer_to(FormScreen(console, f"Export {what}", [field]))
     if answer is None:
         console.say("nothing was written", "muted", "")
         return

@@ -16,7 +16,7 @@ from textual.containers import Vertical
 from textual.widgets import TextArea
 
 from qdeck_console.screens.dialog import Dialog
-from qdeck_console.text import cut_end, safe_text
+from qdeck_console.text import safe_text, wrap
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ async def edit(console: ConsoleApp, title: str, text: str, check: Callable[[str]
                 return after
     if not wrong:
         after = text
-    return await console.push_screen_wait(EditorScreen(console, title, escaped(after or text), check, wrong=wrong))
+    dialog = EditorScreen(console, title, escaped(after or text), check, wrong=wrong)
+    return await console.operator.answer_to(dialog)
 
 
 def editor_command() -> list[str]:
@@ -111,7 +112,7 @@ class EditorScreen(Dialog[str | None]):
         title = self.query_one("#title", Lines)
         title.styles.height = 2
         title.show(lambda _w, _h: (head,), self.console_app.painter)
-        self.query_one("#answers", Lines).styles.height = 2
+        self.query_one("#answers", Lines).styles.height = 3
         box = self.query_one("#text", TextArea)
         box.cursor_blink = False
         box.focus()
@@ -123,7 +124,8 @@ class EditorScreen(Dialog[str | None]):
         )  # fmt: skip
 
         def make(cells: int, _height: int) -> list[Line]:
-            return [((cut_end(safe_text(wrong, limit=300), cells), "bad"),), hint]
+            told: list[Line] = [((part, "bad"),) for part in wrap(safe_text(wrong, limit=300), cells, most=2)]
+            return [*told, *[()] * (2 - len(told)), hint]
 
         self.query_one("#answers", Lines).show(make, self.console_app.painter)
 

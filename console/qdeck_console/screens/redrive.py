@@ -82,7 +82,7 @@ async def _redrive(console: ConsoleApp, wish: Wish, after: Callable[[], None] | 
             label="first", value=str(first), hint="so many; the rest follows when they fare well", check=_check_first
         ),
     ]
-    answer = await console.push_screen_wait(FormScreen(console, f"Redrive {jobs_words(plan.count)}", fields))
+    answer = await operator.answer_to(FormScreen(console, f"Redrive {jobs_words(plan.count)}", fields))
     if answer is None or not await operator.ask(plan, left_out):
         console.say("nothing was done", "muted", "")
         return
