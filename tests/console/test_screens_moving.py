@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import threading
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from qdeck_console.presenters.stuck import Stuck
 from qdeck_console.screens import windowed
 from qdeck_console.widgets.lines import LineList
 from support.driving import app_of, bury, claim, console, row, text, until
+from support.screens import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -313,7 +315,7 @@ async def test_a_key_means_the_queue_under_the_cursor_while_others_come(url: str
             assert [queue.name for queue in deck.status().queues if queue.paused] == [chosen]
 
 
-async def test_all_that_match_are_written_and_of_a_part_it_is_told_of_how_many(
+async def test_all_that_match_are_written_however_few_are_shown(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(present, "MOST", 20)
@@ -321,11 +323,21 @@ async def test_all_that_match_are_written_and_of_a_part_it_is_told_of_how_many(
     claim(url, MAIL, 40, lease_ms=1)
     async with console(url, "2") as pilot:
         await until(pilot, "of 260")
-        await pilot.press("colon", *f"write {tmp_path}/ready.jsonl", "enter")
+        await command(pilot, f"write {tmp_path}/ready.jsonl")
         await until(pilot, "260 written to")
         assert len((tmp_path / "ready.jsonl").read_text().splitlines()) == 260
         await pilot.press("3")
         await until(pilot, "20 stuck jobs of 40")
-        await pilot.press("colon", *f"write {tmp_path}/stuck.jsonl", "enter")
-        await until(pilot, "20 of 40 rows written to")
-        assert len((tmp_path / "stuck.jsonl").read_text().splitlines()) == 20
+        await command(pilot, f"write {tmp_path}/stuck.jsonl")
+        await until(pilot, "40 rows written to")
+        rows = [json.loads(line) for line in (tmp_path / "stuck.jsonl").read_text().splitlines()]
+        assert len({row["id"] for row in rows}) == 40
+        assert {row["why"] for row in rows} == {"owner gone"}
+        await command(pilot, f"filter id:{rows[7]['id']}")
+        await until(pilot, "1 stuck job")
+        await pilot.press("w")
+        await until(pilot, "Write all rows that match to a file")
+        await pilot.press("escape")
+        await command(pilot, f"write {tmp_path}/one.jsonl")
+        await until(pilot, "1 row written to")
+        assert json.loads((tmp_path / "one.jsonl").read_text())["id"] == rows[7]["id"]

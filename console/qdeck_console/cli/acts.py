@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qdeck_console.cli import shapes
 from qdeck_console.cli.base import Command, VerbGroup, command, settings
 from qdeck_console.cli.look import show_job
 from qdeck_console.cli.operate import (
@@ -18,8 +19,7 @@ from qdeck_console.cli.operate import (
     state_option,
     where_option,
 )
-from qdeck_console.cli.output import Column, JsonList, age, note, seconds, table
-from qdeck_console.cli.shapes import exact
+from qdeck_console.cli.output import Column, JsonList, age, note, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
     if given.as_json:
         with JsonList() as out:
             for job in found:
-                out.add(_stuck_json(job))
+                out.add(shapes.stuck(job))
     elif not table(_COLUMNS, map(_cells, found)):
         note("qdeck: nothing is stuck")
     if more:
@@ -65,21 +65,6 @@ _COLUMNS = (
     Column("alive"),
     Column("task", most=40),
 )
-
-
-def _stuck_json(job: StuckJob) -> dict[str, Any]:
-    return {
-        "id": exact(job.id),
-        "layout": job.layout,
-        "queue": exact(job.queue),
-        "why": str(job.why),
-        "age_s": seconds(job.age_s),
-        "stuck_s": seconds(job.stuck_s),
-        "worker": job.worker,
-        "worker_alive": job.worker_alive,
-        "task": job.task,
-        "attempts": job.attempts,
-    }
 
 
 def _cells(job: StuckJob) -> list[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         Snapshot,
         WorkerRow,
     )
+    from qdeck._operations.stuck import StuckJob
 
 
 def snapshot(seen: Snapshot) -> dict[str, Any]:
@@ -194,4 +195,20 @@ def worker(row: WorkerRow) -> dict[str, Any]:
         "started_at": iso(row.started_ms),
         "seen_at": iso(row.seen_ms),
         "heartbeat_s": seconds(row.heartbeat_s),
+    }
+
+
+def stuck(job: StuckJob) -> dict[str, Any]:
+    """One line of `qdeck stuck`."""
+    return {
+        "id": exact(job.id),
+        "layout": job.layout,
+        "queue": exact(job.queue),
+        "why": str(job.why),
+        "age_s": seconds(job.age_s),
+        "stuck_s": seconds(job.stuck_s),
+        "worker": job.worker,
+        "worker_alive": job.worker_alive,
+        "task": job.task,
+        "attempts": job.attempts,
     }

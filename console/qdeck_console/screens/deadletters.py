@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,6 +10,7 @@ import msgspec
 from qdeck import UnknownJob
 from qdeck._deck.model import NATIVE, State
 from qdeck_console.cli import shapes
+from qdeck_console.newfile import Dropped, check_new_file, new_file
 from qdeck_console.screens.form import Field, FormScreen
 
 if TYPE_CHECKING:
@@ -24,22 +22,6 @@ if TYPE_CHECKING:
     from qdeck_console.operating import Wish
 
 _PAGE: Final = 200
-
-
-def check_new_file(name: str) -> str:
-    """Why a file cannot be made there; nothing that is there already is ever written over."""
-    if not name.strip():
-        return "name a file"
-    path = Path(name).expanduser()
-    if path.exists() or path.is_symlink():
-        return "is there already"
-    return "" if path.parent.is_dir() else f"there is no folder {path.parent}"
-
-
-def open_new_file(name: str) -> tuple[Path, int]:
-    """Makes a file for this user alone, which must not be there yet."""
-    path = Path(name).expanduser()
-    return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
@@ -74,24 +56,18 @@ async def _export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | N
 
 
 async def _write_to(console: ConsoleApp, name: str, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
+    work = console.operator.work
     try:
-        path, handle = open_new_file(name)
+        with new_file(name) as (path, file):
+            count = await _write(console, file, jobs, wish)
+            if work is not None and work.cancelled:
+                raise Dropped
+    except Dropped:
+        console.say("cancelled: nothing was written", "muted", "")
     except OSError as error:
         console.say(f"{name}: {error.strerror or error}", "bad", "✗")
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            count = await _write(console, file, jobs, wish)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            path.unlink()  # a part of them would look like all
-        raise
-    work = console.operator.work
-    if work is not None and work.cancelled:
-        path.unlink(missing_ok=True)
-        console.say("cancelled: nothing was written", "muted", "")
-        return
-    console.say(f"{count:,} written to {path}", "ok", "✓")
+    else:
+        console.say(f"{count:,} written to {path}", "ok", "✓")
 
 
 async def _write(console: ConsoleApp, file: BinaryIO, jobs: Sequence[JobRecord], wish: Wish | None) -> int:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import dataclasses
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,22 +15,26 @@ from textual.containers import Vertical
 
 from qdeck._deck.model import JobRecord
 from qdeck._deck.payload import mask_text
+from qdeck_console.newfile import Dropped, new_file
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import Lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from typing import BinaryIO
 
     from textual.widget import Widget
     from textual.widgets import Input
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
+    from qdeck_console.screens.acting import Work
     from qdeck_console.screens.frame import FrameScreen
 
 MOST_COPIED: Final = 100_000
+_AT_ONCE_S: Final = 0.008  # for which rows are written before a key is looked for
 
 
 def copy(console: ConsoleApp, what: str, text: str) -> None:
@@ -63,46 +66,101 @@ def plain(value: object) -> Any:
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def write(console: ConsoleApp, name: str, rows: Sequence[object], of: int | None = None) -> None:
-    """Writes rows to a file that is not there yet, a line each, for this user alone. `of` tells of how many."""
-    path = Path(name.strip()).expanduser()
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
-    except FileExistsError:
-        console.say(f"{path} is there already: nothing was written", "warn", "▲")
-        return
-    except OSError as error:
-        console.say(f"{path}: {error.strerror or error}", "bad", "✗")
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for row in rows:
-                file.write(msgspec.json.encode(plain(row)) + b"\n")
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        console.say(f"{path}: {error.strerror or error}", "bad", "✗")
-        return
-    words = rows_words(len(rows), of)
-    console.say(f"{words} written to {path}", "ok" if of is None else "warn", "✓" if of is None else "▲")
+class Sheet:
+    """The file that rows are written to, a line each."""
+
+    def __init__(self, file: BinaryIO, work: Work) -> None:
+        self._file, self._work = file, work
+        self._paused = time.monotonic()
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether it was cancelled: then nothing is left of it."""
+        return self._work.cancelled
+
+    def put(self, rows: Iterable[object]) -> None:
+        """Writes some rows at once."""
+        for row in rows:
+            self._put(row)
+
+    async def put_all(self, rows: Iterable[object]) -> None:
+        """Writes rows, however many, and lets keys be answered in between."""
+        for row in rows:
+            self._put(row)
+            if time.monotonic() - self._paused > _AT_ONCE_S:
+                await asyncio.sleep(0.001)  # a key is handed on through several turns of the loop
+                self._paused = time.monotonic()
+                if self.is_dropped:
+                    return
+
+    def _put(self, row: object) -> None:
+        self._file.write(msgspec.json.encode(plain(row)) + b"\n")
+        self._work.done += 1
 
 
-def rows_words(count: int, of: int | None) -> str:
-    """How many rows; where there are more than can be written, of how many."""
-    return f"{count:,} row{'s' * (count != 1)}" if of is None else f"{count:,} of {of:,} rows"
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """What is written to a file: what writes the rows, and how many there are where that is known."""
+
+    fill: Callable[[Sheet], Awaitable[None]]
+    count: int | None = None
+
+    @property
+    def words(self) -> str:
+        """How many rows it is about to be."""
+        return "all rows that match" if self.count is None else rows_words(self.count)
+
+
+def in_memory(rows: Sequence[object]) -> Export:
+    """The rows that a screen has already."""
+    return Export(fill=lambda sheet: sheet.put_all(rows), count=len(rows))
+
+
+def write(console: ConsoleApp, name: str, export: Export) -> None:
+    """Writes rows to a file that is not there yet, a line each, for this user alone."""
+    work = console.operator.work
+    if work is not None:
+        console.say(f"{work.verb} goes on: esc cancels it", "muted", "∅")
+    else:
+        console.operator.run(_write(console, name, export), "write")
+
+
+async def _write(console: ConsoleApp, name: str, export: Export) -> None:
+    work = console.operator.work
+    assert work is not None  # noqa: S101 - run() made it
+    work.total = export.count
+    try:
+        with new_file(name) as (path, file):
+            sheet = Sheet(file, work)
+            await export.fill(sheet)
+            if sheet.is_dropped:
+                raise Dropped
+    except Dropped:
+        console.say("cancelled: nothing was written", "muted", "")
+        return
+    except OSError as error:
+        is_taken = isinstance(error, FileExistsError)
+        told = f"{error.filename or name}{' ' if is_taken else ': '}{error.strerror or error}"
+        console.say(told, *(("warn", "▲") if is_taken else ("bad", "✗")))
+        return
+    console.say(f"{rows_words(work.done)} written to {path}", "ok", "✓")
+
+
+def rows_words(count: int) -> str:
+    """A number of rows in words."""
+    return f"{count:,} row{'s' * (count != 1)}"
 
 
 def ask(console: ConsoleApp, screen: FrameScreen) -> None:
     """Asks where to write what a screen lists."""
     offered = f"qdeck-{screen.tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
-    rows = screen.exported()
-    of = screen.of_all(len(rows))
+    export = screen.to_export()
 
     def answered(path: str | None) -> None:
         if path:
-            write(console, path, rows, of)
+            write(console, path, export)
 
-    console.ask(PathScreen(console, offered, rows_words(len(rows), of)), answered)
+    console.ask(PathScreen(console, offered, export.words), answered)
 
 
 class PathScreen(Dialog[str | None]):

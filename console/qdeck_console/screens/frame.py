@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line, Piece
+    from qdeck_console.screens.export import Export
     from qdeck_console.theme import Painter
 
 TALL: int = 30
 LOW: int = 20  # the verdict is in the bar
 WIDE: int = 140
 LEAST: tuple[int, int] = (60, 16)
-MOST_EXPORTED: int = 100_000
 
 
 UNREAD: Line = (("    ", "text"), ("nothing of this was read before the server was lost", "muted"))
@@ -165,6 +165,8 @@ class FrameScreen(Screen[None]):
             return "nothing under the cursor"
         if action == "write" and not self.lists():
             return "nothing to write"
+        if action == "write" and self.console.operator.work is not None:
+            return f"{self.console.operator.work.verb} goes on"
         if action == "context" and not self.console.contexts.configured:
             return "no qdeck.toml names another"
         return ""
@@ -307,7 +309,7 @@ class FrameScreen(Screen[None]):
     def exported(self) -> list[object]:
         """What `w` writes: the rows of the list."""
         for view in self.query(LineList):
-            return [item.row for item in view.listing.items[:MOST_EXPORTED] if item.key and item.row is not None]
+            return [item.row for item in view.listing.items if item.key and item.row is not None]
         return []
 
     def do_copy(self) -> None:
@@ -326,12 +328,13 @@ class FrameScreen(Screen[None]):
         """Writes what is listed to a file."""
         from qdeck_console.screens import export
 
-        rows = self.exported()
-        export.write(self.console, path, rows, self.of_all(len(rows)))
+        export.write(self.console, path, self.to_export())
 
-    def of_all(self, count: int) -> int | None:
-        """Of how many rows `count` are written; None when these are all."""
-        return None
+    def to_export(self) -> Export:
+        """What `w` writes, with how many rows it is."""
+        from qdeck_console.screens import export
+
+        return export.in_memory(self.exported())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key is ours: while something is typed, it is a letter of that."""

@@ -17,7 +17,7 @@ from qdeck_console.leftovers import RULES
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
 from qdeck_console.presenters.purgeentries import entry_head, entry_line
-from qdeck_console.screens.frame import MOST_EXPORTED, FrameScreen
+from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
 
 if TYPE_CHECKING:
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.leftovers import Leftovers
+    from qdeck_console.screens.export import Export, Sheet
 
 _FIRST_ROWS = 60
 NO_JOBS = (*RULES, Rule.ORPHANED_RECORDS.value)  # what they take is no job that could be read
 _AT_ONCE = 20  # jobs read for one picture
 _MOST_KEPT = 500
 _LONGEST_BODY = 20_000
+_SLICE = 200  # entries that are read at once to be written
 
 
 async def read_jobs(deck: Deck, entries: Iterable[PlanEntry]) -> dict[str, JobRecord]:
@@ -137,22 +139,27 @@ class EntriesScreen(FrameScreen):
         row = self.view.row
         return ("id", row.id) if isinstance(row, PlanEntry) else ("", "")
 
-    def exported(self) -> list[object]:
-        """What `w` writes: all entries of the page."""
-        return list(self.index.entries(self.share, 0, MOST_EXPORTED))
+    def to_export(self) -> Export:
+        """What `w` writes: all entries of the page, read from the plan as they are written."""
+        from qdeck_console.screens.export import Export
 
-    def of_all(self, count: int) -> int | None:
-        """All entries, when these are more than are written at once: the plan itself can be saved whole."""
-        return self.share.count if self.share.count > count else None
+        async def fill(sheet: Sheet) -> None:
+            for first in range(0, self.share.count, _SLICE):
+                await sheet.put_all(self.index.entries(self.share, first, _SLICE))
+                if sheet.is_dropped:
+                    return
+
+        return Export(fill=fill, count=self.share.count)
 
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""
-        return "" if action in {"back", "write"} else super().why_not(action)
+        return "" if action == "back" else super().why_not(action)
 
     def is_offered(self, action: Action) -> bool:
         """Nothing opens here."""
         return action.id != "open"
 
     def do_back(self) -> None:
-        """Back to the plan."""
-        self.console.back()
+        """Ends what goes on, else back to the plan."""
+        if not self.console.operator.cancel():
+            self.console.back()

@@ -13,6 +13,7 @@ from qdeck._rules.purge import abuild_purge_plan
 from qdeck._settings.model import FOREIGN_RULES, Settings
 from qdeck._settings.save import Value, save
 from qdeck_console.leftovers import NOBODY, RULES, Leftovers, queues_words
+from qdeck_console.newfile import check_new_file, new_file
 from qdeck_console.operating import outcome
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
@@ -20,7 +21,6 @@ from qdeck_console.presenters.purge import DryRun, PlanRow, RuleRow
 from qdeck_console.presenters.purgeruns import Runs, Sums
 from qdeck_console.screens.acting import told_at_once
 from qdeck_console.screens.confirm import ConfirmScreen
-from qdeck_console.screens.deadletters import check_new_file, open_new_file
 from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.frame import FrameScreen
@@ -364,7 +364,6 @@ class PurgeWork(FrameScreen):
 
 
 def _copy(source: Path, name: str) -> Path:
-    path, handle = open_new_file(name)
-    with source.open("rb") as read, open(handle, "wb") as written:  # noqa: PTH123 - it is open already
+    with source.open("rb") as read, new_file(name) as (path, written):
         shutil.copyfileobj(read, written)
     return path

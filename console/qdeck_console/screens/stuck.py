@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qdeck_console.actions import Action
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
+    from qdeck_console.screens.export import Export, Sheet
 
 MOST_QUEUES = 20
 USUAL_S = 30.0
@@ -223,9 +224,21 @@ class StuckScreen(JobListScreen):
         words = f"{shown:,} stuck job{'s' * (shown != 1)}"
         return words if shown >= total else f"{words} of {total:,}"
 
-    def of_all(self, count: int) -> int | None:
-        """All stuck jobs, when fewer were read."""
-        return self.seen.total if not self.filter_text and self.seen.total > count else None
+    def to_export(self) -> Export:
+        """What `w` writes: all that is stuck and matches, not only what is shown; as `qdeck stuck` tells it."""
+        from qdeck._operations import api
+        from qdeck_console.cli import shapes
+        from qdeck_console.screens.export import Export
+
+        where = self.filter_text
+
+        async def fill(sheet: Sheet) -> None:
+            await api.aread_stuck(
+                self.console.deck, where=where, cancelled=lambda: sheet.is_dropped,
+                each=lambda some: sheet.put([shapes.stuck(job) for job in some]),
+            )  # fmt: skip
+
+        return Export(fill=fill, count=None if where else self.seen.total)
 
     def empty_lines(self) -> Sequence[Line]:
         """What is said when nothing is stuck."""

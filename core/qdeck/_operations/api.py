@@ -186,18 +186,26 @@ def read_stuck(
 
 
 async def aread_stuck(
-    deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", limit: int | None = None
+    deck: Deck,
+    queues: str | Sequence[str] = (),
+    *,
+    where: str | Filter = "",
+    limit: int | None = None,
+    each: Callable[[list[StuckJob]], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> list[StuckJob]:
-    """The stuck jobs, in asyncio."""
-    return await deck.alook(_stuck(deck, queues, where, limit))
+    """The stuck jobs, in asyncio. With `each` they are handed over page by page, however many, and none is kept."""
+    return await deck.alook(_stuck(deck, queues, where, limit, each=each, cancelled=cancelled))
 
 
-def _stuck(deck: Deck, queues: str | Sequence[str], where: str | Filter, limit: int | None) -> Program[list[StuckJob]]:
+def _stuck(
+    deck: Deck, queues: str | Sequence[str], where: str | Filter, limit: int | None, **more: Any
+) -> Program[list[StuckJob]]:
     wanted = parse(where) if isinstance(where, str) else where
     ground = yield from foreign.ground_of(deck.memory, deck.others, _names(queues), wanted)
-    found = yield from stuck_jobs.read_stuck(ground.native, wanted=wanted, limit=limit)
+    found = yield from stuck_jobs.read_stuck(ground.native, wanted=wanted, limit=limit, **more)
     left = None if limit is None else limit - len(found)
-    return found + (yield from foreign_reads.read_stuck(ground.foreign, wanted=wanted, limit=left))
+    return found + (yield from foreign_reads.read_stuck(ground.foreign, wanted=wanted, limit=left, **more))
 
 
 def _names(queues: str | Sequence[str]) -> tuple[str, ...]:

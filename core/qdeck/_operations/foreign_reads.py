@@ -22,19 +22,29 @@ WAITING = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
 
 
 def read_stuck(
-    queues: Sequence[tuple[Layout, str]], *, wanted: Filter | None = None, limit: int | None = None
+    queues: Sequence[tuple[Layout, str]],
+    *,
+    wanted: Filter | None = None,
+    limit: int | None = None,
+    each: Callable[[list[StuckJob]], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> Program[list[StuckJob]]:
-    """What does not move, each with the reason; whether its worker lives is not known."""
+    """What does not move, each with the reason; whether its worker lives is not known. `each` as of qdeck's own."""
     found: list[StuckJob] = []
     for layout, queue in queues:
         keys: set[str] = set()
         cursor: str | None = None
         while limit is None or len(found) < limit:
             page = yield from layout.page(queue, WAITING, wanted=wanted, cursor=cursor)
+            if cancelled is not None and cancelled():
+                return found
             for entry in page.jobs:
                 if isinstance(entry, Entry) and entry.stuck is not None and entry.key not in keys:
                     keys.add(entry.key)
                     found.append(_stuck(entry))
+            if each is not None:
+                each(found)
+                found = []
             cursor = page.cursor
             if cursor is None:
                 break

@@ -14,7 +14,7 @@ from qdeck._errors import QdeckError
 from qdeck._operations.scan import Needs, Walk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._deck.model import WorkerRow
     from qdeck._engine.ops import Program
@@ -88,16 +88,29 @@ def read_owners(now_ms: int) -> Program[dict[str, WorkerRow] | None]:
 
 
 def read_stuck(
-    queues: Sequence[str], *, wanted: Filter | None = None, limit: int | None = None
+    queues: Sequence[str],
+    *,
+    wanted: Filter | None = None,
+    limit: int | None = None,
+    each: Callable[[list[StuckJob]], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
 ) -> Program[list[StuckJob]]:
-    """The stuck jobs of these queues, the longest stuck first in each."""
+    """The stuck jobs of these queues, the longest stuck first in each. With `each` they are handed over page by page,
+    and none is kept.
+    """
     now = yield from reads.clock()
     owners = yield from read_owners(now)
     found: list[StuckJob] = []
     for queue in queues:
         walk = Walk(queue, State.RUNNING, Needs.of(wanted, now, State.RUNNING, always=NEEDED), now)
         while (rows := (yield from walk.page())) is not None:
-            found += [job for row in rows if (job := judge(row, owners, now)) is not None]
+            if cancelled is not None and cancelled():
+                return found
+            some = [job for row in rows if (job := judge(row, owners, now)) is not None]
+            if each is not None:
+                each(some)
+                continue
+            found += some
             if limit is not None and len(found) >= limit:
                 return found[:limit]
     return found
