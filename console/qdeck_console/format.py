@@ -5,6 +5,7 @@ A piece is a text with the role it plays (`muted`, `bad bold`); a theme turns ro
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ Line = tuple[Piece, ...]
 
 ZERO: Final = "·"
 NONE: Final = "–"
+_SECONDS: Final = re.compile(r"\b(\d{3}|\d[\d,]{4,9}) s\b")
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
@@ -83,6 +85,11 @@ def span(ms: float, *, fine: bool = False) -> str:
         return f"{ms // _HOUR}h {ms % _HOUR // _MINUTE:02d}m"
     days = ms // _DAY
     return f"{days}d {ms % _DAY // _HOUR}h" if days < 100 else f"{days:,}d"
+
+
+def seconds_as_spans(words: str) -> str:
+    """Words of a system that counts in seconds, with those from 100 on as durations: 7,200 s is `2h 00m`."""
+    return _SECONDS.sub(lambda found: span(_SECOND * int(found[1].replace(",", ""))), words)
 
 
 def span_pieces(ms: float | None, role: str = "text", *, fine: bool = False) -> list[Piece]:

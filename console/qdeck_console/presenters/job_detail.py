@@ -87,7 +87,11 @@ def trouble(job: JobDetail, now_ms: int) -> str:
         if over > GRACE_MS:
             return f"stuck: {fmt.span(over)} over its time limit of {fmt.span(job.time_limit_ms)}; see 3 Stuck"
     told = getattr(job, "problem", None) or getattr(job, "stuck", None) or ""
-    return "" if job.failure is not None and told == job.failure.message else safe_text(told, limit=500)
+    return (
+        ""
+        if job.failure is not None and told == job.failure.message
+        else safe_text(fmt.seconds_as_spans(told), limit=500)
+    )
 
 
 def is_late(job: JobRecord, now_ms: int) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from qdeck._deck.details import GRACE_MS
 from qdeck._layouts.base import detail_of
@@ -85,13 +84,10 @@ class StuckSeen:
     all_read: bool = True  # whether `jobs` are all that match
 
 
-_SECONDS: Final = re.compile(r"\b(\d{3}|\d[\d,]{4,9}) s\b")  # of many seconds nobody knows how long they are
-
-
 def theirs(entry: Entry) -> Stuck:
     """An entry of another layout that does not move."""
     age_ms = round((entry.age_s or 0) * 1000)
-    reason = _SECONDS.sub(lambda found: fmt.span(1000 * int(found[1].replace(",", ""))), entry.stuck or "")
+    reason = fmt.seconds_as_spans(entry.stuck or "")
     return Stuck(job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, lease_late_ms=0, owner=None, reason=reason)
 
 
@@ -124,27 +120,27 @@ class _Grid:
     queue: int
     owner: int
     beat: int
+    lease: int
 
     @classmethod
     def of(cls, cells: int) -> _Grid:
-        """Heartbeat and lease need room."""
-        beat = 15 if cells >= 100 else 0
+        """Heartbeat and lease need room. The lease goes first: where it ran out, `for` says since when."""
+        beat, lease = (15 if cells >= 100 else 0), (15 if cells >= 110 else 0)
         job = 20 if cells >= 78 else 18
-        rest = cells - LEAD - MARGIN - job - 9 - 6 - (2 * (beat + 1) if beat else 0) - 2
+        rest = cells - LEAD - MARGIN - job - 9 - 6 - sum(wide + 1 for wide in (beat, lease) if wide) - 2
         queue = min(24, max(12, rest // 2))
-        return cls(job, queue, max(8, rest - queue), beat)
+        return cls(job, queue, max(8, rest - queue), beat, lease)
 
 
 def head_line(cells: int) -> Line:
     """The heads of the columns."""
     grid = _Grid.of(cells)
     heads = [("queue", grid.queue, False), ("for", 8, True), (" owner", grid.owner, False)]
-    heads += [("heartbeat", grid.beat, False), ("lease", grid.beat, False)] if grid.beat else []
-    heads.append(("tries", 5, True))
+    heads += [("heartbeat", grid.beat, False), ("lease", grid.lease, False), ("tries", 5, True)]
     return (
         (" " * LEAD, "text"),
         *fmt.fit([("job", "faint")], grid.job),
-        *columns([([(head, "faint")], wide, right) for head, wide, right in heads]),
+        *columns([([(head, "faint")], wide, right) for head, wide, right in heads if wide]),
     )
 
 
@@ -157,8 +153,8 @@ def entry_line(stuck: Stuck, cells: int, *, hide: str, at_cursor: bool) -> Line:
         (_span(stuck, role), 8, True),
         ([(f" {_owner(stuck, grid.owner - 1)}", "text")], grid.owner, False),
     ]
-    if grid.beat:
-        parts += [(_heartbeat(stuck), grid.beat, False), (_lease(stuck), grid.beat, False)]
+    parts += [(_heartbeat(stuck), grid.beat, False)] if grid.beat else []
+    parts += [(_lease(stuck), grid.lease, False)] if grid.lease else []
     tries = f"{job.attempts or 0}/{job.retries + 1}" if job.retries is not None else fmt_tries(job.attempts)
     parts.append(([(tries, "muted")], 5, True))
     name = [(cut_id(job.id, grid.job), "strong bold" if at_cursor else "text")]
