@@ -166,7 +166,13 @@ class Arranger:
             return entry
         self._next[name] = (severity, polls)
         reasons = entry.reasons if shown is not Severity.FINE else ()
-        return replace(entry, severity=shown, reasons=reasons)
+        return replace(entry, severity=shown, reasons=reasons or self._said(name, shown))
+
+    def _said(self, name: str, severity: Severity) -> tuple[tuple[Severity, str], ...]:
+        """What was said of a queue that is calmer now: a row whose state is shown a moment longer keeps its reason."""
+        at = self.arranged.where.get(name)
+        row = None if at is None or severity is Severity.FINE else self.arranged.items[at].row
+        return row.reasons if isinstance(row, Entry) else ()
 
     def _as_before(self, entries: Sequence[Entry], out: list[Entry]) -> Iterator[None]:
         left = {entry.row.name: entry for entry in entries}

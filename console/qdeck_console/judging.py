@@ -24,6 +24,8 @@ _OF_ROWS: Final = (
     " waits for over ",
 )  # of all queues together: each row tells its own
 _GROWS: Final = 0.5  # ready jobs a second more in than out before it is worth a word
+_STILL_GROWS: Final = 0.1  # as long as it is so many, the word stays: else a row would come and go with each picture
+_FILLS: Final = "fills faster than it drains, "
 
 
 class Severity(IntEnum):
@@ -104,7 +106,7 @@ class Judge:
             if entry is None or entry.row is not row or entry.rates is not rates or entry.told != of_deck:
                 if entry is not None and entry.row is not row:
                     changed[name] = entry.row
-                entry = _judged(row, rates or Rates(row.in_per_s, row.out_per_s), of_deck)
+                entry = _judged(row, rates or Rates(row.in_per_s, row.out_per_s), of_deck, entry)
                 work += 20
             entries[name] = entry
             work += 1
@@ -125,13 +127,17 @@ class Judge:
         yield
 
 
-def _judged(row: QueueRow, rates: Rates, told: list[Reason]) -> Entry:
+def _judged(row: QueueRow, rates: Rates, told: list[Reason], before: Entry | None = None) -> Entry:
     of_deck = [
         (Severity.ACT if reason.status is Status.UNHEALTHY else Severity.WATCH, _without_name(reason.text, row.name))
         for reason in told
     ]
     known = {text for _, text in of_deck}
-    reasons = [reason for reason in _of_row(row) if reason[1] not in known] + of_deck + _trends(row, rates)
+    reasons = (
+        [reason for reason in _of_row(row) if reason[1] not in known]
+        + of_deck
+        + _trends(row, rates, fills=_fills(before))
+    )
     reasons.sort(key=lambda reason: reason[0])
     severity = reasons[0][0] if reasons else Severity.FINE
     return Entry(row=row, severity=severity, reasons=tuple(reasons), rates=rates, told=told)
@@ -159,13 +165,19 @@ def _of_row(row: QueueRow) -> list[tuple[Severity, str]]:
     return out
 
 
-def _trends(row: QueueRow, rates: Rates) -> list[tuple[Severity, str]]:
-    """What only the last pictures together can tell."""
+def _fills(before: Entry | None) -> bool:
+    """Whether it was said of a queue that it fills faster than it drains."""
+    return before is not None and any(text.startswith(_FILLS) for _, text in before.reasons)
+
+
+def _trends(row: QueueRow, rates: Rates, *, fills: bool) -> list[tuple[Severity, str]]:
+    """What only the last pictures together can tell; `fills`: whether the picture before told that it fills."""
     out = []
     if rates.dead_per_min is not None and rates.dead_per_min >= 1:
         out.append((Severity.WATCH, f"dead letters grow by {rates.dead_per_min:,.0f} a minute"))
     if rates.filled is not None and rates.drained is not None and row.ready and not row.paused:
         growth = rates.filled - rates.drained
-        if growth > _GROWS and growth > 0.1 * rates.drained and row.ready > 30 * growth:
-            out.append((Severity.WATCH, f"fills faster than it drains, +{growth:.1f}/s"))
+        least, share = (_STILL_GROWS, 0.02) if fills else (_GROWS, 0.1)
+        if growth > max(least, share * rates.drained) and row.ready > 30 * growth:
+            out.append((Severity.WATCH, f"{_FILLS}+{growth:.1f}/s"))
     return out

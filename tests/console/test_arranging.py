@@ -68,6 +68,15 @@ def test_a_queue_changes_its_group_when_its_state_held_for_two_pictures() -> Non
     assert arranger.arrange(judged(("a", ACT, 1)), asked, 4.0).entries[0].severity is ACT
 
 
+def test_a_row_whose_state_is_shown_a_moment_longer_keeps_its_reason() -> None:
+    arranger, asked = Arranger(), Asked()
+    arranger.arrange(judged(("a", WATCH, 1)), asked, 0.0)
+    [held] = arranger.arrange(judged(("a", FINE, 1)), asked, 1.0).entries
+    assert (held.severity, held.reasons) == (WATCH, ((WATCH, "why"),))
+    [calm] = arranger.arrange(judged(("a", FINE, 1)), asked, 2.0).entries
+    assert (calm.severity, calm.reasons) == (FINE, ())
+
+
 def test_what_did_not_change_is_the_same_item() -> None:
     arranger, first = Arranger(), judged(("a", FINE, 1), ("b", FINE, 2))
     before = arranger.arrange(first, Asked(), 0.0).items

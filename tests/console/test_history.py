@@ -112,3 +112,15 @@ def test_a_queue_that_is_as_it_was_is_not_judged_again() -> None:
     assert dict(judge.judged.before) == {Q: first}
     assert judge.judged.of(OTHER) is before.entries[1]
     assert judge.judged.of("nowhere") is None
+
+
+def test_a_row_does_not_come_and_go_with_each_picture_of_how_it_fills() -> None:
+    judge, history, told = Judge(), History(), []
+    for second, drained in enumerate((2.3, 1.4, 1.7, 1.5, 1.95, 1.6)):  # two a second come
+        rows = (QueueRow(name=Q, ready=400, in_per_s=2.0, out_per_s=drained, totals={"dead": 0}),)
+        take(history, float(second), *rows)
+        for _ in judge.steps(picture(float(second), *rows), history.rates):
+            pass
+        told.append([text for _, text in judge.judged.entries[0].reasons])
+    fills = "fills faster than it drains, +"
+    assert told == [[], [f"{fills}0.6/s"], [f"{fills}0.3/s"], [f"{fills}0.5/s"], [], []]
