@@ -19,9 +19,11 @@ import pytest
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck.deck import Deck
 from qdeck._layout_names import LAYOUTS
+from qdeck._schedules import store
 from qdeck_console.demo import names
 from qdeck_console.demo.others import seed_others, writers
 from qdeck_console.demo.run import Demo
+from qdeck_console.demo.schedules import seed_schedules
 from qdeck_console.demo.seed import Seeder
 
 if TYPE_CHECKING:
@@ -93,6 +95,18 @@ def test_dead_letters_of_several_kinds_with_real_tracebacks(deck: Deck) -> None:
     ages = sorted(job.age_s or 0 for job in dead)
     assert ages[0] > 60, "history is in the past"
     assert ages[-1] < 6 * 3600
+
+
+def test_there_are_schedules_and_one_is_paused(deck: Deck, url: str) -> None:
+    client = SyncClient(Endpoint(url))
+    seed_schedules(client)
+    client.close()
+    rows = {row.name: row for row in deck.look(store.read())}
+    enabled = {name: row.enabled for name, row in rows.items()}
+    assert enabled == {"digest": True, "monthly-close": True, "invoices": False}
+    assert not any(row.problem for row in rows.values())
+    job = deck.job(names.DIGEST, rows["digest"].last_id or "")
+    assert (job.task, job.payload()) == ("send_digest", [["weekly"], {}])
 
 
 def test_the_same_seed_makes_the_same_jobs(deck: Deck, url: str) -> None:

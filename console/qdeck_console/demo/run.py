@@ -17,6 +17,7 @@ from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import keys, ops
 from qdeck_console.demo import names
 from qdeck_console.demo.others import seed_others
+from qdeck_console.demo.schedules import seed_schedules
 from qdeck_console.demo.seed import Seeder
 from qdeck_console.embedded import EmbeddedServer, dying_with_parent
 from qdeck_console.embedded_cluster import EmbeddedCluster
@@ -93,6 +94,7 @@ class Demo:
         client = SyncClient(Endpoint(self.url))
         try:
             Seeder(client, self.seed).run()
+            seed_schedules(client)
             if self._other_systems:
                 seed_others(client, self.seed)
         finally:
