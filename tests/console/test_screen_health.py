@@ -13,6 +13,7 @@ from qdeck._deck.vitals import read_vitals
 from qdeck._settings import Target
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
+from qdeck_console.format import length
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters.health import Row
 from qdeck_console.screens.detail import QueueScreen
@@ -36,6 +37,18 @@ def test_since_is_told_of_what_changed_while_we_looked() -> None:
     assert since.note([bad], 4000) == {"stuck/": (4000, False)}
     [seen] = since.dated([bad], 5000, said)
     assert (seen.since_ms, seen.before) == (4000, False), "what was seen here is the best that is known"
+
+
+@pytest.mark.parametrize("cells", [90, 97, 100, 116, 160])
+def test_what_was_found_is_told_in_words_where_there_is_room(cells: int) -> None:
+    fine = Row(check="replication", status=Status.HEALTHY, detail="no other server has a copy", value="none")
+    bad = Row(check="unserved", status=Status.UNHEALTHY, detail="no live worker for a:b:c:actions, 1 job waiting",
+              queue="a:b:c:actions", value=1, threshold=0, since_ms=0)  # fmt: skip
+    for row, words in ((fine, "no other server "), (bad, "no live worker, 1 job waiting")):
+        drawn = present.row_lines(row, cells, at_cursor=False, hide="")
+        assert len(drawn) == present.height(row, cells)
+        assert max(map(length, drawn)) <= cells
+        assert words in "".join(text for line in drawn for text, _ in line)
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.server import Fact
 
-_WIDE, _MIDDLE = 100, 70
+_WIDE, _BESIDE, _MIDDLE = 116, 90, 70
 _LIMIT, _SINCE = 12, 12
 _MINUTE_MS: Final = 60_000
 _MOST_TOLD: Final = 3  # reasons in the summary
@@ -252,6 +252,7 @@ class _Grid:
     limit: int
     since: int
     detail: int
+    fine: int  # for the words of what is fine, in the place of since when where there is little room
 
     @classmethod
     def of(cls, cells: int) -> _Grid:
@@ -259,10 +260,11 @@ class _Grid:
         value, limit = 17, _LIMIT if cells >= _MIDDLE else 0
         since = _SINCE if cells >= _MIDDLE else 0
         left = cells - LEAD - MARGIN - sum(part + 1 for part in (value, limit, since) if part)
-        if not wide:
-            return cls(max(12, left), value, limit, since, 0)
-        name = min(36, max(24, left // 2))
-        return cls(name, value, limit, since, max(0, left - name - 2))
+        if not since or cells < _BESIDE:
+            return cls(max(12, left), value, limit, since, 0, 0)
+        name = min(36, max(24, left // 2)) if wide else 34
+        detail = max(0, left - name - 2)
+        return cls(name, value, limit, since, *((detail, detail) if wide else (0, detail + since + 1)))
 
 
 def head(cells: int) -> Line:
@@ -297,15 +299,16 @@ def row_lines(row: Row, cells: int, at_cursor: bool, *, hide: str) -> list[Line]
     ]
     if grid.limit:
         shown.append((_limit(row), grid.limit, True))
-    if grid.since:
+    room = grid.detail if row.is_trouble else grid.fine
+    if grid.since and (row.is_trouble or room == grid.detail):
         shown.append((_since(row), grid.since, True))
-    detail = _words(row, grid.detail)
+    detail = _words(row, room)
     line: list[Piece] = [
         ("  ", "text"), (glyph, f"{role} bold" if row.is_trouble else role), (" ", "text"),
         *fmt.fit(label, grid.name), *columns(shown),
     ]  # fmt: skip
-    if grid.detail > 8:
-        line += [("  ", "text"), (cut_end(detail, grid.detail), "muted")]
+    if room > 8:
+        line += [("  ", "text"), (cut_end(detail, room), "muted")]
     if height(row, cells) == 1:
         return [tuple(line)]
     return [tuple(line), ((" " * LEAD, "text"), (cut_end(detail, cells - LEAD - MARGIN), role))]
