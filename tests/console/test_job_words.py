@@ -94,3 +94,9 @@ def test_how_a_job_left_is_told_whole_beside_the_list() -> None:
     lines = gone_lines(row, 30, NOW + 5_000)
     assert max(len(words(line)) for line in lines) <= 30
     assert " ".join(words(*lines[1:]).split()) == f"gone: {how}, 5s ago"
+
+
+def test_a_try_that_did_not_fail_is_not_told_as_none() -> None:
+    for state, told in ((State.DONE, "failed runs 0 of 4"), (State.DEAD, "tries 4 of 4")):
+        job = running(state=state, attempts=4 if state is State.DEAD else 0, retries=3)
+        assert told in words(*job_page.header(job, 120, now_ms=NOW, hide=""))

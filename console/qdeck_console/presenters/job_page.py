@@ -50,7 +50,8 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     tries = f"{job.attempts or 0}" + (f" of {job.retries + 1}" if job.retries is not None else "")
     told = [] if beside else [("task", name)]
     told += [] if job.priority is None else [("priority", str(job.priority))]
-    told += [("tries", tries)] if job.attempts is not None or job.layout == NATIVE else []
+    used = "tries" if job.state == State.DEAD else "failed runs"  # one that runs or is done has begun one more
+    told += [(used, tries)] if job.attempts is not None or job.layout == NATIVE else []
     told.append(("payload", _size(job.body_bytes)))
     if job.unique:
         told.append(("unique", "yes"))
