@@ -9,6 +9,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
+from qdeck import _words
 from qdeck_console.text import cut_end, cut_middle, width
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 Piece = tuple[str, str]
 Line = tuple[Piece, ...]
 
+counted: Final = _words.counted
+"""A number of things in words, as the core has it."""
 ZERO: Final = "·"
 NONE: Final = "–"
 _SECONDS: Final = re.compile(r"\b(\d{3}|\d[\d,]{4,9}) s\b")

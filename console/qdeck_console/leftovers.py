@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._operations.model import PlanEntry
 from qdeck._operations.planindex import Share
-from qdeck_console.format import span
+from qdeck_console.format import counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ _WORDS: Final = {OVER: "time is over", NOBODY: "nobody owns them"}
 
 def queues_words(count: int) -> str:
     """A number of temporary queues in words."""
-    return f"{count:,} temporary queue{'s' * (count != 1)}"
+    return counted(count, "temporary queue")
 
 
 class Leftovers:

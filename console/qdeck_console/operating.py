@@ -20,6 +20,7 @@ from qdeck._operations.foreign import shown
 from qdeck._operations.model import Skip, Verb
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import NO_UNDO
+from qdeck_console.format import counted
 from qdeck_console.presenters.parts import name_parts
 
 if TYPE_CHECKING:
@@ -170,11 +171,6 @@ def needs_asking(plan: Plan) -> bool:
     return plan.count > 1 or reaches_others or stops or lost or plan.verb is Verb.PURGE
 
 
-def jobs_words(count: int) -> str:
-    """A number of jobs in words."""
-    return f"{count:,} job{'s' * (count != 1)}"
-
-
 def aim(plan: Plan, *, hide: str) -> str:
     """To what jobs are changed, in words behind what is done; empty where the verb says it all."""
     if plan.head.target:
@@ -219,7 +215,7 @@ def undone(result: UndoResult, name: str) -> tuple[str, str, str]:
     """What taking a batch back did in a few words, with the role and the glyph that fit."""
     words = f"undone: {name}" if not result.skipped else f"{result.restored:,} went back, of {name}"
     if result.dependants:
-        words += f"; {jobs_words(result.dependants)} that waited for them too"
+        words += f"; {counted(result.dependants, 'job')} that waited for them too"
     if result.error is not None:
         return f"{words}; then {result.error}", "bad", "✗"
     if result.skipped:

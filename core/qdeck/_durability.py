@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 
 from qdeck._engine import keys, ops, programs
 from qdeck._errors import InvalidOption, ServerRefused
+from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ class Durable:
 
     def __str__(self) -> str:
         disk = ["the master's disk"] if self.fsync else []
-        others = [f"{self.replicas} replica{'s' * (self.replicas > 1)}"] if self.replicas else []
+        others = [counted(self.replicas, "replica")] if self.replicas else []
         return " and ".join([*disk, *others])
 
 

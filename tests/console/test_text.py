@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qdeck_console.format import count, fit, length, path, rate, short_count, size, span
+import qdeck
+import qdeck_console
+from qdeck_console.format import count, counted, fit, length, path, rate, short_count, size, span
 from qdeck_console.terminal import wants_ascii
 from qdeck_console.text import cut_end, cut_middle, plain_signs, safe_text, width, wrap
 from support.hostile import HOSTILE, is_clean
@@ -136,3 +141,18 @@ def test_ascii_is_chosen_where_other_signs_are_not_safe() -> None:
 def test_what_is_cut_already_gets_no_second_sign() -> None:
     pieces = fit([("connectio…", "bad"), ("  next", "text")], 11)
     assert "".join(text for text, _ in pieces) == "connectio… "
+
+
+def test_numbers_of_things_are_told_in_one_place() -> None:
+    assert [counted(number, "queue") for number in (0, 1, 2, 1200)] == [
+        "0 queues",
+        "1 queue",
+        "2 queues",
+        "1,200 queues",
+    ]
+    assert [counted(number, "try", "tries") for number in (1, 2)] == ["1 try", "2 tries"]
+    by_hand = re.compile(r"'s' \* \(|'s' if |tr\{'y'|\"1 \w+\" if ")
+    for package in (qdeck, qdeck_console):
+        for file in Path(str(package.__file__)).parent.rglob("*.py"):
+            told = [line for line in file.read_text("utf-8").splitlines() if by_hand.search(line)]
+            assert [line for line in told if " wait{" not in line and "check{" not in line] == [], file

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from qdeck._words import counted
 from qdeck_console.cli.base import read_priority, settings
 from qdeck_console.cli.output import (
     Column,
@@ -348,13 +349,13 @@ def _print_plan(plan: Plan) -> None:
     queues = _queues_of(plan)
     place = safe(queues[0]) if len(queues) == 1 else f"{len(tail.by_queue):,} queues"
     size = f", {tail.bytes:,} bytes" if tail.bytes else ""
-    line(f"would {plan.verb.value} {jobs_words(plan.count)} of {place}{to}{size}{': ' if states else ''}{states}")
+    line(f"would {plan.verb.value} {counted(plan.count, 'job')} of {place}{to}{size}{': ' if states else ''}{states}")
     if blast.dependants and plan.verb.value in ("cancel", "discard", "bury"):
         line(f"{blast.dependants:,} of them have others waiting for them, which will not run then")
     if blast.twins:
         line(f"{blast.twins:,} of them will be skipped: another job has their unique name by now")
     if blast.handlers:
-        line(f"{jobs_words(blast.handlers)} of failure handlers will be made")
+        line(f"{counted(blast.handlers, 'job')} of failure handlers will be made")
     for warning in tail.warnings:
         line(f"mind: {safe(warning)}")
     if plan.goes_abroad:
@@ -370,7 +371,7 @@ def _print_plan(plan: Plan) -> None:
 
 def _print_batch(result: BatchResult, fates: Fates | None) -> None:
     place = f" of {safe(result.queues[0])}" if len(result.queues) == 1 else ""
-    told = f"{_DONE[result.verb.value]} {jobs_words(result.applied - result.asked)}{place}"
+    told = f"{_DONE[result.verb.value]} {counted(result.applied - result.asked, 'job')}{place}"
     line(f"{told}; {result.asked:,} are running and will be told" if result.asked else told)
     if fates is not None and fates.total:
         parts = [
@@ -398,8 +399,3 @@ def _tell_skips(skips: Sequence[Skip], count: int) -> None:
         note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
     if count > _SHOWN:
         note(f"qdeck: {count - _SHOWN:,} more are skipped")
-
-
-def jobs_words(count: int) -> str:
-    """So many jobs, in words."""
-    return "1 job" if count == 1 else f"{count:,} jobs"

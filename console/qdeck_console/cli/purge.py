@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from qdeck._words import counted
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.operate import INTERRUPTED, batch_json, stoppable
 from qdeck_console.cli.output import (
@@ -119,7 +120,7 @@ def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
     if as_json:
         write_json(batch_json(result))
     else:
-        line(f"purged {_entries(result.applied)}; batch {result.batch}")
+        line(f"purged {counted(result.applied, 'entry', 'entries')}; batch {result.batch}")
         if result.undoable:
             line(f"qdeck undo {result.batch} takes {result.undoable:,} of them back until {iso(result.undo_until_ms)}")
     _tell_skips(result.skipped, result.skipped_count)
@@ -195,7 +196,9 @@ def _entry(entry: PlanEntry) -> dict[str, Any]:
 
 def _print_plan(plan: Plan) -> None:
     tail = plan.tail
-    line(f"would purge {_entries(plan.count)}, {tail.bytes:,} bytes; {tail.scanned:,} were looked at")
+    line(
+        f"would purge {counted(plan.count, 'entry', 'entries')}, {tail.bytes:,} bytes; {tail.scanned:,} were looked at"
+    )
     if not plan.count:
         return
     line()
@@ -207,9 +210,9 @@ def _print_plan(plan: Plan) -> None:
         line(f"and {plan.count - _SHOWN:,} more (--json has all of them)")
     blast = tail.blast
     if blast.dependants:
-        line(f"{_jobs(blast.dependants)} waiting for them will not run then")
+        line(f"{counted(blast.dependants, 'job')} waiting for them will not run then")
     if blast.handlers:
-        line(f"{_jobs(blast.handlers)} of failure handlers will be made")
+        line(f"{counted(blast.handlers, 'job')} of failure handlers will be made")
     line()
     line(
         f"nothing was changed; qdeck purge --apply {safe(plan.id)} does exactly this until {iso(plan.head.expires_ms)}"
@@ -225,11 +228,3 @@ def _tell_skips(skips: tuple[Skip, ...], count: int) -> None:
         note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
     if count > _SHOWN:
         note(f"qdeck: {count - _SHOWN:,} more are skipped")
-
-
-def _entries(count: int) -> str:
-    return "1 entry" if count == 1 else f"{count:,} entries"
-
-
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{count:,} jobs"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from qdeck._words import counted
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.operate import jobs_words, skip_json
+from qdeck_console.cli.operate import skip_json
 from qdeck_console.cli.output import line, note, safe, write_json
 
 _SHOWN = 20
@@ -39,10 +40,10 @@ def undo(ctx: click.Context, batch: str | None) -> None:
             }
         )
     else:
-        what = _queues_words(result.restored) if result.verb in _OF_QUEUES else jobs_words(result.restored)
+        what = counted(result.restored, "queue") if result.verb in _OF_QUEUES else counted(result.restored, "job")
         line(f"{what} of {safe(result.batch)} went back")
         if result.dependants:
-            line(f"{jobs_words(result.dependants)} that waited for them, and had died or gone on, went back too")
+            line(f"{counted(result.dependants, 'job')} that waited for them, and had died or gone on, went back too")
     for skip in result.skipped[:_SHOWN]:
         note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
     if len(result.skipped) > _SHOWN:
@@ -51,7 +52,3 @@ def undo(ctx: click.Context, batch: str | None) -> None:
         note(f"qdeck: ended after {result.restored:,}: {result.error}; the same command goes on from there")
         ctx.exit(2)
     ctx.exit(1 if result.skipped else 0)
-
-
-def _queues_words(count: int) -> str:
-    return "1 queue" if count == 1 else f"{count:,} queues"

@@ -64,15 +64,13 @@ def to_go(typed: str, wanted: str) -> Piece:
     if not wanted.startswith(typed):
         return "that is not its name", "warn"
     left = len(wanted) - len(typed)
-    return (f"{left} letter{'s' * (left != 1)} to go", "muted") if typed else ("", "muted")
+    return (f"{fmt.counted(left, 'letter')} to go", "muted") if typed else ("", "muted")
 
 
 def title(plan: Plan) -> str:
     """The sentence at the top: what, how many, where."""
     queues = len(plan.tail.by_queue)
-    return f"{_WORDS[plan.verb]} {plan.count:,} job{'s' * (plan.count != 1)}" + (
-        f" of {queues:,} queues" if queues > 1 else ""
-    )
+    return f"{_WORDS[plan.verb]} {fmt.counted(plan.count, 'job')}" + (f" of {queues:,} queues" if queues > 1 else "")
 
 
 def button(plan: Plan) -> str:

@@ -108,7 +108,7 @@ def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hi
 def groups_title(seen: Triaged, cells: int, below: int = 0) -> Line:
     """How many groups and entries there are, whether that is exact, and how many groups are out of sight."""
     count = seen.count or len(seen.groups)
-    words = f"{seen.total:,} {'entry' if seen.total == 1 else 'entries'} in {count:,} group{'s' * (count != 1)}"
+    words = f"{fmt.counted(seen.total, 'entry', 'entries')} in {fmt.counted(count, 'group')}"
     words = f"{words}, exact" if seen.exact else f"≥ {words}, {seen.scanned:,} of ~{seen.of:,} read"
     words += f", the largest {len(seen.groups):,} listed" if count > len(seen.groups) else ""
     return section("groups", f"{words}, {below:,} more ↓" if below else words, "muted", cells)

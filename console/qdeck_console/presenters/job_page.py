@@ -269,7 +269,7 @@ def _retry_words(job: JobDetail, hide: str, now_ms: int, kin: Kind | None) -> st
     words += "."
     if kin is not None and kin.size > 1:
         others = kin.size - 1
-        words += f" {others:,} other{'s' * (others != 1)} here died the same way"
+        words += f" {fmt.counted(others, 'other')} here died the same way"
         is_last = job.since_ms is not None and kin.last <= job.since_ms
         words += ", before it." if is_last else f", the last one {fmt.span(max(0, now_ms - kin.last))} ago."
     return words

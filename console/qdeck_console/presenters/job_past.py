@@ -111,7 +111,7 @@ def _spent(job: JobDetail, axis: _Axis) -> list[Piece]:
     ran = [ms for event in tries(job) if (ms := ran_ms(event)) is not None]
     words = fmt.span(axis.end - axis.begin, fine=True)
     if ran:
-        words += f", ran {fmt.span(sum(ran), fine=True)} in {len(ran)} tr{'y' if len(ran) == 1 else 'ies'}"
+        words += f", ran {fmt.span(sum(ran), fine=True)} in {fmt.counted(len(ran), 'try', 'tries')}"
     return [(words, "muted")]
 
 
@@ -212,7 +212,7 @@ def output(job: JobDetail, cells: int) -> list[Keyed]:
         lines += [(f"result/{at}", ((part, "text"),)) for at, part in enumerate(wrap(shown, cells, most=40))]
     if job.log:
         rows = safe_text(job.log, limit=20_000, one_line=False).splitlines()
-        count = f"{len(rows):,} line{'s' * (len(rows) != 1)}"
+        count = fmt.counted(len(rows), "line")
         lines += [("", ()), ("", noted("log", [(f"last try, {count}", "muted")], cells))]
         for at, row in enumerate(rows[-_LOG_LINES:]):
             lines += [(f"log/{at}.{part}", line) for part, line in enumerate(_log_lines(row, cells))]

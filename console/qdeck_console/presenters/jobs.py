@@ -166,7 +166,7 @@ def title_line(queue: str, row: QueueRow | None, cells: int, *, hide: str) -> Li
         if row.paused:
             facts.append(("  ║ paused", "warn bold"))
         if row.workers is not None:
-            words = f"{row.workers} worker{'s' * (row.workers != 1)}" if row.workers else "no worker serves it"
+            words = fmt.counted(row.workers, "worker") if row.workers else "no worker serves it"
             facts.append((f"  ·  {words}", "muted" if row.workers else "warn"))
         if row.problem is not None:
             facts.append((f"  ·  {safe_text(row.problem, limit=120)}", "bad"))

@@ -66,12 +66,8 @@ class Sums:
     @property
     def sentence(self) -> str:
         """What the dialog asks."""
-        entries = f"{self.count:,} entr{'y' if self.count == 1 else 'ies'}"
-        return f"Purge {entries} of {_some(self.queues, 'queue')}"
-
-
-def _some(count: int, word: str) -> str:
-    return f"{count:,} {word}{'s' * (count != 1)}"
+        entries = fmt.counted(self.count, "entry", "entries")
+        return f"Purge {entries} of {fmt.counted(self.queues, 'queue')}"
 
 
 def size_words(number: int) -> str:
@@ -136,9 +132,7 @@ def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cel
     """What applying the plan would do."""
     sums = Sums.of(shares)
     steps = -(-sums.count // 500)
-    words = (
-        f"take {steps:,} step{'s' * (steps != 1)} of 500 at most; each entry is checked again and skipped if it changed"
-    )
+    words = f"take {fmt.counted(steps, 'step')} of 500 at most; each entry is checked again and skipped if it changed"
     lines: list[Line] = [section("apply would", "", "muted", cells)]
     lines += [((f" {part}", "text"),) for part in wrap(words, cells - 2, most=2)]
     used = f" ({size_words(undo_bytes)} of {_ROOM} used)" if undo_bytes is not None else f", {_ROOM} at most"
@@ -165,7 +159,12 @@ def confirm_rows(
     tail, blast, sums = plan.tail, plan.tail.blast, Sums.of(shares)
     found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
     rows: list[tuple[str, int | str, str, str]] = [
-        ("entries", sums.count, "strong bold", f"{_some(sums.rules, 'rule')}, {_some(sums.queues, 'queue')}, {found}"),
+        (
+            "entries",
+            sums.count,
+            "strong bold",
+            f"{fmt.counted(sums.rules, 'rule')}, {fmt.counted(sums.queues, 'queue')}, {found}",
+        ),
     ]
     if filter_text:
         rows.append(("", "▲", "warn bold", "the filter only hides: all of the plan goes"))

@@ -135,7 +135,7 @@ def _copies(snapshot: Snapshot, vitals: Vitals | None) -> list[Fact]:
 
 
 def _replicas(count: int) -> str:
-    return f"{count} replica{'s' * (count != 1)}"
+    return fmt.counted(count, "replica")
 
 
 def _clients(snapshot: Snapshot, vitals: Vitals | None) -> list[Fact]:

@@ -59,7 +59,7 @@ def lines(text: str, cells: int, *, unfolded: bool, told: str = "") -> list[Keye
     own = [part for part in frames if not part.is_library]
     failing = own[-1] if own else frames[-1]
     folds = bool(own) and len(own) < len(frames)
-    words = f"Traceback, {len(frames)} frame{'s' * (len(frames) != 1)}"
+    words = f"Traceback, {fmt.counted(len(frames), 'frame')}"
     if folds and not unfolded:
         words += f", {len(frames) - len(own)} of libraries folded"
     hint: list[Piece] = [("  enter", "accent bold"), (" folds" if unfolded else " unfolds", "muted")] if folds else []
@@ -86,7 +86,7 @@ def _folded(hidden: list[_Part], cells: int) -> str:
         if name and name not in names:
             names.append(name)
     told = ", ".join(names[:_MOST_NAMES]) + (" …" if len(names) > _MOST_NAMES else "")
-    words = f"… {len(hidden)} frame{'s' * (len(hidden) != 1)}" + (f" in {told}" if told else " of libraries")
+    words = f"… {fmt.counted(len(hidden), 'frame')}" + (f" in {told}" if told else " of libraries")
     return cut_end(words, cells)
 
 

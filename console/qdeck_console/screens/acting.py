@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from qdeck import QdeckError
+from qdeck_console.format import counted
 from qdeck_console.presenters.frame import seen_environment
 from qdeck_console.presenters.parts import owner_of
 
@@ -176,7 +177,6 @@ class Operator:
     async def apply(self, plan: Plan) -> BatchResult:
         """Applies a plan with progress; what was done until it is cancelled is a batch like any other."""
         from qdeck._operations import api
-        from qdeck_console.operating import jobs_words
 
         work = self.work or Work(plan.verb.value)
         self.work = work
@@ -187,7 +187,7 @@ class Operator:
 
         result = await api.aapply_plan(self._console.deck, plan, progress=told, cancelled=lambda: work.cancelled)
         if result.undoable:
-            self.remember(result.batch, f"{plan.verb.value} of {jobs_words(result.applied)}")
+            self.remember(result.batch, f"{plan.verb.value} of {counted(result.applied, 'job')}")
         await asyncio.sleep(0)
         return result
 

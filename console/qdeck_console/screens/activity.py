@@ -12,6 +12,7 @@ from qdeck import QdeckError, ServerUnreachable, UsageError
 from qdeck._operations import activity, became
 from qdeck._operations.model import Activity
 from qdeck_console.actions import ACTIVITY, Action, bindings
+from qdeck_console.format import counted
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch as present_batch
 from qdeck_console.presenters.activity import Grid, Later
@@ -220,7 +221,7 @@ class ActivityScreen(ActivityBase):
         """How many there are."""
         count = sum(1 for item in self.view.listing.items if item.key) if shown else 0
         if count:
-            return f"{count:,} operation{'s' * (count != 1)}"
+            return counted(count, "operation")
         return "no operation matches; esc clears the filter" if self.filter_text else "nothing was done yet"
 
     def draw(self, *, fresh: bool) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from qdeck import UnknownJob
 from qdeck._deck.model import NATIVE, State
 from qdeck_console.cli import shapes
+from qdeck_console.format import counted
 from qdeck_console.newfile import Dropped, check_new_file, new_file
 from qdeck_console.screens.form import Field, FormScreen
 
@@ -45,7 +46,7 @@ def write(console: ConsoleApp, name: str, jobs: Sequence[JobRecord], wish: Wish 
 async def _export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
     state = wish.states[0] if wish is not None else jobs[0].state
     word = "dead letter" if state == State.DEAD else f"{state} job"
-    what = f"{len(jobs):,} {word}{'s' * (len(jobs) != 1)}" if wish is None else f"all {word}s that match"
+    what = counted(len(jobs), word) if wish is None else f"all {word}s that match"
     offered = f"{state}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
     field = Field(label="to the file", value=offered, hint="for you alone, a line of JSON each", check=check_new_file)
     answer = await console.operator.answer_to(FormScreen(console, f"Export {what}", [field]))

@@ -15,6 +15,7 @@ from textual.containers import Vertical
 
 from qdeck._deck.model import JobRecord
 from qdeck._deck.payload import mask_text
+from qdeck_console.format import counted
 from qdeck_console.newfile import Dropped, new_file
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text
@@ -108,7 +109,7 @@ class Export:
     @property
     def words(self) -> str:
         """How many rows it is about to be."""
-        return "all rows that match" if self.count is None else rows_words(self.count)
+        return "all rows that match" if self.count is None else counted(self.count, "row")
 
 
 def in_memory(rows: Sequence[object]) -> Export:
@@ -143,12 +144,7 @@ async def _write(console: ConsoleApp, name: str, export: Export) -> None:
         told = f"{error.filename or name}{' ' if is_taken else ': '}{error.strerror or error}"
         console.say(told, *(("warn", "▲") if is_taken else ("bad", "✗")))
         return
-    console.say(f"{rows_words(work.done)} written to {path}", "ok", "✓")
-
-
-def rows_words(count: int) -> str:
-    """A number of rows in words."""
-    return f"{count:,} row{'s' * (count != 1)}"
+    console.say(f"{counted(work.done, 'row')} written to {path}", "ok", "✓")
 
 
 def ask(console: ConsoleApp, screen: FrameScreen) -> None:

@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from qdeck_console.actions import QUEUES, Action, bindings
 from qdeck_console.arranging import Arranger, Asked, Group, Sort
 from qdeck_console.feed import Picture
+from qdeck_console.format import counted
 from qdeck_console.history import flow_of
 from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.judging import Entry
@@ -167,7 +168,7 @@ class QueuesScreen(QueueActs):
             if picture.snapshot is None or not everything:
                 return ()
             more = self.view.below
-            words = f"{shown:,} queue{'s' * (shown != 1)}"
+            words = counted(shown, "queue")
             if self.filter_text:
                 words = f"{shown:,} of {everything:,} queues"
             if more:
@@ -176,10 +177,10 @@ class QueuesScreen(QueueActs):
                 words += f", {layouts} layouts"
             elif entries:
                 words += f", {entries[0].row.layout}"
-            counted = counted_s(picture.snapshot)
-            if counted >= 2 and not self.filter_text:
-                told = f"{words}, counted in {counted:.0f} s"
-                words = told if len(told) <= self._grid(cells).name else f"{shown:,} queues, counted in {counted:.0f} s"
+            since_s = counted_s(picture.snapshot)
+            if since_s >= 2 and not self.filter_text:
+                told = f"{words}, counted in {since_s:.0f} s"
+                words = told if len(told) <= self._grid(cells).name else f"{shown:,} queues, counted in {since_s:.0f} s"
             if shown == everything:
                 totals, flow = picture.snapshot.totals, picture.flow
             else:

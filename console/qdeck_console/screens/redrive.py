@@ -11,7 +11,8 @@ from qdeck import QdeckError
 from qdeck._operations import api
 from qdeck._operations.first_ones import read_ones
 from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
-from qdeck_console.operating import jobs_words, make_plan, outcome
+from qdeck_console.format import counted
+from qdeck_console.operating import make_plan, outcome
 from qdeck_console.presenters.parts import in_height
 from qdeck_console.presenters.redrive import MOST_ONES, WATCHING, Drive, around, redrive_lines
 from qdeck_console.screens.form import Field, FormScreen
@@ -82,7 +83,7 @@ async def _redrive(console: ConsoleApp, wish: Wish, after: Callable[[], None] | 
             label="first", value=str(first), hint="so many; the rest follows when they fare well", check=_check_first
         ),
     ]
-    answer = await operator.answer_to(FormScreen(console, f"Redrive {jobs_words(plan.count)}", fields))
+    answer = await operator.answer_to(FormScreen(console, f"Redrive {counted(plan.count, 'job')}", fields))
     if answer is None or not await operator.ask(plan, left_out):
         console.say("nothing was done", "muted", "")
         return
@@ -124,7 +125,7 @@ async def _drive(console: ConsoleApp, drive: Drive, plan: Plan) -> None:
     drive.result, drive.fates, drive.watched, drive.over_at = result, fates, fates.total, time.monotonic()
     drive.back = result.applied
     if result.undoable:
-        operator.remember(result.batch, f"redrive of {jobs_words(result.applied)}")
+        operator.remember(result.batch, f"redrive of {counted(result.applied, 'job')}")
     words, role, glyph = outcome(result)
     drive.tell(glyph, role, result.stopped or words)
     console.say(words, role, glyph)

@@ -12,6 +12,7 @@ from qdeck._schedules import store
 from qdeck._schedules.model import MISSED, ScheduleRow
 from qdeck._schedules.rule import Rule
 from qdeck_console.actions import SCHEDULES, Action, bindings
+from qdeck_console.format import counted
 from qdeck_console.presenters import schedules as present
 from qdeck_console.presenters.nothing import Nothing
 from qdeck_console.screens.form import Field, FormScreen
@@ -86,7 +87,7 @@ class SchedulesScreen(TableScreen):
     def words(self, shown: int) -> str:
         """How many there are."""
         if shown:
-            return f"{shown:,} schedule{'s' * (shown != 1)}"
+            return counted(shown, "schedule")
         return "no schedule matches; esc clears the filter" if self.filter_text else "no schedule"
 
     def draw(self, *, fresh: bool) -> None:

@@ -13,6 +13,7 @@ from qdeck._layouts.base import Entry
 from qdeck._operations.closeup import read_close_up
 from qdeck._operations.model import Verb
 from qdeck_console.actions import STUCK, bindings
+from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import stuck as present
@@ -221,7 +222,7 @@ class StuckScreen(JobListScreen):
     def total_words(self) -> str:
         """How much is shown."""
         shown, total = len(self.seen.jobs), self.seen.total
-        words = f"{shown:,} stuck job{'s' * (shown != 1)}"
+        words = counted(shown, "stuck job")
         return words if shown >= total else f"{words} of {total:,}"
 
     def to_export(self) -> Export:

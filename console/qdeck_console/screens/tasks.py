@@ -9,6 +9,7 @@ from qdeck.messages import looking
 from qdeck.messages._cleaning import Removal
 from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, QueueRow, TaskPage, TaskRow
 from qdeck_console.actions import HEALTH, TASKS, Action, bindings
+from qdeck_console.format import counted
 from qdeck_console.presenters import tasks as present
 from qdeck_console.presenters.nothing import Nothing
 from qdeck_console.presenters.parts import section
@@ -135,12 +136,13 @@ class TasksScreen(TasksBase):
         seen = self.seen
         if seen is None:
             return "…"
-        tasks = f"{len(seen.page.rows):,}{'+' if seen.page.next else ''}"
+        count = len(seen.page.rows)
+        tasks = f"{count:,}+ tasks" if seen.page.next else counted(count, "task")
         search = "" if seen.orphans.is_done else f", looking for orphans: {seen.orphans.scanned:,} keys"
         if not shown:
             return ("nothing matches; esc clears the filter" if self.filter_text else "no temporary queue") + search
-        one = tasks == "1"
-        return f"{tasks} task{'s' * (not one)}, {seen.page.queues:,} queues, {seen.orphans.count:,} orphans{search}"
+        queues, orphans = counted(seen.page.queues, "queue"), counted(seen.orphans.count, "orphan")
+        return f"{tasks}, {queues}, {orphans}{search}"
 
     def is_offered(self, action: Action) -> bool:
         """Enter opens the queues of a task."""
@@ -207,7 +209,7 @@ class TaskScreen(TasksBase):
 
     def words(self, shown: int) -> str:
         """How many there are, and of what."""
-        return f"{shown:,} temporary queue{'s' * (shown != 1)} of the task {safe_text(self.task_id, limit=80)}"
+        return f"{counted(shown, 'temporary queue')} of the task {safe_text(self.task_id, limit=80)}"
 
     def copied(self) -> tuple[str, str]:
         """What `y` takes: the name of a queue."""

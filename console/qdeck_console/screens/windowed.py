@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError, UnknownJob
 from qdeck._deck.model import NATIVE, JobDetail, JobRecord
+from qdeck_console.format import counted
 from qdeck_console.keysfirst import give_way
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.screens import deadletters
@@ -235,7 +236,7 @@ class WindowedScreen(JobListScreen):
             view.clear_marks()
         else:
             view.end_range(found)
-            self.console.say(f"{len(found):,} job{'s' * (len(found) != 1)} of the range marked", "ok", "")
+            self.console.say(f"{counted(len(found), 'job')} of the range marked", "ok", "")
         self.draw(fresh=False)
 
     def why_not(self, action: str) -> str:

@@ -9,6 +9,7 @@ from textual.containers import Vertical
 
 from qdeck._deck.model import JobRecord, Snapshot, WorkerRow
 from qdeck_console.actions import WORKERS, Action, bindings
+from qdeck_console.format import counted
 from qdeck_console.presenters import workers as present
 from qdeck_console.presenters.nothing import Nothing
 from qdeck_console.presenters.workers import Running, Speeds
@@ -195,7 +196,7 @@ class WorkersScreen(WorkersBase):
         alive = sum(1 for row in rows if row.alive)
         gone = f", {len(rows) - alive:,} gone" if alive < len(rows) else ""
         running = sum(row.running or 0 for row in rows if row.alive)
-        return f"{alive:,} worker{'s' * (alive != 1)}{gone}, {running:,} job{' runs' if running == 1 else 's run'}"
+        return f"{counted(alive, 'worker')}{gone}, {counted(running, 'job runs', 'jobs run')}"
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the list and the worker under the cursor."""

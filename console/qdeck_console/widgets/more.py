@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qdeck_console.format import counted
 from qdeck_console.widgets.lines import LineList, Lines
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class More(Lines):
         """Counts again."""
         view = self.of
         below = view.virtual_size.height - round(view.scroll_offset.y) - view.size.height
-        words = f"    {below:,} more line{'s' * (below != 1)} ↓" if below > 0 and view.size.height else ""
+        words = f"    {counted(below, 'more line')} ↓" if below > 0 and view.size.height else ""
 
         def make(_cells: int, _height: int) -> Sequence[Line]:
             return (((words, "faint"),),)

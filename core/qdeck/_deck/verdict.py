@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from qdeck._deck import reads
 from qdeck._deck.model import QueueRow, Reason, ServerInfo, Status
 from qdeck._settings.thresholds import Thresholds
+from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -191,7 +192,9 @@ def _readable(rows: Sequence[QueueRow]) -> Check:
     reasons = [
         Reason(status=Status.DEGRADED, text=row.problem, queue=row.name) for row in rows if row.problem is not None
     ]
-    return _from("readable", reasons, f"all of {_queues(len(rows))} could be read", value=len(reasons), threshold=0)
+    return _from(
+        "readable", reasons, f"all of {counted(len(rows), 'queue')} could be read", value=len(reasons), threshold=0
+    )
 
 
 def _stuck(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
@@ -226,7 +229,7 @@ def _dead(rows: Sequence[QueueRow], limits: Thresholds, found: list[Check]) -> I
             reasons.append(Reason(status=own, text=f"{row.dead:,} dead letters in {row.name}", queue=row.name))
     if status is not _WELL and status not in {reason.status for reason in reasons}:
         reasons.insert(0, Reason(status=status, text=f"{count:,} dead letters in {_where(full)}"))
-    well = "1 dead letter" if count == 1 else f"{count:,} dead letters"
+    well = counted(count, "dead letter")
     found.append(_from("dead_letters", reasons, well, value=count, threshold=limits.dlq_max_warning))
     yield
 
@@ -298,7 +301,7 @@ def _grade(count: int, warning: int, critical: int) -> Status:
 
 
 def _where(rows: Sequence[QueueRow]) -> str:
-    return rows[0].name if len(rows) == 1 else f"{len(rows):,} queues"
+    return rows[0].name if len(rows) == 1 else counted(len(rows), "queue")
 
 
 def _only(rows: Sequence[QueueRow]) -> str | None:
@@ -306,11 +309,7 @@ def _only(rows: Sequence[QueueRow]) -> str | None:
 
 
 def _jobs(count: int | None) -> str:
-    return "1 job" if count == 1 else f"{count or 0:,} jobs"
-
-
-def _queues(count: int) -> str:
-    return "1 queue" if count == 1 else f"{count:,} queues"
+    return counted(count or 0, "job")
 
 
 def _span(seconds: int) -> str:

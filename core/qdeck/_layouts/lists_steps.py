@@ -9,6 +9,7 @@ from qdeck._errors import InvalidOption
 from qdeck._layouts.base import ENDS, Act, Entry, raw_of, text_of
 from qdeck._layouts.lists_names import TASK_QUEUES
 from qdeck._layouts.steps import Check, Step, Write
+from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +106,7 @@ def _removable(
 
 def _clean(registry: bytes, name: bytes, entries: Sequence[bytes], *, registered: bool) -> Step:
     whole = b"".join(b"%d:%b" % (len(entry), entry) for entry in entries)
-    count = "1 entry" if len(entries) == 1 else f"{len(entries):,} entries"
+    count = counted(len(entries), "entry", "entries")
     there = Check("member", registry, name, b"1", "it is not registered any more")
     nobody = Check("type", registry, b"", None, "its task is registered now")
     restore = [Write("RPUSH", name, tuple(entries))] if entries else []

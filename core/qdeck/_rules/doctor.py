@@ -14,6 +14,7 @@ from qdeck._deck.model import Status
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
+from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -294,7 +295,10 @@ def _layouts(deck: Deck) -> Program[list[Finding]]:
     except QdeckError as error:
         return [Finding(name="layouts", ok=False, detail=str(error), fix=error.hint)]
     counts = Counter(row.layout for row in foreign)
-    told = [f"native: {_queues(len(names))}", *(f"{name}: {_queues(count)}" for name, count in counts.items())]
+    told = [
+        f"native: {counted(len(names), 'queue')}",
+        *(f"{name}: {counted(count, 'queue')}" for name, count in counts.items()),
+    ]
     found = [Finding(name="layouts", ok=True, detail="; ".join(told))]
     found += [Finding(name="layouts", ok=None, detail=notice) for notice in notices]
     found += [_layout(layout) for layout in deck.others.layouts if layout.name in counts]
@@ -309,10 +313,6 @@ def _layout(layout: Layout) -> Finding:
     cannot = "; ".join(f"cannot {act.value}: {ability.why}" for act, ability in abilities if not ability.can)
     detail = f"can {can}" + (f"; {cannot}" if cannot else "")
     return Finding(name=f"layout_{layout.name}", ok=True, detail=detail)
-
-
-def _queues(count: int) -> str:
-    return "1 queue" if count == 1 else f"{count:,} queues"
 
 
 def _abilities(looking: Finding, changing: Finding, *, read_only: bool) -> Finding:

@@ -21,6 +21,7 @@ from qdeck._rules import orphans as orphan_count
 from qdeck._rules.foreign_health import Theirs
 from qdeck._rules.limits import Limits, Rule
 from qdeck._settings.thresholds import Thresholds
+from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,7 +170,7 @@ def _with_theirs(
 def _orphan_check(count: int | None, limits: Limits) -> Check:
     if count is None:
         return verdict.Check(name="orphaned_records", status=None, detail="records of no job were not counted")
-    records = "1 record" if count == 1 else f"{count:,} records"
+    records = counted(count, "record")
     detail = "no record is without its job" if not count else f"{records} of no job; qdeck purge removes them"
     return verdict.Check(
         name="orphaned_records", detail=detail, value=count, threshold=limits.told(Rule.ORPHANED_RECORDS)
