@@ -415,7 +415,8 @@ def plan_row_line(row: PlanRow, cells: int, *, hide: str, at_cursor: bool) -> Li
         fmt.cell(fmt.count(row.count), role) if row.exact else [(at_least(row.count, _plan_widths(cells)[1]), "muted")]
     )
     weight_of = fmt.size(row.bytes) if row.count else [(fmt.ZERO, "ghost")]
-    age = fmt.span_pieces(None if row.oldest_s is None else row.oldest_s * 1000)
+    age = [(fmt.NONE, "ghost")] if row.oldest_s is None else fmt.span_pieces(row.oldest_s * 1000)
+    age = age if row.count else [(fmt.ZERO, "ghost")]
     if not row.begun:
         number = weight_of = age = [("…", "ghost")]
     name, after = _plan_columns(cells, words, number, weight_of, age)
