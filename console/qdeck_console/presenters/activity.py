@@ -176,7 +176,9 @@ def what_became(row: Activity, later: Later, now_ms: int) -> Piece:
     undone = later.undone
     if undone is not None:
         told = undone.counts.get("restored")
-        return f"by {safe_text(undone.who, limit=20)} at {fmt.clock(undone.at_ms)}, {fmt.count(told)} back", "text"
+        when = fmt.clock(undone.at_ms)
+        when = when[:-3] if when.count(":") == 2 else when  # to the minute; of another day it is already
+        return f"by {safe_text(undone.who, limit=20)} at {when}, {fmt.count(told)} back", "text"
     if later.became is not None and row.verb in RAN and later.became.looked:
         return truth(later.became)
     if row.verb == "pause" and row.queues:
