@@ -90,6 +90,7 @@ class Feed:
         self._wake = asyncio.Event()
         self._want: tuple[str, Reader] | None = None
         self._pause_s = _FIRST_PAUSE_S
+        self._took_s = 0.0
         self._judge = Judge()
         self.picture = Picture()
 
@@ -158,8 +159,10 @@ class Feed:
         )
         await _breathing(self._prepare(picture))
         self.picture = picture
-        # The console shall cost the server a tenth of its time at most, however many queues there are.
-        return max(self._interval_s, 10 * (now - started))
+        # The console shall cost the server a tenth of its time at most, however many queues there are. What a look
+        # costs is what two in a row took: one that waited for a frozen server or a slow line says nothing of the next.
+        took, self._took_s = min(now - started, self._took_s), now - started
+        return max(self._interval_s, 10 * took)
 
     def _lost(self, error: Exception, what: str = "", kind: str = "server lost") -> None:
         now = time.monotonic()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from qdeck import NotAllowed, ServerUnreachable
-from qdeck_console.feed import Feed, Picture
+from qdeck._deck.model import ServerInfo, Snapshot, Status, Totals
+from qdeck_console.feed import INTERVAL_S, Feed, Picture
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.empty import empty_lines
 from support.proxy import FaultProxy
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._deck.model import Snapshot
     from qdeck_console.format import Line
     from support.servers import Server
 
@@ -67,6 +68,23 @@ async def test_the_pauses_grow_to_ten_seconds_and_looking_around_does_not_length
     assert feed.picture.kind == "not allowed"
     await feed._tick(0.0)
     assert feed.picture.kind == "not readable"
+
+
+async def test_a_look_that_waited_for_a_frozen_server_does_not_put_off_the_next_one() -> None:
+    seen = Snapshot(
+        at_ms=1, server=ServerInfo(), status=Status.HEALTHY, reasons=(), layouts=("native",), totals=Totals(), queues=()
+    )
+
+    async def look() -> Snapshot:
+        return seen
+
+    feed = Feed(look, lambda _picture: None)
+    now = time.monotonic()
+    assert await feed._tick(now) == INTERVAL_S
+    assert await feed._tick(now - 9.0) == INTERVAL_S, "it was frozen, and answered at last"
+    assert await feed._tick(time.monotonic()) == INTERVAL_S
+    assert await feed._tick(now - 4.0) == INTERVAL_S
+    assert await feed._tick(now - 4.0) >= 40.0, "so much it costs: a tenth of the time"
 
 
 async def test_each_screen_keeps_what_it_saw_until_the_server_is_back(make_server: Callable[..., Server]) -> None:
