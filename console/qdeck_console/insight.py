@@ -72,6 +72,7 @@ class Pauses:
 
     def __init__(self) -> None:
         self._next: dict[str, float] = {}
+        self._took: dict[str, float] = {}
 
     async def run(self, deck: Deck, what: str, program: Program[T], rest_s: float) -> T | None:
         """What a program finds, when it is due. What may not be read is no reason to think the server lost."""
@@ -88,7 +89,9 @@ class Pauses:
             if isinstance(error, OSError):
                 raise
         now = time.monotonic()
-        self._next[what] = now + max(rest_s, _COSTS * (now - started))
+        # One that waited for a frozen server says nothing of the next: it costs what two in a row took.
+        took, self._took[what] = min(now - started, self._took.get(what, 0.0)), now - started
+        self._next[what] = now + max(rest_s, _COSTS * took)
         return found
 
     def forget(self) -> None:
@@ -96,6 +99,7 @@ class Pauses:
         if len(self._next) > 4 * _KEPT:
             now = time.monotonic()
             self._next = {what: at for what, at in self._next.items() if at > now}
+            self._took = {what: took for what, took in self._took.items() if what in self._next}
 
 
 class Insights:
