@@ -326,7 +326,7 @@ async def show_job(walk: Walk, job: str) -> None:
         await walk.pilot.press("escape")
         await walk.pilot.pause(0.05)
     await command(walk.pilot, f"find {job}")
-    await until(walk.pilot, lambda: isinstance(walk.app.screen, JobScreen) and "tries" in text(walk.app))
+    await until(walk.pilot, lambda: isinstance(walk.app.screen, JobScreen) and "payload " in text(walk.app))
     walk.begin()
 
 
