@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 MOST_KEPT: Final = 20_000  # matches that can be scrolled through; beyond them they are counted
 _FOREIGN_KEPT: Final = 2_000
-_FIRST_S: Final = 0.4  # for a search, until there is something to show
+_FIRST_S: Final = 0.4  # for a search, until there is a screenful to show
+_SCREENFUL: Final = 60
 _BUDGET_S: Final = 0.05  # for a search, at each picture and each time that it goes on between them
 _AGAIN_S: Final = 2.0
 _SLICE: Final = 500
@@ -173,7 +174,7 @@ class Search(Source):
         """What was found until now, each job as it is at this moment."""
         if self._exact or not self._shown or not self._one.locked():  # else someone is at it already
             async with self._one:
-                await self._look(first + count)
+                await self._look(min(first + count, _SCREENFUL))
         if around is not None and around in self._shown:
             first = max(0, self._shown.index(around) - count // 2)
         some = self._shown[first : first + count]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -16,6 +15,7 @@ from qdeck._deck.since import read_since
 from qdeck._deck.vitals import read_vitals
 from qdeck_console.actions import DEAD, HEALTH, STUCK, WORKERS, Action, bindings
 from qdeck_console.counted import CountedDeck
+from qdeck_console.keysfirst import breathe
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
 from qdeck_console.presenters.health import HealthSeen, Row
@@ -88,17 +88,16 @@ class HealthScreen(FrameScreen):
             return None
 
     async def _read_checks(self, snapshot: Snapshot) -> Sequence[Check]:
-        """Every check. Of very many queues that takes a while: beside the keys, and with rests."""
+        """Every check. Of very many queues that takes a while: in steps, and with rests."""
         begun = time.monotonic()
         if begun >= self._check_again_at:
-            asked = (snapshot.server, snapshot.queues, self.console.deck.thresholds)
-            self._checks = (
-                await asyncio.to_thread(verdict.check_all, *asked)
-                if len(snapshot.queues) > FEW
-                else verdict.check_all(*asked)
-            )
+            found, is_long = verdict.Findings(snapshot.reasons), len(snapshot.queues) > FEW
+            for _ in verdict.steps(snapshot.server, snapshot.queues, self.console.deck.thresholds, found):
+                if is_long:
+                    await breathe()
+            self._checks = found.checks
             took = time.monotonic() - begun
-            self._check_again_at = time.monotonic() + (30 * took if len(snapshot.queues) > FEW else 0.0)
+            self._check_again_at = time.monotonic() + (30 * took if is_long else 0.0)
         return self._checks
 
     async def _read_beginnings(self, snapshot: Snapshot, checks: Sequence[Check]) -> None:

@@ -52,7 +52,8 @@ class Lines(Widget):
 
     def rest(self) -> None:
         """Lets go of what it shows, until it is shown again."""
-        self.make = lambda _w, _h: ()
+        self.make, self._made = lambda _w, _h: (), None
+        self.refresh()  # Textual lets go of the strips that it keeps
 
     def refresh_lines(self) -> None:
         """Asks for its lines again."""
@@ -187,6 +188,7 @@ class LineList(ScrollView, can_focus=True):
         """Lets go of the rows, until they are shown again: cursor, marks and scroll stay."""
         self.listing = Listing()
         self._drawn.clear()
+        self.refresh()  # Textual lets go of the strips that it keeps
 
     @property
     def place(self) -> int | None:

@@ -43,7 +43,7 @@ _LEAVING: Final = ("done", "dead", "cancelled", "expired")
 class Known:
     """A queue as it was at the last look: most do not change from one look to the next."""
 
-    reply: Any
+    reply: bytes
     base: QueueRow
     row: QueueRow
     flow: tuple[int, int] | None  # jobs that came and went since the queue was made
@@ -73,8 +73,11 @@ class Part:
     """Queues that are read in one round trip, and when they were."""
 
     names: list[str]
-    send: Send
     read_ms: int = 0
+
+    def send(self) -> Send:
+        """The request for their counts: made anew each time, as it is longer than all else that is kept of them."""
+        return reads.read(*[_call(name) for name in self.names])
 
 
 @dataclass(slots=True)
@@ -98,7 +101,7 @@ class Memory:
     verdict: verdict.Standing = field(default_factory=verdict.Standing)
 
     def rename(self, names: Iterable[str]) -> None:
-        """Takes a new list of queues; the packed commands for them are kept as long as it stays the same."""
+        """Takes a new list of queues."""
         found = sorted(names)
         if found != self.names or not self.parts:
             self.unread = set(found).difference(self.names)
@@ -106,11 +109,7 @@ class Memory:
             self.known = {name: self.known[name] for name in found if name in self.known}
             self.details = {name: self.details[name] for name in found if name in self.details}
             read_ms = min((part.read_ms for part in self.parts), default=0)
-            self.parts = [_part(found[at : at + CHUNK], read_ms) for at in range(0, len(found), CHUNK)]
-
-
-def _part(names: Sequence[str], read_ms: int = 0) -> Part:
-    return Part(list(names), reads.read(*[_call(name) for name in names]), read_ms)
+            self.parts = [Part(found[at : at + CHUNK], read_ms) for at in range(0, len(found), CHUNK)]
 
 
 def _call(queue: str) -> reads.Call:
@@ -249,23 +248,23 @@ def _numbers(
     fresh: set[str] = set()
     denied: list[QueueRow] = []
     for part in parts:
-        replies = yield part.send
+        replies = yield part.send()
         part.read_ms = now
         seen: dict[str, QueueRow] = {}
         for name, reply in zip(part.names, replies, strict=True):
-            known = memory.known.get(name)
-            if known is None or known.reply != reply:
+            known, told = memory.known.get(name), _told(reply)
+            if known is None or known.reply != told:
                 base = _row(name, reply)
                 if base is None:
                     memory.known.pop(name, None)
                     continue
                 flow = _flow(base)
                 if known is None:
-                    known = memory.known[name] = Known(reply, base, base, flow)
+                    known = memory.known[name] = Known(told, base, base, flow)
                     if earlier is not None and name in earlier[1]:
                         known.marks.append((earlier[0], *earlier[1][name]))
                 else:
-                    known.reply, known.base, known.flow, known.derived = reply, base, flow, ()
+                    known.reply, known.base, known.flow, known.derived = told, base, flow, ()
             seen[name] = known.base
         chosen = [seen[name] for name in _chosen(memory, part.names, visible) if name in seen]
         memory.details |= yield from read_details(chosen, now, memory.thresholds)
@@ -292,7 +291,14 @@ def _parts_due(memory: Memory, visible: Collection[str] | None) -> list[Part]:
         memory.turn += 1
     taken = {name for part in due for name in part.names}
     wanted = [name for name in {*visible, *unread} if name not in taken and (name in memory.known or name in unread)]
-    return [*(_part(wanted[at : at + CHUNK]) for at in range(0, len(wanted), CHUNK)), *due]
+    return [*(Part(wanted[at : at + CHUNK]) for at in range(0, len(wanted), CHUNK)), *due]
+
+
+def _told(reply: Any) -> bytes:
+    """A reply as what is kept of it: one value is a fifth of many."""
+    if reads.is_error(reply):
+        return str(reply).encode()
+    return b" ".join([b"-" if value is None else value for value in reply])
 
 
 def _row(name: str, reply: Any) -> QueueRow | None:

@@ -42,6 +42,23 @@ class Check:
     reasons: tuple[Reason, ...] = ()
 
 
+class Findings:
+    """What the rules found. A reason that is `known` already is that one again: of very many queues most reasons stay,
+    and whoever holds them shares them.
+    """
+
+    def __init__(self, known: Iterable[Reason] = ()) -> None:
+        self.checks: list[Check] = []
+        self._known = {reason.text: reason for reason in known}
+
+    def reason(self, status: Status, text: str, queue: str | None = None) -> Reason:
+        """A reason."""
+        known = self._known.get(text)
+        if known is not None and known.status is status and known.queue == queue:
+            return known
+        return Reason(status=status, text=text, queue=queue)
+
+
 def judge(
     server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None = None
 ) -> tuple[Status, tuple[Reason, ...]]:
@@ -65,10 +82,10 @@ class Standing:
         if now is None:
             self._last = judge(server, rows, thresholds)
         elif not 0 <= now - self._judged_ms < JUDGE_MS:
-            checks: list[Check] = []
-            for _ in _checks(server, rows, thresholds or Thresholds(), checks):
+            found = Findings(self._last[1])
+            for _ in steps(server, rows, thresholds, found):
                 yield BREATH
-            self._judged_ms, self._last = now, sum_up(checks)
+            self._judged_ms, self._last = now, sum_up(found.checks)
         return self._last
 
 
@@ -84,31 +101,33 @@ def sum_up(checks: Iterable[Check]) -> tuple[Status, tuple[Reason, ...]]:
 
 def check_all(server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None = None) -> list[Check]:
     """Every rule, whether it found something or not."""
-    found: list[Check] = []
-    for _ in _checks(server, rows, thresholds or Thresholds(), found):
+    found = Findings()
+    for _ in steps(server, rows, thresholds, found):
         pass
-    return found
+    return found.checks
 
 
-def _checks(server: ServerInfo, rows: Sequence[QueueRow], limits: Thresholds, found: list[Check]) -> Iterator[None]:
-    """Makes the checks in steps, for whoever shares the loop with them."""
-    found += [
+def steps(
+    server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None, found: Findings
+) -> Iterator[None]:
+    """Every rule in steps of about a ms, for whoever shares a loop with others."""
+    limits, checks = thresholds or Thresholds(), found.checks
+    checks += [
         _role(server), _loading(server), _saving(server), _persistence(server), _eviction(server),
-        _memory(server, limits),
+        _memory(server, limits), _readable(rows),
     ]  # fmt: skip
-    found.append(_readable(rows))
     yield
-    found.append(_stuck(rows, limits))
+    checks.append(_stuck(rows, limits))
     yield
     yield from _dead(rows, limits, found)
     yield from _unserved(rows, limits, found)
-    found.append(_paused(rows))
+    checks.append(_paused(rows))
     yield
     yield from _backed_up("ready_queue", rows, limits.ready_queue_max, _ready, found)
     yield from _backed_up("pending_queue", rows, limits.pending_queue_max, _overdue, found)
 
 
-def _steps(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+def _parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
     return (rows[at : at + STEP] for at in range(0, len(rows), STEP))
 
 
@@ -214,7 +233,7 @@ def _stuck(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
     )
 
 
-def _dead(rows: Sequence[QueueRow], limits: Thresholds, found: list[Check]) -> Iterator[None]:
+def _dead(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> Iterator[None]:
     full = [row for row in rows if row.dead]
     count = sum(row.dead or 0 for row in full)
     status = _grade(count, limits.dlq_max_warning, limits.dlq_max_critical)
@@ -222,15 +241,15 @@ def _dead(rows: Sequence[QueueRow], limits: Thresholds, found: list[Check]) -> I
     yield
     over.sort(key=_negative_dead)
     reasons = []
-    for part in _steps(over):
+    for part in _parts(over):
         yield
         for row in part:
             own = _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical)
-            reasons.append(Reason(status=own, text=f"{row.dead:,} dead letters in {row.name}", queue=row.name))
+            reasons.append(found.reason(own, f"{row.dead:,} dead letters in {row.name}", row.name))
     if status is not _WELL and status not in {reason.status for reason in reasons}:
         reasons.insert(0, Reason(status=status, text=f"{count:,} dead letters in {_where(full)}"))
     well = counted(count, "dead letter")
-    found.append(_from("dead_letters", reasons, well, value=count, threshold=limits.dlq_max_warning))
+    found.checks.append(_from("dead_letters", reasons, well, value=count, threshold=limits.dlq_max_warning))
     yield
 
 
@@ -238,22 +257,22 @@ def _negative_dead(row: QueueRow) -> int:
     return -(row.dead or 0)
 
 
-def _unserved(rows: Sequence[QueueRow], limits: Thresholds, found: list[Check]) -> Iterator[None]:
+def _unserved(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> Iterator[None]:
     reasons = []
-    for part in _steps(rows):
+    for part in _parts(rows):
         for row in part:
             waiting = (row.ready or 0) + (row.overdue or 0)
             if waiting and row.workers == 0 and not row.paused:
                 long = (row.oldest_s or 0) > limits.unserved_age_max
                 text = f"no live worker for {row.name}, {_jobs(waiting)} waiting"
-                reasons.append(Reason(status=Status.UNHEALTHY if long else Status.DEGRADED, text=text, queue=row.name))
+                reasons.append(found.reason(Status.UNHEALTHY if long else Status.DEGRADED, text, row.name))
         yield
     if rows and all(row.workers is None for row in rows if row.problem is None):
         detail = "the workers cannot be read: whether every queue is served is unknown"
-        found.append(_unknown("workers", detail))
+        found.checks.append(_unknown("workers", detail))
     else:
         well = "every queue with jobs has a live worker"
-        found.append(_from("workers", reasons, well, value=len(reasons), threshold=0))
+        found.checks.append(_from("workers", reasons, well, value=len(reasons), threshold=0))
 
 
 def _paused(rows: Sequence[QueueRow]) -> Check:
@@ -278,10 +297,10 @@ def _backed_up(
     rows: Sequence[QueueRow],
     most: int,
     measure: Callable[[QueueRow], tuple[int, str]],
-    found: list[Check],
+    found: Findings,
 ) -> Iterator[None]:
     worst, reasons = 0, []
-    for part in _steps(rows):
+    for part in _parts(rows):
         for row in part:
             count, word = measure(row)
             worst = max(worst, count)
@@ -289,9 +308,9 @@ def _backed_up(
             if status is not _WELL:
                 limit = most if status is Status.DEGRADED else _CRITICAL_TIMES * most
                 text = f"{count:,} jobs {word} in {row.name}, over {limit:,}"
-                reasons.append(Reason(status=status, text=text, queue=row.name))
+                reasons.append(found.reason(status, text, row.name))
         yield
-    found.append(_from(name, reasons, f"the longest has {worst:,}", value=worst, threshold=most))
+    found.checks.append(_from(name, reasons, f"the longest has {worst:,}", value=worst, threshold=most))
 
 
 def _grade(count: int, warning: int, critical: int) -> Status:

@@ -1,0 +1,38 @@
+"""The verdict over very many queues: in steps, the same as at once, and what stays as it is shared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from qdeck._deck import verdict
+from qdeck._deck.model import QueueRow, ServerInfo
+
+QUEUES = 5 * verdict.STEP
+ROWS = [
+    QueueRow(name=f"demo:dev:area:task_{n:05}:actions", ready=1 + n % 3, dead=200 - n % 400, running=0, workers=0)
+    for n in range(QUEUES)
+]
+
+
+def _findings(rows: list[QueueRow], known: verdict.Findings | None = None) -> tuple[verdict.Findings, int]:
+    found = verdict.Findings([reason for check in known.checks for reason in check.reasons] if known else ())
+    return found, sum(1 for _ in verdict.steps(ServerInfo(), rows, None, found))
+
+
+def test_steps_come_to_what_is_found_at_once() -> None:
+    found, steps = _findings(ROWS)
+    assert found.checks == verdict.check_all(ServerInfo(), ROWS)
+    assert steps > 2 * QUEUES / verdict.STEP
+    assert sum(len(check.reasons) for check in found.checks) > QUEUES, "each queue lacks a worker, some are full"
+
+
+def test_a_reason_that_stays_is_the_same_one() -> None:
+    before, _ = _findings(ROWS)
+    rows = [replace(ROWS[0], ready=99), *ROWS[1:]]
+    after, _ = _findings(rows, before)
+    assert after.checks == verdict.check_all(ServerInfo(), rows)
+    old = {id(reason) for check in before.checks for reason in check.reasons}
+    new = [reason for check in after.checks for reason in check.reasons if id(reason) not in old]
+    assert [(reason.queue, reason.text) for reason in new] == [
+        (ROWS[0].name, f"no live worker for {ROWS[0].name}, 99 jobs waiting")
+    ]
