@@ -32,7 +32,7 @@ def test_a_reason_that_stays_is_the_same_one() -> None:
     after, _ = _findings(rows, before)
     assert after.checks == verdict.check_all(ServerInfo(), rows)
     old = {id(reason) for check in before.checks for reason in check.reasons}
-    new = [reason for check in after.checks for reason in check.reasons if id(reason) not in old]
+    new = [reason for check in after.checks for reason in check.reasons if reason.queue and id(reason) not in old]
     assert [(reason.queue, reason.text) for reason in new] == [
         (ROWS[0].name, f"no live worker for {ROWS[0].name}, 99 jobs waiting")
     ]
