@@ -115,7 +115,7 @@ class Operator:
 
     async def act(self, wish: Wish, after: Callable[[], None] | None = None) -> None:
         """Plans, asks if it must, and applies, as a part of what goes on already."""
-        from qdeck_console.operating import make_plan, needs_asking, outcome
+        from qdeck_console.operating import aim, it, make_plan, needs_asking, outcome
 
         work = self.work
         assert work is not None  # noqa: S101 - run() made it
@@ -126,13 +126,13 @@ class Operator:
         plan, left_out = await make_plan(self._console.deck, wish, progress=looked, cancelled=lambda: work.cancelled)
         if not plan.count:
             why = left_out[0].why if left_out else plan.tail.skipped[0].why if plan.tail.skipped else "none matches"
-            self._console.say(f"nothing to {wish.verb.value}: {why}", "warn", "▲")
+            self._console.say(f"nothing to {wish.verb.value}: {it(why)}", "warn", "▲")
             return
         if needs_asking(plan) and not await self.ask(plan, left_out):
             self._console.say("nothing was done", "muted", "")
             return
         result = await self.apply(plan)
-        words, role, glyph = outcome(result, left_out)
+        words, role, glyph = outcome(result, left_out, to=aim(plan, hide=owner_of(self._console.shown.snapshot)))
         if result.applied and plan.tail.warnings and not needs_asking(plan):  # who was asked has read it
             words = f"{words}; mind: {plan.tail.warnings[0]}"
         self._console.say(words, role, glyph)
