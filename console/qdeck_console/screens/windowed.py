@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from qdeck_console.operating import Wish
 
-_REST: Final = 6  # times what a step of a search took
+_REST: Final = 12  # times what a step of a search took
 _FIRST_ROWS: Final = 60  # read before it is known how many fit
 MOST_MARKED: Final = 10_000  # one by one: each is kept as it was seen
 _MARKS_READ: Final = 1000  # marks that are looked after at each picture
