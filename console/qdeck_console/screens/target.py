@@ -43,7 +43,7 @@ async def ask_target(console: ConsoleApp, title: str, queue: str) -> str | None:
         return "there is no queue of this name" if found is None else "they are there already" * (found == queue)
 
     others = [called for called, name in known.items() if name != queue]
-    answer = await console.push_screen_wait(
+    answer = await console.operator.answer_to(
         FormScreen(console, title, [Field(label="to the queue", hint="→ completes", check=check, choices=others)])
     )
     if answer is None:
