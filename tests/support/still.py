@@ -26,7 +26,7 @@ from qdeck._connection import SyncClient
 from qdeck._deck import history
 from qdeck._deck.deck import Deck
 from qdeck._deck.history import Sample
-from qdeck._engine import codec, keys
+from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.ops import NewJob
 from qdeck._operations import registry
 from qdeck._rules.limits import Limits
@@ -71,6 +71,9 @@ _ANSWERS: Final[dict[bytes, Any]] = {
     b"SLOWLOG": [],
     b"LATENCY": [],
 }
+
+# The workers, and how many jobs each runs.
+_HOSTS = (("wrk-1.eu-1.4100", 3, "running"), ("wrk-2.eu-2.4101", 1, "running"), ("wrk-3.eu-3.4102", 0, "quiet"))
 
 
 class StillDeck(CountedDeck):
@@ -125,6 +128,14 @@ def paint(url: str, raw: redis.Redis) -> None:
         seeder = Seeder(client, 1)
         seeder._now = NOW_MS
         seeder.run()
+        for name, running, _ in _HOSTS:
+            if running:
+                number = NOW_MS * 1000
+                client.run(
+                    programs.call(
+                        ops.turn(names.SEARCH, name, number, room=running, lease_ms=30_000, now=NOW_MS - 2_000)
+                    )
+                )
     finally:
         seed.traceback = real  # type: ignore[attr-defined] # put back
         client.close()
@@ -144,15 +155,15 @@ def _traceback(error: BaseException) -> list[str]:
 
 
 def _workers(raw: redis.Redis) -> None:
-    hosts = (("eu-1", 3, "running"), ("eu-2", 4, "running"), ("eu-3", 0, "quiet"))
-    for number, (host, running, state) in enumerate(hosts):
+    for number, (name, running, state) in enumerate(_HOSTS):
+        _, host, pid = name.split(".")
         said = {
-            "host": host, "pid": 4100 + number, "version": "0.1.0", "queues": dict(names.WORKER), "state": state,
+            "host": host, "pid": int(pid), "version": "0.1.0", "queues": dict(names.WORKER), "state": state,
             "concurrency": 8, "rss": 61_000_000,
             "running": running, "done": 18_210 + 977 * number, "failed": 12 * number,
             "started_ms": NOW_MS - 86_400_000, "seen_ms": NOW_MS - 1_000,
         }  # fmt: skip
-        raw.hset("qdeck:workers", f"wrk-{number + 1}.{host}.{4100 + number}", json.dumps(said))
+        raw.hset("qdeck:workers", name, json.dumps(said))
 
 
 def _agents(raw: redis.Redis) -> None:
