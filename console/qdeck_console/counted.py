@@ -47,12 +47,13 @@ class CountedDeck(Deck):
 
     async def alook(self, program: Program[T]) -> T:
         """Runs a program that only reads, in asyncio; in the background, keys go before each of its requests."""
-        steps = self._counted(program)
+        steps = self._guarded(self._counted(program), writes=False)
+        client = self._loop_clients()[0]  # once: a deck that is closed meanwhile must not be opened again
         try:
             send = next(steps)
             while True:
                 await let_keys_go_first()
-                send = steps.send(await super().alook(_once(send)))
+                send = steps.send(await client.run(_once(send)))
         except StopIteration as stop:
             value: T = stop.value
             return value

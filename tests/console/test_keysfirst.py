@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck._deck import reads
 from qdeck_console import keysfirst
+from qdeck_console.counted import CountedDeck
 from qdeck_console.keysfirst import Keys, give_way, let_keys_go_first
+
+if TYPE_CHECKING:
+    from qdeck._engine.ops import Program
 
 LONG_S, HALF_S = 0.6, 0.3
 
@@ -70,3 +76,24 @@ async def test_what_the_background_starts_is_in_the_background() -> None:
         return await asyncio.create_task(started())
 
     assert await asyncio.create_task(work()) >= HALF_S
+
+
+async def test_a_deck_that_is_closed_meanwhile_is_not_opened_again(url: str) -> None:
+    deck, keys, begun = CountedDeck(url), Keys(), asyncio.Event()
+
+    def program() -> Program[int]:
+        for _ in range(3):
+            yield reads.read((b"TIME",))
+            begun.set()
+        return 3
+
+    async def look() -> int:
+        give_way(keys)
+        return await deck.alook(program())
+
+    looking = asyncio.create_task(look())
+    await begun.wait()
+    keys.pressed()
+    await deck.aclose()
+    assert await looking == 3, "what was asked is answered"
+    assert not deck._aclients
