@@ -101,6 +101,7 @@ class Arranger:
         self._shown: dict[str, Severity] = {}
         self._next: dict[str, tuple[Severity, int]] = {}
         self._counted: Judged | None = None  # the picture that was looked at last for who changes its group
+        self._begun = 0  # lists; one that is made in steps is given up when a key asks for another meanwhile
         self._sorted_at = float("-inf")
         self._sort = Sort.WORST
 
@@ -119,7 +120,17 @@ class Arranger:
         return self.arranged
 
     def steps(self, judged: Judged, asked: Asked, now: float, last_key_at: float) -> Iterator[None]:
-        """Arranges a picture in steps, so that whoever runs it can do other things in between; then see `arranged`."""
+        """Arranges a picture in steps, so that whoever runs it can do other things in between; then see `arranged`.
+        When another list was begun in between, this one ends unfinished: it would bring back the order of before.
+        """
+        self._begun += 1
+        mine = self._begun
+        for _ in self._steps(judged, asked, now, last_key_at):
+            yield
+            if mine != self._begun:
+                return
+
+    def _steps(self, judged: Judged, asked: Asked, now: float, last_key_at: float) -> Iterator[None]:
         entries: list[Entry] = []
         yield from self._steady(judged, entries)
         ordered: list[Entry] = []
@@ -142,7 +153,8 @@ class Arranger:
     def _steady(self, judged: Judged, out: list[Entry]) -> Iterator[None]:
         """The entries with the severity to be shown."""
         shown, following = self._shown, self._next
-        is_fresh, self._counted = judged is not self._counted, judged
+        is_fresh = judged is not self._counted and judged is not self.arranged.judged
+        self._counted = judged
         for part in _parts(judged.entries):
             out += [
                 entry

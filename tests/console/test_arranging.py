@@ -68,6 +68,32 @@ def test_a_queue_changes_its_group_when_its_state_held_for_two_pictures() -> Non
     assert arranger.arrange(judged(("a", ACT, 1)), asked, 4.0).entries[0].severity is ACT
 
 
+def test_a_list_that_a_key_overtakes_does_not_bring_back_the_order_of_before() -> None:
+    queues = [("a", FINE, 1), ("b", FINE, 9), ("c", FINE, 5)]
+    first, next_one, by_name = judged(*queues), judged(*queues), Asked(sort=Sort.NAME)
+    for left_at in range(9):
+        arranger = Arranger()
+        arranger.arrange(first, Asked(), 0.0)
+        steps = arranger.steps(next_one, Asked(), 1.0, 1.0)
+        for _ in zip(range(left_at), steps, strict=False):
+            pass
+        assert names(arranger.arrange(first, by_name, 1.0, 1.0)) == ["a", "b", "c"]
+        for _ in steps:
+            pass
+        assert names(arranger.arrange(next_one, by_name, 1.0, 1.0)) == ["a", "b", "c"], left_at
+
+
+def test_a_picture_that_is_drawn_again_while_the_next_is_arranged_counts_once() -> None:
+    fine, bad = [("a", FINE, 1), ("b", FINE, 1)], judged(("a", FINE, 1), ("b", ACT, 1))
+    with patch.object(arranging, "STEP", 1):
+        arranger = Arranger()
+        arranger.arrange(judged(*fine), Asked(), 0.0)
+        arranger.arrange(bad, Asked(), 1.0)
+        next(arranger.steps(judged(*fine), Asked(), 2.0, 2.0))
+        again = arranger.arrange(bad, Asked(is_tall=True), 2.0).entries
+    assert [entry.severity for entry in again] == [FINE, FINE]
+
+
 def test_a_row_whose_state_is_shown_a_moment_longer_keeps_its_reason() -> None:
     arranger, asked = Arranger(), Asked()
     arranger.arrange(judged(("a", WATCH, 1)), asked, 0.0)
