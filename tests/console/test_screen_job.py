@@ -287,3 +287,21 @@ def test_a_long_text_unfolds_and_json_in_it_is_a_tree() -> None:
     for cells in (20, 40, 90):
         for folded in (frozenset[str](), {"p/1", "p/2", "p/1/lines"}):
             assert all(length(line) <= cells for _, line in present.tree(job, cells, folded))
+
+
+async def test_what_is_out_of_sight_is_counted_anew_when_something_above_grows(url: str) -> None:
+    job = three_tries(url)
+    async with console(url, size=(80, 20)) as pilot:
+        app = app_of(pilot)
+        app.open(JobScreen("dead", HOOKS, job.id))
+        await until(pilot, "more lines ↓")
+        view, head = app.screen.query_one("#list", LineList), app.screen.query_one("#job-head")
+
+        def count() -> int:
+            return next(int(line.split()[0]) for line in lines(app) if "more lines ↓" in line)
+
+        await until(pilot, lambda: count() == view.virtual_size.height - view.size.height)
+        app.toggle_freeze()  # no picture draws it again
+        before, height = count(), head.size.height
+        head.styles.height = height + 2
+        await until(pilot, lambda: head.size.height == height + 2 and count() == before + 2)

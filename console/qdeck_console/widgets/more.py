@@ -21,9 +21,10 @@ class More(Lines):
         self.of = of
 
     def on_mount(self) -> None:
-        """Follows the list wherever it is scrolled."""
+        """Follows the list wherever it is scrolled, and whatever grows above it."""
         self.watch(self.of, "scroll_y", self._tell)
         self.watch(self.of, "virtual_size", self._tell)
+        self.watch(self.of, "rows_seen", self._tell)
 
     def _tell(self) -> None:
         self.call_after_refresh(self.tell)
