@@ -27,15 +27,6 @@ settings.register_profile("search", database=None)
 settings.load_profile("same")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In slow tests, which break many lines, an unclosed socket is told but no failure: the collector finds it in
-    whatever test happens to run then.
-    """
-    for item in items:
-        if item.get_closest_marker("slow"):
-            item.add_marker(pytest.mark.filterwarnings("default:unclosed:ResourceWarning"))
-
-
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Plans and the log of operations of this test alone, not those of whoever runs the tests."""
