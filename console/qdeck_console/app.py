@@ -32,7 +32,6 @@ from qdeck_console.terminal import fitting_theme, wants_ascii, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
 from qdeck_console.tidying import keep_tidy
-from qdeck_console.widgets.lines import LineList
 from qdeck_console.writing import Writing
 
 if TYPE_CHECKING:
@@ -443,9 +442,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.add_mode(mode, self.MODES[mode])
         screen = self.screen
         if isinstance(screen, FrameScreen):
-            screen.set_filter("")
-            for view in screen.query(LineList):
-                view.forget()
+            screen.begin_anew()
             self.now_on_screen(screen)
 
     def action_quit_or_back(self) -> None:

@@ -15,16 +15,20 @@ from qdeck._operations import api
 from qdeck._settings import load
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts, opens_read_only
+from qdeck_console.judging import Severity
 from qdeck_console.presenters.frame import Context, hue
+from qdeck_console.screens.queues import QueuesScreen
 from support.screens import HOOKS, SEARCH, app_of, command, fill, lines, shown, text, until
+from support.servers import raw_client
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from textual.pilot import Pilot
 
     from qdeck._operations.model import Activity
+    from support.servers import Server
 
 
 def contexts(url: str, folder: Path, name: str) -> Contexts:
@@ -192,3 +196,34 @@ async def test_lists_that_were_open_go_on_when_writing_is_opened(url: str, tmp_p
         await until(pilot, "opens read-only")
         await pilot.click("#choices", offset=(5, 1))
         await until(pilot, "this is prod-eu")
+
+
+async def test_a_queue_of_another_server_is_another_queue(
+    url: str, tmp_path: Path, make_server: Callable[..., Server]
+) -> None:
+    other = make_server()
+    for server, dead in ((url, 500), (other.url, 0)):
+        with raw_client(server) as raw:
+            raw.hset("qdeck:queues", "mail", 1)
+            raw.hset("{mail}:meta", mapping={"v": 1, "dead_letter": dead})
+    file = tmp_path / "qdeck.toml"
+    file.write_text(f'[contexts.one]\nurl = "{url}"\n[contexts.two]\nurl = "{other.url}"\n')
+    file.chmod(0o600)
+    found = load(file)
+    target = found.target("one")
+    assert target is not None
+    servers = Contexts(target, found)
+    deck = servers.deck(target, read_only=False)
+    app = ConsoleApp(deck, servers.describe(target, deck), contexts=servers)
+    async with shown(app, (160, 48)) as pilot:
+        screen = app.screen
+        assert isinstance(screen, QueuesScreen)
+        await until(pilot, lambda: screen._insights.known("mail") is not None)
+        [before] = screen._arranger.arranged.entries
+        assert before.severity is Severity.WATCH
+        insights = screen._insights
+        await command(pilot, "context two")
+        await until(pilot, lambda: app.context.title == "two" and bool(screen._arranger.arranged.entries))
+        [after] = screen._arranger.arranged.entries
+        assert after.severity is Severity.FINE, "nothing is held of a queue that only has the same name"
+        assert screen._insights is not insights

@@ -202,6 +202,13 @@ class FrameScreen(Screen[None]):
     def deck_changed(self) -> None:
         """Another deck on the same server took the place of the one before: what holds on to that one is made anew."""
 
+    def begin_anew(self) -> None:
+        """Another server: nothing that was marked, filtered or read belongs to it."""
+        self.deck_changed()
+        self.set_filter("")
+        for view in self.query(LineList):
+            view.forget()
+
     def redraw(self) -> None:
         """Draws everything again from the same picture."""
         self.show(self.picture, fresh=False)

@@ -208,6 +208,11 @@ class QueuesScreen(QueueActs):
         """Another deck, which may see more or less, is read anew."""
         self._insights = Insights()
 
+    def begin_anew(self) -> None:
+        """Queues of another server are others, also those of the same name."""
+        super().begin_anew()
+        self._arranger, self._empty = Arranger(), EmptyDeck()
+
     def selected(self) -> Entry | None:
         """The queue under the cursor, if it is still there."""
         row = self.view.row
