@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import console, starting, worker_profile
+from bench import console, screens, starting, worker_profile
 from bench.figures import PEER_KNOWN, Figure, Sample, Setting, all_figures
 from bench.machine import Pins
 from bench.processes import Stalled
@@ -125,7 +125,7 @@ def _say(text: str) -> None:
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description="Shares of what this machine allows; only ratios count.")
-    parser.add_argument("--only", default="", help="figures, comma separated: one many async sync latency idle memory")
+    parser.add_argument("--only", default="", help="figures, comma separated; a wrong one tells which there are")
     parser.add_argument("--seconds", type=float, default=1.0, help="for each rate of an enqueue and of a limit")
     parser.add_argument("--repeat", type=int, default=3, help="times that each throughput is measured; medians count")
     parser.add_argument("--pin", default="0,1", help="CPU of the server, CPU of the client; or none")
@@ -156,7 +156,10 @@ def main(argv: list[str] | None = None) -> None:
         return
     with setting.server() as server:
         version = server.version()
-    figures = [*all_figures(setting, server_is_valkey="valkey" in version), *console.figures(), *starting.figures()]
+    figures = [
+        *all_figures(setting, server_is_valkey="valkey" in version),
+        *console.figures(), *starting.figures(), *screens.figures(),
+    ]  # fmt: skip
     wanted = set(filter(None, options.only.split(",")))
     if unknown := wanted - {figure.key for figure in figures}:
         raise SystemExit(f"no figure {', '.join(sorted(unknown))}; there are {' '.join(f.key for f in figures)}")
