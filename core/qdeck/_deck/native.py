@@ -295,10 +295,12 @@ def _parts_due(memory: Memory, visible: Collection[str] | None) -> list[Part]:
 
 
 def _told(reply: Any) -> bytes:
-    """A reply as what is kept of it: one value is a fifth of many."""
+    """A reply as what is kept of it: one value is a fifth of many. Another reply is another value, whatever others put
+    into a field.
+    """
     if reads.is_error(reply):
-        return str(reply).encode()
-    return b" ".join([b"-" if value is None else value for value in reply])
+        return f"! {reply}".encode()
+    return b" ".join([b"-" if raw is None else raw if raw.isdigit() else repr(raw).encode() for raw in reply])
 
 
 def _row(name: str, reply: Any) -> QueueRow | None:

@@ -1,0 +1,65 @@
+"""Looking again: whatever changed in a queue since the last look is noticed, also what others wrote into it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+
+if TYPE_CHECKING:
+    import redis
+
+    from qdeck._deck.model import QueueRow
+
+META = "{mail}:meta"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("limit", "-", "not numbers"),
+        ("limit", "3", None),
+        ("rate", "-", "not numbers"),
+        ("rate", "10 60", None),
+        ("paused", "-", None),
+        ("ready", "-", "not numbers"),
+        ("v", "2", "layout version 2"),
+    ],
+)
+def test_a_field_that_comes_and_goes_is_noticed(
+    url: str, raw: redis.Redis, field: str, value: str, problem: str | None
+) -> None:
+    raw.hset("qdeck:queues", "mail", 1)
+    raw.hset(META, mapping={"v": 1, "dead_letter": 3})
+    with Deck(url) as deck:
+
+        def look() -> QueueRow:
+            [row] = deck.status().queues
+            return row
+
+        before = look()
+        raw.hset(META, field, value)
+        changed = look()
+        assert changed != before
+        assert (changed.problem is None) if problem is None else problem in str(changed.problem)
+        if field == "v":
+            raw.hset(META, "v", 1)
+        else:
+            raw.hdel(META, field)
+        after = look()
+    assert (after.problem, after.dead, after.limit, after.rate, after.paused) == (None, 3, None, None, False)
+
+
+def test_a_key_of_another_kind_that_goes_leaves_the_queue_as_it_was(url: str, raw: redis.Redis) -> None:
+    raw.hset("qdeck:queues", "mail", 1)
+    raw.set(META, "x")
+    with Deck(url) as deck:
+        [row] = deck.status().queues
+        assert "another kind" in str(row.problem)
+        raw.delete(META)
+        assert deck.status().queues == ()
+        raw.hset(META, mapping={"v": 1, "dead_letter": 3})
+        [row] = deck.status().queues
+        assert (row.problem, row.dead) == (None, 3)
