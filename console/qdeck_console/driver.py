@@ -103,6 +103,14 @@ class TerminalDriver(LinuxDriver):
         assert sys.__stderr__ is not None  # noqa: S101 - `check_terminal` saw it
         # Textual asks of it what it asks of the stream, and that is all here.
         self._file = TerminalFile(sys.__stderr__, gone=self._end, back=self._draw_anew)  # type: ignore[assignment]
+        self._keys_from = select.poll()
+        self._keys_from.register(self.fileno, 0)  # tells when it hangs up
+
+    def write(self, data: str) -> None:
+        """Writes. Keys may come from another terminal: Textual would ask that again and again once it is gone."""
+        if any(event & select.POLLHUP for _, event in self._keys_from.poll(0)):
+            self._end()
+        super().write(data)
 
     def run_input_thread(self) -> None:
         """Waits for keys until the app or the terminal ends."""

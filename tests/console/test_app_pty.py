@@ -28,9 +28,11 @@ LEAVE_SCREEN, MOUSE_OFF, SHOW_CURSOR = b"\x1b[?1049l", b"\x1b[?1000l", b"\x1b[?2
 
 
 class Terminal:
-    """A program on a terminal of its own, and all that it wrote there."""
+    """A program on a terminal of its own, and all that it wrote there; its keys may come from another one."""
 
-    def __init__(self, code: str, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, code: str, *arguments: str, env: dict[str, str] | None = None, keys_from: int | None = None
+    ) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(slave)
@@ -38,7 +40,7 @@ class Terminal:
         self._open: tuple[int, ...] = (self.master, slave)
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
-            stdin=slave,
+            stdin=slave if keys_from is None else keys_from,
             stdout=slave,
             stderr=slave,
             env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
@@ -106,8 +108,8 @@ CONSOLE = "import sys; from qdeck_console.running import run_console; sys.exit(r
 def terminal() -> Iterator[Callable[..., Terminal]]:
     made: list[Terminal] = []
 
-    def make(code: str, *arguments: str, env: dict[str, str] | None = None) -> Terminal:
-        made.append(Terminal(code, *arguments, env=env))
+    def make(code: str, *arguments: str, env: dict[str, str] | None = None, keys_from: int | None = None) -> Terminal:
+        made.append(Terminal(code, *arguments, env=env, keys_from=keys_from))
         return made[-1]
 
     yield make
@@ -262,6 +264,19 @@ def test_it_ends_when_the_terminal_vanishes(url: str, terminal: Callable[..., Te
     shown.wait_for(b"no queue yet")
     shown.hang_up()
     assert shown.process.wait(10) == VANISHED
+
+
+def test_it_ends_when_the_terminal_of_its_keys_vanishes(url: str, terminal: Callable[..., Terminal]) -> None:
+    master, slave = pty.openpty()
+    try:
+        shown = terminal(CONSOLE, url, keys_from=slave)
+    finally:
+        os.close(slave)
+    try:
+        shown.wait_for(b"no queue yet")
+    finally:
+        os.close(master)
+    assert shown.end() == VANISHED
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
