@@ -230,7 +230,9 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.writing.tell("--confirm")
 
     def _start_feed(self) -> None:
-        self._feeding = self.run_worker(self.feed.run(), group="feed")
+        if self._feeding is not None:  # over, unless two decks took the place of another at once
+            self._feeding.cancel()
+        self._feeding = self.run_worker(self.feed.run, group="feed")
 
     async def on_unmount(self) -> None:
         """Closes the connections."""

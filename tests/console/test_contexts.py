@@ -227,3 +227,17 @@ async def test_a_queue_of_another_server_is_another_queue(
         [after] = screen._arranger.arranged.entries
         assert after.severity is Severity.FINE, "nothing is held of a queue that only has the same name"
         assert screen._insights is not insights
+
+
+async def test_one_feed_goes_on_however_fast_decks_take_the_place_of_each_other(url: str, tmp_path: Path) -> None:
+    async with console(url, tmp_path, "here") as pilot:
+        app = app_of(pilot)
+        await until(pilot, "no queue yet")
+        for name in ("prod-eu", "kept"):
+            app.switch_context(name)
+        app.run_worker(app.become(read_only=True, until=None))
+        await until(
+            pilot, lambda: app.context.title == "kept" and not [one for one in app.workers if one.group == "live"]
+        )
+        await until(pilot, lambda: app.shown.snapshot is not None)
+        await until(pilot, lambda: sum(one.group == "feed" and one.is_running for one in app.workers) == 1)
