@@ -107,7 +107,8 @@ class Arranger:
 
     def rest(self) -> None:
         """Lets go of the rows, until they are arranged again: their order stays."""
-        self.arranged = Arranged()
+        self._begun += 1
+        self.arranged, self._counted = Arranged(), None
 
     def holds(self, judged: Judged, asked: Asked) -> bool:
         """Whether what is arranged is just this."""

@@ -94,6 +94,19 @@ def test_a_picture_that_is_drawn_again_while_the_next_is_arranged_counts_once() 
     assert [entry.severity for entry in again] == [FINE, FINE]
 
 
+def test_a_list_that_rests_holds_no_picture() -> None:
+    with patch.object(arranging, "STEP", 1):
+        arranger, first, second = Arranger(), judged(("a", FINE, 1), ("b", FINE, 1)), judged(("a", FINE, 2))
+        arranger.arrange(first, Asked(), 0.0)
+        steps = arranger.steps(second, Asked(), 1.0, 1.0)
+        next(steps)
+        arranger.rest()  # another screen is opened while the next picture is arranged
+        for _ in steps:
+            pass
+        assert not [held for held in vars(arranger).values() if isinstance(held, Judged)]
+        assert arranger.arranged == Arranged()
+
+
 def test_a_row_whose_state_is_shown_a_moment_longer_keeps_its_reason() -> None:
     arranger, asked = Arranger(), Asked()
     arranger.arrange(judged(("a", WATCH, 1)), asked, 0.0)
