@@ -12,13 +12,12 @@ import pytest
 
 from qdeck import NotAllowed
 from qdeck._operations import api
-from qdeck._settings import load
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts, opens_read_only
 from qdeck_console.judging import Severity
 from qdeck_console.presenters.frame import Context, hue
 from qdeck_console.screens.queues import QueuesScreen
-from support.screens import HOOKS, SEARCH, app_of, command, fill, lines, shown, text, until
+from support.screens import HOOKS, SEARCH, app_of, command, contexts_of, fill, lines, shown, text, until
 from support.servers import raw_client
 
 if TYPE_CHECKING:
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
 
 def contexts(url: str, folder: Path, name: str) -> Contexts:
     """A configuration with four contexts on one server."""
-    file = folder / "qdeck.toml"
-    file.write_text(
-        f"""
+    said = f"""
         [contexts.here]
         url = "{url}"
         environment = "dev"
@@ -50,12 +47,7 @@ def contexts(url: str, folder: Path, name: str) -> Contexts:
         [contexts.broken]
         url = "${{QDECK_TEST_NO_SUCH_VARIABLE}}"
         """
-    )
-    file.chmod(0o600)
-    found = load(file)
-    target = found.target(name)
-    assert target is not None
-    return Contexts(target, found)
+    return contexts_of(folder / "qdeck.toml", said, name)
 
 
 @contextlib.asynccontextmanager
@@ -206,15 +198,10 @@ async def test_a_queue_of_another_server_is_another_queue(
         with raw_client(server) as raw:
             raw.hset("qdeck:queues", "mail", 1)
             raw.hset("{mail}:meta", mapping={"v": 1, "dead_letter": dead})
-    file = tmp_path / "qdeck.toml"
-    file.write_text(f'[contexts.one]\nurl = "{url}"\n[contexts.two]\nurl = "{other.url}"\n')
-    file.chmod(0o600)
-    found = load(file)
-    target = found.target("one")
-    assert target is not None
-    servers = Contexts(target, found)
-    deck = servers.deck(target, read_only=False)
-    app = ConsoleApp(deck, servers.describe(target, deck), contexts=servers)
+    said = f'[contexts.one]\nurl = "{url}"\n[contexts.two]\nurl = "{other.url}"\n'
+    servers = contexts_of(tmp_path / "qdeck.toml", said, "one")
+    deck = servers.deck(servers.target, read_only=False)
+    app = ConsoleApp(deck, servers.describe(servers.target, deck), contexts=servers)
     async with shown(app, (160, 48)) as pilot:
         screen = app.screen
         assert isinstance(screen, QueuesScreen)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from qdeck._deck.deck import Deck
 from qdeck.messages import _registry as registry
 from qdeck_console.presenters.purge import short_name, within
-from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.screens.purgeentries import EntriesScreen
 from support.driving import app_of, console, row, until
+from support.screens import dry_run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,12 +70,7 @@ async def test_one_undo_takes_jobs_and_temporary_queues_back_and_a_saved_plan_sa
     raw.rpush(OVER, "a message")
     async with console(url, "5") as pilot:
         app = app_of(pilot)
-        await until(pilot, "no plan yet")
-        work = app.screen
-        assert isinstance(work, PurgeScreen)
-        work.limits = work.limits.changed("max_ready_age=0s")
-        await pilot.press("d")
-        await until(pilot, "2 would go")
+        await dry_run(pilot, "2 would go")
         await pilot.press("w")
         await until(pilot, "1 temporary queue not in the file: qdeck clean takes them")
         await pilot.press("enter")

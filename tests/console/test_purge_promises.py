@@ -14,6 +14,7 @@ from qdeck_console.presenters.purge import Applied, DryRun
 from qdeck_console.screens.acting import Work
 from qdeck_console.screens.purge import PurgeScreen
 from support.driving import app_of, console, lines, row, text, until
+from support.screens import dry_run
 
 if TYPE_CHECKING:
     import redis
@@ -41,12 +42,7 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
         ids = [deck.enqueue(MAIL, "welcome", [number]).id for number in range(3)]
     async with console(url, "5") as pilot:
         app = app_of(pilot)
-        await until(pilot, "no plan yet")
-        work = app.screen
-        assert isinstance(work, PurgeScreen)
-        work.limits = work.limits.changed("max_ready_age=0s")
-        await pilot.press("d")
-        await until(pilot, "3 would go")
+        await dry_run(pilot, "3 would go")
         await pilot.press("a", "tab", "enter")
         await until(pilot, "3 applied   u undoes it until")
         app.operator.remember("b-other", "something else")
@@ -141,12 +137,7 @@ async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
     with Deck(url) as deck:
         deck.enqueue(MAIL, "welcome", [1])
     async with console(url, "5") as pilot:
-        await until(pilot, "no plan yet")
-        work = app_of(pilot).screen
-        assert isinstance(work, PurgeScreen)
-        work.limits = work.limits.changed("max_ready_age=0s")
-        await pilot.press("d")
-        await until(pilot, "1 would go")
+        work = await dry_run(pilot, "1 would go")
         await pilot.press("a")
         shown = await until(pilot, "Purge 1 entry of 1 queue")
         assert "1 rule, 1 queue, found" in shown

@@ -11,11 +11,15 @@ from textual.widgets import Input
 from qdeck._connection import SyncClient
 from qdeck._deck.deck import Deck
 from qdeck._engine import codec, ops, programs
+from qdeck._settings import load
 from qdeck_console.app import ConsoleApp
+from qdeck_console.contexts import Contexts
+from qdeck_console.screens.purge import PurgeScreen
 from qdeck_console.terminal import context_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
 
     from textual.pilot import Pilot
 
@@ -68,6 +72,27 @@ async def console(
     async with shown(ConsoleApp(deck, context_of(deck, "demo")), size) as pilot:
         await pilot.press(*keys)
         yield pilot
+
+
+def contexts_of(file: Path, text: str, name: str) -> Contexts:
+    """The contexts of a configuration, which is written to a file; one of them is the one to look at."""
+    file.write_text(text)
+    file.chmod(0o600)
+    found = load(file)
+    target = found.target(name)
+    assert target is not None
+    return Contexts(target, found)
+
+
+async def dry_run(pilot: Pilot[int], wanted: str) -> PurgeScreen:
+    """On Purge, a dry run that takes whatever is ready, until it says what would go."""
+    await until(pilot, "no plan yet")
+    work = app_of(pilot).screen
+    assert isinstance(work, PurgeScreen)
+    work.limits = work.limits.changed("max_ready_age=0s")
+    await pilot.press("d")
+    await until(pilot, wanted)
+    return work
 
 
 async def command(pilot: Pilot[int], words: str) -> None:

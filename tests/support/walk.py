@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 from textual.widgets import Input
 
 from qdeck._deck.deck import Deck
-from qdeck._settings import load
 from qdeck_console.actions import QUEUES, of_scope
 from qdeck_console.app import ConsoleApp
-from qdeck_console.contexts import Contexts
 from qdeck_console.screens.contexts import ContextScreen
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
@@ -20,7 +18,7 @@ from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.palette import PaletteScreen
 from qdeck_console.widgets.lines import LineList
 from support.scene import QUEUE, Scene, make_scene
-from support.screens import app_of, shown, text, until
+from support.screens import app_of, contexts_of, shown, text, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -117,15 +115,10 @@ class Walk:
 async def walking(url: str, raw: redis.Redis, folder: Path) -> AsyncIterator[Walk]:
     """A console on a fresh scene, with a configuration that knows two contexts."""
     scene = make_scene(url, raw)
-    file = folder / "qdeck.toml"
-    file.write_text(f'[contexts.here]\nurl = "{url}"\nenvironment = "dev"\n[contexts.there]\nurl = "{url}"\n')
-    file.chmod(0o600)
-    found = load(file)
-    target = found.target("here")
-    assert target is not None
-    servers = Contexts(target, found)
-    deck = servers.deck(target, read_only=False)
-    async with shown(ConsoleApp(deck, servers.describe(target, deck), contexts=servers)) as pilot:
+    said = f'[contexts.here]\nurl = "{url}"\nenvironment = "dev"\n[contexts.there]\nurl = "{url}"\n'
+    servers = contexts_of(folder / "qdeck.toml", said, "here")
+    deck = servers.deck(servers.target, read_only=False)
+    async with shown(ConsoleApp(deck, servers.describe(servers.target, deck), contexts=servers)) as pilot:
         yield Walk(pilot, scene, folder)
 
 
