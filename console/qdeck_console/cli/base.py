@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CONTEXT_SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
 _META: Final = "qdeck."
+OPTIONS_THAT_WRITE: Final = frozenset({"--yes", "--apply", "--now", "--confirm", "--orphans", "--all-running"})
+"""Options that turn a report into a change, or widen one: no hint proposes them."""
 _TAKE_A_VALUE: Final = ("--url", "--context", "--config", "--confirm", "--layout")
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from qdeck_console.cli.base import CONTEXT_SETTINGS, LateGroup
+from qdeck_console.cli.base import CONTEXT_SETTINGS, OPTIONS_THAT_WRITE, LateGroup
 
 OK: Final = 0
 DEGRADED: Final = 1  # the thing asked about is degraded, or a part was skipped
@@ -96,6 +96,8 @@ def run(args: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return INTERRUPTED
     except click.ClickException as error:
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            error.possibilities[:] = [name for name in error.possibilities if name not in OPTIONS_THAT_WRITE]
         return _tell(error.format_message(), _usage_hint(error), USAGE)
     except Exception as error:  # noqa: BLE001 - the last resort: no command ends with a traceback
         return _tell_error(error)

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidOption
-from qdeck._settings.model import FOREIGN_RULES, RULE_KEYS, Settings
+from qdeck._settings.model import FOREIGN_RULES, RULE_KEYS, SWITCHES_THAT_WRITE, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -116,7 +116,7 @@ class Limits:
             return replace(self, dlq_enabled=_WORDS[value.lower()])
         if key not in RULE_KEYS.values() and key not in _OF_LAYOUTS:
             known = [*RULE_KEYS.values(), "dlq_enabled", *_OF_LAYOUTS, *RULE_KEYS]
-            near = difflib.get_close_matches(name, known, 1)
+            near = difflib.get_close_matches(name, [key for key in known if key not in SWITCHES_THAT_WRITE], 1)
             hint = f"did you mean {near[0]!r}?" if near else f"thresholds are: {', '.join(RULE_KEYS.values())}"
             raise InvalidOption(f"there is no threshold {name!r}", hint=hint)
         number = _number(key, value)

@@ -19,6 +19,7 @@ from qdeck._settings.model import (
     FOREIGN_RULES,
     PRODUCTION,
     RULE_KEYS,
+    SWITCHES_THAT_WRITE,
     Agent,
     Context,
     DeadLetters,
@@ -332,12 +333,20 @@ def _table(path: list[str]) -> type[msgspec.Struct] | None:
 def _nearest(path: list[str], key: str) -> str:
     kind = _table(path)
     known = list(kind.__struct_fields__) if kind is not None else []
-    near = difflib.get_close_matches(key, known, 1, 0.5)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    for table, other in _TABLES.items():
-        if key in other.__struct_fields__ and "*" not in table:
-            return f"{key} belongs into [{table}]" if table else f"{key} belongs before the first [table]"
+    elsewhere = {
+        name: table
+        for table, other in _TABLES.items()
+        if "*" not in table and other is not kind
+        for name in other.__struct_fields__
+    }
+    if key in elsewhere:
+        table = elsewhere[key]
+        return f"{key} belongs in [{table}]" if table else f"{key} belongs before the first [table]"
+    for names in (known, elsewhere):
+        near = difflib.get_close_matches(key, [name for name in names if name not in SWITCHES_THAT_WRITE], 1)
+        if near:
+            table = "" if names is known else elsewhere[near[0]]
+            return f"did you mean {near[0]!r}{f' in [{table}]' if table else ''}?"
     return f"settings here are: {', '.join(known)}" if known else ""
 
 

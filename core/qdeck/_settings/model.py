@@ -27,6 +27,10 @@ RULE_KEYS: Final = {
 FOREIGN_RULES: Final = ("pending_too_old", "request_too_old", "task_too_old", "broken_entries", "overdue_delayed")
 """Purge rules that only other layouts have."""
 PRODUCTION: Final = ("production", "prod")
+SWITCHES_THAT_WRITE: Final = frozenset(
+    {"purge_enabled", "dlq_enabled", "health_check_enabled", "allow_purge", "clean_interval", "clean_orphans"}
+)
+"""Settings that make qdeck change a server by itself: a hint names them only to somebody who wrote their exact name."""
 
 
 class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,86 @@
+"""Hints for misspelled names: they name the right section, and never propose a switch that makes qdeck write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._errors import InvalidOption
+from qdeck._rules.limits import Limits
+from qdeck._settings import Agent, DeadLetters, Health, Purge, read_text
+from qdeck._settings.model import SWITCHES_THAT_WRITE
+from qdeck_console.cli.base import OPTIONS_THAT_WRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from support.commands import Ran
+
+
+def hint_of(text: str) -> str:
+    with pytest.raises(InvalidOption) as caught:
+        read_text(text)
+    return caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[purge]\ndlq_enabled = true", "dlq_enabled belongs in [dead_letters]"),
+        ("[health]\npurge_enabled = true", "purge_enabled belongs in [purge]"),
+        ("[dead_letters]\nhealth_check_enabled = true", "health_check_enabled belongs in [health]"),
+        ("[health]\ndlq_max_warning = 3", "dlq_max_warning belongs in [health.health_thresholds]"),
+        ("[purge]\ndefault_context = 'a'", "default_context belongs before the first [table]"),
+        ("[purge]\ndlq_tll = 3", "did you mean 'dlq_ttl' in [dead_letters]?"),
+        ("[purge]\npurge_dry_rn = true", "did you mean 'purge_dry_run'?"),
+    ],
+)
+def test_a_setting_of_another_section_is_named_with_its_section(text: str, hint: str) -> None:
+    assert hint_of(text) == hint
+
+
+def _misspelled(name: str) -> set[str]:
+    return {name[:-1], f"{name}s", name.replace("_", ""), name.replace("enabled", "enable"), f"x{name}", "enabled"}
+
+
+@pytest.mark.parametrize("switch", sorted(SWITCHES_THAT_WRITE))
+@pytest.mark.parametrize("table", ["", "[purge]\n", "[dead_letters]\n", "[health]\n", "[agent]\n", "[lists]\n"])
+def test_no_hint_proposes_a_switch_that_writes(table: str, switch: str) -> None:
+    for name in _misspelled(switch) - {switch}:
+        assert f"mean '{switch}'" not in hint_of(f"{table}{name} = true")
+
+
+def test_every_switch_that_is_off_by_default_writes_unless_it_only_restricts() -> None:
+    off = {
+        name
+        for table in (Purge, DeadLetters, Health, Agent)
+        for name, default in zip(table.__struct_fields__, table.__struct_defaults__, strict=True)
+        if default is False
+    }
+    assert off - {"purge_dry_run", "clean_dry_run"} == SWITCHES_THAT_WRITE - {"clean_interval"}
+
+
+def test_a_threshold_that_is_misspelled_on_the_command_line() -> None:
+    with pytest.raises(InvalidOption) as caught:
+        Limits().changed("dlq_enable=true")
+    assert "did you mean" not in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("args", "proposed"),
+    [
+        (["purge", "--aply"], "--plan"),
+        (["purge", "--yess"], ""),
+        (["purge", "--noww"], ""),
+        (["requeue", "q", "--all-runing"], ""),
+        (["clean", "--orphan-s"], ""),
+        (["status", "--confrm", "x"], "--config"),
+        (["status", "--contex", "x"], "--context"),
+    ],
+)
+def test_no_hint_proposes_an_option_that_writes(qdeck: Callable[..., Ran], args: list[str], proposed: str) -> None:
+    ran = qdeck(*args)
+    assert ran.code == 64
+    assert proposed in ran.err
+    assert [option for option in OPTIONS_THAT_WRITE if repr(option) in ran.err] == []
