@@ -8,6 +8,7 @@ import json
 import socket
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from agent.running import QUEUE, TOKEN, bury, claim, make_jobs, running
@@ -306,3 +307,62 @@ async def test_who_never_says_what_it_wants_is_hung_up_on(
                     await asyncio.wait_for(reader.read(), 20)
                 writer.close()
         assert (await agent.ask("/healthz")).code == 200
+
+
+async def test_idle_connections_take_no_room_from_others(run_agent: Callable[..., Any]) -> None:
+    """Neither those that never send a request, nor those that stay open after an answer."""
+    async with run_agent() as agent:
+        host, port = agent.agent.address.removeprefix("http://").split(":")
+        held = [await asyncio.open_connection(host, int(port)) for _ in range(300)]
+        for at, (_, writer) in enumerate(held):
+            writer.write((b"", b"GET /heal", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"", b"", b"")[at % 6])
+        began = asyncio.get_running_loop().time()
+        assert [(await agent.ask("/healthz")).code for _ in range(3)] == [200] * 3
+        assert asyncio.get_running_loop().time() - began < 5  # well before idle connections time out
+        for _, writer in held:
+            writer.transport.abort()
+
+
+async def test_callers_that_read_no_answers_take_no_room_from_others(
+    run_agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qdeck._agent.serving.ANSWER_S", 5.0)
+    monkeypatch.setattr("qdeck._agent.serving.MOST_REQUESTS", 6)
+    monkeypatch.setattr("qdeck._agent.metrics.expose", lambda *_: "# " + "x" * 20_000_000 + "\n")
+    async with run_agent() as agent:
+        host, port = agent.agent.address.removeprefix("http://").split(":")
+        held = [await asyncio.open_connection(host, int(port), limit=64) for _ in range(6)]
+        for _, writer in held:
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for reader, _ in held:
+            assert await reader.read(8) == b"HTTP/1.1"  # and reads no more
+        assert (await agent.ask("/healthz")).code == 200
+        await agent.until(lambda: not _served_at(int(port)))
+        for _, writer in held:
+            writer.transport.abort()
+
+
+def _served_at(port: int) -> list[Any]:
+    """Connections of this process to callers at that port."""
+    mine = psutil.Process().net_connections("tcp")
+    return [each for each in mine if each.raddr and each.laddr.port == port and each.status == "ESTABLISHED"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:9180", "127.0.0.1.evil.example", "localhost.", "[", ""])
+async def test_metrics_answer_other_names_with_the_token_only(run_agent: Callable[..., Any], host: str) -> None:
+    """A page in a browser on this machine can let its own name lead here (DNS rebinding)."""
+    async with run_agent() as agent:
+        assert (await agent.ask("/metrics", token=None, headers={"Host": host})).code == 401
+        assert (await agent.ask("/metrics", headers={"Host": host})).code == 200
+
+
+@pytest.mark.parametrize("host", ["localhost:9180", "LOCALHOST", "127.0.0.1:1", "127.3.2.1", "[::1]:9180"])
+async def test_metrics_on_this_machine_need_no_token(run_agent: Callable[..., Any], host: str) -> None:
+    async with run_agent() as agent:
+        assert (await agent.ask("/metrics", token=None, headers={"Host": host})).code == 200
+
+
+async def test_metrics_that_a_proxy_passes_on_need_the_token(run_agent: Callable[..., Any]) -> None:
+    async with run_agent() as agent:
+        for name in ("X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"):
+            assert (await agent.ask("/metrics", token=None, headers={name: "192.0.2.7"})).code == 401

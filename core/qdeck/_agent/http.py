@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from qdeck._agent import deadletters, metrics
+from qdeck._agent.options import is_loopback
 from qdeck._engine import codec
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 MOST_LETTERS: Final = 1000
 LETTERS: Final = 50
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_PASSED_ON: Final = ("forwarded", "via", "x-forwarded-for", "x-real-ip")  # what proxies add
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 _CODES: Final = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
@@ -66,7 +68,7 @@ class _Api:
             except Exception as error:  # noqa: BLE001 - one request must not end the agent
                 fault = type(error).__name__
                 self._event({"event": "failed", "request": _path(request), "why": f"{fault}: {error}"})
-                return _error(500, f"the agent failed: {fault}", "see the agent's log")
+                return error_response(500, f"the agent failed: {fault}", "see the agent's log")
 
         return handle
 
@@ -124,8 +126,8 @@ class _Api:
         return word in _TRUE
 
     async def metrics(self, request: Request) -> Response:
-        # A scraper on this machine needs no token; from elsewhere queue names are nobody's business.
-        if self._options.http is not None and not self._options.http.is_loopback:
+        # A scraper on this machine needs no token; elsewhere names of queues are not public.
+        if self._options.http is not None and not (self._options.http.is_loopback and _is_local(request)):
             self._check_token(request)
         # In a thread: with ten thousand queues the text takes a second to make, and leases have to be renewed.
         text = await asyncio.to_thread(metrics.expose, *await self._chores.measured())
@@ -149,6 +151,15 @@ class _Refusal(HTTPException):
 def _path(request: Request) -> str:
     # Not from the URL, which is made with the Host header: that may be anything.
     return str(request.scope["path"])[:200]
+
+
+def _is_local(request: Request) -> bool:
+    """Whether it was sent to this machine under its own name and not passed on by a proxy. The name matters: a page in
+    a browser here can let a name of its own lead to this address (DNS rebinding) and read what is answered.
+    """
+    host = request.headers.get("host", "")
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return is_loopback(name.lower()) and not any(header in request.headers for header in _PASSED_ON)
 
 
 def _digest(text: str) -> bytes:
@@ -176,7 +187,8 @@ def _json(value: Any, code: int = 200, headers: dict[str, str] | None = None) ->
     )
 
 
-def _error(code: int, message: str, hint: str = "", headers: dict[str, str] | None = None) -> Response:
+def error_response(code: int, message: str, hint: str = "", headers: dict[str, str] | None = None) -> Response:
+    """A refusal as JSON."""
     word = _CODES.get(code, "unavailable" if code == 503 else "error")
     return _json({"error": word, "message": message, "hint": hint}, code, headers)
 
@@ -192,7 +204,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
         message = f"{request.method} is not for {_path(request)}"
     if code == 404 and not hint:
         message, hint = f"there is nothing at {_path(request)}", "see /api/v1/queue/health, /metrics, /healthz"
-    return _error(code, message, hint, headers)
+    return error_response(code, message, hint, headers)
 
 
 async def _our_error(_: Request, error: Exception) -> Response:
@@ -207,4 +219,4 @@ async def _our_error(_: Request, error: Exception) -> Response:
     code = next(
         (code for kind, code in kinds if isinstance(error, kind)), 503 if isinstance(error, ServerRefused) else 500
     )
-    return _error(code, str(error), getattr(error, "hint", ""))
+    return error_response(code, str(error), getattr(error, "hint", ""))

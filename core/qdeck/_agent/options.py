@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +18,14 @@ TEND_S: Final = 10.0
 LEASE_S: Final = 15.0
 LEAST_TOKEN: Final = 16
 READ_ONLY: Final = "open it for writing"
-LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is a name or an address of this machine that no other can reach."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +38,7 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        return self.host in LOOPBACK or self.host.startswith("127.")
+        return is_loopback(self.host)
 
     @classmethod
     def parse(cls, text: str) -> Address:

@@ -13,7 +13,7 @@ try:
     import uvicorn
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    from qdeck._agent.http import make_app
+    from qdeck._agent.http import error_response, make_app
 except ImportError as error:
     raise UsageError(
         f"the agent's API needs {error.name or 'more packages'}", hint="pip install 'qdeck[agent]'"
@@ -22,12 +22,17 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
+    from starlette.applications import Starlette
+    from starlette.types import Receive, Scope, Send
+
     from qdeck._agent.chores import Chores
     from qdeck._agent.options import Address, AgentOptions
 
 MOST_REQUESTS: Final = 64  # at once; more get 503
+MOST_CONNECTIONS: Final = 256  # then the oldest that is idle is closed
 CLOSE_S: Final = 3
-HEAD_S: Final = 10  # for a caller to say what it wants: some that never do would else take all the room there is
+HEAD_S: Final = 10  # for a caller to send a request
+ANSWER_S: Final = 300  # from a request until its answer is read: a purge may take a while
 
 
 class _Server(uvicorn.Server):
@@ -38,37 +43,67 @@ class _Server(uvicorn.Server):
 
 
 class _Impatient(H11Protocol):
-    """Hangs up on who does not finish the head of a request in time."""
+    """Ends connections that are slow to send a request or to read the answer, and the oldest idle one when there are
+    too many: idle connections take no room from others.
+    """
 
     _timer: asyncio.TimerHandle | None = None
+    _since = 0.0
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a request is being handled."""
+        # The attribute is there from the start, and None until the first request.
+        return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base has it
         super().connection_made(transport)
-        self._wait()
+        self._since = self.loop.time()
+        self._end_after(HEAD_S)
+        if len(self.connections) > MOST_CONNECTIONS:
+            idle = [each for each in self.connections if isinstance(each, _Impatient) and not each.is_answering]
+            min(idle, key=lambda each: each._since, default=self).end()
 
     def data_received(self, data: bytes) -> None:
-        self._wait()
         super().data_received(data)
-        # The attribute is there from the start, and None until the first request.
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._wait_no_more()
+        if self.is_answering:
+            self._end_after(ANSWER_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._wait_no_more()
+        self._stop_timer()
         super().connection_lost(exc)
 
-    def _wait(self) -> None:
-        if self._timer is None:
-            self._timer = self.loop.call_later(HEAD_S, self._hang_up)
+    def end(self) -> None:
+        """Close at once, without waiting for the caller to read what is left."""
+        self.transport.abort()
 
-    def _wait_no_more(self) -> None:
+    def _end_after(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self.end)
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _hang_up(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()
+
+class _Limited:
+    """The API with a limit of requests at once. Connections are limited apart from it: most of them may be idle."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._app = app
+        self._running = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._running >= MOST_REQUESTS:
+            busy = error_response(503, f"{MOST_REQUESTS} requests are running", "try again later")
+            await busy(scope, receive, send)
+            return
+        self._running += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running -= 1
 
 
 @contextlib.asynccontextmanager
@@ -86,7 +121,7 @@ async def listening(
         why = f"the API listens on {host}, in plain HTTP: put a proxy with TLS before it"
         event({"event": "warning", "why": why})
     config = uvicorn.Config(
-        make_app(options, chores, event),
+        _Limited(make_app(options, chores, event)),
         loop="none",
         http=_Impatient,
         ws="none",
@@ -95,8 +130,7 @@ async def listening(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_REQUESTS,
-        timeout_keep_alive=5,
+        headers=[("Connection", "close")],  # a request each: a connection that has its answer would be idle
         timeout_graceful_shutdown=CLOSE_S,
     )
     server = _Server(config)
