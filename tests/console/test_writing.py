@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck.deck import Deck
-from qdeck._deck.journal import state_dir
+from qdeck._files import state_dir
 from qdeck._operations import activity
 from qdeck._settings import Target
 from qdeck_console.app import ConsoleApp

@@ -7,28 +7,20 @@ import os
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-import platformdirs
 
 from qdeck._deck import changes, reads
 from qdeck._engine import keys, ops
 from qdeck._errors import QdeckError
+from qdeck._files import state_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from qdeck._engine.ops import Program
 
 T = TypeVar("T")
 KEEP: Final = 10_000  # entries on the server, about
 MOST_FILE_BYTES: Final = 8 * 1024 * 1024  # then the file is put aside, once
-
-
-def state_dir() -> Path:
-    """Where what operators did and mean to do is kept on this machine, for this user alone."""
-    path = platformdirs.user_state_path("qdeck")
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return path
 
 
 def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
@@ -47,7 +39,7 @@ def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
 def append(line: bytes) -> None:
     """Adds a line to the file of this machine, which nobody else may read."""
     path = state_dir() / "activity.jsonl"
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     with os.fdopen(handle, "ab", buffering=0) as file:
         file.write(line + b"\n")
         if file.tell() > MOST_FILE_BYTES:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-import platformdirs
 
 from qdeck._deck import reads
+from qdeck._files import draft_beside, private_folder, state_dir
 from qdeck._layouts.together import all_of
 
 if TYPE_CHECKING:
@@ -185,7 +184,7 @@ def _shown(key: bytes) -> str:
 def memory_path(address: str) -> Path:
     """The file that remembers what was found on a server."""
     digest = hashlib.sha256(address.encode()).hexdigest()[:16]
-    return platformdirs.user_state_path("qdeck") / "sights" / f"{digest}.json"
+    return private_folder(state_dir() / "sights") / f"{digest}.json"
 
 
 def recall(address: str) -> Remembered:
@@ -220,16 +219,18 @@ def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembe
 
 def remember(address: str, remembered: Remembered) -> None:
     """Keeps what was found, if it is anything new; where nothing may be written, the next look looks again."""
-    path = memory_path(address)
     plain = _relabelled(remembered, lambda label: label.encode("utf-8", "surrogateescape").decode("latin-1"))
     told = msgspec.json.encode(plain)
     try:
+        path = memory_path(address)
         if path.exists() and path.read_bytes() == told:
             return
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.touch(mode=0o600)
-        draft.write_bytes(told)
-        draft.replace(path)
+        draft, file = draft_beside(path)
+        try:
+            with file:
+                file.write(told)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError:
         return

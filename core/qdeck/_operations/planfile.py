@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import msgspec
 import platformdirs
 
-from qdeck._deck.journal import state_dir
 from qdeck._errors import UsageError
+from qdeck._files import private_folder, state_dir
 from qdeck._operations.model import PLAN_FORMAT, PlanEntry, PlanHead, PlanTail, Verb
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ class _Tail(msgspec.Struct):
 
 def plans_dir() -> Path:
     """Where plans go unless a path is named."""
-    path = state_dir() / "plans"
-    path.mkdir(mode=0o700, exist_ok=True)
-    return path
+    return private_folder(state_dir() / "plans")
 
 
 @dataclass(frozen=True, slots=True)

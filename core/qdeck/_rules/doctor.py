@@ -14,6 +14,7 @@ from qdeck._deck.model import Status
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
+from qdeck._files import state_dir
 from qdeck._words import counted
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ def setup(configuration: Configuration, target: Target) -> list[Finding]:
     for warning in configuration.warnings():
         fix = f"chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
         found.append(Finding(name="config_secrets", ok=False, detail=warning, fix=fix))
+    try:
+        state_dir()
+    except OSError as error:
+        fix = getattr(error, "hint", "") or "set XDG_STATE_HOME to a directory of your own"
+        found.append(Finding(name="state_directory", ok=False, detail=str(error), fix=fix))
     if target.name is not None:
         words = [target.environment or "no environment named"]
         if target.read_only:
