@@ -8,6 +8,7 @@ import multiprocessing.connection as pipes
 import signal
 import sys
 import time
+from contextvars import copy_context
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ class _Run:
 
 
 def _run(app: Any, order: Order) -> Report:
+    """Runs a job. Called in a context of its own."""
     facts = order.facts | {"tags": tuple(order.facts["tags"])}
     run = _Run(JobContext(task=order.task, **facts))
     running.set(run)
@@ -55,8 +57,6 @@ def _run(app: Any, order: Order) -> Report:
         report.event = error_event(error, run.context().worker, run.context().attempt, ran_ms)
         report.rejected = is_final(error)
         report.delay_ms = asked_delay_ms(error)
-    finally:
-        running.set(None)
     report.log = b"" if run.output is None else run.output.bytes()
     return report
 
@@ -87,7 +87,7 @@ def main() -> None:
         while True:
             try:
                 order = msgspec.msgpack.decode(pipe.recv_bytes(), type=Order)
-                pipe.send_bytes(msgspec.msgpack.encode(_run(app, order)))
+                pipe.send_bytes(msgspec.msgpack.encode(copy_context().run(_run, app, order)))
             except (EOFError, OSError):
                 return
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._engine import codec
 from qdeck._engine.ops import Ending
 from qdeck._errors import UsageError
+from qdeck._worker.contexts import Contexts
 from qdeck._worker.processes import Processes
 from qdeck._worker.run import Kind, Plan, Run, StopReason, error_event, make_plan
 from qdeck._worker.runners import Runners
@@ -68,8 +69,9 @@ class Hands:
         self._solo_runs = False
         self._solo_since = 0.0
         reports = Reports(asyncio.get_running_loop(), self._take)
-        self._runners = Runners(self.finish, concurrency)
-        self._threads = Threads(reports, concurrency)
+        self.contexts = Contexts()
+        self._runners = Runners(self.finish, self.contexts, concurrency)
+        self._threads = Threads(reports, self.contexts, concurrency)
         self._processes: Processes | None = None
         if any(task.options.process for task in app.tasks.values()):
             if app_ref is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import random
 import threading
@@ -27,8 +28,6 @@ from qdeck._errors import (
 from qdeck._options import read_duration, retry_delay_ms
 
 if TYPE_CHECKING:
-    import asyncio
-
     from qdeck._app import App, Task
     from qdeck._worker.capture import Output
     from qdeck._worker.lane import Lane
@@ -44,7 +43,10 @@ STOPS: Final[dict[str, type[Exception]]] = {
     "cancelled": JobCancelled,
     "shutdown": JobCancelled,
 }
-
+# What is said about errors that say nothing themselves.
+_EMPTY: Final[dict[type, str]] = {
+    asyncio.CancelledError: "the handler was cancelled, and not by the worker",
+}
 
 _one_context: Final = threading.Lock()
 
@@ -228,7 +230,7 @@ def is_final(error: BaseException) -> bool:
 def error_event(error: BaseException, worker: str, attempt: int, ran_ms: int | None = None) -> bytes:
     """What is kept about an error. Must not fail, whatever the error's own methods do: the job would never end."""
     try:
-        message = str(error)
+        message = str(error) or _EMPTY.get(type(error), "")
     except Exception as other:  # noqa: BLE001 - code of the application
         message = f"(its text cannot be had: {type(other).__name__})"
     try:

@@ -7,13 +7,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from qdeck._context import running
+from qdeck._worker.contexts import run_in
 from qdeck._worker.run import STOPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._engine.ops import Ending
+    from qdeck._worker.contexts import Contexts
     from qdeck._worker.run import Run
 
 # Handlers that never suspend would hold the loop: after so long the others get a turn.
@@ -21,10 +22,15 @@ HOLD_S: Final = 0.0007
 
 
 class Runners:
-    """At most `most` handlers at once. One that does not end when told is given up and replaced."""
+    """At most `most` handlers at once. One that does not end when told is given up and replaced.
 
-    def __init__(self, finish: Callable[[Run, Ending | None], None], most: int) -> None:
+    A runner whose task was cancelled, by the worker or by a handler, is replaced as well: nothing of it can reach
+    another job.
+    """
+
+    def __init__(self, finish: Callable[[Run, Ending | None], None], contexts: Contexts, most: int) -> None:
         self._finish = finish
+        self._contexts = contexts
         self._most = most
         self.waiting: deque[Run] = deque()
         self._idle: list[asyncio.Future[None]] = []
@@ -47,7 +53,7 @@ class Runners:
         return taken
 
     def replace(self) -> None:
-        """A runner is given up; another may take its place."""
+        """Let another runner take the place of one that is given up."""
         self._count -= 1
         if self.waiting:
             self._wake_one()
@@ -67,10 +73,13 @@ class Runners:
             await asyncio.wait(self._tasks, timeout=1.0)
 
     def _wake_one(self) -> None:
-        if self._idle:
-            self._waking = True
-            self._idle.pop().set_result(None)
-        elif self._count < self._most:
+        while self._idle:
+            idle = self._idle.pop()
+            if not idle.done():  # else its runner was cancelled meanwhile, and ends
+                self._waking = True
+                idle.set_result(None)
+                return
+        if self._count < self._most:
             self._waking = True
             self._count += 1
             task = asyncio.create_task(self._work())
@@ -78,7 +87,19 @@ class Runners:
             task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
-        me = asyncio.current_task()
+        try:
+            replaced = await self._run_waiting(asyncio.current_task())
+        except asyncio.CancelledError:
+            if self._ended:
+                raise
+            # A handler that ended long ago left something behind that cancels its task, which is this one.
+            replaced = False
+        if not replaced and not self._ended:
+            self._waking = False
+            self.replace()
+
+    async def _run_waiting(self, me: asyncio.Task[None] | None) -> bool:
+        """Run jobs until the task cannot run another; true when another runner took its place already."""
         loop = asyncio.get_running_loop()
         self._waking = False
         waiting = self.waiting
@@ -94,15 +115,17 @@ class Runners:
             if waiting and not self._waking:
                 self._wake_one()
             await self._run(run, me)
-            if run.abandoned or self._ended:
-                return
+            if run.abandoned:
+                return True
+            if self._ended or (me is not None and me.cancelling()):
+                # The time-outs and task groups of the next job would take that cancellation for their own.
+                return False
             now = time.monotonic()
             if now - self._mark > HOLD_S:
                 await asyncio.sleep(0)
                 self._mark = time.monotonic()
 
     async def _run(self, run: Run, me: asyncio.Task[None] | None) -> None:
-        running.set(run)
         run.thread = me
         ending: Ending | None
         try:
@@ -110,19 +133,16 @@ class Runners:
             if run.stop is not None:
                 raise STOPS[run.stop]
             args, kwargs = run.arguments()
-            ending = run.ended_well(await run.function()(*args, **kwargs))
+            context = self._contexts.make(run)
+            handler = context.run(run.function(), *args, **kwargs)
+            ending = run.ended_well(await run_in(context, handler))
         except asyncio.CancelledError as error:
-            if run.stop is None and me is not None and me.cancelling():
-                raise  # the worker ends
-            # Else the handler was told to stop, or something of its own was cancelled: then that is its error.
+            if run.stop is None and self._ended:
+                raise
+            # The handler was told to stop, or it cancelled itself: then that is its error.
             ending = run.ended_badly(error if run.stop is None else STOPS[run.stop]())
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler ends the job, not the worker
             ending = run.ended_badly(error)
         finally:
             run.thread = None
-            running.set(None)
-        if run.stop is not None and me is not None:
-            # Also when the handler swallowed it: the next one's time-outs and task groups look at this count.
-            while me.cancelling():
-                me.uncancel()
         self._finish(run, ending)

@@ -8,7 +8,6 @@ from collections import deque
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
-from qdeck._context import running
 from qdeck._worker.run import STOPS, current_thread, raise_in_thread
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._engine.ops import Ending
+    from qdeck._worker.contexts import Contexts
     from qdeck._worker.run import Run
 
 Done = tuple["Run", "Ending | None"]
@@ -53,8 +53,9 @@ class Reports:
 class Threads:
     """A pool that grows to what is asked for, and replaces a thread whose handler does not end."""
 
-    def __init__(self, reports: Reports, most: int) -> None:
+    def __init__(self, reports: Reports, contexts: Contexts, most: int) -> None:
         self._reports = reports
+        self._contexts = contexts
         self._most = most
         self._jobs: SimpleQueue[Run | None] = SimpleQueue()
         # Jobs put and not ended. There is a thread for each, up to the most: a job never waits behind another while
@@ -112,7 +113,6 @@ class Threads:
                 return
 
     def _run(self, run: Run, me: int) -> None:
-        running.set(run)
         ending: Ending | None
         try:
             try:
@@ -121,7 +121,7 @@ class Threads:
                 if run.stop is not None:
                     raise STOPS[run.stop]
                 args, kwargs = run.arguments()
-                value = run.function()(*args, **kwargs)
+                value = self._contexts.make(run).run(run.function(), *args, **kwargs)
             finally:
                 _leave(run, me)
             ending = run.ended_well(value)
@@ -129,7 +129,6 @@ class Threads:
             # The interruption may have come within the `finally`. There is one at most, so this time it is done.
             _leave(run, me)
             ending = run.ended_badly(error)
-        running.set(None)
         if not run.abandoned:
             self._add(-1)
         self._reports.put(run, ending)

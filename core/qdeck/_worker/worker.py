@@ -160,6 +160,7 @@ class Worker:
         return self._asked or "stop"
 
     async def _work(self, pump: Pump, hands: Hands, beat: Heartbeat, ticker: Ticker) -> None:
+        hands.contexts.capture()
         schedules = asyncio.create_task(ticker.run())
         work = asyncio.create_task(pump.loop())
         ticks = asyncio.create_task(self._tick(hands, beat))
