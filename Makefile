@@ -1,6 +1,7 @@
 # Everything works from a fresh clone with nothing but Python 3.11 or newer: the first target makes .venv and fills it.
 PYTHON ?= python3
 VENV := .venv
+LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # Processes that the tests run in: twice as many as cores, since most tests wait for something most of their time.
@@ -11,13 +12,14 @@ PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all check format bench clean
+.PHONY: help install demo test test-slow test-all test-lowest check format bench clean
 
 help:
 	@echo "make demo       a live console on an embedded server with a lively workload"
 	@echo "make test       the tests, without the slow ones"
 	@echo "make test-slow  only the slow tests"
 	@echo "make test-all   all tests"
+	@echo "make test-lowest  the core's quick tests with the lowest versions of what qdeck needs"
 	@echo "make check      ruff, mypy, import-linter"
 	@echo "make format     ruff's formatter and safe fixes"
 	@echo "make bench      the benchmarks"
@@ -45,6 +47,17 @@ test-slow: $(STAMP)
 test-all: $(STAMP)
 	@$(PYTEST)
 
+# Applications hold redis and croniter below the newest: kombu and arq do, and the pages that people install from.
+$(LOWEST)/.installed: pyproject.toml tests/project/lowest.py
+	@test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(LOWEST)/bin/python tests/project/lowest.py > $(LOWEST)/constraints.txt
+	$(LOWEST)/bin/python -m pip install --quiet --editable ".[all]" --group dev --constraint $(LOWEST)/constraints.txt
+	@touch $@
+
+test-lowest: $(LOWEST)/.installed
+	@$(LOWEST)/bin/pytest -q -n $(JOBS) --dist worksteal -m "not slow" --ignore tests/console --ignore tests/bench
+
 check: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -59,5 +72,5 @@ bench: $(STAMP)
 	@$(BIN)/python tests/bench/run.py
 
 clean:
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html
+	rm -rf $(VENV) $(LOWEST) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html
 	find core console tests -name __pycache__ -type d -prune -exec rm -rf {} +

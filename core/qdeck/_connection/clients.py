@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from redis.exceptions import BusyLoadingError, ResponseError
 
 from qdeck._connection.address import Kind, Node
-from qdeck._connection.effort import BROKEN, TROUBLE, Effort
+from qdeck._connection.effort import BROKEN, TROUBLE, Effort, classify
+from qdeck._connection.endpoint import is_connected
 from qdeck._connection.routes import Lost, Routes, SentinelRoutes, Talk
 from qdeck._errors import QdeckError
 
@@ -66,12 +67,12 @@ class SyncClient:
         for connection in self._local.__dict__.pop("connections", {}).values():
             connection.disconnect()
 
-    def line(self, key: bytes) -> blocking.AbstractConnection:
-        """A new connection, not connected yet, to the server that has a key: for commands that block."""
+    def line(self, key: bytes, *, blocks_s: float) -> blocking.AbstractConnection:
+        """Return a new connection, not connected yet, to the server that has a key: for commands that block so long."""
         if self._routes is None:
-            return self.endpoint.blocking_connection()
+            return self.endpoint.blocking_connection(blocks_s=blocks_s)
         [node] = self._drive(self._routes.find(key, self._effort()))
-        return self.endpoint.blocking_connection(node)
+        return self.endpoint.blocking_connection(node, blocks_s=blocks_s)
 
     def doubt(self) -> None:
         """A line broke or was sent away: where its server is, is to be asked again."""
@@ -99,7 +100,7 @@ class SyncClient:
             sent = False
             # As `_hear` does for several, without a list of one: most calls of most programs go this way.
             try:
-                if not line.is_connected:
+                if not is_connected(line):
                     line.connect()
                 self._met = sent = True
                 line.send_packed_command([send.data], check_health=False)
@@ -147,7 +148,7 @@ class SyncClient:
     def _say(self, line: blocking.AbstractConnection, data: bytes) -> Lost | None:
         sent = False
         try:
-            if not line.is_connected:
+            if not is_connected(line):
                 line.connect()
             self._met = sent = True
             line.send_packed_command([data], check_health=False)
@@ -170,7 +171,7 @@ def _read(connection: blocking.AbstractConnection) -> Any:
     except BusyLoadingError:
         raise
     except ResponseError as error:
-        return error
+        return classify(error)
 
 
 class AsyncClient:
@@ -307,7 +308,7 @@ async def _aread(connection: aio.AbstractConnection) -> Any:
     except BusyLoadingError:
         raise
     except ResponseError as error:
-        return error
+        return classify(error)
 
 
 async def _drop(connection: aio.AbstractConnection) -> None:

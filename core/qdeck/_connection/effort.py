@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 import redis
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     AuthenticationWrongNumberOfArgsError,
     AuthorizationError,
     BusyLoadingError,
+    ClusterDownError,
     InvalidResponse,
+    MasterDownError,
+    MovedError,
     ResponseError,
+    TryAgainError,
 )
 
 from qdeck._engine import programs
@@ -30,6 +35,21 @@ BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError, TimeoutErro
 # What ends one try: the connection is dropped, and `Effort` says whether there is another.
 TROUBLE: Final = (*BROKEN, *_WRONG_PLACE, BusyLoadingError)
 _LONGEST_PAUSE: Final = 0.5
+# Errors that redis-py before 8 returns as plain ones, except to its own cluster client.
+_CODES: Final[dict[str, type[ResponseError]]] = {
+    "ASK": AskError,
+    "CLUSTERDOWN": ClusterDownError,
+    "MASTERDOWN": MasterDownError,
+    "MOVED": MovedError,
+    "TRYAGAIN": TryAgainError,
+}
+
+
+def classify(error: ResponseError) -> ResponseError:
+    """Return an error reply as the class of its first word, whichever version of redis-py read it."""
+    code, _, text = str(error).partition(" ")
+    kind = _CODES.get(code) if type(error) is ResponseError else None
+    return error if kind is None else kind(text)
 
 
 class Effort:

@@ -12,7 +12,6 @@ import redis.asyncio.connection as aio
 import redis.connection as blocking
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
-from redis.driver_info import DriverInfo
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
@@ -21,9 +20,22 @@ from qdeck._connection.address import Address, Kind, Node, mask_url, read_url
 
 TIMEOUT: Final = 5.0
 _NO_TOUCH: Final = ("CLIENT", "NO-TOUCH", "ON")
-# What CLIENT LIST shows. With the version given, redis-py need not look it up among the files of what is installed,
-# which it does for each connection and takes longer than connecting.
-_WHO: Final = DriverInfo(lib_version=redis.__version__).add_upstream_driver("qdeck", __version__)
+
+
+def _library() -> dict[str, Any]:
+    """Return the options that name this library in CLIENT LIST.
+
+    With the version given, redis-py need not look it up among the installed packages for each connection, which takes
+    longer than connecting.
+    """
+    try:
+        from redis.driver_info import DriverInfo
+    except ImportError:  # redis-py before 7.2
+        return {"lib_name": f"redis-py(qdeck_v{__version__})", "lib_version": redis.__version__}
+    return {"driver_info": DriverInfo(lib_version=redis.__version__).add_upstream_driver("qdeck", __version__)}
+
+
+_LIBRARY: Final = _library()
 
 
 @dataclass(frozen=True)
@@ -54,15 +66,18 @@ class Endpoint:
         """Whether keys live on several servers."""
         return self.address.kind is Kind.CLUSTER
 
-    def blocking_connection(self, node: Node | None = None) -> blocking.AbstractConnection:
-        """A new connection for blocking code, not connected yet. With several servers, `node` is which."""
+    def blocking_connection(self, node: Node | None = None, *, blocks_s: float = 0.0) -> blocking.AbstractConnection:
+        """A new connection for blocking code, not connected yet. With several servers, `node` is which.
+
+        Commands sent on it may block on the server for `blocks_s`: the time-out of its reads is so much longer.
+        """
         options = self._options(node)
         kind = options.pop("connection_class", blocking.Connection)
-        options.setdefault("socket_timeout", self.timeout)
+        options["socket_timeout"] = self.timeout + blocks_s
         options.setdefault("socket_connect_timeout", self.timeout)
         if self.untouched:
             options["redis_connect_func"] = _leave_untouched
-        connection: blocking.AbstractConnection = kind(retry=Retry(NoBackoff(), 0), driver_info=_WHO, **options)
+        connection: blocking.AbstractConnection = kind(retry=Retry(NoBackoff(), 0), **_LIBRARY, **options)
         return connection
 
     def async_connection(self, node: Node | None = None) -> aio.AbstractConnection:
@@ -79,7 +94,7 @@ class Endpoint:
             made = aio.Connection
         if self.untouched:
             options["redis_connect_func"] = _aleave_untouched
-        return made(retry=AsyncRetry(NoBackoff(), 0), driver_info=_WHO, **options)
+        return made(retry=AsyncRetry(NoBackoff(), 0), **_LIBRARY, **options)
 
     def _options(self, node: Node | None) -> dict[str, Any]:
         address = self.address
@@ -89,6 +104,11 @@ class Endpoint:
             return dict(address.options)
         options = address.sentinel_options if node.sentinel else address.options
         return {**options, "host": node.host, "port": node.port}
+
+
+def is_connected(connection: blocking.AbstractConnection) -> bool:
+    """Return whether a blocking connection is open. redis-py has a public property for it only since version 8."""
+    return getattr(connection, "_sock", None) is not None
 
 
 def _leave_untouched(connection: Any) -> None:

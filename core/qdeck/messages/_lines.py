@@ -186,7 +186,7 @@ class Lines:
             try:
                 line.connect()
                 line.send_command(*_peek(name, piece), check_health=False)
-                reply: Any = line.read_response(disable_decoding=True, timeout=piece + self._endpoint.timeout)
+                reply: Any = line.read_response(disable_decoding=True)
             except (ResponseError, *_BROKEN) as error:
                 self.close()
                 if isinstance(error, ResponseError) and not _is_elsewhere(error):
@@ -213,7 +213,7 @@ class Lines:
             line.send_packed_command([steps, pack(*_peek(name, piece))], check_health=False)
             first = line.read_response(disable_decoding=True)
             line.read_response(disable_decoding=True)
-            found: Any = line.read_response(disable_decoding=True, timeout=piece + self._endpoint.timeout)
+            found: Any = line.read_response(disable_decoding=True)
         except (ResponseError, *_BROKEN):
             self._client.doubt()
             self.close()
@@ -235,7 +235,7 @@ class Lines:
         lines: dict[_Place, blocking.AbstractConnection] = held["lines"]
         if self._is_one and _ONE in lines:
             return lines[_ONE]
-        line = self._client.line(name.encode())
+        line = self._client.line(name.encode(), blocks_s=PIECE_S)
         return lines.setdefault(_ONE if self._is_one else _place(line), line)
 
 
