@@ -69,6 +69,17 @@ def test_what_is_meant_for_another_queue_is_delivered(client: SyncClient, url: s
     assert raw.xlen(keys.key(QUEUE, "outbox")) == 0
 
 
+def test_a_malformed_entry_of_an_outbox_is_set_aside_and_counted(
+    client: SyncClient, url: str, raw: redis.Redis
+) -> None:
+    make_jobs(client, 1)
+    raw.xadd(keys.key(QUEUE, "outbox"), {"k": "newkind"})
+    done = tend(client, url)
+    assert done.counts() == {"quarantined": 1}
+    assert "unknown kind 'newkind'" in done.why
+    assert raw.xlen(keys.key(QUEUE, "outbox")) == 0
+
+
 def test_what_is_kept_too_long_is_dropped_and_counted(client: SyncClient, url: str, raw: redis.Redis) -> None:
     client.run(programs.make_queue(QUEUE))
     client.run(programs.call(ops.configure(QUEUE, {"dead_max": "10"})))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from engine.harness import OTHER, Rig
-from qdeck._engine import keys, programs
+from qdeck._engine import keys, ops, programs
 from qdeck._errors import LayoutMismatch
 
 if TYPE_CHECKING:
+    from qdeck._engine.ops import Program
     from support.servers import Server
 
 THIRD = "shop:stock:actions"
@@ -81,6 +82,87 @@ def test_a_whole_slice_that_is_refused_does_not_hold_up_what_is_behind_it(rig: R
     with pytest.raises(LayoutMismatch):
         rig.run(programs.deliver(rig.queue, rig.now))
     assert rig.sizes(THIRD) == {"ready": 1}
+
+
+MALFORMED: list[dict[Any, Any]] = [
+    {"k": "newkind", "i": "a"},
+    {"k": b"\xff"},
+    {"k": "job", "i": b"\xff", "q": OTHER, "p": "100", "t": "100 0 t", "b": "[[],{}]"},
+    {"i": "a"},
+    {b"\xff": "a"},
+    {"k": "job", "i": "a", "q": OTHER, "p": "1" * 400, "t": "100 0 t", "b": "[[],{}]"},
+    {"k": "job", "i": "a", "q": OTHER, "p": "-1", "t": "100 0 t", "b": "[[],{}]"},
+    {"k": "job", "i": "a", "q": OTHER, "t": "100 0 t", "b": "[[],{}]"},
+    {"k": "job", "i": "a", "q": "}{", "p": "100", "t": "100 0 t", "b": "[[],{}]"},
+    {"k": "job", "i": "", "q": OTHER, "p": "100", "t": "100 0 t", "b": "[[],{}]"},
+    {"k": "accept", "q": OTHER, "i": "a", "s": "nowhere", "c": "1", "h": "1 1 0 t", "b": "", "a": "", "e": ""},
+    {"k": "accept", "q": OTHER, "i": "a", "s": "ready", "c": "nan", "h": "1 1 0 t", "b": "", "a": "", "e": ""},
+    {"k": "accept", "q": OTHER, "i": "a", "s": "ready", "c": "x", "h": "1 1 0 t", "b": "", "a": "", "e": ""},
+    {"k": "release", "i": "a", "o": "lost"},
+    {"k": "resolve", "q": "", "i": "a", "r": "b", "o": "done"},
+    {"k": "watch", "r": "nowhere", "i": "a"},
+    {"k": "watch", "r": "a@}", "i": "a"},
+]
+
+
+@pytest.mark.parametrize("entry", MALFORMED, ids=str)
+def test_a_malformed_entry_is_set_aside_and_those_behind_it_are_delivered(rig: Rig, entry: dict[Any, Any]) -> None:
+    rig.queues.add(OTHER)
+    rig.run(programs.make_queue(rig.queue))
+    rig.raw.xadd(keys.key(rig.queue, "outbox"), entry)
+    rig.add("a", on_failure=f"mend {OTHER}")
+    rig.bury(rig.claim_one())
+    reported: list[str] = []
+    assert rig.run(programs.deliver(rig.queue, rig.now, reported.append)) == 2
+    assert rig.sizes(OTHER) == {"ready": 1}
+    assert rig.turn().outbox == 0
+    assert len(reported) == rig.total("quarantined") == 1
+    found: Any = rig.raw.xrange(keys.key(rig.queue, "quarantine"))
+    kept = {name: value for name, value in found[0][1].items() if name not in (b"why", b"quarantined")}
+    assert list(kept.values()) == [value if isinstance(value, bytes) else value.encode() for value in entry.values()]
+    assert rig.deliver() == 0
+
+
+def test_an_entry_is_quarantined_once_by_many(rig: Rig) -> None:
+    rig.run(programs.make_queue(rig.queue))
+    entry_id: Any = rig.raw.xadd(keys.key(rig.queue, "outbox"), {"k": "newkind"})
+    assert rig.call(ops.quarantine(rig.queue, entry_id, "why", rig.now))
+    assert not rig.call(ops.quarantine(rig.queue, entry_id, "why", rig.now))
+    assert rig.total("quarantined") == 1
+
+
+def test_the_last_hundred_malformed_entries_are_kept(rig: Rig) -> None:
+    rig.run(programs.make_queue(rig.queue))
+    for number in range(130):
+        rig.raw.xadd(keys.key(rig.queue, "outbox"), {"k": "newkind", "n": number, **{f"f{n}": "x" for n in range(90)}})
+    assert rig.deliver() == 130
+    assert rig.total("quarantined") == 130
+    assert rig.raw.xlen(keys.key(rig.queue, "quarantine")) == 100
+
+
+def test_a_page_of_an_outbox_is_bounded_by_bytes(rig: Rig) -> None:
+    """Entries carry payloads: a page grows only as far as they are small."""
+    rig.enqueue(*(rig.job(body=b"x" * 200_000, on_failure=f"mend {OTHER}") for _ in range(40)))
+    for job in rig.claim(40):
+        rig.bury(job)
+    rig.queues.add(OTHER)
+    sizes: list[int] = []
+
+    def watched(program: Program[int]) -> Program[int]:
+        send = next(program)
+        while True:
+            reply = yield send
+            if b"XRANGE" in send.data[:20]:
+                sizes.append(len(reply[0]))
+            try:
+                send = program.send(reply)
+            except StopIteration as end:
+                return int(end.value)
+
+    assert rig.run(watched(programs.deliver(rig.queue, rig.now))) == 40
+    assert sizes[0] == 16
+    assert max(sizes[1:]) <= 10, "2 MiB of 200 KB each"
+    assert rig.sizes(OTHER) == {"ready": 40}
 
 
 def test_a_dependency_on_the_own_queue_by_its_long_name(rig: Rig) -> None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from support.servers import Server
 
 # The steps of a queue's life. What an operator's batches add has tests of its own.
-LIFE: Final = ("enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "act", "trim", "configure")
+LIFE: Final = (
+    "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "act", "trim", "configure", "quarantine",
+)  # fmt: skip
 NEEDS_ROOM: Final = ("init", "enqueue", "enqueue_linked", "configure")
 # A variable or an entry of a table of keys: scripts hold no name of a key as text, so it can only be a declared one.
 _INDIRECT: Final = re.compile(r"[a-z]\w*|\w+\[[\w.]+\]")
@@ -41,6 +43,7 @@ def every_op(queue: str) -> list[ops.Op[Any]]:
         ops.change(queue, "cancel", [("a", "")]),
         ops.trim(queue),
         ops.configure(queue, {"paused": "1"}),
+        ops.quarantine(queue, b"1-1", "why"),
     ]
 
 

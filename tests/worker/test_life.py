@@ -294,3 +294,19 @@ def test_a_server_that_refuses_or_is_not_there_is_told_at_once(make_server: Call
         assert isinstance(beside.error, error)
         assert "s3cret" not in str(beside.error)
         assert time.monotonic() - began < 8
+
+
+def test_a_malformed_entry_of_an_outbox_does_not_end_a_worker(
+    app: qdeck.App, raw: redis.Redis, start: Callable[..., Beside]
+) -> None:
+    @app.task
+    async def task(n: int) -> int:
+        return n
+
+    app.client.run(programs.make_queue(QUEUE))
+    raw.xadd(keys.key(QUEUE, "outbox"), {"k": "newkind"})
+    raw.xadd(keys.key(QUEUE, "outbox"), {"k": "release", "i": b"\xff", "o": "done"})
+    beside = start()
+    wait_until(lambda: len(beside.told("quarantined")) == 2)
+    assert task.enqueue(3).result(10) == 3
+    assert beside.thread.is_alive()

@@ -43,6 +43,7 @@ class Done:
     back: int = 0
     buried: int = 0
     delivered: int = 0
+    quarantined: int = 0
     trimmed: int = 0
     workers: int = 0
     refused: int = 0
@@ -50,7 +51,7 @@ class Done:
 
     def counts(self) -> dict[str, int]:
         """The numbers that are not zero."""
-        names = ("warned", "back", "buried", "delivered", "trimmed", "workers", "refused")
+        names = ("warned", "back", "buried", "delivered", "quarantined", "trimmed", "workers", "refused")
         return {name: count for name in names if (count := getattr(self, name))}
 
     def summary(self) -> dict[str, int | str]:
@@ -117,9 +118,14 @@ def _reap(queue: str, done: Done) -> Program[None]:
 
 
 def _deliver(queue: str, done: Done) -> Program[None]:
+    def report(why: str) -> None:
+        done.quarantined += 1
+        done.why = done.why or why
+
     for _ in range(MOST_SWEEPS):
-        count = yield from programs.deliver(queue)
-        done.delivered += count
+        before = done.quarantined
+        count = yield from programs.deliver(queue, report=report)
+        done.delivered += count - (done.quarantined - before)
         if count < programs.OUTBOX_SLICE:
             return
 

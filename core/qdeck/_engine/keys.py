@@ -27,6 +27,7 @@ PARTS: Final[dict[str, tuple[str, str]]] = {
     "after": ("after", "hash"),
     "bell": ("bell", "list"),
     "outbox": ("outbox", "stream"),
+    "quarantine": ("quarantine", "stream"),
     "cron": ("cron", "hash"),
     "undo": ("undo", "hash"),  # one for each batch: `{queue}:undo:<batch>`
 }

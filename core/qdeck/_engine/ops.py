@@ -310,6 +310,11 @@ def watch(queue: str, job_id: str, child_ref: str, now: int = 0) -> Op[str]:
     return Op(load("settle"), queue, [now, "watch", job_id, child_ref], _word)
 
 
+def quarantine(queue: str, entry_id: bytes, why: str, now: int = 0) -> Op[bool]:
+    """Sets aside an entry of the outbox that cannot be read; false when it is not there any more."""
+    return Op(load("quarantine"), queue, [now, entry_id, why.encode(errors="backslashreplace")], bool)
+
+
 def _word(reply: Any) -> str:
     return reply.decode() if isinstance(reply, bytes) else str(reply)
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from qdeck._engine import acts, keys, ops
+from qdeck._engine import acts, keys, ops, outbox
 from qdeck._engine.ops import Made, NewJob, Op, Program, Send, commands, pack
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, ServerRefused, UnknownDependency, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
+_FIRST_PAGE: Final = 16  # entries of an outbox read at first: nobody knows yet how large they are
 SLICE_BYTES: Final = 2 * 1024 * 1024  # of payloads in one call, unless one alone is larger
 
 
@@ -89,58 +90,68 @@ def _slices(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
         yield jobs[start:]
 
 
-def deliver(queue: str, now: int = 0) -> Program[int]:
+def deliver(queue: str, now: int = 0, report: Callable[[str], None] | None = None) -> Program[int]:
     """Delivers one slice of a queue's outbox. Each entry may be delivered twice; it is struck out last.
 
     What another queue refuses stays there and is raised at the end, so that it does not hold up the entries behind it.
+    An entry that cannot be read is set aside and counted, and `report` is called with the reason.
     """
-    outbox = keys.key(queue, "outbox")
-    start = b"-"
+    key = keys.key(queue, "outbox")
+    start, page = b"-", _FIRST_PAGE
+    looked_at = handled = 0
     refused: QdeckError | None = None
-    while True:
-        [entries] = yield commands((b"XRANGE", outbox, start, b"+", b"COUNT", OUTBOX_SLICE), key=outbox, reads=True)
+    while looked_at < OUTBOX_SLICE or not handled:
+        page = min(page, OUTBOX_SLICE - looked_at % OUTBOX_SLICE)
+        [entries] = yield commands((b"XRANGE", key, start, b"+", b"COUNT", page), key=key, reads=True)
         if isinstance(entries, ResponseError):
             raise explain(entries, queue)
-        delivered = 0
         for entry_id, flat in entries:
-            fields = {flat[i].decode(): flat[i + 1] for i in range(0, len(flat), 2)}
             try:
-                yield from _deliver_entry(queue, fields, now)
+                yield from _deliver_entry(queue, entry_id, flat, now, report)
             except QdeckError as error:
                 refused = refused or error
-                continue
-            delivered += 1
-            yield commands((b"XDEL", outbox, entry_id), key=outbox)
-        if delivered or len(entries) < OUTBOX_SLICE:
+            else:
+                handled += 1
+        looked_at += len(entries)
+        if len(entries) < page:
             break
-        start = b"(" + entries[-1][0]  # all of this slice is refused: what is behind it must not wait
+        start = b"(" + entries[-1][0]
+        size = max(sum(map(len, flat)) for _, flat in entries)
+        page = max(1, min(page * 4, SLICE_BYTES // (size + 1)))
     if refused is not None:
         raise refused
-    return len(entries)
+    return looked_at
 
 
-_OPAQUE: Final = ("b", "h", "e")  # payloads, heads and events are bytes as they are
+def _deliver_entry(
+    queue: str, entry_id: bytes, flat: Sequence[bytes], now: int, report: Callable[[str], None] | None
+) -> Program[None]:
+    try:
+        entry = outbox.read_entry(flat)
+    except ValueError as error:
+        if (yield from call(ops.quarantine(queue, entry_id, str(error), now))) and report is not None:
+            report(f"set aside an entry of the outbox of {queue!r}: {error}")
+        return
+    yield from _effect(queue, entry, now)
+    yield commands((b"XDEL", keys.key(queue, "outbox"), entry_id), key=keys.key(queue, "outbox"))
 
 
-def _deliver_entry(queue: str, fields: dict[str, bytes], now: int) -> Program[None]:
-    text = {name: raw.decode() for name, raw in fields.items() if name not in _OPAQUE}
-    kind, job_id = text["k"], text["i"]
-    if kind == "release":
-        yield from call(ops.release(queue, job_id, text["o"], now, text.get("u", "")))
-    elif kind == "resolve":
-        yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now, text.get("u", "")))
-    elif kind == "accept":
-        yield from call(acts.accept(text["q"], job_id, fields))
-    elif kind == "job":
-        job = NewJob(id=job_id, priority=int(text["p"]), tail=text["t"], body=fields["b"])
+def _effect(queue: str, entry: outbox.Entry, now: int) -> Program[None]:
+    text, job_id, batch = entry.text, entry.text["i"], entry.text.get("u", "")
+    if entry.kind == "release":
+        yield from call(ops.release(queue, job_id, text["o"], now, batch))
+    elif entry.kind == "resolve":
+        yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now, batch))
+    elif entry.kind == "accept":
+        yield from call(acts.accept(text["q"], job_id, entry.fields))
+    elif entry.kind == "job":
+        job = NewJob(id=job_id, priority=int(text["p"]), tail=text["t"], body=entry.fields["b"])
         yield from call(ops.enqueue(text["q"], [job], now))
-    elif kind == "watch":
+    else:
         parent, _, other = text["r"].partition("@")
         outcome = yield from call(ops.watch(other, parent, f"{job_id}@{queue}", now))
         if outcome != "live":
             yield from call(ops.resolve(queue, job_id, text["r"], outcome, now))
-    else:
-        raise LayoutMismatch(f"the outbox of {queue!r} has an entry of kind {kind!r}", hint="upgrade this qdeck")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from qdeck._engine.keys import key, undo_key
 
 NAMES: Final = (
     "init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "trim", "configure", "act", "undo",
-    "accept",
+    "accept", "quarantine",
 )  # fmt: skip
 
 

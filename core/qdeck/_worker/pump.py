@@ -311,7 +311,10 @@ class Pump:
         self.stir()
 
     async def _deliver(self, lane: Lane) -> None:
-        while await self._client.run(programs.deliver(lane.queue)) >= programs.OUTBOX_SLICE:
+        def report(why: str) -> None:
+            self._event({"event": "quarantined", "queue": lane.queue, "why": why})
+
+        while await self._client.run(programs.deliver(lane.queue, report=report)) >= programs.OUTBOX_SLICE:
             pass
         lane.hungry = True
         self.stir()

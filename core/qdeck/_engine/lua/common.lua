@@ -23,6 +23,13 @@ local BAND = 10000000000000 -- one step of priority in the score of `ready`
 local SLICE = 200           -- entries that one call touches on behalf of others
 local COSTLY = 5000         -- bytes that cost a call as much as one more entry
 
+--- count
+-- Adds to a counter in `meta`. One that is not a number begins anew: it must not stop the step that counts.
+local function count(name, by)
+  local reply = redis.pcall('HINCRBY', META, name, by)
+  if type(reply) == 'table' then redis.call('HSET', META, name, math.max(by, 0)) end
+end
+
 --- head
 -- Reads an optional line of a head: one letter and its value.
 local function option(head, letter)
