@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import redis
 
     from support.commands import Ran
+    from support.servers import Server
 
 # Every command that writes. Words with $ are from the scene.
 WRITING: Final = (
@@ -178,3 +180,49 @@ def test_no_writing_command_is_left_out_of_the_table() -> None:
     screens = {"console", "demo", "snapshot", "serve"}
     for leaf in set(leaves(_top(), "")) - defaults - screens:
         assert any(line == leaf or line.startswith(f"{leaf} ") for line in told), f"{leaf} is in neither table"
+
+
+SPELLINGS: Final = (
+    "redis://0.0.0.0:{port}",
+    "redis://0:{port}",
+    "redis://127.1:{port}",
+    "redis://2130706433:{port}",
+    "redis://[::ffff:127.0.0.1]:{port}",
+    "redis://LocalHost:{port}",
+    "redis://%31%32%37.0.0.1:{port}",
+    "redis://127.0.0.1:{port}/00",
+    "redis://127.0.0.1:{port}//0/",
+    "redis://127.0.0.1:{port}/7?db=0",
+)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("variable", ["", "QDECK_URL", "REDIS_URL"])
+def test_every_spelling_of_the_address_is_production(
+    qdeck: Callable[..., Ran], raw: redis.Redis, scene: Scene, url: str, spelling: str, variable: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Each of them reaches the server, and none of them may write to it."""
+    spelled, before = spelling.format(port=urlsplit(url).port), digest(raw)
+    given = ("--config", "elsewhere.toml", *(() if variable else ("--url", spelled)))
+    if variable:
+        monkeypatch.delenv("QDECK_URL")
+        monkeypatch.setenv(variable, spelled)
+    args = words("enqueue $QUEUE send", scene)
+    ran = qdeck(*args, *given)
+    assert (ran.code, "--confirm shop" in ran.err) == (77, True), ran
+    assert digest(raw) == before
+    assert qdeck("status", *given).code in (0, 1, 2), "it is the server"
+    assert qdeck(*args, *given, "--confirm", "shop").code == 0
+    assert digest(raw) != before
+
+
+def test_a_link_to_the_socket_of_production_is_production(
+    qdeck: Callable[..., Ran], make_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    url = make_server(unix=True).url
+    (tmp_path / "unix.toml").write_text(f'[contexts.shop]\nurl = "{url}"\nenvironment = "production"\n')
+    (tmp_path / "link.sock").symlink_to(url.removeprefix("unix://"))
+    for spelled in (f"unix://{tmp_path}/link.sock", f"unix://{tmp_path}/./link.sock?db=00"):
+        ran = qdeck("enqueue", "shop:mail:actions", "send", "--config", "unix.toml", "--url", spelled)
+        assert (ran.code, "--confirm shop" in ran.err) == (77, True), ran

@@ -30,11 +30,22 @@ if TYPE_CHECKING:
     from support.servers import Server
 
 
+def beside(url: str) -> str:
+    """Another database of the same server."""
+    return f"{url.removesuffix('/0')}/1"
+
+
+def fill_both(url: str) -> None:
+    """The same jobs in both databases."""
+    fill(url)
+    fill(beside(url))
+
+
 def contexts(url: str, folder: Path, name: str) -> Contexts:
-    """A configuration with four contexts on one server."""
+    """A configuration with four contexts on one server; what is at production's database is production."""
     said = f"""
         [contexts.here]
-        url = "{url}"
+        url = "{beside(url)}"
         environment = "dev"
         colour = "blue"
         [contexts.prod-eu]
@@ -75,7 +86,7 @@ def test_the_bar_has_the_colour_of_its_context_but_production_its_own() -> None:
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
 async def test_another_context_is_another_console(url: str, tmp_path: Path, size: tuple[int, int]) -> None:
-    fill(url)
+    fill_both(url)
     async with console(url, tmp_path, "here", size) as pilot:
         app = app_of(pilot)
         await until(pilot, "3 queues")
@@ -146,7 +157,7 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
 
 
 async def test_elsewhere_live_is_a_word_and_read_only_another(url: str, tmp_path: Path) -> None:
-    fill(url)
+    fill_both(url)
     async with console(url, tmp_path, "here", (80, 24)) as pilot:
         app = app_of(pilot)
         await command(pilot, "read-only")
@@ -170,7 +181,7 @@ async def until_told(app: ConsoleApp, verb: str) -> Activity:
 
 
 async def test_lists_that_were_open_go_on_when_writing_is_opened(url: str, tmp_path: Path) -> None:
-    fill(url)
+    fill_both(url)
     async with console(url, tmp_path, "here") as pilot:
         app = app_of(pilot)
         await pilot.press("4")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qdeck._errors import InvalidOption
 from qdeck._settings import Agent, DeadLetters, Health, Purge, Settings, Thresholds, find_file, load, read_text
-from qdeck._settings.load import expand
+from qdeck._settings.configuration import expand
 
 FULL = """
 default_context = "local"

@@ -50,7 +50,13 @@ class Settings(NamedTuple):
         """The server: that of `--url`, of `--context`, of the environment, or of the default context; with the layouts
         that were asked for.
         """
-        found = self._target()
+        meta = click.get_current_context().meta
+        known = meta.setdefault(f"{_META}targets", {})  # names are resolved once for a command
+        found: Target = known[self] if self in known else known.setdefault(self, self._target())
+        if found.caution:
+            from qdeck_console.cli.output import note_once
+
+            note_once(f"qdeck: {found.caution}")
         if not self.layouts:
             return found
         from dataclasses import replace
@@ -113,7 +119,8 @@ def read_only_hint(target: Target, confirm: str | None) -> str | None:
     if target.read_only:
         return f"the context {target.name!r} says read_only = true"
     if target.is_production and confirm is None:
-        return f"the context {target.name!r} is production: to write there, add --confirm {target.name}"
+        why = target.caution or f"the context {target.name!r} is production"
+        return f"{why}: to write there, add --confirm {target.name}"
     return None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from qdeck._settings.load import Configuration, find_file, load, read_text
+from qdeck._settings.configuration import Configuration
+from qdeck._settings.load import find_file, load, read_text
 from qdeck._settings.model import Agent, Context, DeadLetters, Health, Purge, Settings, Target
 from qdeck._settings.thresholds import Thresholds
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
-import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import msgspec
 
 from qdeck._errors import InvalidOption
 from qdeck._layout_names import LAYOUTS
+from qdeck._settings.configuration import Configuration
 from qdeck._settings.model import (
     FOREIGN_RULES,
     PRODUCTION,
@@ -27,17 +24,13 @@ from qdeck._settings.model import (
     PartialThresholds,
     Purge,
     Settings,
-    Target,
 )
-from qdeck._settings.places import is_same
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE_NAME: Final = "qdeck.toml"
-_VARIABLE: Final = re.compile(r"\$(\$\{|\{([^}]*)\})")
-_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _AT: Final = re.compile(r" - at (?:key in )?`\$(.*)`$")
 _UNKNOWN: Final = re.compile(r"unknown field `(.*?)`")
 _MISSING: Final = re.compile(r"missing required field `(.*?)`")
@@ -59,104 +52,6 @@ _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "contexts.*": Context,
     "contexts.*.thresholds": PartialThresholds,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
-    """A configuration that was checked, and the file it came from; without a file it is the defaults."""
-
-    settings: Settings
-    file: Path | None = None
-
-    def target(self, name: str | None = None) -> Target | None:
-        """The server of a context, of the default one when none is named; its variables are filled in now.
-
-        Only now, because a machine that never works on a context need not know its password.
-        """
-        chosen = name if name is not None else self.settings.default_context
-        if chosen is None:
-            return None
-        context = self.settings.contexts.get(chosen)
-        if context is None:
-            raise InvalidOption(f"there is no context {chosen!r} in {self.where}", hint=self._contexts_hint(chosen))
-        place = f"{self.where}: contexts.{chosen}.url"
-        return self._target(chosen, context, expand(context.url, place, is_url=True))
-
-    def target_at(self, url: str) -> Target:
-        """The server of a URL that was given. When it is that of a production context, it is treated as that context.
-
-        Otherwise a URL in an environment variable would lead past the ceremony.
-        """
-        there = [
-            (name, context)
-            for name, context in self.settings.contexts.items()
-            if context.environment.lower() in PRODUCTION and is_same(url, _readable(context.url))
-        ]
-        # Of several the one that can be written to: the others would only say that it cannot.
-        for name, context in sorted(there, key=lambda pair: pair[1].read_only):
-            return self._target(name, context, url)
-        return Target(url=url, thresholds=self.thresholds, patterns=self.settings.lists.patterns)
-
-    def _target(self, name: str, context: Context, url: str) -> Target:
-        return Target(
-            name=name,
-            url=url,
-            environment=context.environment,
-            colour=context.colour,
-            read_only=context.read_only,
-            layouts=context.layouts,
-            patterns=self.settings.lists.patterns,
-            thresholds=context.thresholds.over(self.thresholds),
-        )
-
-    @property
-    def thresholds(self) -> Thresholds:
-        """The thresholds of a server that no context names."""
-        return self.settings.health.health_thresholds
-
-    @property
-    def where(self) -> str:
-        """The file in words."""
-        return str(self.file) if self.file is not None else "the configuration (there is no qdeck.toml)"
-
-    def agent_token(self) -> str | None:
-        """The token of the agent's API, its variables filled in."""
-        token = self.settings.agent.token
-        return None if token is None else expand(token, f"{self.where}: agent.token")
-
-    def warnings(self) -> list[str]:
-        """What is not wrong, and not wise: secrets in plain text that others of this machine may read."""
-        if self.file is None:
-            return []
-        found = [f"contexts.{name}.url" for name, context in self.settings.contexts.items() if _literal(context.url)]
-        token = self.settings.agent.token
-        if token and not _VARIABLE.search(token):
-            found.append("agent.token")
-        try:
-            mode = stat.S_IMODE(self.file.stat().st_mode)
-        except OSError:
-            return []
-        if not found or not mode & 0o077:
-            return []
-        names = " and ".join(found)
-        return [f"{self.file} can be read by others (mode {mode:03o}) and holds a secret in plain text: {names}"]
-
-    def _contexts_hint(self, name: str) -> str:
-        known = list(self.settings.contexts)
-        near = difflib.get_close_matches(name, known, 1)
-        if near:
-            return f"did you mean {near[0]!r}?"
-        return f"contexts are: {', '.join(known)}" if known else "it names no contexts"
-
-
-def _readable(url: str) -> str:
-    """The URL with the variables that are set here; its host can be compared when the password is not known."""
-    return _VARIABLE.sub(lambda found: os.environ.get(found[2] or "", found[0]), url)
-
-
-def _literal(url: str) -> bool:
-    user, at, _ = url.partition("://")[2].rpartition("@")
-    return bool(at) and ":" in user and not _VARIABLE.search(user.partition(":")[2]) and not user.endswith(":")
 
 
 def find_file(given: str | Path | None = None) -> Path | None:
@@ -392,26 +287,3 @@ def _line(text: str, path: list[str]) -> int | None:
 
 def _unquoted(part: str) -> str:
     return part.strip().strip("\"'")
-
-
-def expand(value: str, place: str, *, is_url: bool = False) -> str:
-    """The value with `${VAR}` filled in from the environment; `$${` stands for itself. No value is ever told.
-
-    In the user part of a URL a variable is quoted, so that a password may hold any character.
-    """
-    user_ends = value.rfind("@") if is_url and "://" in value else -1
-
-    def fill(found: re.Match[str]) -> str:
-        if found[1] == "${":
-            return "${"
-        name = found[2]
-        if not _VARIABLE_NAME.fullmatch(name):
-            raise InvalidOption(f"{place}: ${{{name}}} names no variable", hint="write ${NAME}; a literal ${ is $${")
-        if name not in os.environ:
-            raise InvalidOption(
-                f"{place}: the environment variable {name} is not set", hint=f"export {name}=…, then try again"
-            )
-        filled = os.environ[name]
-        return quote(filled, safe="") if found.start() < user_ends else filled
-
-    return _VARIABLE.sub(fill, value)

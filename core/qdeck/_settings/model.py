@@ -128,6 +128,11 @@ class Context(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     layouts: tuple[str, ...] = ()
     thresholds: PartialThresholds = PartialThresholds()
 
+    @property
+    def is_production(self) -> bool:
+        """Whether writing takes the ceremony of production."""
+        return self.environment.lower() in PRODUCTION
+
     def __repr__(self) -> str:
         return f"Context(environment={self.environment!r})"  # the URL may hold a password
 
@@ -163,6 +168,10 @@ class Target:
     layouts: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     thresholds: Thresholds = field(default_factory=Thresholds)
+    caution: str = ""
+    """Why it is treated as production though it may be another server."""
+    production: tuple[Target, ...] = field(default=(), repr=False)
+    """The servers of production that this one must not be; empty when it is one itself."""
 
     @property
     def is_production(self) -> bool:

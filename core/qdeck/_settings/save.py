@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qdeck._errors import InvalidOption
-from qdeck._settings.load import Configuration, read_text
+from qdeck._settings.load import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from qdeck._settings.configuration import Configuration
 
 Value = int | float | bool | list[str]
 

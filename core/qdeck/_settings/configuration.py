@@ -1,0 +1,207 @@
+"""A configuration that was read: which server a name or a URL stands for, and what may be done there."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import stat
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from qdeck._errors import InvalidOption
+from qdeck._settings.model import Settings, Target
+from qdeck._settings.places import Same, compare, host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from qdeck._settings.thresholds import Thresholds
+
+_VARIABLE: Final = re.compile(r"\$(\$\{|\{([^}]*)\})")
+_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """A configuration that was checked, and the file it came from; without a file it is the defaults."""
+
+    settings: Settings
+    file: Path | None = None
+
+    def target(self, name: str | None = None) -> Target | None:
+        """The server of a context, of the default one when none is named; its variables are filled in now.
+
+        Only now, because a machine that never works on a context need not know its password. A context that leads to a
+        server of production is treated as production, whatever it says itself.
+        """
+        chosen = name if name is not None else self.settings.default_context
+        if chosen is None:
+            return None
+        context = self.settings.contexts.get(chosen)
+        if context is None:
+            raise InvalidOption(f"there is no context {chosen!r} in {self.where}", hint=self._contexts_hint(chosen))
+        found = self._target(chosen, self._url(chosen))
+        if context.is_production:
+            return found
+        for name, same in self._compare_production(found.url):
+            if same is Same.YES:
+                at = self.settings.contexts[name]
+                caution = f"the context {chosen!r} leads to the server of the production context {name!r}"
+                return replace(
+                    found, environment=at.environment, read_only=found.read_only or at.read_only, caution=caution
+                )
+        return found
+
+    def target_at(self, url: str) -> Target:
+        """The server of a URL that was given. When it is that of a production context, it is treated as that context.
+
+        Otherwise a URL in an environment variable would lead past the ceremony. Where a name cannot be resolved now it
+        is treated as production, too, unless another context says what is at that URL.
+        """
+        compared = self._compare_production(url)
+        for name, same in compared:
+            if same is Same.YES:
+                return self._target(name, url)
+        unknown = [name for name, same in compared if same is Same.UNKNOWN]
+        if unknown and not self._is_named(url):
+            return self._target(unknown[0], url, caution=self._caution(unknown[0], url))
+        return Target(
+            url=url,
+            thresholds=self.thresholds,
+            patterns=self.settings.lists.patterns,
+            production=self._production_targets(),
+        )
+
+    def _compare_production(self, url: str) -> list[tuple[str, Same]]:
+        """The production contexts, and for each whether it is the server of the URL."""
+        # Of several the one that can be written to first: the others would only say that it cannot.
+        names = sorted(self._production, key=lambda name: self.settings.contexts[name].read_only)
+        found = compare(url, [_readable(self.settings.contexts[name].url) for name in names])
+        return list(zip(names, found, strict=True))
+
+    def _is_named(self, url: str) -> bool:
+        urls = [_readable(context.url) for context in self.settings.contexts.values() if not context.is_production]
+        return Same.YES in compare(url, urls)
+
+    @property
+    def _production(self) -> list[str]:
+        return [name for name, context in self.settings.contexts.items() if context.is_production]
+
+    def _production_targets(self) -> tuple[Target, ...]:
+        """The servers of production that can be reached from here, to compare another server with."""
+        found = []
+        for name in self._production:
+            with contextlib.suppress(InvalidOption):  # a variable is not set
+                found.append(self._target(name, self._url(name)))
+        return tuple(found)
+
+    def _caution(self, name: str, url: str) -> str:
+        production = _readable(self.settings.contexts[name].url)
+        unset = _VARIABLE.search(production.rpartition("@")[2])
+        if unset:
+            return f"the context {name!r} is production and its URL needs the variable {unset[2]}, which is not set"
+        hosts = " or ".join(host for text in (production, url) if (host := host_of(text)))
+        return f"{hosts} cannot be resolved: this may be the server of the production context {name!r}"
+
+    def _url(self, name: str) -> str:
+        return expand(self.settings.contexts[name].url, f"{self.where}: contexts.{name}.url", is_url=True)
+
+    def _target(self, name: str, url: str, *, caution: str = "") -> Target:
+        context = self.settings.contexts[name]
+        return Target(
+            name=name,
+            url=url,
+            environment=context.environment,
+            colour=context.colour,
+            read_only=context.read_only,
+            layouts=context.layouts,
+            patterns=self.settings.lists.patterns,
+            thresholds=context.thresholds.over(self.thresholds),
+            caution=caution,
+            production=() if context.is_production else self._production_targets(),
+        )
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """The thresholds of a server that no context names."""
+        return self.settings.health.health_thresholds
+
+    @property
+    def where(self) -> str:
+        """The file in words."""
+        return str(self.file) if self.file is not None else "the configuration (there is no qdeck.toml)"
+
+    def agent_token(self) -> str | None:
+        """The token of the agent's API, its variables filled in."""
+        token = self.settings.agent.token
+        return None if token is None else expand(token, f"{self.where}: agent.token")
+
+    def warnings(self) -> list[str]:
+        """What is not wrong, and not wise: secrets in plain text that others of this machine may read."""
+        if self.file is None:
+            return []
+        found = [f"contexts.{name}.url" for name, context in self.settings.contexts.items() if _literal(context.url)]
+        token = self.settings.agent.token
+        if token and not _VARIABLE.search(token):
+            found.append("agent.token")
+        try:
+            mode = stat.S_IMODE(self.file.stat().st_mode)
+        except OSError:
+            return []
+        if not found or not mode & 0o077:
+            return []
+        names = " and ".join(found)
+        return [f"{self.file} can be read by others (mode {mode:03o}) and holds a secret in plain text: {names}"]
+
+    def _contexts_hint(self, name: str) -> str:
+        known = list(self.settings.contexts)
+        near = difflib.get_close_matches(name, known, 1)
+        if near:
+            return f"did you mean {near[0]!r}?"
+        return f"contexts are: {', '.join(known)}" if known else "it names no contexts"
+
+
+def _readable(url: str) -> str:
+    """The URL with the variables that are set here; its host can be compared when the password is not known."""
+    return _fill(url, os.environ.get, is_url=True)
+
+
+def _literal(url: str) -> bool:
+    user, at, _ = url.partition("://")[2].rpartition("@")
+    return bool(at) and ":" in user and not _VARIABLE.search(user.partition(":")[2]) and not user.endswith(":")
+
+
+def expand(value: str, place: str, *, is_url: bool = False) -> str:
+    """The value with `${VAR}` filled in from the environment; `$${` stands for itself. No value is ever told.
+
+    In the user part of a URL a variable is quoted, so that a password may hold any character.
+    """
+
+    def look_up(name: str) -> str:
+        if not _VARIABLE_NAME.fullmatch(name):
+            raise InvalidOption(f"{place}: ${{{name}}} names no variable", hint="write ${NAME}; a literal ${ is $${")
+        if name not in os.environ:
+            raise InvalidOption(
+                f"{place}: the environment variable {name} is not set", hint=f"export {name}=…, then try again"
+            )
+        return os.environ[name]
+
+    return _fill(value, look_up, is_url=is_url)
+
+
+def _fill(value: str, look_up: Callable[[str], str | None], *, is_url: bool) -> str:
+    user_ends = value.rfind("@") if is_url and "://" in value else -1
+
+    def fill(found: re.Match[str]) -> str:
+        if found[1] == "${":
+            return "${"
+        filled = look_up(found[2])
+        if filled is None:
+            return found[0]
+        return quote(filled, safe="") if found.start() < user_ends else filled
+
+    return _VARIABLE.sub(fill, value)
