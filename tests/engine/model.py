@@ -35,6 +35,7 @@ class Model:
         self.outage_until = 0
         self.claims: dict[str, tuple[int, list[str], list[str], int]] = {}
         self.bell = 0
+        self.removed: dict[str, int] = {}
 
     # looking
 
@@ -54,6 +55,8 @@ class Model:
         if self.outage_until:
             meta["outage"] = str(self.outage_until)
         zsets = {state: [(job_id, float(self.jobs[job_id].at)) for job_id in self.of_state(state)] for state in STATES}
+        removed = sorted((at, job_id) for job_id, at in self.removed.items())
+        zsets["removed"] = [(job_id, float(at)) for at, job_id in removed]
         kept = {job_id: job for job_id, job in self.jobs.items() if job.kept}
         after = {f"<{job_id}": " ".join(job.needs) for job_id, job in kept.items() if job.needs}
         after |= {f">{parent}": "0 " + " ".join(kids) for parent, kids in self.kids.items()}
@@ -101,8 +104,22 @@ class Model:
 
     def drop(self, job_ids: Sequence[str], counter: str) -> None:
         for job_id in job_ids:
-            leave(self.groups, self.jobs.pop(job_id))
+            job = self.jobs.pop(job_id)
+            leave(self.groups, job)
+            if counter in ("discarded", "dropped_dead") and job.enqueued >= self.now - RESEND_MS:
+                self.removed[job_id] = self.now
+                self.drop_removed()
         self.totals[counter] += len(job_ids)
+
+    def was_removed(self, job_id: str) -> bool:
+        """Whether an enqueue with this id may be one that is sent again."""
+        return self.removed.get(job_id, 0) > self.now - RESEND_MS
+
+    def drop_removed(self) -> int:
+        old = [job_id for job_id in self.removed if not self.was_removed(job_id)]
+        for job_id in old:
+            del self.removed[job_id]
+        return len(old)
 
     def finish(self, job_id: str, state: str, counter: str, outcome: str, group: str = "") -> None:
         """A job ends badly."""
@@ -159,17 +176,17 @@ class Model:
     def enqueue(self, now: int, specs: Sequence[Spec]) -> list[str]:
         """Gives the ids of the jobs that are there after it; refuses all when one waits for an unknown job."""
         self.now = now
-        fresh = [spec for spec in specs if spec.id not in self.jobs]
+        there = {spec.id for spec in specs if spec.id in self.jobs or self.was_removed(spec.id)}
         known = set(self.jobs)
         for spec in specs:
             for ref in spec.after:
-                if spec in fresh and "@" not in ref and ref not in known:
+                if spec.id not in there and "@" not in ref and ref not in known:
                     raise Refused(ref)
             known.add(spec.id)
         answers, made, stands_for = [], [], {}
         for spec in specs:
             holder = self.names.get(spec.unique) if spec.unique else None
-            if spec.id in self.jobs:
+            if spec.id in self.jobs or spec.id in there:
                 answers.append(spec.id)
             elif holder is not None:
                 answers.append(holder)
@@ -473,6 +490,7 @@ class Model:
         n = self.trim_one("dead", "dead_ttl", 604_800_000, "dead_max", 100_000, 0)
         n += self.trim_one("done", "done_ttl", 3_600_000, "done_max", 1000, RESEND_MS)
         n += self.trim_one("cancelled", "cancelled_ttl", 86_400_000, "cancelled_max", 10_000, RESEND_MS)
+        n += self.drop_removed()
         for worker in [w for w, claim in self.claims.items() if claim[3] < now - 86_400_000]:
             del self.claims[worker]
         return n

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import redis
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "dead", "done", "cancelled")
+ZSETS: Final = (*STATES, "removed")
 LIVE: Final = ("ready", "delayed", "blocked", "running")
 HASHES: Final = ("head", "body", "lease", "tries", "error", "result", "log", "uniq", "groups", "after", "claims")
 _CURSORS: Final = ("", "swept", "mend")  # places in a scan, and the padding: no facts about jobs
@@ -50,7 +51,7 @@ def take_picture(raw: redis.Redis, queue: str) -> Picture:
     """Reads all of a queue in one transaction."""
     pipe = raw.pipeline(transaction=True)
     pipe.hgetall(keys.key(queue, "meta"))
-    for state in STATES:
+    for state in ZSETS:
         pipe.zrange(keys.key(queue, state), 0, -1, withscores=True)
     for part in HASHES:
         pipe.hgetall(keys.key(queue, part))
@@ -60,14 +61,14 @@ def take_picture(raw: redis.Redis, queue: str) -> Picture:
     meta = {name.decode(): value.decode() for name, value in replies[0].items() if name.decode() not in _CURSORS}
     zsets = {
         state: [(member.decode(), score) for member, score in reply]
-        for state, reply in zip(STATES, replies[1:8], strict=True)
+        for state, reply in zip(ZSETS, replies[1:9], strict=True)
     }
     hashes = {
         part: {name.decode(): value for name, value in reply.items() if name}
-        for part, reply in zip(HASHES, replies[8:19], strict=True)
+        for part, reply in zip(HASHES, replies[9:20], strict=True)
     }
-    outbox = [{name.decode(): value for name, value in fields.items()} for _, fields in replies[19]]
-    return Picture(meta, zsets, hashes, outbox, replies[20])
+    outbox = [{name.decode(): value for name, value in fields.items()} for _, fields in replies[20]]
+    return Picture(meta, zsets, hashes, outbox, replies[21])
 
 
 def check_rules(pictures: dict[str, Picture]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.harness import OTHER
+from engine.model_jobs import RESEND_MS
 from qdeck._engine import ops, programs
 from qdeck._errors import UnknownDependency
 
@@ -154,6 +155,7 @@ def test_an_old_parent_has_no_say_over_a_new_job_of_the_same_id(rig: Rig) -> Non
     rig.add("new")
     rig.add("child", after=["old"])
     rig.change("discard", "child")
+    rig.tick(RESEND_MS)
     rig.add("child", after=["new"])
     rig.bury(rig.claim_one())
     assert rig.state("child") == "blocked"

@@ -14,6 +14,7 @@ PARTS: Final[dict[str, tuple[str, str]]] = {
     "dead": ("dead_letter", "zset"),
     "done": ("done", "zset"),
     "cancelled": ("cancelled", "zset"),
+    "removed": ("removed", "zset"),
     "head": ("head", "hash"),
     "body": ("body", "hash"),
     "lease": ("lease", "hash"),

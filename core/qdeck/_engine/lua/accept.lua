@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Takes in a job that was moved here from another queue, with its place, its tries and its history. Sent twice it is
 -- done once. A unique name that another job holds here by now is left to that one.
--- keys: meta ready delayed blocked running dead done cancelled head body tries error uniq bell
+-- keys: meta ready delayed blocked running dead done cancelled removed head body tries error uniq bell
 -- uses: time open constants head ring states holder
 -- args: now, id, state, score, head, body, tries, error
 -- reply: 1, or 0 when it was there already
@@ -15,6 +15,7 @@ if string.find(head, '\nu', 1, true) then
     redis.call('HSET', UNIQ, name, id)
   end
 end
+redis.call('ZREM', REMOVED, id)
 redis.call('HSET', HEAD, id, head)
 redis.call('HSET', BODY, id, ARGV[6])
 if ARGV[7] ~= '' then redis.call('HSET', TRIES, id, ARGV[7]) end

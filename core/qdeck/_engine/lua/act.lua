@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- What an operator does to a slice of jobs, each only if it is as it was seen, and in the same step what it takes to
 -- undo it. Sent twice it is done once: what is kept for the slice answers the second call.
--- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq groups after bell outbox undo
--- uses: time open constants head tries note free place forget groups handler ended ring tally states holder columns annotate fallen
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox undo
+-- uses: time open constants head tries note free place forget removed groups handler ended ring tally states holder columns annotate fallen
 -- args: now, verb, state seen (`*`: each entry names its own, or ''), offset of the slice in its plan ('': nothing is
 --       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, class and shape of the
 --       message for the groups of dead letters ('': a fixed one), then per entry: id, what was
@@ -168,6 +168,7 @@ local function discard(j, state)
   if c.tries and (state == 'dead' or state == 'none') then c.groups = leave(c.tries) end
   tell(j, 'discarded')
   forget(j.ids)
+  keep_removed(j.ids, j.heads, state == 'none' and {} or j.scores)
   redis.call('HINCRBY', META, 'n:discarded', #j.ids)
   return j, c
 end
@@ -253,6 +254,7 @@ local function move(j, state)
   end
   redis.call('ZREM', LISTS[state], unpack(j.ids))
   forget(j.ids)
+  keep_removed(j.ids, j.heads, {})
   return j, { target = extra }
 end
 

@@ -22,6 +22,14 @@ end
 local BAND = 10000000000000 -- one step of priority in the score of `ready`
 local SLICE = 200           -- entries that one call touches on behalf of others
 local COSTLY = 5000         -- bytes that cost a call as much as one more entry
+local RESEND = 60000        -- ms in which an enqueue may be sent again: for so long its id is kept
+
+--- resent
+-- Whether a job with this id was removed so lately that its enqueue may be sent again.
+local function was_removed(id)
+  local at = redis.call('ZSCORE', REMOVED, id)
+  return at and tonumber(at) > NOW - RESEND
+end
 
 --- count
 -- Adds to a counter in `meta`. One that is not a number begins anew: it must not stop the step that counts.
@@ -95,6 +103,26 @@ local function forget(ids, stays)
   for _, key in ipairs(stays and { TRIES, ERROR, LOG } or { TRIES, ERROR, LOG, RESULT }) do
     if redis.call('HLEN', key) > 0 then redis.call('HDEL', key, unpack(ids)) end
   end
+end
+
+--- removed
+-- Ids of removed jobs, so that an enqueue that is sent again finds them. A job that is older than RESEND needs none: its
+-- enqueue is not sent again. So a purge of very many old jobs keeps nothing.
+local function drop_removed(most)
+  local old = redis.call('ZRANGEBYSCORE', REMOVED, '-inf', string.format('%.0f', NOW - RESEND), 'LIMIT', 0, most)
+  if #old > 0 then redis.call('ZREM', REMOVED, unpack(old)) end
+  return #old
+end
+-- How old a job is stands in its head; where there is none any more, when it ended is late enough.
+local function keep_removed(ids, heads, ended_at)
+  local z = {}
+  for i, id in ipairs(ids) do
+    local made = tonumber(heads[i] and string.match(heads[i], '^%d+') or ended_at[i] or 0)
+    if made >= NOW - RESEND then z[#z + 1], z[#z + 2] = NOW, id end
+  end
+  if #z == 0 then return end
+  redis.call('ZADD', REMOVED, unpack(z))
+  drop_removed(#ids + SLICE)
 end
 
 --- groups
@@ -250,6 +278,7 @@ local function settle(child, ref, outcome)
     if redis.call('ZREM', BLOCKED, child) == 1 then
       redis.call('HINCRBY', META, 'n:ghost', 1)
       redis.call('HDEL', BODY, child)
+      keep_removed({ child }, {}, { NOW })
       ended(child, 'unknown')
     end
     return
@@ -328,6 +357,7 @@ end
 local function ghost(id)
   redis.call('HINCRBY', META, 'n:ghost', 1)
   forget({ id })
+  keep_removed({ id }, {}, { NOW })
   ended(id, 'unknown')
 end
 
@@ -398,7 +428,10 @@ local function trim(key, ttl, max, keep, counter, most)
   end
   if #ids == 0 then return 0 end
   redis.call('ZREM', key, unpack(ids))
-  if key == DEAD and redis.call('HLEN', TRIES) > 0 then leave(redis.call('HMGET', TRIES, unpack(ids))) end
+  if key == DEAD then
+    if redis.call('HLEN', TRIES) > 0 then leave(redis.call('HMGET', TRIES, unpack(ids))) end
+    if keep < RESEND then keep_removed(ids, redis.call('HMGET', HEAD, unpack(ids)), {}) end
+  end
   forget(ids)
   redis.call('HINCRBY', META, counter, #ids)
   return #ids

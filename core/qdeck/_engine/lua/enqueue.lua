@@ -1,8 +1,8 @@
 #!lua
 -- Makes jobs of one kind that have nothing to wait for. Ids come from the caller: the same call sent twice makes each
 -- job once.
--- keys: meta ready done head body bell
--- uses: time open constants ring
+-- keys: meta ready done removed head body bell
+-- uses: time open constants resent ring
 -- args: now, priority, tail, then per job: id, body
 -- A tail is all of a head but the time.
 -- reply: now, then per job 1 (made) or 0 (was there already)
@@ -12,7 +12,7 @@ local head = STAMP .. ' ' .. ARGV[3]
 -- One job, without the tables that a batch needs.
 if #ARGV == 5 then
   local id = ARGV[4]
-  if redis.call('ZSCORE', DONE, id) or redis.call('HSETNX', HEAD, id, head) == 0 then return { NOW, 0 } end
+  if redis.call('ZSCORE', DONE, id) or was_removed(id) or redis.call('HSETNX', HEAD, id, head) == 0 then return { NOW, 0 } end
   redis.call('HSET', BODY, id, ARGV[5])
   redis.call('ZADD', READY, score, id)
   redis.call('HINCRBY', META, 'n:enqueued', 1)
@@ -26,9 +26,10 @@ local ids = {}
 for i = 4, #ARGV, 2 do ids[#ids + 1] = ARGV[i] end
 local heads = redis.call('HMGET', HEAD, unpack(ids))
 local done = redis.call('ZMSCORE', DONE, unpack(ids))
+local any_removed = redis.call('EXISTS', REMOVED) == 1
 local seen, z, h, b, n = {}, {}, {}, {}, 0
 for i, id in ipairs(ids) do
-  if heads[i] or done[i] or seen[id] then
+  if heads[i] or done[i] or seen[id] or any_removed and was_removed(id) then
     made[i + 1] = 0
   else
     seen[id] = true

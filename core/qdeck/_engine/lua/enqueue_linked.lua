@@ -1,8 +1,8 @@
 #!lua
 -- Makes jobs that may wait: for a time, for other jobs, or behind the one that holds their unique name. Ids come from
 -- the caller: the same call sent twice makes each job once.
--- keys: meta ready delayed blocked dead done cancelled head body tries error uniq groups after bell outbox
--- uses: time open constants head note free place groups handler ended await ring
+-- keys: meta ready delayed blocked dead done cancelled removed head body tries error uniq groups after bell outbox
+-- uses: time open constants resent head note free place removed groups handler ended await ring
 -- args: now, then per job: id, priority, tail, body, delay ms or '', due ms or '', unique name or '', refs or ''
 -- A tail is all of a head but the time. A ref is `id`, or `id@queue` for a job of another queue.
 -- reply: now, then per job 1 (made), 0 (was there already), or the id of the job that holds the unique name
@@ -11,9 +11,10 @@ local made = { NOW }
 local function exists(ids)
   local heads = redis.call('HMGET', HEAD, unpack(ids))
   local done = redis.call('ZMSCORE', DONE, unpack(ids))
+  local any_removed = redis.call('EXISTS', REMOVED) == 1
   local found = {}
   for i, id in ipairs(ids) do
-    if heads[i] or done[i] then found[id] = true end
+    if heads[i] or done[i] or any_removed and was_removed(id) then found[id] = true end
   end
   return found
 end

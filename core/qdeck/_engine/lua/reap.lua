@@ -2,8 +2,8 @@
 -- Takes jobs back whose lease ran out. The first time a lease is found expired it gets half its length more, so that
 -- a worker that was only suspended can renew it; the second time the job goes back, or dies as a poison pill.
 -- When most of what runs expires at once, under several workers, that is an outage and no job's fault.
--- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq groups after bell outbox
--- uses: time open constants head tries note free place forget groups handler ended ghost ring tally
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after bell outbox
+-- uses: time open constants head tries note free place forget removed groups handler ended ghost ring tally
 -- args: now, most, crash limit, outage limit
 -- reply: now, warned, taken back, buried, next deadline or 0
 local most, crash_limit, outage_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Steps of a dependency that come from an outbox; each may be sent twice.
--- keys: meta ready delayed blocked running dead done cancelled head body tries error uniq groups after bell outbox undo
--- uses: time open constants head note free place groups handler ended await ring states fallen
+-- keys: meta ready delayed blocked running dead done cancelled removed head body tries error uniq groups after bell outbox undo
+-- uses: time open constants head note free place removed groups handler ended await ring states fallen
 -- args: now, 'release', id, outcome          the job ended: settle the next of those that wait for it
 --       now, 'resolve', child, ref, outcome  a job of another queue ended
 --       now, 'watch', id, ref of the child   a job of another queue waits for this one

@@ -1,13 +1,15 @@
 #!lua flags=allow-oom
--- Drops what is kept for too long: one slice of each list of ended jobs, and claims of workers long gone.
--- keys: meta dead done cancelled head body tries error result log groups claims
--- uses: time open constants forget groups trim
+-- Drops what is kept for too long: one slice of each list of ended jobs and of the ids of removed ones, and claims of
+-- workers long gone.
+-- keys: meta dead done cancelled removed head body tries error result log groups claims
+-- uses: time open constants forget removed groups trim
 -- args: now
 -- reply: now, how many went
 local set = redis.call('HMGET', META, 'dead_ttl', 'dead_max', 'done_ttl', 'done_max', 'cancelled_ttl', 'cancelled_max')
 local n = trim(DEAD, tonumber(set[1] or 604800000), tonumber(set[2] or 100000), 0, 'n:dropped_dead', SLICE)
-n = n + trim(DONE, tonumber(set[3] or 3600000), tonumber(set[4] or 1000), 60000, 'n:dropped_done', SLICE)
-n = n + trim(CANCELLED, tonumber(set[5] or 86400000), tonumber(set[6] or 10000), 60000, 'n:dropped_cancelled', SLICE)
+n = n + trim(DONE, tonumber(set[3] or 3600000), tonumber(set[4] or 1000), RESEND, 'n:dropped_done', SLICE)
+n = n + trim(CANCELLED, tonumber(set[5] or 86400000), tonumber(set[6] or 10000), RESEND, 'n:dropped_cancelled', SLICE)
+n = n + drop_removed(SLICE)
 local page = redis.call('HSCAN', CLAIMS, redis.call('HGET', META, 'swept') or '0', 'COUNT', 50)
 redis.call('HSET', META, 'swept', page[1])
 for i = 1, #page[2], 2 do

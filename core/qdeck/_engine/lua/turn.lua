@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- A worker's turn: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
 -- done once, and the second call gets the answer of the first.
--- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log claims uniq groups after bell outbox
--- uses: time constants head tries note free place forget groups handler ended ghost ring trim tally
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after bell outbox
+-- uses: time constants head tries note free place forget removed groups handler ended ghost ring trim tally
 -- args: now, worker, number of the turn, room, lease ms, count of plain acks, crash limit,
 --       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms,
 --       and for the groups of dead letters its class and the shape of its message, a line each (or '')
@@ -20,7 +20,6 @@ if #ARGV > 7000 then return redis.error_reply('QDECK TURN with too many endings 
 local room, lease_ms, acks = math.min(tonumber(ARGV[4]), 500), tonumber(ARGV[5]), tonumber(ARGV[6])
 local crash_limit = tonumber(ARGV[7])
 local token = worker .. ':' .. number .. ' '
-local RESEND = 60000 -- how long an id is kept so that a call sent again finds it
 local stale, rows, claimed = {}, {}, {}
 
 local function answer(wait, full)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
 -- done once, but for jobs whose parents are not back yet: these are kept for a later call. The answer tells of all calls.
--- keys: meta ready delayed blocked running dead done cancelled head body lease tries error result log uniq groups after bell outbox undo
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox undo
 -- uses: time open constants head forget groups await ring tally states holder columns
 -- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependants
 -- reply: now, how many went back, how many entries the slice had, then id and why of each that did not
@@ -153,6 +153,7 @@ function undo.discard(kept, ids, scores)
   for i, id in ipairs(ids) do z[2 * i - 1], z[2 * i] = scores[i], id end
   if LISTS[slice.s] then redis.call('ZADD', LISTS[slice.s], unpack(z)) end
   if LIVE[slice.s] then live_again(ids, heads, refs) end
+  redis.call('ZREM', REMOVED, unpack(ids))
   redis.call('HINCRBY', META, 'n:discarded', -#ids)
 end
 
