@@ -4,7 +4,9 @@ How a text is read, left to right:
 
 1. Segments are `[A-Za-z0-9._-]+`, joined by colons. Braces are out because the engine's keys are `{name}:part`, and
    glob characters because the consoles of a server would take them for patterns.
-2. If the second segment is a known environment, the first two are prefix and environment; otherwise there are none.
+2. Prefix and environment are each optional. A configured prefix in front is the prefix, and a known or configured
+   environment after it the environment. Without one, a known environment as the second segment makes the first two
+   prefix and environment, and a configured environment in front stands alone. Otherwise there are none.
 3. The next segment is the service, whatever it is called.
 4. The leftmost type word after the service is the type; what stands between is the context, what follows the detail.
 """
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Self
 from qdeck._errors import InvalidName, InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 MAX_LENGTH: Final = 200
 """Characters of the longest name: room for two UUIDs, and still short enough for one row of a screen."""
@@ -49,8 +51,9 @@ class QueueName:
     """A valid queue name, taken apart; a value, so that two spellings of a name never get mixed up.
 
     `context` and `detail` are text, several segments joined by colons, `""` when absent, so that each field reads as
-    it stands in the name. `prefix` and `env` are None when absent, and absent together. The constructor also takes
-    context and detail as a sequence of segments.
+    it stands in the name. `prefix` and `env` are None when absent; one alone has to be configured, in `prefixes` or
+    `environments`, because nothing else tells it from a service. The constructor also takes context and detail as a
+    sequence of segments.
     """
 
     prefix: str | None
@@ -70,17 +73,24 @@ class QueueName:
         prefix: str | None = None,
         env: str | None = None,
         environments: Iterable[str] = (),
+        prefixes: Iterable[str] = (),
     ) -> None:
         contexts, details = _segments(context), _segments(detail)
-        owner = [prefix, env] if prefix is not None or env is not None else []
-        text = ":".join("" if part is None else str(part) for part in (*owner, service, *contexts, type, *details))
-        known = _environments(environments)
-        _check_owner(text, prefix, env, known)
-        for part in (*([prefix, env] if prefix is not None and env is not None else []), service, *contexts, *details):
+        owner = [part for part in (prefix, env) if part is not None]
+        parts = [str(part) for part in (*owner, service, *contexts, type, *details)]
+        text = ":".join(parts)
+        read = _Reading.of(environments, prefixes)
+        _check_owner(text, prefix, env, read)
+        for part in (*owner, service, *contexts, *details):
             _check_segment(text, part)
         if type not in _TYPES:
             raise InvalidName(f"queue name {_show(text)}: {type!r} is not a type", hint=f"The types are {_TYPE_LIST}.")
-        _check_context(text, contexts, known if prefix is None else frozenset())
+        _check_context(text, contexts, read.known if not owner else frozenset())
+        if (found := read.owner(parts)) != (prefix, env):
+            raise InvalidName(
+                f"queue name {_show(text)} would be read with prefix {found[0]!r} and environment {found[1]!r}",
+                hint="Use another word for the service, or pass the prefix and the environment.",
+            )
         _check_length(text)
         for field, value in (
             ("prefix", prefix), ("env", env), ("service", str(service)),
@@ -89,13 +99,17 @@ class QueueName:
             object.__setattr__(self, field, value)
 
     @classmethod
-    def parse(cls, text: str, *, environments: Iterable[str] = ()) -> Self:
-        """Read a name, or raise InvalidName: `str(QueueName.parse(text)) == text` for every text that is valid."""
+    def parse(cls, text: str, *, environments: Iterable[str] = (), prefixes: Iterable[str] = ()) -> Self:
+        """Read a name, or raise InvalidName: `str(QueueName.parse(text)) == text` for every text that is valid.
+
+        `environments` and `prefixes` are those that are configured.
+        """
         _check_text(text)
         parts = text.split(":")
         _check_parts(text, parts)
-        known = _environments(environments)
-        start = 2 if len(parts) > 1 and parts[1] in known else 0
+        environments, prefixes = _words(environments), _words(prefixes)
+        prefix, env = _Reading.of(environments, prefixes).owner(parts)
+        start = (prefix is not None) + (env is not None)
         at = next((i for i in range(start + 1, len(parts)) if parts[i] in _TYPES), None)
         if at is None:
             raise _no_type(text, parts, start)
@@ -104,9 +118,10 @@ class QueueName:
             type=parts[at],
             context=parts[start + 1 : at],
             detail=parts[at + 1 :],
-            prefix=parts[0] if start else None,
-            env=parts[1] if start else None,
-            environments=known,
+            prefix=prefix,
+            env=env,
+            environments=environments,
+            prefixes=prefixes,
         )
 
     def __str__(self) -> str:
@@ -158,8 +173,9 @@ class QueueName:
             context=self.context if context is None else context,
             type=kind,
             detail=detail,
-            # The environment was accepted when this name was made.
+            # Both were accepted when this name was made.
             environments=() if self.env is None else (self.env,),
+            prefixes=() if self.prefix is None else (self.prefix,),
         )
 
 
@@ -169,13 +185,38 @@ def _segments(value: str | Iterable[str] | None) -> tuple[str, ...]:
     return tuple(value.split(":")) if isinstance(value, str) else tuple(value)
 
 
-def _environments(more: Iterable[str]) -> frozenset[str]:
-    known = KNOWN_ENVIRONMENTS.union((more,) if isinstance(more, str) else more)
-    if wrong := known & _TYPES:
-        raise InvalidOption(
-            f"{min(wrong)!r} cannot be an environment: it is a type of queue", hint=f"The types are {_TYPE_LIST}."
-        )
-    return known
+def _words(given: Iterable[str]) -> frozenset[str]:
+    return frozenset((given,) if isinstance(given, str) else given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The words by which prefix and environment are recognised."""
+
+    configured: frozenset[str]
+    prefixes: frozenset[str]
+    known: frozenset[str]
+
+    @classmethod
+    def of(cls, environments: Iterable[str], prefixes: Iterable[str]) -> Self:
+        more, first = _words(environments), _words(prefixes)
+        for what, words in (("an environment", more), ("a prefix", first)):
+            if wrong := words & _TYPES:
+                raise InvalidOption(
+                    f"{min(wrong)!r} cannot be {what}: it is a type of queue", hint=f"The types are {_TYPE_LIST}."
+                )
+        return cls(more, first, KNOWN_ENVIRONMENTS | more if more else KNOWN_ENVIRONMENTS)
+
+    def owner(self, parts: Sequence[str]) -> tuple[str | None, str | None]:
+        """Return prefix and environment of a name, None for what is absent."""
+        first, second = parts[0], parts[1] if len(parts) > 1 else ""
+        if second in self.known:
+            return first, second
+        if not second or second in _TYPES:
+            return None, None
+        if first in self.prefixes:
+            return first, None
+        return None, first if first in self.configured else None
 
 
 def _show(text: str) -> str:
@@ -236,14 +277,21 @@ def _segment_hint(character: str) -> str:
     return f"{allowed}."
 
 
-def _check_owner(text: str, prefix: str | None, env: str | None, known: frozenset[str]) -> None:
-    if (prefix is None) != (env is None):
-        given, missing = ("env", "prefix") if prefix is None else ("prefix", "env")
-        raise InvalidName(f"queue name {_show(text)}: {given} without {missing}", hint="Pass both of them, or neither.")
-    if env is not None and env not in known:
+def _check_owner(text: str, prefix: str | None, env: str | None, read: _Reading) -> None:
+    if env is None and prefix is not None and prefix not in read.prefixes:
+        raise InvalidName(
+            f"queue name {_show(text)}: prefix without env",
+            hint=f"Pass both of them or neither, or configure the prefix with prefixes=[{prefix!r}].",
+        )
+    if prefix is None and env is not None and env not in read.configured:
+        raise InvalidName(
+            f"queue name {_show(text)}: env without prefix",
+            hint=f"Pass both of them or neither, or configure the environment with environments=[{env!r}].",
+        )
+    if env is not None and env not in read.known:
         raise InvalidName(
             f"queue name {_show(text)}: {env!r} is not a known environment",
-            hint=f"Known are {', '.join(sorted(known))}; add another with environments=[{env!r}].",
+            hint=f"Known are {', '.join(sorted(read.known))}; add another with environments=[{env!r}].",
         )
 
 
@@ -269,10 +317,10 @@ def _no_type(text: str, parts: list[str], start: int) -> InvalidName:
         )
     if start == len(parts):
         return InvalidName(
-            f"{where}nothing follows the environment {parts[1]!r}",
+            f"{where}nothing follows the environment {parts[-1]!r}",
             hint=f"Add a service and a type: {text}:billing:actions.",
         )
-    read = f" (read as prefix {parts[0]!r}, environment {parts[1]!r})" if start else ""
+    read = f" (read as prefix {parts[0]!r}, environment {parts[1]!r})" if start == 2 else ""
     return InvalidName(
         f"{where}no type after the service {parts[start]!r}{read}",
         hint=f"Add one of {_TYPE_LIST} after the service, such as {text}:actions.",

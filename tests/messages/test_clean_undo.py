@@ -114,9 +114,16 @@ def test_orphans_come_back_and_what_is_kept_is_bounded(
     assert sum(raw.exists(name) for name in names) == report.undoable
 
 
-def test_an_automatic_end_of_a_task_keeps_nothing(
-    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis
+def test_the_end_of_a_task_copies_what_was_not_read_and_makes_no_batch_for_nothing(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
 ) -> None:
-    raw.rpush(make(client, "a"), b"x")
+    make(client, "a")
     assert manager.clean_task_queues("t") == 1
-    assert [key for key in raw.scan_iter() if b":undo:" in key] == []
+    assert [key for key in raw.scan_iter() if b"undo" in key] == []
+    name = make(client, "a")
+    raw.rpush(name, b"x")
+    assert manager.clean_task_queues("t") == 1
+    assert not raw.exists(name)
+    with Deck(url) as deck:
+        assert api.undo_batch(deck).restored == 1
+    assert raw.lrange(name, 0, -1) == [b"x"]

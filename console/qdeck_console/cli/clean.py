@@ -45,7 +45,9 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
     manager = _manager(writes=not plan)
     try:
         if task_id is not None:
-            report = manager.report_task_queues(task_id, idle=60 if idle is None else idle, dry_run=plan, undo=True)
+            report = manager.report_task_queues(
+                task_id, idle=60 if idle is None else idle, dry_run=plan, undo=True, everywhere=True
+            )
         else:
             report = manager.clean_orphaned_queues(
                 idle=86_400 if idle is None else idle, dry_run=plan, undo=True, progress=_progress()

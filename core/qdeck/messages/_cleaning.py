@@ -23,7 +23,7 @@ from qdeck.messages import _registry as registry
 from qdeck.messages._naming import TaskQueueName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from qdeck._engine.ops import Program
     from qdeck._operations.cleaned import Keeper
@@ -121,13 +121,17 @@ def _number(reply: object) -> int:
     return reply if isinstance(reply, int) else 0
 
 
-_WORDS: Final = {"busy": "recent", "late": "late", "foreign": "foreign", "unknown": "unknown"}
+_WORDS: Final = {
+    "busy": "recent", "late": "late", "foreign": "foreign", "unknown": "unknown", "uncopied": "uncopied",
+}  # fmt: skip
 
 
-def remove(names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper | None = None) -> Program[list[Removal]]:
+def remove(
+    names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper | None = None, needs_copy: bool = False
+) -> Program[list[Removal]]:
     """Removes queues where nobody waits and that were left alone for so long; tells what became of each.
 
-    A keeper puts copies aside, for undo.
+    A keeper puts copies aside, for undo. `needs_copy`: what cannot be copied stays.
     """
     if not names:
         return []
@@ -139,7 +143,7 @@ def remove(names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper | No
         yield from keeper.note(mine)
         keeping = {"batch": keeper.batch, "copy_bytes": keeper.most(len(mine))}
     # The clock was read before the announcements were made: all of them last until then.
-    dropped = yield from registry.drop_many(mine, now + registry.ACT_MS, idle_s, **keeping)
+    dropped = yield from registry.drop_many(mine, now + registry.ACT_MS, idle_s, needs_copy=needs_copy, **keeping)
     ended: list[tuple[str, int, int]] = []
     left: list[str] = []
     outcome: dict[str, Removal] = {}
@@ -177,22 +181,78 @@ def _check_id(task_id: str) -> None:
         ) from error
 
 
+def everywhere(_name: str) -> bool:
+    """Return that a queue may go, whatever it is called."""
+    return True
+
+
 def clean_task(
-    task_id: str, *, idle_s: int = 0, dry_run: bool = False, keeper: Keeper | None = None
+    task_id: str,
+    *,
+    idle_s: int = 0,
+    dry_run: bool = False,
+    keeper: Keeper | None = None,
+    within: Callable[[str], bool] = everywhere,
 ) -> Program[list[Removal]]:
-    """Removes the temporary queues of a task, a slice at a time."""
+    """Removes the temporary queues of a task, a slice at a time; those that are `within`."""
+
+    def act(names: Sequence[str]) -> Program[list[Removal]]:
+        if dry_run:
+            return (yield from look(names, idle_s))
+        return (yield from remove(names, idle_s=idle_s, event="cleaned", keeper=keeper))
+
+    return (yield from _each_of(task_id, act, within))
+
+
+@dataclass(slots=True)
+class _Ending:
+    """The end of a task by its service: what holds messages is copied first, and only then a batch is made."""
+
+    task_id: str
+    idle_s: int
+    keeper: Keeper | None = None
+
+    def remove(self, names: Sequence[str]) -> Program[list[Removal]]:
+        there = yield ops.commands(*((b"EXISTS", name) for name in names), key=names[0].encode(), reads=True)
+        full = [name for name, count in zip(names, there, strict=True) if count != 0]
+        bare = [name for name, count in zip(names, there, strict=True) if count == 0]
+        found = yield from remove(bare, idle_s=self.idle_s, event="cleaned", needs_copy=True)
+        if full and self.keeper is None:
+            self.keeper = yield from keep(f"task {self.task_id}")
+        found += yield from remove(full, idle_s=self.idle_s, event="cleaned", keeper=self.keeper, needs_copy=True)
+        return found
+
+
+def end_task(task_id: str, within: Callable[[str], bool], *, idle_s: int = 0) -> Program[list[Removal]]:
+    """Remove the temporary queues of a task that are `within`; unread messages are copied for undo, or stay."""
+    ending = _Ending(task_id, idle_s)
+    found = yield from _each_of(task_id, ending.remove, within)
+    if ending.keeper is not None:
+        yield from end(ending.keeper, report_of(found, dry_run=False))
+    return found
+
+
+def has_queues(task_id: str, within: Callable[[str], bool]) -> Program[bool]:
+    """Return whether ending a task would remove anything."""
     _check_id(task_id)
-    found = yield from _clean_first(task_id, idle_s, keeper, dry_run=dry_run)
+    if any(map(within, (yield from registry.of_task(task_id)))):
+        return True
+    return bool((yield from _first_queues(task_id, within)))
+
+
+def _each_of(
+    task_id: str, act: Callable[[Sequence[str]], Program[list[Removal]]], within: Callable[[str], bool]
+) -> Program[list[Removal]]:
+    _check_id(task_id)
+    found = yield from _clean_first(task_id, act, within)
     seen: set[str] = {one.name for one in found}
     while True:
         names = [name for name in (yield from registry.of_task(task_id, SLICE + len(seen))) if name not in seen]
         if not names:
             return found
         seen.update(names)
-        if dry_run:
-            found += yield from look(names, idle_s)
-        else:
-            found += yield from remove(names, idle_s=idle_s, event="cleaned", keeper=keeper)
+        if mine := list(filter(within, names)):
+            found += yield from act(mine)
 
 
 def sweep_expired(most: int = SLICE) -> Program[list[Removal]]:
@@ -276,11 +336,19 @@ def report_of(found: Sequence[Removal], *, dry_run: bool) -> CleanReport:
     return report
 
 
-def report_task(task_id: str, *, idle_s: int = 60, dry_run: bool = False, undo: bool = True) -> Program[CleanReport]:
+def report_task(
+    task_id: str,
+    *,
+    idle_s: int = 60,
+    dry_run: bool = False,
+    undo: bool = True,
+    within: Callable[[str], bool] = everywhere,
+) -> Program[CleanReport]:
     """Cleans a task by hand, or tells what that would do; with `undo` copies are kept and the log tells of it."""
     _check_id(task_id)
     keeper = (yield from keep(f"task {task_id}")) if undo and not dry_run else None
-    report = report_of((yield from clean_task(task_id, idle_s=idle_s, dry_run=dry_run, keeper=keeper)), dry_run=dry_run)
+    found = yield from clean_task(task_id, idle_s=idle_s, dry_run=dry_run, keeper=keeper, within=within)
+    report = report_of(found, dry_run=dry_run)
     if keeper is not None:
         yield from end(keeper, report)
     return report
@@ -303,8 +371,11 @@ def _first_task(name: str) -> str | None:
         return None
 
 
-def _first_queues(task_id: str) -> Program[list[str]]:
-    """The queues that the first generation registered to a task; names that are none of ours are left alone."""
+def _first_queues(task_id: str, within: Callable[[str], bool]) -> Program[list[str]]:
+    """The queues that the first generation registered to a task; names that are none of ours are left alone.
+
+    Names of that generation have neither prefix nor environment, but the task in them.
+    """
     key = f"{FIRST}{task_id}".encode()
     cursor: Any = 0
     found: list[str] = []
@@ -313,20 +384,19 @@ def _first_queues(task_id: str) -> Program[list[str]]:
         if isinstance(reply, ResponseError):
             return found  # something else is called so
         cursor = reply[0]
-        found += [name for raw in reply[1] if (name := temporary_name(raw)) is not None]
+        names = (temporary_name(raw) for raw in reply[1])
+        found += [name for name in names if name is not None and (_first_task(name) == task_id or within(name))]
         if cursor in (0, b"0"):
             return sorted(set(found))
 
 
-def _clean_first(task_id: str, idle_s: int, keeper: Keeper | None, *, dry_run: bool) -> Program[list[Removal]]:
+def _clean_first(
+    task_id: str, act: Callable[[Sequence[str]], Program[list[Removal]]], within: Callable[[str], bool]
+) -> Program[list[Removal]]:
     found: list[Removal] = []
-    names = yield from _first_queues(task_id)
+    names = yield from _first_queues(task_id, within)
     for start in range(0, len(names), SLICE):
-        some = names[start : start + SLICE]
-        if dry_run:
-            found += yield from look(some, idle_s)
-            continue
-        seen = yield from remove(some, idle_s=idle_s, event="cleaned", keeper=keeper)
+        seen = yield from act(names[start : start + SLICE])
         over = [one.name for one in seen if one.outcome in ("removed", "gone")]
         if over:
             key = f"{FIRST}{task_id}".encode()

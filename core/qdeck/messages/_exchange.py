@@ -10,11 +10,11 @@ from redis.exceptions import ResponseError
 
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.ops import NewJob
-from qdeck._errors import InvalidName, PayloadTooLarge
-from qdeck._names import QueueName, QueueType
+from qdeck._errors import PayloadTooLarge
+from qdeck._names import QueueType
 from qdeck._options import read_task_name
 from qdeck.messages import _registry as registry
-from qdeck.messages._naming import TIERS, segment, type_of
+from qdeck.messages._naming import TIERS, segment
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Made, Program
@@ -99,10 +99,11 @@ def reply(name: str, action: DomainAction, response: DomainActionResponse, deadl
     )
 
 
-def call_back(
-    text: str, asked: DomainAction, callback: DomainAction, *, retries: int, environments: tuple[str, ...] = ()
-) -> Program[str]:
-    """Calls back, once for each action and outcome: to a queue of workers, or to the temporary one of a task."""
+def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries: int, owner: str) -> Program[str]:
+    """Calls back, once for each action and outcome: to a queue of workers, or to the temporary one of a task.
+
+    `owner` is the service of that queue.
+    """
     # A dead action that is retried may still end well: then that is told too, each outcome once.
     once = f"{job_id(asked.action_id)}-{'done' if callback.data.get('success', True) else 'failed'}"
     [native] = yield ops.commands((b"HEXISTS", keys.QUEUES, text), key=keys.QUEUES.encode(), reads=True)
@@ -116,9 +117,9 @@ def call_back(
     told = yield from registry.answer(text, once, callback.to_json(), ttl_ms=ttl_ms, deadline_ms=None)
     if known is None and told == "sent":
         # Its time was over, or its task ended: registered again, it is found also when nobody hears the bell.
-        name = QueueName.parse(text, environments=environments)
-        tier, task = asked.tier or "", asked.task or ""
-        yield from registry.register(text, name.type.value, name.service, task=task, tier=tier, ttl_ms=ttl_ms)
+        # Which task it belonged to is not for the message to say.
+        kind, tier = QueueType.CALLBACKS.value, asked.tier or ""
+        yield from registry.register(text, kind, owner, task="", tier=tier, ttl_ms=ttl_ms)
     else:
         yield from registry.touch([text])
     bell = bell_of(text)
@@ -157,19 +158,6 @@ def announce(stream: str, event: DomainAction) -> Program[str]:
     """Adds an event to a stream for all who subscribed; an event sent again comes twice, under one action id."""
     made: bytes = yield from registry.call("announce", [stream.encode()], [event.to_json(), MOST_UNHEARD])
     return made.decode()
-
-
-def read_reply_name(action: DomainAction, environments: tuple[str, ...]) -> tuple[str, QueueType] | None:
-    """Where an action wants its answer, and the type of that queue; None when it wants none."""
-    text = action.reply_to
-    if text is None:
-        return None
-    kind = type_of(text, environments)
-    if kind not in (QueueType.RESPONSES, QueueType.CALLBACKS):
-        raise InvalidName(
-            f"{text!r} cannot take an answer: its type is {kind}", hint="answers go to responses or callbacks"
-        )
-    return text, kind
 
 
 def skip(name: str, message: bytes) -> Program[None]:

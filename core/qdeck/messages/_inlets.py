@@ -24,6 +24,7 @@ from qdeck._errors import QdeckError, UsageError
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
+from qdeck.messages._bounds import why_other_task
 from qdeck.messages._envelopes import DomainAction
 from qdeck.messages._naming import segment
 
@@ -39,6 +40,8 @@ EXPIRED_S: Final = 15.0
 RECLAIM_MS: Final = 15_000
 DELIVERIES: Final = 10
 COUNT: Final = 100
+REFUSED_TASK: Final = "callbacks.refused"
+"""The task of a callback that was refused before a handler could get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +51,26 @@ class Follower:
     inbox: str
     retries: int
 
-    def job(self, raw: bytes) -> NewJob:
-        """The job for a message; what cannot be read becomes a dead letter at once, never a stopper."""
+    def job(self, raw: bytes, task: str = "") -> NewJob:
+        """The job for a message on the queue of a task; what cannot be read or belongs elsewhere becomes a dead letter.
+
+        It must never stop what comes behind it.
+        """
+        digest = hashlib.sha256(raw).hexdigest()[:32]
         try:
-            return exchange.job_of(DomainAction.parse(raw), retries=self.retries)
+            action = DomainAction.parse(raw)
+            if why := why_other_task(action, task):
+                found = codec.encode_json({"refused": why, "message": action.to_dict()})
+                return _raw_job(f"x{digest}", REFUSED_TASK, found, retries=0)
+            return exchange.job_of(action, retries=self.retries)
         except UsageError:
-            digest = hashlib.sha256(raw).hexdigest()[:32]
             return _raw_job(f"x{digest}", "callbacks.unreadable", raw, retries=0)
 
-    def forward(self, name: str) -> Program[int]:
-        """Hands over what is in one queue."""
+    def forward(self, name: str, task: str = "") -> Program[int]:
+        """Hands over what is in one queue, which is registered to a task."""
         count = 0
         while (raw := (yield from exchange.first_of(name))) is not None:
-            yield from exchange.forward(name, self.inbox, self.job(raw), raw)
+            yield from exchange.forward(name, self.inbox, self.job(raw, task), raw)
             count += 1
         return count
 
@@ -73,7 +83,7 @@ class Follower:
             now = yield from registry.server_ms()
             for name, known in zip(full, (yield from registry.describe(full)), strict=True):
                 if known is not None and known.waited_until_ms <= now:
-                    count += yield from self.forward(name)
+                    count += yield from self.forward(name, known.task)
             after = names[-1]
         return count
 
@@ -85,7 +95,7 @@ class Follower:
         now = yield from registry.server_ms()
         if known is not None and known.waited_until_ms > now:
             return 0
-        return (yield from self.forward(name))
+        return (yield from self.forward(name, "" if known is None else known.task))
 
 
 def _raw_job(job_id: str, task: str, raw: bytes, *, retries: int) -> NewJob:

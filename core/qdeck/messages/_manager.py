@@ -199,15 +199,29 @@ class DomainQueueManager(_Manager):
             return await self.app.aclient().run(self._end(delivery, self._give_back(delivery)))
 
     async def clean_task_queues(self, task_id: str, *, idle: float = 0) -> int:
-        """Removes the temporary queues of a task where nobody waits, and returns how many."""
-        return (await self.report_task_queues(task_id, idle=idle, dry_run=False)).removed
+        """Removes the temporary queues of a task where nobody waits, and returns how many.
+
+        Those within this service's prefix and environment; unread messages are copied for undo, or stay.
+        """
+        ended = await self.app.aclient().run(cleaning.end_task(task_id, self.names.holds, idle_s=round(idle)))
+        return cleaning.report_of(ended, dry_run=False).removed
 
     async def report_task_queues(
-        self, task_id: str, *, idle: float = 0, dry_run: bool = True, undo: bool = False
+        self,
+        task_id: str,
+        *,
+        idle: float = 0,
+        dry_run: bool = True,
+        undo: bool = False,
+        everywhere: bool = False,
     ) -> CleanReport:
-        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day."""
+        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day.
+
+        `everywhere`: in every prefix and environment, for an operator.
+        """
+        within = cleaning.everywhere if everywhere else self.names.holds
         return await self.app.aclient().run(
-            cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo)
+            cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo, within=within)
         )
 
     async def task_queues(self, task_id: str) -> list[Temporary]:
@@ -292,14 +306,30 @@ class SyncDomainQueueManager(_Manager):
             return self.app.client.run(self._end(delivery, self._give_back(delivery)))
 
     def clean_task_queues(self, task_id: str, *, idle: float = 0) -> int:
-        """Removes the temporary queues of a task where nobody waits, and returns how many."""
-        return self.report_task_queues(task_id, idle=idle, dry_run=False).removed
+        """Removes the temporary queues of a task where nobody waits, and returns how many.
+
+        Those within this service's prefix and environment; unread messages are copied for undo, or stay.
+        """
+        ended = self.app.client.run(cleaning.end_task(task_id, self.names.holds, idle_s=round(idle)))
+        return cleaning.report_of(ended, dry_run=False).removed
 
     def report_task_queues(
-        self, task_id: str, *, idle: float = 0, dry_run: bool = True, undo: bool = False
+        self,
+        task_id: str,
+        *,
+        idle: float = 0,
+        dry_run: bool = True,
+        undo: bool = False,
+        everywhere: bool = False,
     ) -> CleanReport:
-        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day."""
-        return self.app.client.run(cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo))
+        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day.
+
+        `everywhere`: in every prefix and environment, for an operator.
+        """
+        within = cleaning.everywhere if everywhere else self.names.holds
+        return self.app.client.run(
+            cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo, within=within)
+        )
 
     def task_queues(self, task_id: str) -> list[Temporary]:
         """The temporary queues of a task, as registered."""

@@ -14,9 +14,10 @@ from qdeck._names import QueueName, QueueType
 from qdeck._options import read_duration
 from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
+from qdeck.messages._bounds import proof_of
 from qdeck.messages._envelopes import DomainAction, DomainActionResponse, new_message_id
 from qdeck.messages._lines import AsyncLines, Lines
-from qdeck.messages._naming import Names
+from qdeck.messages._naming import Names, own_name, segment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,11 +71,20 @@ class Messenger:
     """Sends a service's messages. Names without `a` are for blocking code, those with it for asyncio.
 
     `app.queue` is the service's own actions queue; all other names follow from it. `services` maps the first part of
-    action types to services that listen under another name, as in `{"query": "query_service"}`.
+    action types to services that listen under another name, as in `{"query": "query_service"}`. `service` says which
+    segment of `app.queue` is the service, where its prefix or its environment stands alone or is no known word: all
+    names keep what stands before it.
     """
 
-    def __init__(self, app: App, *, services: Mapping[str, str] | None = None, ttl: float = registry.TTL_S) -> None:
-        own = QueueName.parse(app.queue, environments=app.environments)
+    def __init__(
+        self,
+        app: App,
+        *,
+        services: Mapping[str, str] | None = None,
+        ttl: float = registry.TTL_S,
+        service: str | None = None,
+    ) -> None:
+        own = own_name(app.queue, service, app.environments)
         if own.type is not QueueType.ACTIONS:
             raise InvalidOption(
                 f"{app.queue!r} is no actions queue", hint="give the App queue='prefix:env:service:actions'"
@@ -167,7 +177,7 @@ class Messenger:
         `wait_callback` can wait on. Give `callback` for a queue that stays.
         """
         name, asked = self._call(action, callback, **options)
-        self.app.client.run(asked.begin() if callback is None else exchange.send(asked.queue, asked.job))
+        self.app.client.run(asked.begin() if asked.name else exchange.send(asked.queue, asked.job))
         return name
 
     async def arequest_callback(
@@ -175,7 +185,7 @@ class Messenger:
     ) -> QueueName:
         """The same in asyncio."""
         name, asked = self._call(action, callback, **options)
-        await self.app.aclient().run(asked.begin() if callback is None else exchange.send(asked.queue, asked.job))
+        await self.app.aclient().run(asked.begin() if asked.name else exchange.send(asked.queue, asked.job))
         return name
 
     def wait_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
@@ -287,7 +297,9 @@ class Messenger:
             data={**action.data, "callback_queue_name": str(name), "correlation_id": correlation},
         )
         queue, job = self._outgoing(sent, **options)
-        return name, _Asked(sent, queue, job, str(name), name.type, name.service, self.ttl_ms, None)
+        # A queue that stays is not registered, but which task asked is: its last callback ends that task, no other.
+        waits = str(proof_of(name, segment(correlation))) if callback is None or sent.task else ""
+        return name, _Asked(sent, queue, job, waits, QueueType.CALLBACKS, name.service, self.ttl_ms, None)
 
     def _wait(self, name: QueueName, timeout: float) -> Program[None]:
         [known] = yield from registry.describe([str(name)])

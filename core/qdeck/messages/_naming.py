@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from qdeck._errors import InvalidName
-from qdeck._names import MAX_LENGTH, QueueName, QueueType
+from qdeck._errors import InvalidName, InvalidOption
+from qdeck._names import KNOWN_ENVIRONMENTS, MAX_LENGTH, QueueName, QueueType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,8 +75,23 @@ class Names:
         return self._of(self.own.service, self.own.context, QueueType.NOTIFICATIONS, *detail)
 
     def parse(self, text: str) -> QueueName:
-        """Reads a name that came in a message."""
-        return QueueName.parse(text, environments=self.environments)
+        """Read a name that came in a message: what this service is configured with is recognised in it."""
+        own = self.own
+        more = self.environments if own.env is None else (*self.environments, own.env)
+        return QueueName.parse(text, environments=more, prefixes=() if own.prefix is None else (own.prefix,))
+
+    def shape(self, text: str) -> QueueName:
+        """Return a checked name that differs from this one in its last segment only, from memory where possible."""
+        stem = _stem(text)
+        return self.parse(text) if stem is None else _shape(stem, self.own, self.environments)
+
+    def holds(self, text: str) -> bool:
+        """Return whether a queue is within the prefix and the environment of this service."""
+        try:
+            found = self.shape(text)
+        except InvalidName:
+            return False
+        return (found.prefix, found.env) == (self.own.prefix, self.own.env)
 
     def _of(
         self, service: str, context: str | Sequence[str], kind: QueueType = QueueType.ACTIONS, *detail: str
@@ -90,7 +105,53 @@ class Names:
             prefix=own.prefix,
             env=own.env,
             environments=() if own.env is None else (own.env,),
+            prefixes=() if own.prefix is None else (own.prefix,),
         )
+
+
+def own_name(text: str, service: str | None, environments: tuple[str, ...]) -> QueueName:
+    """Return the name of a service's own queue. `service` says which segment the service is."""
+    read = QueueName.parse(text, environments=environments)
+    before = [part for part in (read.prefix, read.env, read.service, *read.context.split(":")) if part]
+    if service is None:
+        if read.prefix is None and read.env is None and read.context not in ("", "default"):
+            raise InvalidOption(
+                f"queue {text!r} can be read in more than one way: {read.service!r} is its service or its prefix",
+                hint=f"Say which segment is the service, such as service={before[-1]!r} or service={before[0]!r}.",
+            )
+        return read
+    if service not in before[:3]:
+        raise InvalidOption(
+            f"queue {text!r} does not have the service {service!r} after a prefix and an environment",
+            hint=f"Use one of: {', '.join(before[:3])}.",
+        )
+    at = before.index(service)
+    known = KNOWN_ENVIRONMENTS.union(environments)
+    owner = {0: (None, None), 1: (None, before[0]) if before[0] in known else (before[0], None)}
+    prefix, env = owner[at] if at in owner else (before[0], before[1])
+    return QueueName(
+        prefix=prefix,
+        env=env,
+        service=service,
+        context=before[at + 1 :],
+        type=read.type,
+        detail=read.detail,
+        environments=environments if env is None else (*environments, env),
+        prefixes=() if prefix is None else (prefix,),
+    )
+
+
+def _stem(name: str) -> str | None:
+    """All but the last segment, where that is neither the type nor the environment: then there is nothing to share."""
+    stem, _, last = name.rpartition(":")
+    if stem.count(":") < 2 or not last or last in _WORDS or _STRANGE.search(last) or len(name) > MAX_LENGTH:
+        return None
+    return stem
+
+
+@lru_cache(maxsize=1024)
+def _shape(stem: str, own: QueueName, environments: tuple[str, ...]) -> QueueName:
+    return Names(own, {}, environments).parse(f"{stem}:x")
 
 
 @lru_cache(maxsize=1024)
@@ -100,11 +161,8 @@ def _type_of(stem: str, environments: tuple[str, ...]) -> QueueType:
 
 def type_of(name: str, environments: tuple[str, ...] = ()) -> QueueType:
     """The type of a name, checked like any other; names that differ in their last segment only are read once."""
-    stem, _, last = name.rpartition(":")
-    # The last segment may be the type itself, or the environment: then there is nothing to share.
-    if stem.count(":") < 2 or not last or last in _WORDS or _STRANGE.search(last) or len(name) > MAX_LENGTH:
-        return QueueName.parse(name, environments=environments).type
-    return _type_of(stem, environments)
+    stem = _stem(name)
+    return QueueName.parse(name, environments=environments).type if stem is None else _type_of(stem, environments)
 
 
 @lru_cache(maxsize=1024)

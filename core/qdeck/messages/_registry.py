@@ -150,6 +150,13 @@ def _group(name: str) -> str:
     return f"{found.service} {found.type.value} -"
 
 
+def count(event: str, service: str, kind: str) -> Program[None]:
+    """Count what happened to a message."""
+    [reply] = yield ops.commands((b"HINCRBY", METRICS, f"{event} {_word(service)} {kind} -", 1), key=METRICS)
+    if isinstance(reply, ResponseError):
+        raise programs.explain(reply)
+
+
 def keep(names: Sequence[str]) -> Program[None]:
     """Takes back that queues are to be removed."""
     yield from call("registry", KEYS, [0, "keep", *names])
@@ -169,14 +176,20 @@ def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_
 
 
 def drop_many(
-    queues: Sequence[str], until_ms: int, idle_s: int, *, batch: str = "-", copy_bytes: int = 0
+    queues: Sequence[str],
+    until_ms: int,
+    idle_s: int,
+    *,
+    batch: str = "-",
+    copy_bytes: int = 0,
+    needs_copy: bool = False,
 ) -> Program[list[tuple[int, int, int] | str]]:
     """Removes lists that were left alone: of each messages, bytes, whether a copy was put aside; or why it stayed."""
     if not queues:
         return []
     source, digest = _script("drop")
     yield ops.commands((b"SCRIPT", b"LOAD", source), reads=True)
-    args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS)
+    args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS, int(needs_copy))
     replies = yield ops.commands(
         # Without a key, so that the servers of a cluster do their parts at the same time.
         *((b"EVALSHA", digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues)

@@ -14,15 +14,17 @@ from qdeck._errors import InvalidName, JobCancelled, LeaseLost, PayloadNotSerial
 from qdeck._names import QueueType
 from qdeck._worker.run import is_final
 from qdeck._worker.worker import Worker
+from qdeck.messages import _bounds as bounds
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
+from qdeck.messages._bounds import read_allowed
 from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
-from qdeck.messages._inlets import Follower, Inlets, Subscription
+from qdeck.messages._inlets import REFUSED_TASK, Follower, Inlets, Subscription
 from qdeck.messages._messenger import RETRIES, Messenger
-from qdeck.messages._naming import type_of
+from qdeck.messages._naming import segment
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from qdeck._context import JobContext
     from qdeck._engine.ops import Program
@@ -65,8 +67,8 @@ class _Turn:
         data = None if error is not None else _data(value)
         if kind is QueueType.CALLBACKS:
             callback = callback_to(self.action, self.service.names.service, data=data, error=error)
-            known = self.service.names.environments
-            yield from exchange.call_back(name, self.action, callback, retries=RETRIES, environments=known)
+            owner = self.service.names.shape(name).service
+            yield from exchange.call_back(name, self.action, callback, retries=RETRIES, owner=owner)
             return
         response = (
             value if isinstance(value, DomainActionResponse) else response_to(self.action, data=data, error=error)
@@ -76,7 +78,7 @@ class _Turn:
 
     def _end_task(self) -> Program[None]:
         if self.action.task is not None:
-            yield from cleaning.clean_task(self.action.task)
+            yield from cleaning.end_task(self.action.task, self.service.names.holds)
 
 
 def _data(value: Any) -> dict[str, Any] | None:
@@ -93,10 +95,15 @@ class Service(Messenger):
     A handler is an async or a plain function of one `DomainAction`. What it returns (a dict, or a value that becomes
     `{"result": value}`) is the answer, when one was asked for. When it raises, the action is tried again as its sender
     said; after the last try the sender gets the error as the answer, and the action is a dead letter.
+
+    Answers go to queues of the prefix and the environment of the queue that the action came on. `replies_to` allows
+    more: beginnings of names, whole segments each, such as `partner:prod`. An action that wants its answer elsewhere
+    is a dead letter at once, and no handler runs.
     """
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    def __init__(self, *args: Any, replies_to: Iterable[str] = (), **more: Any) -> None:
         super().__init__(*args, **more)
+        self._replies_to = read_allowed(replies_to)
         self._followers: list[Follower] = []
         self._subscriptions: list[Subscription] = []
         self._open: list[Inlets] = []
@@ -114,10 +121,13 @@ class Service(Messenger):
 
         With an `event`, from the queue of that event, which stays. Without, from all temporary queues of tasks: they
         are followed, and what comes waits in one queue with retries and dead letters. `ends_task`: it is the task's
-        last message, and the task's queues go when it was handled.
+        last message, and the task's queues go when it was handled; what was not read is copied for undo. The task
+        is the one that was registered when this service asked: a callback that claims another is a dead letter.
         """
         queue = str(self.names.callbacks(sender, event))
         if not event:
+            if not self._followers:
+                self.app.task(name=REFUSED_TASK, queue=queue, retries=0)(self._refuse)
             self._followers.append(Follower(queue, options.get("retries", RETRIES)))
         return self._bind(action_type, queue, ends_task=ends_task, **options)
 
@@ -175,12 +185,12 @@ class Service(Messenger):
             await self.app.aclient().run(subscription.destroy())
 
     def end_task(self, task_id: str) -> list[Removal]:
-        """Removes the temporary queues of a task that is over."""
-        return self.app.client.run(cleaning.clean_task(task_id))
+        """Removes the temporary queues of a task that is over; unread messages are copied for undo, or stay."""
+        return self.app.client.run(cleaning.end_task(task_id, self.names.holds))
 
     async def aend_task(self, task_id: str) -> list[Removal]:
         """The same in asyncio."""
-        return await self.app.aclient().run(cleaning.clean_task(task_id))
+        return await self.app.aclient().run(cleaning.end_task(task_id, self.names.holds))
 
     def _bind(self, task: str, queue: str, *, ends_task: bool, **options: Any) -> Callable[[Handler], Handler]:
         def declare(handler: Handler) -> Handler:
@@ -193,8 +203,8 @@ class Service(Messenger):
     def _async_run(self, handler: Handler, ends_task: bool) -> Handler:
         @functools.wraps(handler)
         async def run(envelope: Any) -> None:
-            turn = self._turn(envelope, ends_task)
             client = self.app.aclient()
+            turn = await client.run(self._turn(envelope, ends_task))
             try:
                 await client.run(_checked(turn, await handler(turn.action)))
             except Exception as error:
@@ -206,8 +216,8 @@ class Service(Messenger):
     def _thread_run(self, handler: Handler, ends_task: bool) -> Handler:
         @functools.wraps(handler)
         def run(envelope: Any) -> None:
-            turn = self._turn(envelope, ends_task)
             client = self.app.client
+            turn = client.run(self._turn(envelope, ends_task))
             try:
                 client.run(_checked(turn, handler(turn.action)))
             except Exception as error:
@@ -216,16 +226,26 @@ class Service(Messenger):
 
         return run
 
-    def _turn(self, envelope: Any, ends_task: bool) -> _Turn:
+    def _refuse(self, found: Any) -> None:
+        """Ends a callback that was refused before a handler could get it."""
+        self.app.client.run(bounds.count(self.names, QueueType.CALLBACKS))
+        raise Reject(str(found.get("refused") if isinstance(found, dict) else found))
+
+    def _turn(self, envelope: Any, ends_task: bool) -> Program[_Turn]:
+        job = current_job()
+        kind = self.names.shape(job.queue).type
         try:
             if isinstance(envelope, dict) and "undeliverable" in envelope:
                 raise UsageError(f"taken {envelope['undeliverable']} times and never handed over")
             action = DomainAction.from_dict(envelope)
             # Callbacks and events carry the names of their own journey: only an action asks for an answer.
-            job = current_job()
-            asks = type_of(job.queue, self.names.environments) is QueueType.ACTIONS
-            name = exchange.read_reply_name(action, self.names.environments) if asks else None
+            asks = kind is QueueType.ACTIONS
+            name = bounds.read_reply_name(action, self.names, job.queue, self._replies_to) if asks else None
+            if ends_task:
+                proof = bounds.proof_of(self.names.parse(job.queue), segment(action.correlation or action.action_id))
+                ends_task = yield from bounds.prove_task(action, self.names, proof)
         except UsageError as error:
+            yield from bounds.count(self.names, kind)
             # Another run would read the same.
             raise Reject(f"{error}{'; ' if error.hint else ''}{error.hint}") from error
         return _Turn(self, action, job, name, ends_task)

@@ -23,5 +23,8 @@ end
 live = string.format('%.0f', live)
 if not redis.call('SET', KEYS[2], '1', 'NX', 'PX', live) then return 'again' end
 redis.call('RPUSH', KEYS[1], ARGV[4])
-redis.call('PEXPIRE', KEYS[1], live)
+-- What waits there already keeps its time: an answer to a shorter question must not take it away.
+local left = redis.call('PTTL', KEYS[1])
+if found == 'list' and left < 0 then live = string.format('%.0f', MOST) end
+if left < tonumber(live) then redis.call('PEXPIRE', KEYS[1], live) end
 return 'sent'

@@ -3,8 +3,8 @@
 -- Removes a temporary queue, if it is one and was left alone for long enough. In the same step a copy is put aside.
 -- keys: queue (list) copy (string: `ms to live, -1 without an end`, a space, the list as `DUMP` writes it)
 -- args: now (0 = the server's clock), ms until which this may be done, seconds it must have been idle, bytes that the
---   copy may take (0: none is made), ms that it is kept
--- reply: messages, bytes, 1 when a copy was made; or why not: `gone`, `busy` (used lately), `late`, `foreign`, `unknown` (idle time not kept)
+--   copy may take (0: none is made), ms that it is kept, 1 when nothing is to go without a copy
+-- reply: messages, bytes, 1 when a copy was made; or why not: `gone`, `busy` (used lately), `late`, `foreign`, `unknown` (idle time not kept), `uncopied`
 local NOW = tonumber(ARGV[1])
 if NOW == 0 then
   local t = redis.call('TIME')
@@ -31,5 +31,6 @@ if bytes > 0 and bytes <= most then
     copied = done.ok and 1 or 0
   end
 end
+if copied == 0 and ARGV[6] == '1' then return 'uncopied' end
 redis.call('UNLINK', KEYS[1])
 return { size, bytes, copied }

@@ -61,6 +61,14 @@ if verb == 'register' then
     if task ~= '' then redis.call('ZADD', TASKS, 0, task .. '\0' .. name) end
     if ARGV[7] == 'callbacks' then redis.call('ZADD', CALLBACKS, 0, name) end
     redis.call('HINCRBY', METRICS, 'made ' .. group, 1)
+  elseif task ~= '' then
+    -- An answer that came first registered the queue without a task: only the one who asks knows it.
+    local about = redis.call('HGET', ABOUT, name)
+    local head, known = string.match(about or '', '^(%d+ %d+ %S+ %S+ %S+ )(.*)$')
+    if known == '' then
+      redis.call('HSET', ABOUT, name, head .. task)
+      redis.call('ZADD', TASKS, 0, task .. '\0' .. name)
+    end
   end
   return made
 end
