@@ -233,8 +233,8 @@ async def test_what_a_task_leaves_is_copied_when_it_ends(
     await until(lambda: raw.zcard("{qdeck:messages}:queues") == 1)
     assert raw.lrange(other, 0, -1) == [b"of the bank"], "a task of that name in another environment is another task"
     with Deck(url) as deck:
-        [entry] = [one for one in api.read_activity(deck) if one.verb == "clean"]
-        assert api.undo_batch(deck, entry.batch).restored == 1
+        await until(lambda: [one for one in api.read_activity(deck) if one.verb == "clean"])
+        assert api.undo_batch(deck).restored == 1
     assert json.loads(raw.lrange(mine, 0, 0)[0])["correlation_id"] == "of-t"
 
 
