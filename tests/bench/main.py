@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import console, screens, starting, worker_profile
+from bench import console, fairness, screens, starting, worker_profile
 from bench.figures import PEER_KNOWN, Figure, Sample, Setting, all_figures
 from bench.machine import Pins
 from bench.processes import Stalled
@@ -158,7 +158,7 @@ def main(argv: list[str] | None = None) -> None:
         version = server.version()
     figures = [
         *all_figures(setting, server_is_valkey="valkey" in version),
-        *console.figures(), *starting.figures(), *screens.figures(),
+        *fairness.figures(), *console.figures(), *starting.figures(), *screens.figures(),
     ]  # fmt: skip
     wanted = set(filter(None, options.only.split(",")))
     if unknown := wanted - {figure.key for figure in figures}:

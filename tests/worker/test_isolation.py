@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._worker.contexts import run_in
+from qdeck._worker.contexts import first_step, further_steps
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
@@ -131,9 +131,16 @@ class _Later:
 
 
 def test_any_awaitable_runs_in_its_context() -> None:
+    class Handler:
+        def function(self) -> type[_Later]:
+            return _Later
+
     async def outside() -> tuple[str, str]:
         context = copy_context()
-        value: str = await run_in(context, _Later())
+        handler: Any = Handler()
+        coroutine, waits_for = context.run(first_step, handler, [], {})
+        assert coroutine is not None
+        value: str = await further_steps(context, coroutine, waits_for)
         assert context[BASE] == "set inside"
         return value, BASE.get()
 

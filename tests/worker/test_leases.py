@@ -119,7 +119,7 @@ def test_a_job_that_was_told_to_stop_before_it_began_does_not_begin(
             hands.stop_run(run, "cancelled")
 
     # Both in one batch, because quick jobs are claimed ahead.
-    hands.room = lambda rate: max(0, 2 - hands.count)  # type: ignore[method-assign]  # as if they were quick
+    hands.room = lambda quick: max(0, 2 - hands.count)  # type: ignore[method-assign]  # as if they were quick
     jobs = app.enqueue_many([holds.call(), step.call(1)])
     wait_until(lambda: jobs[1].state() == "cancelled")
     assert not ran

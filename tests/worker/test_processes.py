@@ -114,6 +114,19 @@ def test_no_more_at_once_than_processes(jobs: Any, start: Callable[..., Beside])
     wait_until(lambda: beside.worker._hands is not None and beside.worker._hands.count == 0)
 
 
+def test_busy_processes_hold_up_no_other_queue(jobs: Any, start: Callable[..., Beside]) -> None:
+    far = "test:far:actions"
+    beside = start(jobs.app, queues={QUEUE: 1, far: 1}, app_ref=REF, processes=1, concurrency=10)
+    jobs.pid.enqueue().result(30)
+    slow = jobs.app.enqueue_many([jobs.pid.call(3.0) for _ in range(5)])
+    wait_until(lambda: beside.worker.lanes[0].crowded, why="more jobs came than processes are free")
+    quick = jobs.app.enqueue_many([jobs.on_loop.call(_queue=far) for _ in range(20)])
+    assert [job.result(2) for job in quick] == [os.getpid()] * 20
+    assert [job.state() for job in slow].count("running") == 1
+    for job in slow:
+        job.cancel()
+
+
 def test_jobs_without_a_free_process_are_left_to_other_workers(jobs: Any, start: Callable[..., Beside]) -> None:
     for _ in range(2):
         start(jobs.app, app_ref=REF, processes=1, concurrency=8)

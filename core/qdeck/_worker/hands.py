@@ -64,7 +64,6 @@ class Hands:
         self._plans: dict[bytes, Plan] = {}
         self._limited = False
         self._kinds: set[Kind] = set()
-        self._crowded = False  # more jobs for processes came than processes are free
         self._solo: Run | None = None
         self._solo_runs = False
         self._solo_since = 0.0
@@ -81,16 +80,18 @@ class Hands:
                 )
             self._processes = Processes(reports, app_ref, processes or os.cpu_count() or 1)
 
-    def room(self, rate: float) -> int:
-        """How many more jobs to claim: what may run at once, or what quick ones finish in two milliseconds."""
-        if self._solo is not None or (self._crowded and self._processes is not None and self._processes.free == 0):
-            # More for processes would come and have to go back; as long as none wait, the other kinds go on.
+    def room(self, quick: int) -> int:
+        """How many more jobs to claim: what may run at once, or what `quick` ones end until the next poll."""
+        if self._solo is not None:
             return 0
         target = self.concurrency
         if len(self._kinds) < 2:
-            target = max(target, min(MOST_IN_HAND, int(rate * 0.002)))
-        room = max(0, target - self.count)
-        return min(room, self._processes.free) if self._crowded and self._processes is not None else room
+            target = max(target, min(MOST_IN_HAND, quick))
+        return max(0, target - self.count)
+
+    def most_of(self, lane: Lane, room: int) -> int:
+        """How much of the room a queue can use now: more jobs for processes would come and have to go back."""
+        return min(room, self._processes.free) if lane.crowded and self._processes is not None else room
 
     def take(self, lane: Lane, claimed: list[Claimed], asked: float) -> None:
         """Starts what was claimed; `asked` is when the claim was sent, from which on the leases surely count."""
@@ -117,18 +118,18 @@ class Hands:
                 while runs and self.count > self.concurrency:
                     self._give_back(runs.pop())
             if self._processes is not None:
-                self._spill(runs, self._processes.free)
+                self._spill(lane, runs, self._processes.free)
             for run in runs:
                 self._dispatch(run)
 
-    def _spill(self, runs: list[Run], free: int) -> None:
+    def _spill(self, lane: Lane, runs: list[Run], free: int) -> None:
         """Gives back the jobs for which no process is free: here they would only wait, another worker may have one."""
         heavy = [run for run in runs if run.plan.kind == "process"]
         extra = heavy[free:]
         for run in reversed(extra):
             runs.remove(run)
             self._give_back(run)
-        self._crowded = bool(extra) or (self._crowded and bool(heavy))
+        lane.crowded = bool(extra) or (lane.crowded and bool(heavy))
 
     def _refuse(self, lane: Lane, job: Claimed, error: Exception) -> None:
         """Buries a job whose record cannot be read: it would take down every worker that claims it."""
@@ -188,6 +189,7 @@ class Hands:
 
     def _give_back(self, run: Run) -> None:
         self._drop(run)
+        run.lane.charge(-1)
         run.lane.endings.append(run.ending("give"))
         self._stir()
 

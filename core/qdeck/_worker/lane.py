@@ -5,16 +5,20 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from qdeck._worker.shares import Account
+
 if TYPE_CHECKING:
     from qdeck._engine.ops import Ending, Turn
     from qdeck._worker.run import Run
 
 
-class Lane:
+class Lane(Account):
     """One queue of a worker: ends to tell, jobs in hand, and when to look again."""
 
     __slots__ = (
         "acks",
+        "claimed",
+        "crowded",
         "deadline",
         "due",
         "endings",
@@ -25,17 +29,13 @@ class Lane:
         "outbox",
         "peeked",
         "queue",
-        "rested",
-        "share",
         "turned",
-        "used",
-        "weight",
         "worker",
     )
 
     def __init__(self, queue: str, weight: int, worker: str) -> None:
+        super().__init__(weight)
         self.queue = queue
-        self.weight = weight
         self.worker = worker
         self.number = 0
         self.acks: list[tuple[str, str]] = []
@@ -47,24 +47,18 @@ class Lane:
         self.looked = time.monotonic()  # when `deadline` was known last: a turn that fills the room does not tell
         self.outbox = 0
         self.peeked = 0.0  # when it was looked at without a bell
-        self.rested = True  # it had no work, and must not claim the share that it did not use meanwhile
+        self.crowded = False  # more of its jobs were for processes than processes were free
         self.turned = 0.0
-        self.share = 0.0
-        self.used = False
-
-    @property
-    def has_ends(self) -> bool:
-        """Whether there is something to tell the server."""
-        return bool(self.acks or self.endings)
+        self.claimed = False
 
     def settle(self, turn: Turn, room: int) -> None:
         """Takes over what a turn told about the time to come."""
         now = self.turned = time.monotonic()
         if room > 0:
             taken = len(turn.jobs)
-            self.share += taken / self.weight
+            self.charge(taken)
             self.hungry = taken >= room
-            self.rested = not self.hungry
+            self.rests = not self.hungry
         if room == 0 or not self.hungry:
             waits = [turn.wait_ms / 1000] if turn.wait_ms else []
             if turn.due_ms:

@@ -13,6 +13,7 @@ import redis
 from qdeck._engine import keys, ops, programs
 from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
 from qdeck._worker.ears import make_ear
+from qdeck._worker.shares import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ TRIM_S: Final = 30.0
 MOST_ENDS: Final = 400
 RETRY_S: Final = 1.0
 LOOK_S: Final = 5.0
+LATE_S: Final = 0.005  # how long ends wait for the next claim of their queue, to be reported with it
 BUSY_S: Final = 0.02  # how long a bell is not listened to whose queue is being worked on
 
 
@@ -61,7 +63,7 @@ class Pump:
         self._rate = 0.0
         self._rated = (time.monotonic(), 0)
         self._rung: list[Lane] = []
-        self._share = 0.0  # how much the lane that had its turn last has had, for its weight
+        self._shares = Shares()
         self._failure: Exception | None = None
 
     async def open(self) -> None:
@@ -99,11 +101,13 @@ class Pump:
             self._stirred.clear()
             now = time.monotonic()
             room = self._room(now)
-            lane = self._next_lane(now, room)
+            self._look_at_clock(now)
+            claimers = self._claimers(room)
+            lane = self._next_lane(now, claimers)
             if room > 0 and any(not lane.hungry for lane in self._lanes):
                 self._prick_up()
             if lane is not None:
-                await self._turn(lane, room)
+                await self._turn(lane, self._part(lane, claimers, room))
             elif self._finishing and self.hands.count == 0:
                 await self._stop_listening()
                 return
@@ -116,13 +120,32 @@ class Pump:
             rate = (self.hands.done - count) / (now - since)
             self._rate += 0.3 * (rate - self._rate)
             self._rated = now, self.hands.done
-        return self.hands.room(self._rate) if self.claims else 0
+        return self.hands.room(self._quick) if self.claims else 0
 
-    def _next_lane(self, now: float, room: int) -> Lane | None:
-        """The lane whose turn it is: one that must be told something, or the hungry one that had least."""
-        if self._rung:
-            return self._rung.pop()
-        best: Lane | None = None
+    @property
+    def _quick(self) -> int:
+        """How many jobs end in two milliseconds, about the time of a poll."""
+        return int(self._rate * 0.002)
+
+    def _claimers(self, room: int) -> list[Lane]:
+        """The queues that may have work and can use some of the room."""
+        found = []
+        for lane in self._lanes:
+            if room > 0 and lane.crowded and not self.hands.most_of(lane, room):
+                # Its wake-ups are not listened to: it is polled once it can use room again.
+                lane.hungry = lane.rests = True
+            elif room > 0 and lane.hungry:
+                found.append(lane)
+        return found
+
+    def _part(self, lane: Lane, claimers: list[Lane], room: int) -> int:
+        """How many jobs a queue that is polled may claim. A queue that has ends to report gets its share, too."""
+        if lane not in claimers:
+            return 0
+        return self._shares.part(lane, claimers, self.hands.most_of(lane, room), self._quick)
+
+    def _look_at_clock(self, now: float) -> None:
+        """Note which queues have work by now, and look for leases that ran out."""
         for lane in self._lanes:
             if lane.due is not None and now >= lane.due:
                 lane.due, lane.hungry = None, True
@@ -133,21 +156,22 @@ class Pump:
                 # While there is always more to claim, no turn tells when leases run out: those of a dead worker.
                 lane.looked = now
                 self._do("reap", lane, self._reap(lane))
-            if lane.has_ends and (now - lane.turned > 0.005 or not (lane.hungry and room > 0)):
-                return lane
-            if lane.hungry and room > 0:
-                if lane.rested:
-                    lane.rested, lane.share = False, max(lane.share, self._share)
-                if best is None or lane.share < best.share:
-                    best = lane
-        if best is not None:
-            self._share = best.share
-        return best
+
+    def _next_lane(self, now: float, claimers: list[Lane]) -> Lane | None:
+        """The queue to poll: one with ends that cannot wait for its claim, or the one that comes next by its weight."""
+        if self._rung:
+            return self._rung.pop()
+        late: Lane | None = None
+        for lane in self._lanes:
+            if (lane.acks or lane.endings) and (late is None or lane.turned < late.turned):
+                late = lane
+        if late is not None and (now - late.turned > LATE_S or late not in claimers):
+            return late
+        return self._shares.choose(claimers)
 
     async def _turn(self, lane: Lane, room: int) -> None:
         acks, lane.acks = lane.acks[:MOST_ENDS], lane.acks[MOST_ENDS:]
         endings, lane.endings = lane.endings[:100], lane.endings[100:]
-        room = room if lane.hungry else 0
         lane.number += 1
         asked = time.monotonic()
         turn = await self._insist(
@@ -167,7 +191,7 @@ class Pump:
         if turn.stale:
             self._event({"event": "stale", "queue": lane.queue, "ids": turn.stale})
         if turn.jobs:
-            lane.used = True
+            lane.claimed = True
             jobs = turn.jobs
             while jobs and time.monotonic() - asked > self._lease_ms / 5000:
                 jobs, asked = await self._confirm(lane, jobs)
@@ -195,11 +219,11 @@ class Pump:
         """Sleeps until something ended, a bell rang, or a time came."""
         if room > 0:
             self._prick_up()
-        if now - self._trimmed > TRIM_S and any(lane.used for lane in self._lanes):
+        if now - self._trimmed > TRIM_S and any(lane.claimed for lane in self._lanes):
             self._trimmed = now
             for lane in self._lanes:
-                if lane.used:
-                    lane.used = bool(lane.held)
+                if lane.claimed:
+                    lane.claimed = bool(lane.held)
                     self._do("trim", lane, self._trim(lane))
         times = [t for lane in self._lanes for t in (lane.due, lane.deadline) if t is not None]
         loop = asyncio.get_running_loop()
@@ -212,13 +236,14 @@ class Pump:
 
     def _prick_up(self) -> None:
         """Listens from now on, also while one queue always has work: the others are not to wait for its end."""
-        if self._listening is None and not self._finishing:
+        if self._listening is None and not self._finishing and any(self.hands.most_of(lane, 1) for lane in self._lanes):
             self._listening = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
         """Waits for bells, on connections of its own. A ring means that there may be work."""
         # The server answers with the first that rings: those of queues that are worked on anyway come last.
-        lanes = sorted(self._lanes, key=lambda lane: lane.hungry)
+        can_claim = (lane for lane in self._lanes if self.hands.most_of(lane, 1))
+        lanes = sorted(can_claim, key=lambda lane: lane.hungry)
         bells = {keys.key(lane.queue, "bell"): lane for lane in lanes}
         rung: list[bytes] = []
         try:
@@ -226,7 +251,7 @@ class Pump:
         except (redis.RedisError, OSError, TimeoutError, asyncio.IncompleteReadError, QdeckError):
             await self._ear.close()
             await asyncio.sleep(RETRY_S * random.uniform(0.2, 1.0))  # noqa: S311 - spreads reconnects, guards nothing
-            for lane in lanes:
+            for lane in self._lanes:
                 lane.hungry, lane.peeked = True, 0.0
         except Exception as error:  # noqa: BLE001 - raised again in the loop: a worker that hears no bell must not go on
             self._failure = error

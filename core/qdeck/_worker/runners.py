@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from qdeck._worker.contexts import run_in
+from qdeck._worker.contexts import first_step, further_steps
 from qdeck._worker.run import STOPS
 
 if TYPE_CHECKING:
@@ -133,9 +133,11 @@ class Runners:
             if run.stop is not None:
                 raise STOPS[run.stop]
             args, kwargs = run.arguments()
-            context = self._contexts.make(run)
-            handler = context.run(run.function(), *args, **kwargs)
-            ending = run.ended_well(await run_in(context, handler))
+            context = self._contexts.make()
+            coroutine, value = context.run(first_step, run, args, kwargs)
+            if coroutine is not None:
+                value = await further_steps(context, coroutine, value)
+            ending = run.ended_well(value)
         except asyncio.CancelledError as error:
             if run.stop is None and self._ended:
                 raise

@@ -8,6 +8,7 @@ from collections import deque
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
+from qdeck._worker.contexts import call
 from qdeck._worker.run import STOPS, current_thread, raise_in_thread
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Threads:
                 if run.stop is not None:
                     raise STOPS[run.stop]
                 args, kwargs = run.arguments()
-                value = self._contexts.make(run).run(run.function(), *args, **kwargs)
+                value = self._contexts.make().run(call, run, args, kwargs)
             finally:
                 _leave(run, me)
             ending = run.ended_well(value)
