@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck_console.__main__ import main
+from support.commands import write_trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,7 @@ def test_sighup_starts_it_anew_with_the_configuration_of_now(
 ) -> None:
     process = start("--json")
     assert "health" not in events(process)[0]["chores"]
-    (tmp_path / "qdeck.toml").write_text("[health]\nhealth_check_enabled = true\nhealth_check_interval = 7\n")
+    write_trusted(tmp_path / "qdeck.toml", "[health]\nhealth_check_enabled = true\nhealth_check_interval = 7\n")
     process.signal(signal.SIGHUP)
     process.wait_for('"health": 7')
     process.terminate()
@@ -91,7 +92,7 @@ def test_sighup_starts_it_anew_with_the_configuration_of_now(
 
 
 def test_the_file_switches_purge_on(start: Callable[..., PythonProcess], tmp_path: Path, raw: redis.Redis) -> None:
-    (tmp_path / "qdeck.toml").write_text("[purge]\npurge_enabled = true\npurge_dry_run = true\npurge_interval = 9\n")
+    write_trusted(tmp_path / "qdeck.toml", "[purge]\npurge_enabled = true\npurge_dry_run = true\npurge_interval = 9\n")
     process = start("--json")
     line = json.loads(process.wait_for('"chore": "purge"'))
     assert line["dry_run"] is True
@@ -152,14 +153,14 @@ def test_a_token_that_can_be_guessed(refuse: Callable[..., tuple[int, str]], mon
 
 
 def test_production_wants_its_name(url: str, refuse: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
-    (tmp_path / "qdeck.toml").write_text(f'[contexts.live]\nurl = "{url}"\nenvironment = "production"\n')
+    write_trusted(tmp_path / "qdeck.toml", f'[contexts.live]\nurl = "{url}"\nenvironment = "production"\n')
     code, told = refuse("--context", "live")
     assert code == 77
     assert "--confirm live" in told
 
 
 def test_production_with_its_name_is_worked_on(start: Callable[..., PythonProcess], url: str, tmp_path: Path) -> None:
-    (tmp_path / "qdeck.toml").write_text(f'[contexts.live]\nurl = "{url}"\nenvironment = "production"\n')
+    write_trusted(tmp_path / "qdeck.toml", f'[contexts.live]\nurl = "{url}"\nenvironment = "production"\n')
     process = start("--context", "live", "--confirm", "live", "--health-every", "0.3", "--json")
     process.wait_for('"ran", "chore": "health"')
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.commands import write_trusted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -24,7 +26,8 @@ ERRORS = {"dlq_size", "stuck_count", "orphaned_count", "stuck_vm_count", "orphan
 @pytest.fixture
 def contexts(url: str, tmp_path: Path) -> Path:
     file = tmp_path / "qdeck.toml"
-    file.write_text(
+    write_trusted(
+        file,
         f"""
 default_context = "local"
 [contexts.local]
@@ -38,7 +41,7 @@ url = "{url}"
 read_only = true
 [contexts.far]
 url = "redis://:${{NO_SUCH_VARIABLE}}@127.0.0.1:1"
-"""
+""",
     )
     return file
 
@@ -189,7 +192,7 @@ def test_production_takes_its_name_before_anything_is_written(
 def test_wrong_configuration_is_64(
     qdeck: Callable[..., Ran], tmp_path: Path, text: str, args: list[str], said: str
 ) -> None:
-    (tmp_path / "qdeck.toml").write_text(text)
+    write_trusted(tmp_path / "qdeck.toml", text)
     ran = qdeck(*args)
     assert ran.code == 64
     assert said in ran.err
@@ -201,7 +204,7 @@ def test_a_password_is_never_printed(
 ) -> None:
     monkeypatch.setenv("SECRET", "hunter2")
     where = url.replace("redis://", "redis://default:${SECRET}@")
-    (tmp_path / "qdeck.toml").write_text(f"[contexts.a]\nurl = '{where}'\n[contexts.b]\nurl = 'redis://u:hunter2@'\n")
+    write_trusted(tmp_path / "qdeck.toml", f"[contexts.a]\nurl = '{where}'\n[contexts.b]\nurl = 'redis://u:hunter2@'\n")
     for args in (["doctor"], ["health"], ["health", "--json"], ["status"], ["purge"], ["doctor", "--json"]):
         for context in ("a", "b"):
             ran = qdeck(*args, "--context", context)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck.deck import Deck
+from support.commands import write_trusted
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:
@@ -85,9 +86,9 @@ def test_rules_and_thresholds_of_one_run(qdeck: Callable[..., Ran], yard: Yard, 
     yard.ended("dead", 200 * HOUR)
     ran = qdeck("purge", "--rule", "done_too_old", "--set", "max_completed_age=1m", "--json")
     assert [entry["id"] for entry in ran.json["entries"]] == [young]
-    (tmp_path / "qdeck.toml").write_text("[purge]\nmax_completed_age = 60\nrules = ['done_too_old']")
+    write_trusted(tmp_path / "qdeck.toml", "[purge]\nmax_completed_age = 60\nrules = ['done_too_old']")
     assert [entry["id"] for entry in qdeck("purge", "--json").json["entries"]] == [young]
-    (tmp_path / "qdeck.toml").write_text("[dead_letters]\ndlq_enabled = true\n[purge]\nmax_ready_age = 10")
+    write_trusted(tmp_path / "qdeck.toml", "[dead_letters]\ndlq_enabled = true\n[purge]\nmax_ready_age = 10")
     old = yard.ready(20)
     [entry] = qdeck("purge", "--rule", "ready_too_old", "--json").json["entries"]
     assert (entry["id"], entry["effect"]) == (old, "bury")
@@ -112,7 +113,7 @@ def test_wrong_wishes_are_64(qdeck: Callable[..., Ran], yard: Yard, args: list[s
 def test_production_shows_the_plan_and_applies_it_with_its_name(
     qdeck: Callable[..., Ran], yard: Yard, tmp_path: Path, url: str
 ) -> None:
-    (tmp_path / "qdeck.toml").write_text(f"[contexts.shop]\nurl = '{url}'\nenvironment = 'production'")
+    write_trusted(tmp_path / "qdeck.toml", f"[contexts.shop]\nurl = '{url}'\nenvironment = 'production'")
     job = yard.ended("done", 2 * HOUR)
     plan = qdeck("purge", "--context", "shop", "--json").json["plan"]
     assert qdeck("purge", "--context", "shop", "--apply", plan).code == 77

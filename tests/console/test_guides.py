@@ -14,7 +14,7 @@ import pytest
 
 import qdeck
 from qdeck._deck.deck import Deck
-from support.commands import runner
+from support.commands import runner, write_trusted
 from support.guides import Guide, read_steps
 from support.pages import ROOT
 from support.scene import QUEUE, make_scene
@@ -97,7 +97,7 @@ def test_every_command_of_a_guide_does_what_the_guide_says(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
-        (tmp_path / name).write_text(text.replace("$OTHER", server.url.replace("/0", "/1")))
+        write_trusted(tmp_path / name, text.replace("$OTHER", server.url.replace("/0", "/1")))
     with server.client() as raw:
         words = make_scene(server.url, raw).words()
         words |= {"READER": server.url.replace("redis://", "redis://reader:pw@"), "URL": server.url}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.commands import Ran, runner
+from support.commands import Ran, runner, write_trusted
 from support.screens import HOOKS, MAIL, SEARCH, console, fill, until
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def on_cluster(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     text = f'default_context = "three"\n\n[contexts.three]\nurl = "{cluster.url}"\n'
-    (tmp_path / "qdeck.toml").write_text(text, "utf-8")
+    write_trusted(tmp_path / "qdeck.toml", text)
     fill(cluster.url)
     return partial(runner(capsys))
 

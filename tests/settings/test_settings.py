@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck._errors import InvalidOption
-from qdeck._settings import Agent, DeadLetters, Health, Purge, Settings, Thresholds, find_file, load, read_text
+from qdeck._settings import Agent, DeadLetters, Health, Purge, Settings, Thresholds, load, read_text
 from qdeck._settings.configuration import expand
+from support.commands import write_trusted
 
 FULL = """
 default_context = "local"
@@ -203,14 +204,14 @@ def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(here)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert find_file() is None
+    assert load().file is None
     assert load().settings == Settings()
     if os.uname().sysname == "Linux":
         user = home / "qdeck" / "config.toml"
         user.parent.mkdir(parents=True)
         user.write_text("[purge]\npurge_interval = 1")
         assert load().settings.purge.purge_interval == 1
-    Path("qdeck.toml").write_text("[purge]\npurge_interval = 2")
+    write_trusted(Path("qdeck.toml"), "[purge]\npurge_interval = 2")
     assert load().settings.purge.purge_interval == 2
     other = tmp_path / "other.toml"
     other.write_text("[purge]\npurge_interval = 3")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from qdeck._settings import trust
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import pytest
 
@@ -35,3 +37,9 @@ def runner(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(code, shown.out, shown.err)
 
     return run
+
+
+def write_trusted(file: Path, text: str) -> None:
+    """Writes a configuration that is read in its directory, because its user trusts it."""
+    file.write_text(text, "utf-8")
+    trust.add(file, file.read_bytes())

@@ -41,10 +41,16 @@ class Settings(NamedTuple):
         return self.target().url
 
     def configuration(self) -> Configuration:
-        """The configuration file, checked; the defaults where there is none."""
+        """The configuration file, checked; the defaults where there is none. It is read once for a command."""
         from qdeck._settings import load
+        from qdeck_console.cli.output import note_once
 
-        return load(self.config)
+        known = click.get_current_context().meta.setdefault(f"{_META}configurations", {})
+        found: Configuration = known[self.config] if self.config in known else load(self.config)
+        known[self.config] = found
+        if found.ignored:
+            note_once(f"qdeck: {found.ignored}\n  read it, then run: qdeck config trust")
+        return found
 
     def target(self) -> Target:
         """The server: that of `--url`, of `--context`, of the environment, or of the default context; with the layouts

@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "health": ("health:health", "The verdict, with all that is behind it."),
     "purge": ("purge:purge", "What the purge rules would remove, and removing exactly that."),
     "doctor": ("doctor:doctor", "Checks connection, rights, server settings and configuration."),
+    "config": ("config:config", "Trusts a qdeck.toml of a directory."),
     "enqueue": ("produce:enqueue", "Makes a job."),
     "worker": ("work:worker", "Runs jobs until SIGTERM."),
     "workers": ("look:workers", "Lists the workers, or asks one to be quiet or to stop."),

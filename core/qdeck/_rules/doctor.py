@@ -79,6 +79,9 @@ def setup(configuration: Configuration, target: Target) -> list[Finding]:
         contexts = ", ".join(configuration.settings.contexts) or "none"
         where = f"{configuration.file} is valid; contexts: {contexts}"
     found = [Finding(name="config", ok=True, detail=where)]
+    if configuration.ignored:
+        fix = "read it, then run: qdeck config trust"
+        found.append(Finding(name="config_trust", ok=None, detail=configuration.ignored, fix=fix))
     for warning in configuration.warnings():
         fix = f"chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
         found.append(Finding(name="config_secrets", ok=False, detail=warning, fix=fix))

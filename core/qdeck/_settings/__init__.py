@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qdeck._settings.configuration import Configuration
-from qdeck._settings.load import find_file, load, read_text
+from qdeck._settings.load import load, read_file, read_text
 from qdeck._settings.model import Agent, Context, DeadLetters, Health, Purge, Settings, Target
 from qdeck._settings.thresholds import Thresholds
 
@@ -17,7 +17,7 @@ __all__ = [
     "Settings",
     "Target",
     "Thresholds",
-    "find_file",
     "load",
+    "read_file",
     "read_text",
 ]

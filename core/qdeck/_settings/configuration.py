@@ -7,16 +7,16 @@ import difflib
 import os
 import re
 import stat
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
 from qdeck._errors import InvalidOption
-from qdeck._settings.model import Settings, Target
+from qdeck._settings.model import Context, Settings, Target
 from qdeck._settings.places import Same, compare, host_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from qdeck._settings.thresholds import Thresholds
@@ -25,12 +25,33 @@ _VARIABLE: Final = re.compile(r"\$(\$\{|\{([^}]*)\})")
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+class Own(NamedTuple):
+    """The user's own file, where another one is in use, and its production contexts, which always hold."""
+
+    file: Path
+    contexts: Mapping[str, Context]
+
+
+class _Guard(NamedTuple):
+    """A server of production, which no other name or spelling may lead to."""
+
+    name: str
+    context: Context
+    url: str  # with the variables that are set here
+    is_trusted: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """A configuration that was checked, and the file it came from; without a file it is the defaults."""
 
     settings: Settings
     file: Path | None = None
+    own: Own | None = None
+    ignored: str = ""
+    """Which file was not read, and why."""
+    strangers: Mapping[str, Context] = field(default_factory=dict)
+    """Production contexts of that file: whoever wrote them, they can make a server stricter."""
 
     def target(self, name: str | None = None) -> Target | None:
         """The server of a context, of the default one when none is named; its variables are filled in now.
@@ -44,15 +65,19 @@ class Configuration:
         context = self.settings.contexts.get(chosen)
         if context is None:
             raise InvalidOption(f"there is no context {chosen!r} in {self.where}", hint=self._contexts_hint(chosen))
-        found = self._target(chosen, self._url(chosen))
+        found = self._target(chosen, context, self._url(chosen, context))
         if context.is_production:
             return found
-        for name, same in self._compare_production(found.url):
-            if same is Same.YES:
-                at = self.settings.contexts[name]
-                caution = f"the context {chosen!r} leads to the server of the production context {name!r}"
+        for guard, same in self._compare_production(found.url):
+            if same is Same.YES or (guard.name == chosen and guard.is_trusted):
+                caution = f"the context {chosen!r} leads to the server of the production context {guard.name!r}"
+                if same is not Same.YES:
+                    caution = f"the context {chosen!r} is production in the user's own configuration"
                 return replace(
-                    found, environment=at.environment, read_only=found.read_only or at.read_only, caution=caution
+                    found,
+                    environment=guard.context.environment,
+                    read_only=found.read_only or guard.context.read_only,
+                    caution=caution,
                 )
         return found
 
@@ -63,12 +88,14 @@ class Configuration:
         is treated as production, too, unless another context says what is at that URL.
         """
         compared = self._compare_production(url)
-        for name, same in compared:
+        for guard, same in compared:
             if same is Same.YES:
-                return self._target(name, url)
-        unknown = [name for name, same in compared if same is Same.UNKNOWN]
-        if unknown and not self._is_named(url):
-            return self._target(unknown[0], url, caution=self._caution(unknown[0], url))
+                return self._target(guard.name, guard.context, url)
+        unknown = next((guard for guard, same in compared if same is Same.UNKNOWN and guard.is_trusted), None)
+        if unknown is not None and not self._is_named(url):
+            return replace(
+                self._target(unknown.name, unknown.context, url), caution=_caution(unknown.name, unknown.url, url)
+            )
         return Target(
             url=url,
             thresholds=self.thresholds,
@@ -76,42 +103,47 @@ class Configuration:
             production=self._production_targets(),
         )
 
-    def _compare_production(self, url: str) -> list[tuple[str, Same]]:
-        """The production contexts, and for each whether it is the server of the URL."""
+    def _guards(self) -> list[_Guard]:
+        """All contexts of production: of this file, of the user's own, and of one that was ignored."""
+        places = [(self.settings.contexts, True), (self.strangers, False)]
+        if self.own is not None:
+            places.insert(1, (self.own.contexts, True))
+        found = {
+            (name, context.url): _Guard(
+                name, context, _readable(context.url) if is_trusted else context.url, is_trusted
+            )
+            for contexts, is_trusted in reversed(places)
+            for name, context in contexts.items()
+            if context.is_production
+        }
         # Of several the one that can be written to first: the others would only say that it cannot.
-        names = sorted(self._production, key=lambda name: self.settings.contexts[name].read_only)
-        found = compare(url, [_readable(self.settings.contexts[name].url) for name in names])
-        return list(zip(names, found, strict=True))
+        return sorted(found.values(), key=lambda guard: (not guard.is_trusted, guard.context.read_only))
+
+    def _compare_production(self, url: str) -> list[tuple[_Guard, Same]]:
+        """The production contexts, and for each whether it is the server of the URL."""
+        guards = self._guards()
+        return list(zip(guards, compare(url, [guard.url for guard in guards]), strict=True))
 
     def _is_named(self, url: str) -> bool:
         urls = [_readable(context.url) for context in self.settings.contexts.values() if not context.is_production]
         return Same.YES in compare(url, urls)
 
-    @property
-    def _production(self) -> list[str]:
-        return [name for name, context in self.settings.contexts.items() if context.is_production]
-
     def _production_targets(self) -> tuple[Target, ...]:
         """The servers of production that can be reached from here, to compare another server with."""
         found = []
-        for name in self._production:
+        for guard in self._guards():
             with contextlib.suppress(InvalidOption):  # a variable is not set
-                found.append(self._target(name, self._url(name)))
+                if guard.is_trusted:
+                    found.append(self._target(guard.name, guard.context, self._url(guard.name, guard.context)))
         return tuple(found)
 
-    def _caution(self, name: str, url: str) -> str:
-        production = _readable(self.settings.contexts[name].url)
-        unset = _VARIABLE.search(production.rpartition("@")[2])
-        if unset:
-            return f"the context {name!r} is production and its URL needs the variable {unset[2]}, which is not set"
-        hosts = " or ".join(host for text in (production, url) if (host := host_of(text)))
-        return f"{hosts} cannot be resolved: this may be the server of the production context {name!r}"
+    def _url(self, name: str, context: Context) -> str:
+        """The URL of a context, its variables filled in; an error names the file that it is from."""
+        is_own = self.own is not None and self.own.contexts.get(name) is context
+        where = self.own.file if self.own is not None and is_own else self.where
+        return expand(context.url, f"{where}: contexts.{name}.url", is_url=True)
 
-    def _url(self, name: str) -> str:
-        return expand(self.settings.contexts[name].url, f"{self.where}: contexts.{name}.url", is_url=True)
-
-    def _target(self, name: str, url: str, *, caution: str = "") -> Target:
-        context = self.settings.contexts[name]
+    def _target(self, name: str, context: Context, url: str) -> Target:
         return Target(
             name=name,
             url=url,
@@ -121,7 +153,6 @@ class Configuration:
             layouts=context.layouts,
             patterns=self.settings.lists.patterns,
             thresholds=context.thresholds.over(self.thresholds),
-            caution=caution,
             production=() if context.is_production else self._production_targets(),
         )
 
@@ -163,6 +194,14 @@ class Configuration:
         if near:
             return f"did you mean {near[0]!r}?"
         return f"contexts are: {', '.join(known)}" if known else "it names no contexts"
+
+
+def _caution(name: str, production: str, url: str) -> str:
+    unset = _VARIABLE.search(production.rpartition("@")[2])
+    if unset:
+        return f"the context {name!r} is production and its URL needs the variable {unset[2]}, which is not set"
+    hosts = " or ".join(host for text in (production, url) if (host := host_of(text)))
+    return f"{hosts} cannot be resolved: this may be the server of the production context {name!r}"
 
 
 def _readable(url: str) -> str:

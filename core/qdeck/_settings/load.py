@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,8 @@ import msgspec
 
 from qdeck._errors import InvalidOption
 from qdeck._layout_names import LAYOUTS
-from qdeck._settings.configuration import Configuration
+from qdeck._settings import trust
+from qdeck._settings.configuration import Configuration, Own
 from qdeck._settings.model import (
     FOREIGN_RULES,
     PRODUCTION,
@@ -54,31 +56,96 @@ _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
 }
 
 
-def find_file(given: str | Path | None = None) -> Path | None:
-    """The configuration file: the one that is named, `./qdeck.toml`, or the user's own."""
-    if given is not None:
-        return Path(given)
+def own_file() -> Path:
+    """Where the user's own configuration file is, if there is one."""
     import platformdirs
 
-    for candidate in (Path(FILE_NAME), platformdirs.user_config_path("qdeck") / "config.toml"):
-        if candidate.is_file():
-            return candidate
-    return None
+    return platformdirs.user_config_path("qdeck") / "config.toml"
 
 
 def load(given: str | Path | None = None) -> Configuration:
-    """The configuration of the file that is named or found; the defaults where there is none."""
-    file = find_file(given)
-    if file is None:
-        return Configuration(settings=Settings())
+    """The configuration of the file that is named or found; the defaults where there is none.
+
+    Found is `./qdeck.toml` when it is trusted, then the user's own. Whatever is read, the production contexts of the
+    user's own file hold as well.
+    """
+    own, here = own_file(), Path(FILE_NAME)
+    if given is not None:
+        return with_own(_load(Path(given), "--config takes the path of a qdeck.toml"))
+    ignored = ""
+    if here.is_file() and not _is_same_file(here, own):
+        data = _read_here(here)
+        state = trust.state_of(here, data)
+        if state is trust.State.TRUSTED:
+            return with_own(_decode(data, here))
+        ignored = f"{here} was ignored, with its servers and settings: {state.value}"
+        found = _load(own, "let this user read it") if own.is_file() else Configuration(settings=Settings())
+        return replace(found, ignored=ignored, strangers=_strangers(data))
+    return _load(own, "let this user read it") if own.is_file() else Configuration(settings=Settings())
+
+
+def with_own(found: Configuration) -> Configuration:
+    """A configuration with the production contexts of the user's own file, which no other file hides.
+
+    Where it has another context of the same name, both stay: that one becomes production, too.
+    """
+    own = own_file()
+    if not own.is_file() or (found.file is not None and _is_same_file(found.file, own)):
+        return found
+    kept = _load(own, "let this user read it")
+    production = {name: context for name, context in kept.settings.contexts.items() if context.is_production}
+    contexts = production | found.settings.contexts
+    return replace(found, settings=msgspec.structs.replace(found.settings, contexts=contexts), own=Own(own, production))
+
+
+def _strangers(data: bytes) -> dict[str, Context]:
+    """The production contexts of a file that is not trusted: they can make a server stricter, and nothing else.
+
+    Only those without variables, because the name of a server that is looked up must tell nobody what is in one.
+    """
     try:
-        text = file.read_text("utf-8")
+        contexts = read_text(data.decode("utf-8")).settings.contexts
+    except (InvalidOption, UnicodeDecodeError):
+        return {}
+    return {
+        name: Context(url=context.url, environment=context.environment, read_only=context.read_only)
+        for name, context in contexts.items()
+        if context.is_production and "$" not in context.url
+    }
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
+
+
+def _read_here(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""  # trusted it cannot be
+
+
+def read_file(file: Path, hint: str = "name a configuration file") -> tuple[Configuration, bytes]:
+    """Read and check one file alone; gives its bytes, too, so that what was checked is what is trusted."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InvalidOption(f"{file} cannot be read: {error.strerror}", hint=hint) from error
+    return _decode(data, file), data
+
+
+def _load(file: Path, hint: str) -> Configuration:
+    return read_file(file, hint)[0]
+
+
+def _decode(data: bytes, file: Path) -> Configuration:
+    try:
+        return read_text(data.decode("utf-8"), file)
     except UnicodeDecodeError as error:
         raise InvalidOption(f"{file} is not UTF-8 text: byte {error.start}", hint="save it as UTF-8") from error
-    except OSError as error:
-        hint = "--config takes the path of a qdeck.toml" if given is not None else "let this user read it"
-        raise InvalidOption(f"{file} cannot be read: {error.strerror}", hint=hint) from error
-    return read_text(text, file)
 
 
 def read_text(text: str, file: Path | None = None) -> Configuration:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qdeck._errors import InvalidOption
-from qdeck._settings.load import read_text
+from qdeck._settings import trust
+from qdeck._settings.load import read_text, with_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,8 @@ def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
     The text is checked before it takes the place of the old one, in one step: nobody ever reads half of it.
     """
     try:
-        text = file.read_text("utf-8")
+        before = file.read_bytes()
+        text = before.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{file} cannot be read: {error}") from error
     for (table, key), value in changes.items():
@@ -39,11 +41,14 @@ def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
         if (list(now) if isinstance(now, list | tuple) else now) != value:
             hint = f"set {key} = {_written(value)} in [{table}] by hand"
             raise InvalidOption(f"{file}: {table}.{key} is written in a way that cannot be changed here", hint=hint)
+    is_trusted = trust.state_of(file, before) is trust.State.TRUSTED
     try:
         _replace(file, text)
     except OSError as error:
         raise InvalidOption(f"{file} cannot be written: {error.strerror or error}") from error
-    return found
+    if is_trusted:  # what changed since is our own doing
+        trust.add(file, text.encode("utf-8"))
+    return with_own(found)
 
 
 def with_setting(text: str, table: str, key: str, value: Value) -> str:
