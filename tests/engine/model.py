@@ -10,12 +10,30 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from engine.model_jobs import BAND, BOOM, LOST, RESEND_MS, Answer, Group, Job, Refused, Spec, join, leave
+from engine.model_jobs import (
+    BAND,
+    BOOM,
+    LOST,
+    RESEND_MS,
+    UNDELETED_MS,
+    Answer,
+    Entry,
+    Group,
+    Job,
+    Late,
+    Refused,
+    Spec,
+    join,
+    leave,
+)  # fmt: skip
 from engine.picture import LIVE, STATES, Picture
 from qdeck._engine import keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+ENDS = ("done", "dead", "cancelled", "discarded", "unknown")
 
 
 class Model:
@@ -28,7 +46,7 @@ class Model:
         self.kids: dict[str, list[str]] = {}
         self.names: dict[str, str] = {}
         self.groups: dict[str, Group] = {}
-        self.outbox: list[dict[str, str | bytes]] = []
+        self.outbox: list[Entry] = []
         self.totals: Counter[str] = Counter()
         self.settings: dict[str, str] = {"v": "1"}
         self.tat = ""
@@ -36,6 +54,7 @@ class Model:
         self.claims: dict[str, tuple[int, list[str], list[str], int]] = {}
         self.bell = 0
         self.removed: dict[str, int] = {}
+        self.places: dict[int, tuple[Entry, int]] = {}  # entries of outboxes that were taken in here
 
     # looking
 
@@ -119,7 +138,27 @@ class Model:
         old = [job_id for job_id in self.removed if not self.was_removed(job_id)]
         for job_id in old:
             del self.removed[job_id]
-        return len(old)
+        places = [place for place, (_, at) in self.places.items() if at <= self.now - RESEND_MS]
+        for place in places:
+            del self.places[place]
+        return len(old) + len(places)
+
+    def accept(self, now: int, spec: Spec, entry: Entry) -> None:
+        """Takes in a new job from the outbox of another queue."""
+        self.now = now
+        if id(entry) in self.places:
+            return
+        self.places[id(entry)] = (entry, now + UNDELETED_MS)
+        if spec.id not in self.jobs:
+            self.removed.pop(spec.id, None)
+            self.make(spec, [])
+            self.totals["enqueued"] += 1
+            self.ring()
+
+    def confirm(self, now: int, entry: Entry) -> None:
+        """The entry was deleted."""
+        if id(entry) in self.places:
+            self.places[id(entry)] = (entry, now)
 
     def finish(self, job_id: str, state: str, counter: str, outcome: str, group: str = "") -> None:
         """A job ends badly."""
@@ -173,15 +212,17 @@ class Model:
 
     # the scripts
 
-    def enqueue(self, now: int, specs: Sequence[Spec]) -> list[str]:
+    def enqueue(self, now: int, specs: Sequence[Spec], announced_ms: int = 0) -> list[str]:
         """Gives the ids of the jobs that are there after it; refuses all when one waits for an unknown job."""
         self.now = now
+        if announced_ms and now - announced_ms > RESEND_MS // 2:
+            raise Late
         there = {spec.id for spec in specs if spec.id in self.jobs or self.was_removed(spec.id)}
         known = set(self.jobs)
         for spec in specs:
             for ref in spec.after:
-                if spec.id not in there and "@" not in ref and ref not in known:
-                    raise Refused(ref)
+                if spec.id not in there and (ref not in known if "@" not in ref else ref.endswith("!unknown")):
+                    raise Refused(ref.partition("!")[0])
             known.add(spec.id)
         answers, made, stands_for = [], [], {}
         for spec in specs:
@@ -208,9 +249,16 @@ class Model:
             self.names[spec.unique] = spec.id
         due = self.now + spec.delay_ms if spec.delay_ms is not None else spec.due_ms
         due = self.now if due is None else due
-        needs = []
+        needs, unannounced = [], set()
         for ref in after:
-            outcome = None if "@" in ref else self.outcome(ref)
+            ref, _, told = ref.partition("!")
+            far = "@" in ref
+            if far and told in ("", "live"):
+                outcome = next((end for end in ENDS if f"{spec.id} {ref} {end}" in self.removed), None)
+                if outcome is None and not told:
+                    unannounced.add(ref)
+            else:
+                outcome = told if far else self.outcome(ref)
             if outcome is None:
                 needs.append(ref)
             elif outcome != "done" and not spec.anyway:
@@ -222,9 +270,9 @@ class Model:
             return
         job.state, job.at, job.needs = "blocked", due, needs
         for ref in needs:
-            if "@" in ref:
+            if ref in unannounced:
                 self.outbox.append({"k": "watch", "r": ref, "i": spec.id})
-            else:
+            elif "@" not in ref:
                 self.kids.setdefault(ref, []).append(spec.id)
 
     def turn(
@@ -504,6 +552,9 @@ class Model:
 
     def resolve(self, now: int, child: str, ref: str, outcome: str) -> None:
         self.now = now
+        if child not in self.jobs and not self.was_removed(child):
+            self.removed[f"{child} {ref} {outcome}"] = now
+            self.drop_removed()
         self.settle(child, ref, outcome)
         if self.of_state("ready"):
             self.ring()

@@ -8,6 +8,8 @@ from typing import Final
 
 BAND: Final = 10**13
 RESEND_MS: Final = 60_000
+UNDELETED_MS: Final = 86_400_000
+Entry = dict[str, str | bytes]  # of an outbox
 BOOM: Final = "Boom\n"  # as what all events of the tests are counted
 LOST: Final = ("WorkerCrashed\nits worker died with it", "Outage\nits worker was lost with many others")
 
@@ -141,6 +143,10 @@ class Answer:
     stale: list[str]
     jobs: list[str]
     wait_ms: int = 0
+
+
+class Late(Exception):
+    """What was announced was announced too long ago."""
 
 
 class Refused(Exception):

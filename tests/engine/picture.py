@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -15,6 +16,7 @@ STATES: Final = ("ready", "delayed", "blocked", "running", "dead", "done", "canc
 ZSETS: Final = (*STATES, "removed")
 LIVE: Final = ("ready", "delayed", "blocked", "running")
 HASHES: Final = ("head", "body", "lease", "tries", "error", "result", "log", "uniq", "groups", "after", "claims")
+_PLACE: Final = re.compile(rb" \d+-\d+$")
 _CURSORS: Final = ("", "swept", "mend")  # places in a scan, and the padding: no facts about jobs
 
 
@@ -60,7 +62,8 @@ def take_picture(raw: redis.Redis, queue: str) -> Picture:
     replies = pipe.execute()
     meta = {name.decode(): value.decode() for name, value in replies[0].items() if name.decode() not in _CURSORS}
     zsets = {
-        state: [(member.decode(), score) for member, score in reply]
+        # Places of entries of outboxes have times of the server, which no model knows.
+        state: [(member.decode(), score) for member, score in reply if not _PLACE.search(member)]
         for state, reply in zip(ZSETS, replies[1:9], strict=True)
     }
     hashes = {

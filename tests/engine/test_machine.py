@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from engine.harness import OTHER, QUEUE, START_MS
 from engine.model import Model
-from engine.model_jobs import Refused, Spec
+from engine.model_jobs import Entry, Late, Refused, Spec
 from engine.picture import Picture, check_rules, take_picture
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import codec, keys, ops, programs, scripts
@@ -102,32 +102,47 @@ def without_zeros(picture: Picture) -> Picture:
 def deliver(models: dict[str, Model], queue: str, now: int) -> Iterator[None]:
     """Delivers an outbox; stops after every exchange with a server, as the real one may be cut off there."""
     here = models[queue]
-    entries = here.outbox[:100]
-    yield
-    for entry in entries:
-        word = {name: value for name, value in entry.items() if isinstance(value, str)}
-        if word["k"] == "resolve":
-            models[word["q"]].resolve(now, word["i"], word["r"], word["o"])
-            yield
-        elif word["k"] == "job":
-            _, retries, task = word["t"].partition("\n")[0].split(" ")
-            body = entry["b"]
-            assert isinstance(body, bytes)
-            origin = word["t"].partition("\no")[2]
-            spec = Spec(
-                id=word["i"], priority=int(word["p"]), retries=int(retries), task=task, origin=origin, body=body
-            )
-            models[word["q"]].enqueue(now, [spec])
-            yield
-        elif word["k"] == "watch":
-            parent, _, other = word["r"].partition("@")
-            outcome = models[other].watch(now, parent, f"{word['i']}@{queue}")
-            yield
-            if outcome != "live":
-                here.resolve(now, word["i"], word["r"], outcome)
-                yield
-        here.outbox = [other_entry for other_entry in here.outbox if other_entry is not entry]
+    at, page = 0, 16
+    while at < 100:
+        entries = here.outbox[:page]
         yield
+        taken_in: list[tuple[Model, Entry]] = []
+        for entry in entries:
+            yield from _effect(models, queue, entry, now)
+            here.outbox = [other_entry for other_entry in here.outbox if other_entry is not entry]
+            yield
+            if entry["k"] == "job":
+                taken_in.append((models[str(entry["q"])], entry))
+        if taken_in:
+            for model, entry in taken_in:
+                model.confirm(now, entry)
+            yield
+        at += len(entries)
+        if len(entries) < page:
+            return
+        page = min(page * 4, 100 - at)
+
+
+def _effect(models: dict[str, Model], queue: str, entry: Entry, now: int) -> Iterator[None]:
+    word = {name: value for name, value in entry.items() if isinstance(value, str)}
+    if word["k"] == "resolve":
+        models[word["q"]].resolve(now, word["i"], word["r"], word["o"])
+        yield
+    elif word["k"] == "job":
+        _, retries, task = word["t"].partition("\n")[0].split(" ")
+        body = entry["b"]
+        assert isinstance(body, bytes)
+        origin = word["t"].partition("\no")[2]
+        spec = Spec(id=word["i"], priority=int(word["p"]), retries=int(retries), task=task, origin=origin, body=body)
+        models[word["q"]].accept(now, spec, entry)
+        yield
+    elif word["k"] == "watch":
+        parent, _, other = word["r"].partition("@")
+        outcome = models[other].watch(now, parent, f"{word['i']}@{queue}")
+        yield
+        if outcome != "live":
+            models[queue].resolve(now, word["i"], word["r"], outcome)
+            yield
 
 
 class Machine(RuleBasedStateMachine):
@@ -152,6 +167,7 @@ class Machine(RuleBasedStateMachine):
         self.hands: list[dict[str, dict[str, str]]] = [{queue: {} for queue in QUEUES} for _ in range(WORKERS)]
         self.turns: dict[tuple[int, str], list[dict[str, Any]]] = {}
         self.attempts: dict[str, int] = {}
+        self.announced: list[tuple[str, list[Spec], int]] = []  # what producers announced and did not enqueue yet
         self.asleep: set[str] = set()  # queues where somebody took the token of the bell and died
 
     # how steps are taken
@@ -175,9 +191,15 @@ class Machine(RuleBasedStateMachine):
         self.count += 1
         return f"{'abc'[index % 3]}{self.count}"
 
-    def enqueue(self, queue: str, specs: Sequence[Spec], *, twice: bool) -> None:
-        op = ops.enqueue(queue, [new_job(spec) for spec in specs], self.now)
+    def enqueue(self, queue: str, specs: Sequence[Spec], *, twice: bool, announced_ms: int = 0) -> None:
+        op = ops.enqueue(queue, [new_job(spec) for spec in specs], self.now, announced_ms)
         try:
+            answers = self.models[queue].enqueue(self.now, specs, announced_ms)
+        except Late:
+            if op.script.name == "enqueue_linked":
+                with pytest.raises(programs.Late):
+                    self.call(op)
+                return
             answers = self.models[queue].enqueue(self.now, specs)
         except Refused as refused:
             with pytest.raises(UnknownDependency, match=repr(refused.args[0])):
@@ -230,6 +252,27 @@ class Machine(RuleBasedStateMachine):
                 )
             )
         return specs
+
+    @rule(queue=queues, data=st.data())
+    def announce(self, queue: str, data: st.DataObject) -> None:
+        """A producer tells other queues who waits for their jobs; it may enqueue these later, or never."""
+        specs = []
+        for spec in self.draw_specs(queue, data):
+            after = []
+            for ref in spec.after:
+                parent, _, far = ref.partition("@")
+                outcome = self.call(ops.watch(far, [(parent, f"{spec.id}@{queue}")], self.now))[0] if far else ""
+                if far:
+                    assert outcome == self.models[far].watch(self.now, parent, f"{spec.id}@{queue}")
+                after.append(f"{ref}!{outcome}" if far else ref)
+            specs.append(replace(spec, after=tuple(after)))
+        self.announced.append((queue, specs, self.now))
+
+    @rule(index=picks, twice=st.booleans())
+    def enqueue_announced(self, index: int, twice: bool) -> None:
+        if self.announced:
+            queue, specs, at = self.announced.pop(index % len(self.announced))
+            self.enqueue(queue, specs, twice=twice, announced_ms=at)
 
     @rule(queue=queues, index=picks, plain=st.booleans())
     def enqueue_again(self, queue: str, index: int, plain: bool) -> None:

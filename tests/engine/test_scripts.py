@@ -39,7 +39,7 @@ def every_op(queue: str) -> list[ops.Op[Any]]:
         ops.reap(queue),
         ops.release(queue, "a", "done"),
         ops.resolve(queue, "a", "b", "done"),
-        ops.watch(queue, "a", "b@c"),
+        ops.watch(queue, [("a", "b@c")]),
         ops.change(queue, "cancel", [("a", "")]),
         ops.trim(queue),
         ops.configure(queue, {"paused": "1"}),

@@ -116,7 +116,7 @@ def undo(queue: str, batch: str, number: int | str, now: int = 0) -> Op[Undone]:
     return Op(load("undo"), queue, [now, number], read, batch)
 
 
-def accept(queue: str, job_id: str, fields: Mapping[str, bytes], now: int = 0) -> Op[int]:
-    """Takes in a job that was moved from another queue."""
-    args: list[Arg] = [now, job_id, *(fields[name] for name in "schbae")]
+def accept(queue: str, job_id: str, fields: Mapping[str, bytes], place: Arg, read_ms: int = 0, now: int = 0) -> Op[int]:
+    """Take in a job from the outbox of another queue, once for each `place` of an outbox."""
+    args: list[Arg] = [now, read_ms, place, job_id, *(fields.get(name, b"") for name in "schbae")]
     return Op(load("accept"), queue, args, int)

@@ -151,8 +151,12 @@ class Made(NamedTuple):
     created: bool
 
 
-def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Op[list[Made]]:
-    """Makes up to `SLICE` jobs in one step: all of them, or on an error none."""
+def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0, announced_ms: int = 0) -> Op[list[Made]]:
+    """Makes up to `SLICE` jobs in one step: all of them, or on an error none.
+
+    Jobs that wait for jobs of other queues may have been announced there: then each such ref ends in `!` and what the
+    other queue answered, and `announced_ms` is a time before that.
+    """
     first = jobs[0]
     args: list[Arg]
     if all(job.is_plain and job.tail == first.tail for job in jobs):
@@ -162,7 +166,7 @@ def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Op[list[Made]]:
             args += (job.id, job.body)
     else:
         script = load("enqueue_linked")
-        args = [now]
+        args = [now, announced_ms]
         for job in jobs:
             args += _linked_args(job)
 
@@ -297,17 +301,21 @@ def reap(
 
 def release(queue: str, job_id: str, outcome: str, now: int = 0, batch: str = "") -> Op[str]:
     """Settles the next slice of the jobs that wait for a job that ended; notes them for the undo of a `batch`."""
-    return Op(load("settle"), queue, [now, "release", job_id, outcome], _word, batch)
+    return Op(load("settle"), queue, [now, 0, "release", job_id, outcome], _word, batch)
 
 
-def resolve(queue: str, child: str, ref: str, outcome: str, now: int = 0, batch: str = "") -> Op[str]:
+def resolve(queue: str, child: str, ref: str, outcome: str, now: int = 0, batch: str = "", read_ms: int = 0) -> Op[str]:
     """Tells a job that one it waits for, on another queue, has ended; notes it for the undo of a `batch`."""
-    return Op(load("settle"), queue, [now, "resolve", child, ref, outcome], _word, batch)
+    return Op(load("settle"), queue, [now, read_ms, "resolve", child, ref, outcome], _word, batch)
 
 
-def watch(queue: str, job_id: str, child_ref: str, now: int = 0) -> Op[str]:
-    """Notes that a job of another queue waits for this one; answers `live`, or how the job ended."""
-    return Op(load("settle"), queue, [now, "watch", job_id, child_ref], _word)
+def watch(queue: str, pairs: Sequence[tuple[str, str]], now: int = 0, read_ms: int = 0) -> Op[list[str]]:
+    """Note which jobs of other queues wait for jobs of this one, as pairs of the job and who waits.
+
+    Answers for each how the job ended, `live` when it has not, `unknown` when it is not there.
+    """
+    args: list[Arg] = [now, read_ms, "watch", *(word for pair in pairs for word in pair)]
+    return Op(load("settle"), queue, args, lambda reply: [word.decode() for word in reply])
 
 
 def quarantine(queue: str, entry_id: bytes, why: str, now: int = 0) -> Op[bool]:

@@ -26,6 +26,24 @@ class Entry:
     text: dict[str, str]
     fields: dict[str, bytes]
 
+    @property
+    def makes_job(self) -> bool:
+        """Whether it brings a job into another queue."""
+        return self.kind in ("accept", "job")
+
+    @property
+    def other_queue(self) -> str:
+        """The queue that it is for; none for one that stays in its own."""
+        return self.text["r"].partition("@")[2] if self.kind == "watch" else self.text.get("q", "")
+
+    def job(self) -> dict[str, bytes]:
+        """The fields of the job that it brings, as `acts.accept` takes them; one that is new has no state yet."""
+        return (
+            self.fields
+            if self.kind == "accept"
+            else {"c": self.fields["p"], "h": self.fields["t"], "b": self.fields["b"]}
+        )
+
 
 def read_entry(flat: Sequence[bytes]) -> Entry:
     """Read the names and values of an entry; raises `ValueError` for one that cannot be delivered."""

@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
+_ANNOUNCEMENTS: Final = 5  # tries to enqueue jobs soon after they were announced
 _FIRST_PAGE: Final = 16  # entries of an outbox read at first: nobody knows yet how large they are
 SLICE_BYTES: Final = 2 * 1024 * 1024  # of payloads in one call, unless one alone is larger
+
+
+class Late(QdeckError):
+    """What a client read before is too old to act on."""
 
 
 def call(op: Op[T]) -> Program[T]:
@@ -57,17 +62,53 @@ def make_queue(queue: str) -> Program[None]:
 
 
 def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Made]]:
-    """Makes any number of jobs, a slice at a time, and tells other queues who waits for their jobs."""
+    """Makes any number of jobs, a slice at a time, after telling other queues who waits for their jobs."""
     made: list[Made] = []
     stand_ins: dict[str, str] = {}
     for part in _slices(jobs):
         part = [wait_for(job, stand_ins) for job in part] if stand_ins else part
-        answers = yield from call(ops.enqueue(queue, part, now))
+        answers = yield from _make(queue, part, now)
         made += answers
         stand_ins |= {job.id: one.id for job, one in zip(part, answers, strict=True) if one.id != job.id}
-    if any("@" in ref for job in jobs for ref in job.after):
-        yield from deliver(queue, now)
     return made
+
+
+def _make(queue: str, jobs: Sequence[NewJob], now: int) -> Program[list[Made]]:
+    """Makes the jobs of one call. Those that wait for jobs of other queues are announced there first.
+
+    So a job whose producer dies never waits for one that does not know of it. What was announced too long ago is
+    announced again.
+    """
+    if not any("@" in ref for job in jobs for ref in job.after):
+        return (yield from call(ops.enqueue(queue, jobs, now)))
+    for _ in range(_ANNOUNCEMENTS):
+        announced_ms, announced = yield from _announce(queue, jobs, now)
+        try:
+            return (yield from call(ops.enqueue(queue, announced, now, announced_ms)))
+        except Late as error:
+            late = error
+    raise late
+
+
+def _announce(queue: str, jobs: Sequence[NewJob], now: int) -> Program[tuple[int, list[NewJob]]]:
+    """Tells other queues who waits for their jobs; gives the jobs with what was answered, and a time before that."""
+    [stamp] = yield commands((b"TIME",), key=keys.key(queue, "meta"), reads=True)
+    pairs: dict[str, list[tuple[str, str]]] = {}  # queue → its jobs and who waits for them
+    for job in jobs:
+        for ref in job.after:
+            parent, _, other = ref.partition("@")
+            if other:
+                pairs.setdefault(other, []).append((parent, f"{job.id}@{queue}"))
+    outcomes: dict[tuple[str, str], str] = {}  # ref and child → how it ended
+    for other, waits in pairs.items():
+        for (parent, child), outcome in zip(waits, (yield from call(ops.watch(other, waits, now))), strict=True):
+            outcomes[f"{parent}@{other}", child] = outcome
+    return now or read_time(stamp), [
+        job._replace(
+            after=tuple(f"{ref}!{outcomes[ref, f'{job.id}@{queue}']}" if "@" in ref else ref for ref in job.after)
+        )
+        for job in jobs
+    ]
 
 
 def wait_for(job: NewJob, stand_ins: Mapping[str, str]) -> NewJob:
@@ -96,22 +137,21 @@ def deliver(queue: str, now: int = 0, report: Callable[[str], None] | None = Non
     What another queue refuses stays there and is raised at the end, so that it does not hold up the entries behind it.
     An entry that cannot be read is set aside and counted, and `report` is called with the reason.
     """
-    key = keys.key(queue, "outbox")
+    run = _Delivery(queue, now, report)
     start, page = b"-", _FIRST_PAGE
     looked_at = handled = 0
     refused: QdeckError | None = None
     while looked_at < OUTBOX_SLICE or not handled:
         page = min(page, OUTBOX_SLICE - looked_at % OUTBOX_SLICE)
-        [entries] = yield commands((b"XRANGE", key, start, b"+", b"COUNT", page), key=key, reads=True)
-        if isinstance(entries, ResponseError):
-            raise explain(entries, queue)
+        entries = yield from run.read(start, b"+", page)
         for entry_id, flat in entries:
             try:
-                yield from _deliver_entry(queue, entry_id, flat, now, report)
+                yield from run.deliver(entry_id, flat)
             except QdeckError as error:
                 refused = refused or error
             else:
                 handled += 1
+        yield from run.confirm()
         looked_at += len(entries)
         if len(entries) < page:
             break
@@ -123,35 +163,84 @@ def deliver(queue: str, now: int = 0, report: Callable[[str], None] | None = Non
     return looked_at
 
 
-def _deliver_entry(
-    queue: str, entry_id: bytes, flat: Sequence[bytes], now: int, report: Callable[[str], None] | None
-) -> Program[None]:
-    try:
-        entry = outbox.read_entry(flat)
-    except ValueError as error:
-        if (yield from call(ops.quarantine(queue, entry_id, str(error), now))) and report is not None:
-            report(f"set aside an entry of the outbox of {queue!r}: {error}")
-        return
-    yield from _effect(queue, entry, now)
-    yield commands((b"XDEL", keys.key(queue, "outbox"), entry_id), key=keys.key(queue, "outbox"))
+class _Delivery:
+    """One run over an outbox.
+
+    An entry that was read long ago may be delivered, deleted and done by now, and the job that it made trimmed. So each
+    effect carries when its entry was read, and the other queue refuses it when that is too long ago.
+    """
+
+    def __init__(self, queue: str, now: int, report: Callable[[str], None] | None) -> None:
+        self.queue, self.now, self.report = queue, now, report
+        self._key = keys.key(queue, "outbox")
+        self._read_ms = 0
+        self._deleted_ms = 0
+        self._places: dict[str, list[bytes]] = {}  # of deleted entries, by the queue that took their jobs in
+
+    def read(self, first: bytes, last: bytes, most: int) -> Program[list[tuple[bytes, list[bytes]]]]:
+        stamp, entries = yield commands(
+            (b"TIME",), (b"XRANGE", self._key, first, last, b"COUNT", most), key=self._key, reads=True
+        )
+        if isinstance(entries, ResponseError):
+            raise explain(entries, self.queue)
+        self._read_ms = self.now or read_time(stamp)
+        return list(entries)
+
+    def deliver(self, entry_id: bytes, flat: Sequence[bytes]) -> Program[None]:
+        try:
+            entry = outbox.read_entry(flat)
+        except ValueError as error:
+            op = ops.quarantine(self.queue, entry_id, str(error), self.now)
+            if (yield from call(op)) and self.report is not None:
+                self.report(f"set aside an entry of the outbox of {self.queue!r}: {error}")
+            return
+        try:
+            yield from self._effect(entry_id, entry, self._read_ms)
+        except Late:
+            # This process stood still, or the clocks of two servers differ: look again, by the clock of the other one.
+            other = entry.other_queue or self.queue
+            [stamp] = yield commands((b"TIME",), key=keys.key(other, "meta"), reads=True)
+            before = self._read_ms
+            if not (yield from self.read(entry_id, entry_id, 1)):
+                return
+            self._read_ms = before
+            yield from self._effect(entry_id, entry, read_time(stamp))
+        _, stamp = yield commands((b"XDEL", self._key, entry_id), (b"TIME",), key=self._key)
+        self._deleted_ms = self.now or read_time(stamp)
+        if entry.makes_job:
+            self._places.setdefault(entry.text["q"], []).append(self._place(entry_id))
+
+    def _place(self, entry_id: bytes) -> bytes:
+        return self.queue.encode() + b" " + entry_id
+
+    def _effect(self, entry_id: bytes, entry: outbox.Entry, read_ms: int) -> Program[None]:
+        text, job_id, batch, now = entry.text, entry.text["i"], entry.text.get("u", ""), self.now
+        if entry.kind == "release":
+            yield from call(ops.release(self.queue, job_id, text["o"], now, batch))
+        elif entry.kind == "resolve":
+            yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now, batch, read_ms))
+        elif entry.makes_job:
+            yield from call(acts.accept(text["q"], job_id, entry.job(), self._place(entry_id), read_ms, now))
+        else:
+            parent, _, other = text["r"].partition("@")
+            [outcome] = yield from call(ops.watch(other, [(parent, f"{job_id}@{self.queue}")], now, read_ms))
+            if outcome != "live":
+                yield from call(ops.resolve(self.queue, job_id, text["r"], outcome, now))
+
+    def confirm(self) -> Program[None]:
+        """Let the other queues forget the places of entries that were deleted."""
+        for other, places in self._places.items():
+            pairs: list[ops.Arg] = []
+            for place in places:
+                pairs += (self._deleted_ms, place)
+            removed = keys.key(other, "removed")
+            yield commands((b"ZADD", removed, b"XX", *pairs), key=removed)
+        self._places.clear()
 
 
-def _effect(queue: str, entry: outbox.Entry, now: int) -> Program[None]:
-    text, job_id, batch = entry.text, entry.text["i"], entry.text.get("u", "")
-    if entry.kind == "release":
-        yield from call(ops.release(queue, job_id, text["o"], now, batch))
-    elif entry.kind == "resolve":
-        yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now, batch))
-    elif entry.kind == "accept":
-        yield from call(acts.accept(text["q"], job_id, entry.fields))
-    elif entry.kind == "job":
-        job = NewJob(id=job_id, priority=int(text["p"]), tail=text["t"], body=entry.fields["b"])
-        yield from call(ops.enqueue(text["q"], [job], now))
-    else:
-        parent, _, other = text["r"].partition("@")
-        outcome = yield from call(ops.watch(other, parent, f"{job_id}@{queue}", now))
-        if outcome != "live":
-            yield from call(ops.resolve(queue, job_id, text["r"], outcome, now))
+def read_time(reply: object) -> int:
+    """Milliseconds of a reply to TIME; 0 when the server refuses to tell."""
+    return int(reply[0]) * 1000 + int(reply[1]) // 1000 if isinstance(reply, list) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +351,11 @@ def _explain_ours(words: list[str], queue: str) -> QdeckError:
         return LayoutMismatch(
             f"key {rest[0]!r} holds a {rest[1]}, qdeck needs a {rest[2]} there",
             hint="another program uses the same names; use another queue name",
+        )
+    if kind == "LATE":
+        return Late(
+            f"queue {queue!r} refuses what was read over 30 s ago",
+            hint="compare the clocks of the servers of the cluster",
         )
     if kind == "UNDONE":
         return UsageError("this batch was undone", hint="make a new plan to do it again")

@@ -1,12 +1,22 @@
 #!lua flags=allow-oom
--- Takes in a job that was moved here from another queue, with its place, its tries and its history. Sent twice it is
--- done once. A unique name that another job holds here by now is left to that one.
+-- Takes in a job from the outbox of another queue: one that was moved, with its place, its attempts and its history, or a
+-- new one. A unique name that another job holds here by now is left to that one. What was taken in from one place of an
+-- outbox is not taken in again: the place is kept here until its entry is deleted there, and for RESEND after that.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body tries error uniq bell
--- uses: time open constants head ring states holder
--- args: now, id, state, score, head, body, tries, error
+-- uses: time open constants late head ring states holder
+-- args: now, when the entry was read (0: not known), place of the entry, id, state ('': a new job), score (of a new job
+--       its priority), head (of a new job without its time), body, tries, error
 -- reply: 1, or 0 when it was there already
-local id, state, score, head = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local UNDELETED = 86400000 -- ms for which a place is kept whose entry was not deleted
+local place, id, state, score, head = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+if is_late(ARGV[2]) then return redis.error_reply('QDECK LATE') end
+if redis.call('ZSCORE', REMOVED, place) then return 0 end
+redis.call('ZADD', REMOVED, NOW + UNDELETED, place)
 if redis.call('HEXISTS', HEAD, id) == 1 or redis.call('ZSCORE', DONE, id) then return 0 end
+if state == '' then
+  state, head = 'ready', STAMP .. ' ' .. head
+  score = tonumber(score) * BAND + NOW
+end
 if string.find(head, '\nu', 1, true) then
   local name = option(head, 'n')
   if name and twin_of(id, name) then
@@ -17,9 +27,9 @@ if string.find(head, '\nu', 1, true) then
 end
 redis.call('ZREM', REMOVED, id)
 redis.call('HSET', HEAD, id, head)
-redis.call('HSET', BODY, id, ARGV[6])
-if ARGV[7] ~= '' then redis.call('HSET', TRIES, id, ARGV[7]) end
-if ARGV[8] ~= '' then redis.call('HSET', ERROR, id, ARGV[8]) end
+redis.call('HSET', BODY, id, ARGV[8])
+if ARGV[9] ~= '' then redis.call('HSET', TRIES, id, ARGV[9]) end
+if ARGV[10] ~= '' then redis.call('HSET', ERROR, id, ARGV[10]) end
 redis.call('ZADD', LISTS[state], score, id)
 redis.call('HINCRBY', META, 'n:enqueued', 1)
 redis.call('HSET', META, state, redis.call('ZCARD', LISTS[state]))

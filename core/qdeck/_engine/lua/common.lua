@@ -24,6 +24,13 @@ local SLICE = 200           -- entries that one call touches on behalf of others
 local COSTLY = 5000         -- bytes that cost a call as much as one more entry
 local RESEND = 60000        -- ms in which an enqueue may be sent again: for so long its id is kept
 
+--- late
+-- Whether what a client read is too old to act on: another may have acted on it since, and the trace of that may be gone.
+-- Half of RESEND, so that the clocks of two servers of a cluster may differ by the other half.
+local function is_late(read_at)
+  return tonumber(read_at) > 0 and NOW - tonumber(read_at) > RESEND / 2
+end
+
 --- resent
 -- Whether a job with this id was removed so lately that its enqueue may be sent again.
 local function was_removed(id)
@@ -123,6 +130,12 @@ local function keep_removed(ids, heads, ended_at)
   if #z == 0 then return end
   redis.call('ZADD', REMOVED, unpack(z))
   drop_removed(#ids + SLICE)
+end
+
+--- early
+-- The end of a parent in another queue that arrived before the enqueue of the job that waits for it.
+local function early_end(child, ref, outcome)
+  return child .. ' ' .. ref .. ' ' .. outcome
 end
 
 --- groups

@@ -2,10 +2,13 @@
 -- Makes jobs that may wait: for a time, for other jobs, or behind the one that holds their unique name. Ids come from
 -- the caller: the same call sent twice makes each job once.
 -- keys: meta ready delayed blocked dead done cancelled removed head body tries error uniq groups after bell outbox
--- uses: time open constants resent head note free place removed groups handler ended await ring
--- args: now, then per job: id, priority, tail, body, delay ms or '', due ms or '', unique name or '', refs or ''
--- A tail is all of a head but the time. A ref is `id`, or `id@queue` for a job of another queue.
+-- uses: time open constants late resent head note free place removed early groups handler ended await ring
+-- args: now, when the jobs were announced (0: they were not), then per job: id, priority, tail, body, delay ms or '', due ms or '', unique name or '', refs or ''
+-- A tail is all of a head but the time. A ref is `id`, or `id@queue` for a job of another queue, which learns of the job
+-- that waits for it by the outbox; or `id@queue!outcome` when that queue learned of it before and told how its job ended,
+-- `live` when it had not. Then its end may have arrived here first.
 -- reply: now, then per job 1 (made), 0 (was there already), or the id of the job that holds the unique name
+if is_late(ARGV[2]) then return redis.error_reply('QDECK LATE') end
 local made = { NOW }
 
 local function exists(ids)
@@ -20,14 +23,15 @@ local function exists(ids)
 end
 
 local ids = {}
-for i = 2, #ARGV, 8 do ids[#ids + 1] = ARGV[i] end
+for i = 3, #ARGV, 8 do ids[#ids + 1] = ARGV[i] end
 local there = exists(ids)
 local known = {}
 for i, id in ipairs(ids) do
-  for ref in string.gmatch(there[id] and '' or ARGV[1 + i * 8], '%S+') do
-    if not string.find(ref, '@', 1, true) and not known[ref] and redis.call('HEXISTS', HEAD, ref) == 0
-      and not redis.call('ZSCORE', DONE, ref) then
-      return redis.error_reply('QDECK DEPENDENCY ' .. ref)
+  for ref in string.gmatch(there[id] and '' or ARGV[2 + i * 8], '%S+') do
+    local far = string.find(ref, '@', 1, true)
+    if not far and not known[ref] and redis.call('HEXISTS', HEAD, ref) == 0 and not redis.call('ZSCORE', DONE, ref)
+      or far and string.match(ref, '!(.*)$') == 'unknown' then
+      return redis.error_reply('QDECK DEPENDENCY ' .. string.match(ref, '^[^!]+'))
     end
   end
   known[id] = true
@@ -41,6 +45,15 @@ local function outcome_of(ref)
   return nil
 end
 
+-- How a job of another queue has ended, if that arrived here before this call.
+local ENDS = { 'done', 'dead', 'cancelled', 'discarded', 'unknown' }
+local function end_before(child, ref)
+  for _, outcome in ipairs(ENDS) do
+    if redis.call('ZSCORE', REMOVED, early_end(child, ref, outcome)) then return outcome end
+  end
+  return nil
+end
+
 local function holder_of(name)
   local holder = redis.call('HGET', UNIQ, name)
   if holder and redis.call('HEXISTS', HEAD, holder) == 1 and not outcome_of(holder) then return holder end
@@ -50,31 +63,34 @@ end
 -- What the job still waits for; more values tell why it cannot run any more. A job of this call that was not made
 -- is stood for by the one that holds its unique name.
 local stands_for = {}
-local function wants(head, refs)
-  local need = {}
+local function wants(id, head, refs)
+  local need, unannounced = {}, {}
   for ref in string.gmatch(refs, '%S+') do
     ref = stands_for[ref] or ref
+    local outcome
     if string.find(ref, '@', 1, true) then
-      need[#need + 1] = ref
+      ref, outcome = string.match(ref, '^([^!]+)!?(.*)$')
+      if outcome == '' then unannounced[ref] = true end
+      if outcome == 'live' or outcome == '' then outcome = end_before(id, ref) end
     else
-      local outcome = outcome_of(ref)
-      if not outcome then
-        need[#need + 1] = ref
-      elseif outcome ~= 'done' and not string.find(head, '\ndrun', 1, true) then
-        return nil, outcome, '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"}'
-      end
+      outcome = outcome_of(ref)
+    end
+    if not outcome then
+      need[#need + 1] = ref
+    elseif outcome ~= 'done' and not string.find(head, '\ndrun', 1, true) then
+      return nil, outcome, '{"on":"' .. ref .. '","outcome":"' .. outcome .. '"}'
     end
   end
-  return need
+  return need, nil, nil, unannounced
 end
 
-local function block(id, need, due)
+local function block(id, need, due, unannounced)
   redis.call('ZADD', BLOCKED, due, id)
   redis.call('HSET', AFTER, '<' .. id, table.concat(need, ' '))
   for _, ref in ipairs(need) do
-    if string.find(ref, '@', 1, true) then
+    if unannounced[ref] then
       redis.call('XADD', OUTBOX, '*', 'k', 'watch', 'r', ref, 'i', id)
-    else
+    elseif not string.find(ref, '@', 1, true) then
       await(ref, id)
     end
   end
@@ -82,7 +98,7 @@ end
 
 local count = 0
 for i, id in ipairs(ids) do
-  local at = i * 8 - 6
+  local at = i * 8 - 5
   local name, head = ARGV[at + 6], STAMP .. ' ' .. ARGV[at + 2]
   local holder = name ~= '' and holder_of(name) or nil
   if there[id] then
@@ -98,12 +114,12 @@ for i, id in ipairs(ids) do
     redis.call('HSET', HEAD, id, head)
     redis.call('HSET', BODY, id, ARGV[at + 3])
     local due = ARGV[at + 4] ~= '' and NOW + tonumber(ARGV[at + 4]) or tonumber(ARGV[at + 5]) or NOW
-    local need, dead, event = wants(head, ARGV[at + 7])
+    local need, dead, event, unannounced = wants(id, head, ARGV[at + 7])
     if dead then
       note(id, 'dependency', event)
       bury(id, head, 'DependencyFailed\njob # is ' .. dead)
     elseif #need > 0 then
-      block(id, need, due)
+      block(id, need, due, unannounced)
     else
       place(id, head, due)
     end

@@ -1,34 +1,44 @@
 #!lua flags=allow-oom
 -- Steps of a dependency that come from an outbox; each may be sent twice.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body tries error uniq groups after bell outbox undo
--- uses: time open constants head note free place removed groups handler ended await ring states fallen
--- args: now, 'release', id, outcome          the job ended: settle the next of those that wait for it
---       now, 'resolve', child, ref, outcome  a job of another queue ended
---       now, 'watch', id, ref of the child   a job of another queue waits for this one
+-- uses: time open constants late resent head note free place removed early groups handler ended await ring states fallen
+-- args: now, when it was read that this is to be done (0: not known), then
+--       'release', id, outcome          the job ended: settle the next of those that wait for it
+--       'resolve', child, ref, outcome  a job of another queue ended
+--       'watch', then pairs of id and ref of the child: a job of another queue waits for this one
 -- What is done on behalf of a batch is kept in its `undo`; without one, that key ends in a colon and is not touched.
--- reply: for watch how the job ended or `live`, else 1
+-- reply: for watch of each job how it ended, or `live`, or `unknown`; else 1
 local answer = 1
+if is_late(ARGV[2]) then return redis.error_reply('QDECK LATE') end
 BATCH = string.sub(UNDO, #QUEUE + 9)
 if BATCH ~= '' then fallen = { fall = {}, go = {}, told = {} } end
-if ARGV[2] == 'release' then
-  -- A job that was put back since goes on, and so do those that wait for it.
-  if not LIVE[state_of(ARGV[3]) or ''] then ended(ARGV[3], ARGV[4]) end
-elseif ARGV[2] == 'resolve' then
-  settle(ARGV[3], ARGV[4], ARGV[5])
-else
-  local id = ARGV[3]
-  if redis.call('ZSCORE', DONE, id) then
-    answer = 'done'
-  elseif redis.call('ZSCORE', DEAD, id) then
-    answer = 'dead'
-  elseif redis.call('ZSCORE', CANCELLED, id) then
-    answer = 'cancelled'
-  elseif redis.call('HEXISTS', HEAD, id) == 1 then
-    await(id, ARGV[4])
-    answer = 'live'
-  else
-    answer = 'unknown'
+
+local function resolve(child, ref, outcome)
+  if redis.call('HEXISTS', HEAD, child) == 0 and not redis.call('ZSCORE', DONE, child) and not was_removed(child) then
+    -- Its enqueue announced it to its parent and is still on its way: it finds this end.
+    redis.call('ZADD', REMOVED, NOW, early_end(child, ref, outcome))
+    drop_removed(SLICE)
   end
+  settle(child, ref, outcome)
+end
+
+local function watch(id, child)
+  if redis.call('ZSCORE', DONE, id) then return 'done' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  if redis.call('ZSCORE', CANCELLED, id) then return 'cancelled' end
+  if redis.call('HEXISTS', HEAD, id) == 0 then return 'unknown' end
+  await(id, child)
+  return 'live'
+end
+
+if ARGV[3] == 'release' then
+  -- A job that was put back since goes on, and so do those that wait for it.
+  if not LIVE[state_of(ARGV[4]) or ''] then ended(ARGV[4], ARGV[5]) end
+elseif ARGV[3] == 'resolve' then
+  resolve(ARGV[4], ARGV[5], ARGV[6])
+else
+  answer = {}
+  for i = 4, #ARGV, 2 do answer[#answer + 1] = watch(ARGV[i], ARGV[i + 1]) end
 end
 if fallen then keep_fallen() end
 redis.call('HSET', META, 'ready', redis.call('ZCARD', READY), 'delayed', redis.call('ZCARD', DELAYED),
