@@ -48,7 +48,9 @@ def _noted() -> Any:
     note("end")
 
 
-def _sync(function: Callable[..., Any]) -> Callable[..., Any]:
+def noted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a handler that notes how each of its attempts starts and ends."""
+
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         with _noted():
@@ -57,7 +59,9 @@ def _sync(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _async(function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+def noted_async(function: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+    """Return the same for a coroutine function."""
+
     @functools.wraps(function)
     async def run(*args: Any, **kwargs: Any) -> Any:
         with _noted():
@@ -142,9 +146,9 @@ def make_app(url: str, patience: float = 60.0) -> App:
     """The application on a server."""
     app = App(url, queue=QUEUE, patience=patience)
     for task in (aquick, stubborn, await_loss):
-        app.task(retries=0)(_async(task))
+        app.task(retries=0)(noted_async(task))
     for plain in (quick, whoami, deaf, watch_loss, poison):
-        app.task(retries=0)(_sync(plain))
-    app.task(retries=3, **FIXED)(_sync(flaky))
-    app.task(retries=1, **FIXED)(_async(doomed))
+        app.task(retries=0)(noted(plain))
+    app.task(retries=3, **FIXED)(noted(flaky))
+    app.task(retries=1, **FIXED)(noted_async(doomed))
     return app

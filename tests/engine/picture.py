@@ -114,7 +114,9 @@ def _check_counts(queue: str, picture: Picture) -> None:
     def total(name: str) -> int:
         return int(meta.get(f"n:{name}", "0"))
 
-    gone = sum(total(name) for name in ("dropped_dead", "dropped_done", "dropped_cancelled", "discarded", "ghost"))
+    gone = sum(
+        total(name) for name in ("dropped_dead", "dropped_done", "dropped_cancelled", "discarded", "moved", "ghost")
+    )
     assert total("enqueued") == sum(count.values()) + gone, (
         f"{queue}: {total('enqueued')} made, {count} there, {gone} gone"
     )

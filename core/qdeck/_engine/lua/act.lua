@@ -255,6 +255,7 @@ local function move(j, state)
   redis.call('ZREM', LISTS[state], unpack(j.ids))
   forget(j.ids)
   keep_removed(j.ids, j.heads, {})
+  redis.call('HINCRBY', META, 'n:moved', #j.ids)
   return j, { target = extra }
 end
 
