@@ -12,6 +12,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
+from qdeck._hidden import is_shown
 from qdeck_console.terminal import wants_ascii, wants_no_colour
 from qdeck_console.web import is_served
 
@@ -33,7 +34,7 @@ _PAGE: Final = "\x1b[48;2;16;19;21m\x1b[38;2;148;160;164m"
 
 def first_lines(title: str, columns: int, rows: int, *, coloured: bool, production: bool = False) -> str:
     """The lines as they are written; the title is shown, whatever is in it."""
-    name = "".join(char if char.isprintable() else "?" for char in title)[: max(0, columns - 10)]
+    name = "".join(char if is_shown(char) else "?" for char in title)[: max(0, columns - 10)]
     bar, words = f" qdeck  {name}".ljust(columns), f" {'...' if wants_ascii() else '…'} reading the queues"
     if not coloured:
         return f"{_ENTER}\x1b[7m{bar}\x1b[0m\r\n{words}{_WRAP}"

@@ -12,12 +12,15 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
+from qdeck._hidden import HIDDEN
+
 LIMIT: Final = 4096
 _MARKS_AT_MOST: Final = 2  # on one letter: enough for every living script, too few to draw over other lines
 _MANY_MARKS: Final = "\ufffd"
 _CARRIER: Final = "\u25cc"  # the dotted circle carries a mark that has no letter
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_SELECTORS: Final = range(0xFE00, 0xFE10)  # they change a glyph's width, and terminals disagree to which
+_SELECTORS: Final = (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+"""They change a glyph's width, and terminals disagree to which: one of a character is left out, more hide a text."""
 
 
 def safe_text(value: str | bytes, *, limit: int = LIMIT, one_line: bool = True) -> str:
@@ -41,12 +44,13 @@ def _spelled(value: str, *, one_line: bool) -> str:
         value = value.replace("\r\n", "\n").expandtabs(4)
     out: list[str] = []
     marks = _MARKS_AT_MOST
-    carried = False
+    carried = selected = False
     for char in value:
         kind = unicodedata.category(char)
-        if kind in {"Mn", "Me"}:
-            if ord(char) in _SELECTORS:
-                continue
+        if carried and not selected and ord(char) in _SELECTORS:
+            selected = True
+            continue
+        if kind in {"Mn", "Me"} and HIDDEN.match(char) is None:
             if not carried:
                 out.append(_CARRIER)
                 carried, marks = True, 0
@@ -58,15 +62,15 @@ def _spelled(value: str, *, one_line: bool) -> str:
             continue
         if char == "\n" and not one_line:
             out.append(char)
-            carried = False
+            carried = selected = False
             continue
         out.append(_visible(char, kind))
-        marks, carried = 0, True
+        marks, carried, selected = 0, True, ord(char) in _SELECTORS
     return "".join(out)
 
 
 def _visible(char: str, kind: str) -> str:
-    if kind in {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"}:
+    if kind in {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"} or HIDDEN.match(char) is not None:
         short = _SHORT.get(char)
         if short:
             return short

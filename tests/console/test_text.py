@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 import qdeck
 import qdeck_console
+from qdeck_console.cli.output import dumps
 from qdeck_console.format import count, counted, fit, length, path, rate, short_count, size, span
 from qdeck_console.terminal import wants_ascii
 from qdeck_console.text import cut_end, cut_middle, plain_signs, safe_text, width, wrap
@@ -40,6 +43,20 @@ def test_marks_cannot_climb_over_other_lines() -> None:
 def test_bytes_that_are_not_text_are_shown_as_they_are() -> None:
     assert safe_text(b"caf\xe9 \xff") == "caf\\xe9 \\xff"
     assert safe_text("naïve café, 日本語, ñ".encode()) == "naïve café, 日本語, ñ"
+
+
+def test_no_character_that_hides_text_gets_through() -> None:
+    """Also in what commands write for programs: somebody looks at that on a terminal, too."""
+    assert safe_text("pay\u180eload") == "pay\\u180eload"
+    assert safe_text("❤\ufe0f") == "❤"
+    for code in range(0x110000):
+        char = chr(code)
+        if is_clean(char):
+            continue
+        told = dumps([f"a{char}"])
+        assert is_clean(told) or unicodedata.category(char) == "Cn", hex(code)
+        assert json.loads(told) == [f"a{char}"]
+        assert is_clean(safe_text(f"{char}{char}")), hex(code)
 
 
 def test_a_long_text_is_cut_with_a_sign_and_at_once() -> None:

@@ -120,6 +120,21 @@ def test_a_password_is_never_shown(scheme: str, torn: str, user: str) -> None:
         assert SECRET[3:] not in shown
 
 
+@pytest.mark.parametrize(
+    "text",
+    [SECRET, f"{SECRET}:6379", f"me:{SECRET}", f"{SECRET}@host:6379", f"redis:{SECRET}", f"redis:/{SECRET}",
+     f"//{SECRET}", f"http://{SECRET}@host", f"redis://{SECRET}@host", f"{SECRET}://host"],
+)  # fmt: skip
+def test_a_word_that_is_no_url_is_not_echoed(text: str) -> None:
+    """It may be the password, put in the place of the URL."""
+    shown = mask_url(text)
+    try:
+        shown += str(Endpoint(text)) + repr(Endpoint(text))
+    except QdeckError as error:
+        shown += f"{error}{error.hint}{error.__cause__}"
+    assert SECRET not in shown
+
+
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     mask_url(text)

@@ -24,7 +24,13 @@ HOSTILE = {
     "invisible": "pay\u200bload\ufeff\u00ad\u2060",
     "separators": "one\u2028two\u2029three",
     "surrogate": "lone \ud800 half",
-    "tags": "\U000e0041\U000e0042",
+    "tags": "a\U000e0041\U000e0042",
+    "vowel separator": "pay\u180eload",
+    "annotation": "seen\ufff9hidden\ufffashown\ufffb",
+    "fillers": "a\u115f\u1160\u3164\uffa0b\u17b4\u034fc",
+    "mongolian selectors": "a\u180b\u180c\u180d\u180fb",
+    "selectors that spell": "a" + "".join(chr(0xE0100 + ord(one)) for one in "secret") + "\ufe01\ufe02",
+    "notes": "\U0001d173\U0001bca0\U00013430",
     "zalgo": "z" + "\u0301" * 500 + "!",
     "only marks": "\u0301\u0301",
     "markup": "[/] [bold [@click=app.quit]x[/] [link=javascript:1]",
@@ -92,6 +98,16 @@ def poison(raw: redis.Redis, queue: str = "demo:dev:evil:actions") -> None:
     pipe.execute()
 
 
+IGNORED = {
+    0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, *range(0xFE00, 0xFE10), 0xFFA0,
+    *range(0xE0000, 0xE1000),
+}  # fmt: skip
+"""What Unicode calls ignorable and no category tells: it takes no place and may carry a text."""
+
+
 def is_clean(text: str) -> bool:
     """Whether a terminal can only show the text."""
-    return all(unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"} for char in text)
+    return all(
+        unicodedata.category(char) not in {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"} and ord(char) not in IGNORED
+        for char in text
+    )

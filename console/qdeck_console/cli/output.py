@@ -9,7 +9,6 @@ import base64
 import contextlib
 import json
 import os
-import re
 import shutil
 import sys
 import unicodedata
@@ -19,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
+from qdeck._hidden import HIDDEN, is_shown, json_escape
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Controls, what turns text around or hides in it, and halves of characters: JSON may hold most of them, terminals not.
-_UNSAFE: Final = re.compile("[\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]")
 _LOOKAHEAD: Final = 200  # rows whose width decides that of the columns
 
 
@@ -36,7 +35,7 @@ def safe(value: object) -> str:
     try:
         from qdeck_console.text import safe_text
     except ImportError:  # what it needs to measure text comes with the console extra
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+        return "".join(c if is_shown(c) else c.encode("unicode_escape").decode("ascii") for c in text)
     return safe_text(text)
 
 
@@ -67,7 +66,7 @@ def _encodable(text: str, stream: Any) -> str:
 def dumps(value: object) -> str:
     """JSON without a character that a terminal could obey."""
     text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=_default)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isascii() and text.isprintable() else HIDDEN.sub(lambda found: json_escape(found[0]), text)
 
 
 def _default(value: object) -> object:

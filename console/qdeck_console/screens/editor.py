@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import TextArea
 
+from qdeck._hidden import is_shown, json_escape
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text, wrap
 from qdeck_console.widgets.lines import Lines
@@ -77,12 +78,7 @@ def _in_editor(console: ConsoleApp, command: list[str], text: str) -> str | None
 
 def escaped(text: str) -> str:
     """JSON with every character that a terminal might act on as its escape: it means the same."""
-    return "".join(char if char.isprintable() or char == "\n" else _escape(char) for char in text)
-
-
-def _escape(char: str) -> str:
-    code = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{code[at]:02x}{code[at + 1]:02x}" for at in range(0, len(code), 2))
+    return "".join(char if is_shown(char) or char == "\n" else json_escape(char) for char in text)
 
 
 class EditorScreen(Dialog[str | None]):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.segment import Segment
 from textual.strip import Strip
 
+from qdeck._hidden import HIDDEN
 from qdeck_console.format import Line, Piece, fit
 from qdeck_console.text import plain_signs, safe_text, width
 
@@ -42,7 +43,7 @@ def strip_of(line: Sequence[Piece], cells: int, painter: Painter, ground: str = 
     texts: list[str] = []
     roles: list[str] = []
     for text, role in fit(line, cells):
-        if not text.isprintable():
+        if not text.isprintable() or (not text.isascii() and HIDDEN.search(text) is not None):
             text = safe_text(text)
         if painter.ascii:
             text = plain_signs(text)

@@ -23,6 +23,7 @@ _HINT: Final = (
     "redis+sentinel://host,host/service[/db] or redis+cluster://host,host"
 )
 _PORTS: Final = {"sentinel": 26379, "cluster": 6379}
+_SCHEMES: Final = {"unix"} | {f"{base}{many}" for base in ("redis", "rediss") for many in ("", "+sentinel", "+cluster")}
 
 
 class Kind(StrEnum):
@@ -60,6 +61,8 @@ def mask_url(url: str) -> str:
     """The URL without its password, for screens, logs and errors."""
     try:
         parts = urlsplit(url)
+        if "://" not in url or parts.scheme not in _SCHEMES:
+            return "***"  # perhaps a password alone, or before a colon
         if _is_torn(parts):
             return f"{parts.scheme}://***"
         if parts.scheme == "unix" and not parts.netloc:
@@ -67,7 +70,8 @@ def mask_url(url: str) -> str:
         if parts.password is None and "@" not in parts.netloc:
             return urlunsplit(parts._replace(query="", fragment=""))
         host = parts.netloc.rpartition("@")[2]
-        user = parts.username or ""
+        # Who logs in without a password put it in the place of the name.
+        user = parts.username or "" if parts.password is not None else ""
         return urlunsplit(parts._replace(netloc=f"{user}:***@{host}", query="", fragment=""))
     except ValueError:
         return "(unreadable URL)"

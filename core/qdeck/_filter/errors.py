@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from qdeck._errors import InvalidFilter
+from qdeck._hidden import is_shown
 
 
 def wrong(message: str, text: str, position: int, hint: str) -> InvalidFilter:
@@ -32,7 +33,7 @@ def explain(text: str, error: InvalidFilter, *, width: int = 80) -> str:
 
 def _printable(character: str) -> str:
     # One for one, so that the caret keeps its place and no control character reaches the terminal.
-    return " " if character.isspace() else character if character.isprintable() else "�"
+    return " " if character.isspace() else character if is_shown(character) else "�"
 
 
 def _columns(character: str) -> int:
