@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._deck.model import NATIVE, JobRecord, State
-from qdeck._engine.codec import BAND
+from qdeck._engine.codec import BAND, score_seen
 from qdeck._filter import PRIORITIES
 from qdeck._layouts.base import Seen
 from qdeck._operations import api
@@ -138,7 +138,7 @@ def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> str:
         claimed = None if entry.age_s is None else now_ms - entry.age_s * 1000
         late = job.since_ms is not None and claimed is not None and abs(claimed - job.since_ms) > 1000
         return CHANGED if owner != (job.worker or "") or late else ""
-    score = int(float(entry.seen))
+    score = int(score_seen(entry.seen))
     before = {State.READY: job.since_ms, State.DELAYED: job.due_ms, State.BLOCKED: None}.get(
         State(job.state), job.since_ms
     )

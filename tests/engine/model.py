@@ -53,6 +53,7 @@ class Model:
         self.outage_until = 0
         self.claims: dict[str, tuple[int, list[str], list[str], int]] = {}
         self.bell = 0
+        self.versions = 0
         self.removed: dict[str, int] = {}
         self.places: dict[int, tuple[Entry, int]] = {}  # entries of outboxes that were taken in here
 
@@ -71,6 +72,8 @@ class Model:
         meta |= {f"n:{name}": str(count) for name, count in self.totals.items() if count}
         if self.tat:
             meta["tat"] = self.tat
+        if self.versions:
+            meta["versions"] = str(self.versions)
         if self.outage_until:
             meta["outage"] = str(self.outage_until)
         zsets = {state: [(job_id, float(self.jobs[job_id].at)) for job_id in self.of_state(state)] for state in STATES}
@@ -518,6 +521,8 @@ class Model:
         elif verb == "reprioritise" and waits:
             job.at += (priority - job.priority) * BAND if state == "ready" else 0
             job.priority = priority
+            self.versions += 1
+            job.version = self.versions
         else:
             return f"is {state}"
         return "ok"

@@ -52,6 +52,7 @@ class Job:
     log: bytes = b""
     result: bytes = b""
     kept: bool = True  # else the id alone is known
+    version: int = 0  # of the last change of its priority
     group: str = ""  # of a dead letter: the digest as which it is counted
 
     @property
@@ -84,6 +85,7 @@ class Job:
         lines += [f"f{spec.handler}"] if spec.handler is not None else []
         lines += [f"o{spec.origin}"] if spec.origin is not None else []
         lines += ["drun"] if spec.anyway else []
+        lines += [f"v{self.version}"] if self.version else []
         return "\n".join(lines).encode()
 
     def handler(self, now: int) -> tuple[str, Spec]:

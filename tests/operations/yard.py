@@ -123,7 +123,11 @@ class Yard:
             case b"zset":
                 return self.raw.zrange(name, 0, -1, withscores=True)
             case b"hash":
-                return {field: value for field, value in self.raw.hgetall(name).items() if value != b"0"}
+                return {
+                    field: value
+                    for field, value in self.raw.hgetall(name).items()
+                    if value != b"0" and field != b"versions"  # only grows
+                }
             case b"stream":
                 return [fields for _, fields in self.raw.xrange(name)] or None
             case _:

@@ -13,6 +13,7 @@ from qdeck._deck.deck import Deck
 from qdeck._deck.model import State
 from qdeck._engine.codec import BAND
 from qdeck._errors import InvalidOption, NotAllowed
+from qdeck._operations import api
 from qdeck._operations.api import apply_plan, undo_batch
 from qdeck._rules import select
 from qdeck._rules.limits import Effect, Limits, Rule, read_rules
@@ -72,6 +73,13 @@ def test_stale_ready_is_detected_and_moved_to_the_ended(yard: Yard) -> None:
     assert purge(yard) == {"ready_too_old": 1}
     assert (yard.state(old), yard.state(young)) == ("cancelled", "ready")
     assert "max_ready_age 86,400 s" in str(yard.deck.job(QUEUE, old).history)
+
+
+def test_a_stale_job_that_was_edited(yard: Yard) -> None:
+    old = yard.ready(24 * HOUR + 5)
+    api.edit_job(yard.deck, api.read_draft(yard.deck, QUEUE, old), "[[2], {}]")
+    assert purge(yard) == {"ready_too_old": 1}
+    assert yard.state(old) == "cancelled"
 
 
 def test_stale_ready_goes_to_the_dead_letters_where_they_are_on(yard: Yard) -> None:

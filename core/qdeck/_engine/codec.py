@@ -61,6 +61,10 @@ class Head:
         return "\n".join(lines)
 
 
+_WAITING: Final = ("ready", "delayed", "blocked")
+_NEWLINE: Final = b"\n"
+
+
 def read_head(raw: bytes) -> Head:
     """Reads a head; what a newer version added is passed over."""
     first, *rest = raw.decode("utf-8", "replace").split("\n")
@@ -89,6 +93,19 @@ def read_head(raw: bytes) -> Head:
         keep_ms=number("k"),
         origin=extra.get("o"),
     )
+
+
+def version_seen(state: str, score: str, head: bytes | None) -> str:
+    """What a plan keeps of a job that does not run: its score, and its version if it waits and was changed."""
+    at = -1 if head is None or state not in _WAITING else head.find(b"\nv")
+    if head is None or at < 0:
+        return score
+    return f"{score} {head[at + 2 :].partition(_NEWLINE)[0].decode('utf-8', 'replace')}"
+
+
+def score_seen(seen: str) -> float:
+    """The score in what a plan keeps of a job."""
+    return float(seen.partition(" ")[0])
 
 
 def _expiry(text: str | None, enqueued_ms: int) -> int | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
-from qdeck._engine import keys, ops
+from qdeck._engine import codec, keys, ops
 from qdeck._layouts import make, steps
 from qdeck._layouts.base import Fate, Seen, Tried
 from qdeck._operations.model import Fates
@@ -158,6 +158,6 @@ def _native(entries: Sequence[PlanEntry]) -> Program[list[str | None]]:
     found: list[str | None] = []
     for entry, *scores in zip(entries, *columns, strict=True):
         state = next((name for name, score in zip(_STATES, scores, strict=True) if score is not None), GONE)
-        untouched = state == entry.state == "dead" and float(scores[0]) == float(entry.seen)
+        untouched = state == entry.state == "dead" and float(scores[0]) == codec.score_seen(entry.seen)
         found.append(None if untouched else _OF_STATE.get(state, state))
     return found

@@ -62,6 +62,7 @@ _STATES_OF: Final[Mapping[Verb, tuple[State, ...]]] = MappingProxyType(
 class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One job that a plan acts on. `seen` is its score as text, or the token of its lease when it runs.
 
+    Of a waiting job that was changed, its version follows the score.
     `effect` is the verb that is done to it; `rule` and `reason` say why it is in the plan.
     """
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import changes, jobs, reads
 from qdeck._deck.model import State
-from qdeck._engine import keys
+from qdeck._engine import codec, keys
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
@@ -313,19 +313,21 @@ def make_entries(
     if not rows:
         return []
     queue, state = rows[0].queue, rows[0].state
+    # A filter reads heads before all else, so that what it looked at is not older than the version.
+    heads_before = [row.head_raw for row in rows]
     sizes = yield from _look_around(queue, state, rows, verb, sums)
     if verb is Verb.REQUEUE and NO_UNDO not in sums.warnings:
         sums.warnings.append(NO_UNDO)
     effect, runs = (Verb.DISCARD if verb is Verb.PURGE else verb).value, state == State.RUNNING
     entries = []
-    for row, size in zip(rows, sizes, strict=True):
+    for row, head, size in zip(rows, heads_before, sizes, strict=True):
         if runs:
             if row.lease_raw is None:
                 sums.skip(queue, row.id, "no lease")
                 continue
             seen = row.lease_raw.split(b" ", 1)[0].decode("utf-8", "replace")
         else:
-            seen = row.score.decode()
+            seen = codec.version_seen(state, row.score.decode(), row.head_raw if head is None else head)
         raw_id, since = row.raw_id, row.since_ms
         if not raw_id.isascii():
             sums.skip(queue, ascii(row.id), "its id is no text of ours")

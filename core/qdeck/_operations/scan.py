@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PAGE: Final = 2000
 _FIRST: Final = 64
 _CALL: Final = 500  # values that one call reads
+_WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
 _BYTES: Final = 4 * 1024 * 1024  # of one kind of value in one reply
 
 
@@ -56,6 +57,8 @@ class Needs:
             parts += ["error"] if has_errors else []  # the worker of a job that ended is told there
             parts += ["lease"] if state == State.RUNNING else []
         needs_body = bool(fields & OF_BODY)
+        if state in _WAITING and (parts or needs_body):
+            parts.insert(0, "head")  # it has the version, which must not be newer than what the filter looks at
         test = wanted.compile(now)
         early: Callable[[Any], bool] | None = test
         if needs_body:

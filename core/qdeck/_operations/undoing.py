@@ -193,7 +193,9 @@ def _move_back(kept: Kept, queue: str, place: int, number: int) -> Program[acts.
     assert kept.target is not None  # noqa: S101 - the caller looked
     slice_ = yield from read_slice(queue, kept.batch, number)
     columns = slice_.get("c") or {}
-    entries = list(zip(columns.get("ids") or [], columns.get("scores") or [], strict=True))
+    ids, scores = columns.get("ids") or [], columns.get("scores") or []
+    versions = columns.get("versions") or [""] * len(ids)
+    entries = [(i, f"{score} {version}".rstrip()) for i, score, version in zip(ids, scores, versions, strict=True)]
     if not entries:
         return acts.Undone(0, 0, int(slice_.get("n", 0)), [])
     event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": kept.batch})

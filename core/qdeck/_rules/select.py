@@ -13,7 +13,7 @@ from qdeck._deck import jobs, reads
 from qdeck._deck.model import State
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import keys
-from qdeck._engine.codec import BAND
+from qdeck._engine.codec import BAND, version_seen
 from qdeck._rules.limits import Effect, Limits, Rule
 
 if TYPE_CHECKING:
@@ -246,6 +246,7 @@ def _weighed(queue: str, picks: Sequence[Pick]) -> Program[list[Pick]]:
         weighed.append(
             replace(
                 pick,
+                seen=version_seen(pick.state, pick.seen, head),
                 bytes=size,
                 has_dependants=kids[at] is not None,
                 is_unique=b"\nu" in text,

@@ -2,11 +2,12 @@
 -- What an operator does to a slice of jobs, each only if it is as it was seen, and in the same step what it takes to
 -- undo it. Sent twice it is done once: what is kept for the slice answers the second call.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox undo
--- uses: time open constants head tries note free place forget removed groups handler ended ring tally states holder columns annotate fallen
+-- uses: time open constants head versions tries note free place forget removed groups handler ended ring tally states holder columns annotate fallen
 -- args: now, verb, state seen (`*`: each entry names its own, or ''), offset of the slice in its plan ('': nothing is
 --       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, class and shape of the
 --       message for the groups of dead letters ('': a fixed one), then per entry: id, what was
---       seen of it (its score; of a running job its token); for `edit` the payload seen and how its events tell it follow
+--       seen of it (its score, and behind a blank its version if it waits and has one; of a running job its token); for
+--       `edit` the payload seen and how its events tell it follow
 -- extra: reprioritise: priority · move: queue · edit: payload
 -- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a asked, c columns),
 --       `#number` → offset, `slices`, `bytes`; and what became of dependants, as the piece `fallen` tells
@@ -202,15 +203,15 @@ local function run(j)
 end
 
 local function reprioritise(j, state)
-  local heads, z = {}, {}
+  local heads, z, version = {}, {}, next_version()
   for n, id in ipairs(j.ids) do
     local head = string.gsub(j.heads[n], '^(%d+) %d+', '%1 ' .. extra)
-    heads[2 * n - 1], heads[2 * n] = id, head
+    heads[2 * n - 1], heads[2 * n] = id, with_version(head, version)
     z[2 * n - 1], z[2 * n] = tonumber(j.scores[n]) + (tonumber(extra) - priority_of(j.heads[n])) * BAND, id
   end
   redis.call('HSET', HEAD, unpack(heads))
   if state == 'ready' then redis.call('ZADD', READY, unpack(z)) end
-  return j, { heads = j.heads }
+  return j, { heads = j.heads, version = version }
 end
 
 local function take(j)
@@ -256,7 +257,9 @@ local function move(j, state)
   forget(j.ids)
   keep_removed(j.ids, j.heads, {})
   redis.call('HINCRBY', META, 'n:moved', #j.ids)
-  return j, { target = extra }
+  local versions = {}
+  for n = 1, #j.ids do versions[n] = option(j.heads[n], 'v') or '' end
+  return j, { target = extra, versions = versions }
 end
 
 local function edit(j, state)
@@ -268,6 +271,8 @@ local function edit(j, state)
     again, c = retry(j)
     if #again.ids == 0 then return again end
   end
+  c.heads, c.version = j.heads, next_version()
+  redis.call('HSET', HEAD, j.ids[1], with_version(j.heads[1], c.version))
   redis.call('HSET', BODY, j.ids[1], extra)
   local line = annotate(j.ids, 'edited', string.sub(event, 1, -2) .. ',"original":' .. ARGV[BEFORE + 4] .. '}')
   c.line = c.line == '' and line or c.line .. '\n' .. line
@@ -302,6 +307,12 @@ local function process(state, j)
   if allowed and not allowed[state] then return only(j, function() return 'is ' .. state end) end
   if verb ~= 'discard' then
     j = only(j, function(_, head) return not head and 'no record' or nil end)
+  end
+  -- An edit compares the payload itself.
+  if j.versions and verb ~= 'edit' then
+    j = only(j, function(_, head, n)
+      return head and (option(head, 'v') or '') ~= j.versions[n] and 'has changed since' or nil
+    end)
   end
   if #j.ids == 0 then return j end
   return verbs[verb][1](j, state)
@@ -367,9 +378,10 @@ local n = within(ids)
 local list = LISTS[seen_state]
 local scores = list and redis.call('ZMSCORE', list, unpack(ids)) or {}
 local leases = seen_state == 'running' and redis.call('HMGET', LEASE, unpack(ids)) or nil
-local j = { i = {}, ids = {}, scores = {} }
+local j = { i = {}, ids = {}, scores = {}, versions = waiting[seen_state] and {} or nil }
 for i = 1, n do
-  local seen, same = ARGV[BEFORE + 2 * i], false
+  local seen, same, version = ARGV[BEFORE + 2 * i], false, ''
+  if j.versions and string.find(seen, ' ', 1, true) then seen, version = string.match(seen, '^(%S+) (.*)$') end
   if not list then
     same = not state_of(ids[i])
   elseif leases then
@@ -380,6 +392,7 @@ for i = 1, n do
   if same then
     local to = #j.ids + 1
     j.i[to], j.ids[to], j.scores[to] = i, ids[i], seen
+    if j.versions then j.versions[to] = version end
   elseif scores[i] then
     why[i] = seen_state == 'running' and 'runs anew since' or 'has changed since'
   else

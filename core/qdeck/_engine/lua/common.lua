@@ -57,6 +57,16 @@ local function retries_of(head)
   return tonumber(string.match(head, '^%d+ %d+ (%d+)'))
 end
 
+--- versions
+-- Each change of a job that waits gives it a version of its own, the line `v` of its head: so a plan notices a change that
+-- leaves the job where it was. No number is used twice for a job: one that is moved takes its number along.
+local function next_version()
+  return string.format('%.0f', redis.call('HINCRBY', META, 'versions', 1))
+end
+local function with_version(head, version)
+  return string.gsub(head, '\nv[^\n]*', '') .. '\nv' .. version
+end
+
 --- tries
 local function tries_of(id)
   local text = redis.call('HGET', TRIES, id)

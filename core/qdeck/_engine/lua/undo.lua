@@ -140,6 +140,7 @@ end
 function undo.edit(kept, ids, scores)
   if slice.s == 'dead' then undo.retry(kept, ids, scores) else unline(ids, c.line) end
   put(BODY, ids, pick(c.body, kept))
+  if c.heads then put(HEAD, ids, pick(c.heads, kept)) end
 end
 
 function undo.discard(kept, ids, scores)
@@ -233,20 +234,32 @@ local function test_go(n, id)
   return may_live(id, nil, c.waits[n])
 end
 
+-- The test, but for jobs that the act gave a version, which must be the last one.
+local function unchanged(test)
+  if not c.version then return test end
+  local heads = redis.call('HMGET', HEAD, unpack(c.ids))
+  return function(n, id)
+    local reason = test(n, id)
+    if reason then return reason end
+    return (not heads[n] or option(heads[n], 'v') ~= c.version) and 'has changed since' or nil
+  end
+end
+
 -- The test that each verb wants: is the job as the act left it, and may it go back?
 local function test_of()
   local verb = slice.v
   if verb == 'requeue' then return function() return 'its owner has lost it for good; it waits in ready' end end
-  if verb == 'retry' or verb == 'run' or verb == 'edit' and slice.s == 'dead' then return still(READY, lined_up) end
+  if verb == 'retry' or verb == 'run' then return still(READY, lined_up) end
+  if verb == 'edit' and slice.s == 'dead' then return unchanged(still(READY, lined_up)) end
   if verb == 'reprioritise' or verb == 'edit' then
     local heads = redis.call('HMGET', HEAD, unpack(c.ids))
-    return still(LISTS[slice.s], function(score, n)
+    return unchanged(still(LISTS[slice.s], function(score, n)
       local moved = 0
       if verb == 'reprioritise' and slice.s == 'ready' then
         moved = (priority_of(heads[n]) - priority_of(c.heads[n])) * BAND
       end
       return score == tonumber(c.scores[n]) + moved
-    end)
+    end))
   end
   if verb == 'discard' then
     local heads, done = redis.call('HMGET', HEAD, unpack(c.ids)), redis.call('ZMSCORE', DONE, unpack(c.ids))
@@ -270,9 +283,9 @@ end
 
 -- The rows of the columns with these numbers; what holds for all of them stays.
 local function rows_of(numbers)
-  local out = { line = c.line, groups = c.groups }
+  local out = { line = c.line, groups = c.groups, version = c.version }
   for name, values in pairs(c) do
-    if name ~= 'line' and name ~= 'groups' then out[name] = pick(values, numbers) end
+    if name ~= 'line' and name ~= 'groups' and name ~= 'version' then out[name] = pick(values, numbers) end
   end
   return out
 end

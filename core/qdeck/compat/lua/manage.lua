@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- What a program that manages its jobs by their ids alone needs beyond the engine's own steps.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox
--- uses: time open constants head tries note free place forget removed groups handler ended ring tally states
+-- uses: time open constants head versions tries note free place forget removed groups handler ended ring tally states
 -- args: now, verb, id, then
 --   put      priority, due ms or '', tail, body, call        → made, moved, same or running
 --   requeue  the same, then token or ''                      → back, lost, or as put when it does not run
@@ -38,7 +38,7 @@ local function put(priority, due, tail, body, call)
   local head = redis.call('HGET', HEAD, id)
   if state == 'running' then return 'running' end
   if head and LIVE[state or ''] then
-    line_up(with_priority(head, priority), due)
+    line_up(with_version(with_priority(head, priority), next_version()), due)
     return 'moved'
   end
   -- It ended. The same call, sent again after its answer was lost, must not let it run again.
