@@ -69,6 +69,7 @@ class Contexts:
             read_only_hint=hint,
             layouts=layouts,
             patterns=target.patterns,
+            production=target.production,
             cost=cost,
         )
 

@@ -105,6 +105,7 @@ class Settings(NamedTuple):
                 thresholds=target.thresholds,
                 layouts=target.layouts or LAYOUTS,
                 patterns=target.patterns,
+                production=target.production,
                 **more,
             )
         with deck as made:
@@ -139,6 +140,11 @@ def need_writable() -> Target:
     hint = read_only_hint(target, given.confirm)
     if hint is not None:
         raise NotAllowed(f"{target.name!r} is open read-only, and this would write", hint=hint)
+    if target.production:
+        from qdeck._connection import Endpoint
+        from qdeck._deck import identity
+
+        identity.check(Endpoint(target.url), target.production)
     return target
 
 

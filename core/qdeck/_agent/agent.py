@@ -20,7 +20,7 @@ from qdeck._agent.eyes import Eyes
 from qdeck._agent.lease import Lease
 from qdeck._agent.options import AgentOptions
 from qdeck._connection import AsyncClient, Endpoint
-from qdeck._deck import reads
+from qdeck._deck import identity, reads
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
 from qdeck._schedules.ticker import Ticker
 
@@ -93,6 +93,8 @@ class Agent:
         with self._signals() if signals else contextlib.nullcontext():
             try:
                 await client.run(_knock())
+                if not self.options.read_only:
+                    await asyncio.to_thread(identity.check, self.endpoint, self.options.production)
                 async with self._api(chores):
                     kept = self._chores(chores)
                     told: Event = {"event": "started", "pid": os.getpid(), "chores": {c.name: c.every for c in kept}}

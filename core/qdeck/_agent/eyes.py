@@ -32,6 +32,7 @@ class Sight:
             read_only_hint=options.read_only_hint,
             layouts=layouts,
             patterns=options.settings.lists.patterns,
+            production=options.production,
         )
         self.lock = asyncio.Lock()
 

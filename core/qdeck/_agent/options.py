@@ -69,6 +69,8 @@ class AgentOptions:
     settings: Settings = field(default_factory=Settings)
     thresholds: Thresholds = field(default_factory=Thresholds)
     layouts: tuple[str, ...] = LAYOUTS
+    production: tuple[Target, ...] = field(default=(), repr=False)
+    """Servers that this one must not be, when it is written to."""
 
     def __post_init__(self) -> None:
         for name in ("purge_every", "health_every", "clean_every", "history_every", "tend_every", "lease"):
@@ -114,5 +116,6 @@ def from_configuration(
         read_only_hint=read_only_hint or READ_ONLY,
         settings=settings,
         thresholds=target.thresholds if target is not None else configuration.thresholds,
+        production=target.production if target is not None else (),
         layouts=layouts or (target.layouts if target is not None else ()) or LAYOUTS,
     )

@@ -66,6 +66,11 @@ class Endpoint:
         """Whether keys live on several servers."""
         return self.address.kind is Kind.CLUSTER
 
+    @property
+    def db(self) -> int:
+        """The number of the database; a cluster has only 0."""
+        return int(self.address.options.get("db") or 0)
+
     def blocking_connection(self, node: Node | None = None, *, blocks_s: float = 0.0) -> blocking.AbstractConnection:
         """A new connection for blocking code, not connected yet. With several servers, `node` is which.
 

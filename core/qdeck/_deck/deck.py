@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Made, Program
     from qdeck._filter import Filter
     from qdeck._names import QueueName
+    from qdeck._settings import Target
 
 T = TypeVar("T")
 # Looking is repeated by whoever looks, so that a lost server shows at once; a write is seen through.
@@ -55,9 +56,11 @@ class Deck:
         read_only_hint: str = "open it for writing to change anything",
         layouts: Sequence[str] = (NATIVE,),
         patterns: Sequence[str] = (),
+        production: Sequence[Target] = (),
     ) -> None:
         self.endpoint = Endpoint(_with_connect_timeout(url))
         self.read_only = read_only
+        self._unlike = tuple(production)  # servers that this one must not be; they are compared before the first write
         self.thresholds = thresholds or Thresholds()
         self._read_only_hint = read_only_hint
         self._memory = native.Memory(thresholds=self.thresholds)
@@ -365,6 +368,7 @@ class Deck:
     def write(self, program: Program[T]) -> T:
         """Runs a program that writes, unless the deck is open read-only."""
         self._check_writable()
+        self._check_identity()
         return self._writing.run(self._guarded(program, writes=True))
 
     async def alook(self, program: Program[T]) -> T:
@@ -374,11 +378,26 @@ class Deck:
     async def awrite(self, program: Program[T]) -> T:
         """Runs a program that writes, in asyncio."""
         self._check_writable()
+        if self._unlike:
+            await asyncio.to_thread(self._check_identity)
         return await self._loop_clients()[1].run(self._guarded(program, writes=True))
 
     def _check_writable(self) -> None:
         if self.read_only:
             raise NotAllowed(f"{self.address} is open read-only", hint=self._read_only_hint)
+
+    def _check_identity(self) -> None:
+        """Before the first write: raises, also from then on, when this is a server of production."""
+        if not self._unlike:
+            return
+        from qdeck._deck import identity
+
+        try:
+            identity.check(self.endpoint, self._unlike)
+        except NotAllowed as error:
+            self.read_only, self._read_only_hint = True, error.hint
+            raise
+        self._unlike = ()
 
     def _guarded(self, program: Program[T], *, writes: bool) -> Program[T]:
         """The program, with every command that is no plain read held back unless it may write."""

@@ -11,7 +11,7 @@ from qdeck._deck.reads import is_error
 def read_server(hello: Any, info: Any, address: str) -> ServerInfo:
     """The server as far as the answers reach."""
     said = _hello(hello)
-    facts = _info(info)
+    facts = info_fields(info)
 
     def number(name: str) -> int | None:
         text = facts.get(name, "")
@@ -50,7 +50,8 @@ def _hello(reply: Any) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in items if isinstance(value, bytes)}
 
 
-def _info(reply: Any) -> dict[str, str]:
+def info_fields(reply: Any) -> dict[str, str]:
+    """The fields of a reply to INFO; none of an error."""
     if is_error(reply) or not isinstance(reply, bytes):
         return {}
     lines = reply.decode("utf-8", "replace").splitlines()

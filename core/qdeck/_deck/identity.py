@@ -1,0 +1,78 @@
+"""What a server is, whatever its address: the second check that a server to be written to is not one of production.
+
+A tunnel, a forwarded port, a Sentinel's master or a node of a cluster leads to production under an address that no
+configuration names. Such a server still shows who it is: the run of its process, its replication, its cluster.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from qdeck._connection import Endpoint, SyncClient
+from qdeck._deck import reads
+from qdeck._deck.server import info_fields
+from qdeck._errors import NotAllowed, QdeckError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck._settings import Target
+
+PROBE_S: Final = 1.0  # for all servers of production together
+_FIELDS: Final = ("run_id", "master_replid")
+
+
+def read_identity() -> Program[frozenset[str]]:
+    """What tells this server from others, as far as it may be read; replicas and cluster nodes share some of it."""
+    replies = yield reads.read((b"INFO", b"server"), (b"INFO", b"replication"), (b"CLUSTER", b"NODES"))
+    *infos, nodes = replies
+    found = {f"{name} {value}" for info in infos for name, value in info_fields(info).items() if name in _FIELDS}
+    if isinstance(nodes, bytes):
+        found |= {f"node {line.split()[0]}" for line in nodes.decode("utf-8", "replace").splitlines() if line.strip()}
+    return frozenset(found)
+
+
+def check(endpoint: Endpoint, production: Sequence[Target]) -> None:
+    """Raises `NotAllowed` when the server is one of production; one that cannot be reached is not compared."""
+    rivals = [target for target in production if _db(target.url) == endpoint.db]
+    if not rivals:
+        return
+    known: dict[int, frozenset[str]] = {}
+
+    def probe(at: int) -> None:
+        try:
+            known[at] = _identify(Endpoint(rivals[at].url, timeout=PROBE_S), patience=0)
+        except (QdeckError, OSError):
+            return
+
+    threads = [threading.Thread(target=probe, args=(at,), daemon=True) for at in range(len(rivals))]
+    until = time.monotonic() + PROBE_S
+    for thread in threads:
+        thread.start()
+    own = _identify(endpoint, patience=PROBE_S)
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    for at, target in enumerate(rivals):
+        if own & known.get(at, frozenset()):
+            raise NotAllowed(
+                f"{endpoint} is the server of the production context {target.name!r}, and this would write",
+                hint=f"to write there, use --context {target.name} --confirm {target.name}",
+            )
+
+
+def _identify(endpoint: Endpoint, *, patience: float) -> frozenset[str]:
+    client = SyncClient(endpoint, patience=patience)
+    try:
+        return client.run(read_identity())
+    finally:
+        client.close()
+
+
+def _db(url: str) -> int | None:
+    try:
+        return Endpoint(url).db
+    except QdeckError:
+        return None  # no connection can be made to it
