@@ -108,12 +108,12 @@ class Yard:
         return [raw.decode() for raw in self.raw.zrange(self.key(state), 0, -1)]
 
     def dump(self) -> Dump:
-        """All that is kept of the queue, but for the bell and what undo keeps."""
+        """All that is kept of the queue, but for what wakes workers and what undo keeps."""
         found: Dump = {}
         for name in self.raw.keys(f"{{{self.queue}}}:*"):
             text = name.decode()
             part = text.partition("}:")[2]
-            if part == "bell" or part.startswith("undo:"):
+            if part in ("bell", "stops") or part.startswith("undo:"):
                 continue
             found[part] = self._read(name)
         return found

@@ -84,6 +84,22 @@ def test_a_worker_listens_on_one_connection_to_each_server(cluster: Cluster, app
         wait_until(lambda: listening() == [1, 1, 1], why="one each")
 
 
+def test_a_job_on_any_server_is_cancelled_soon(app: qdeck.App) -> None:
+    @app.task
+    async def step() -> None:
+        await asyncio.sleep(60)
+
+    with serve(app, lease=60.0, concurrency=2):
+        for queue in QUEUES:
+            job = step.enqueue(_queue=queue)
+            wait_until(lambda job=job: job.state() == "running")  # type: ignore[misc]
+            began = time.monotonic()
+            assert job.cancel() == "asked"
+            wait_until(lambda job=job: job.state() == "cancelled")  # type: ignore[misc]
+            # By heartbeats alone it would take ten seconds or more.
+            assert time.monotonic() - began < 1.0
+
+
 def test_of_several_idle_workers_one_gets_the_job(app: qdeck.App) -> None:
     @app.task
     def step(number: int) -> int:

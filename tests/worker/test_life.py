@@ -209,11 +209,11 @@ def test_a_failing_heartbeat_goes_on(
     real = Heartbeat._beat
     failed: list[int] = []
 
-    def sometimes(self: Heartbeat, lane: Any) -> None:
+    def sometimes(self: Heartbeat, lane: Any, at_once: bool) -> None:
         if len(failed) < 3:
             failed.append(1)
             raise ZeroDivisionError
-        real(self, lane)
+        real(self, lane, at_once)
 
     monkeypatch.setattr(Heartbeat, "_beat", sometimes)
 

@@ -231,15 +231,18 @@ class AsyncClient:
 
     async def pop(self, connection: aio.AbstractConnection, names: list[bytes], seconds: float) -> bytes | None:
         """Blocks on lists until one has an element, at most `seconds`; returns the list's name."""
-        timeout = b"%.3f" % max(seconds, 0.001)
+        reply = await self.block(connection, (b"BLPOP", *names, b"%.3f" % max(seconds, 0.001)), seconds)
+        return reply[0] if reply else None
+
+    async def block(self, connection: aio.AbstractConnection, command: Sequence[bytes], seconds: float) -> Any:
+        """Send a command that blocks for at most `seconds`, and return its reply."""
         # A server that takes connections and does not answer the handshake must not make the listener deaf for ever.
         async with asyncio.timeout(self.endpoint.timeout):
             await connection.connect()
             self._met = True
-            await connection.send_command(b"BLPOP", *names, timeout, check_health=False)
+            await connection.send_command(*command, check_health=False)
         async with asyncio.timeout(seconds + self.endpoint.timeout):
-            reply = await connection.read_response(disable_decoding=True)
-        return reply[0] if reply else None
+            return await connection.read_response(disable_decoding=True)
 
     def _effort(self) -> Effort:
         return Effort(self.endpoint, self.patience, met=self._met)

@@ -29,6 +29,7 @@ PARTS: Final[dict[str, tuple[str, str]]] = {
     "bell": ("bell", "list"),
     "outbox": ("outbox", "stream"),
     "quarantine": ("quarantine", "stream"),
+    "stops": ("stops", "stream"),
     "cron": ("cron", "hash"),
     "undo": ("undo", "hash"),  # one for each batch: `{queue}:undo:<batch>`
 }

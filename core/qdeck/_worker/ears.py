@@ -1,4 +1,4 @@
-"""Ears: how an idle worker hears that there may be work. Each takes the token of a bell that rang."""
+"""How a worker waits for what other programs write: tokens that wake it for work, and requests to stop jobs."""
 
 from __future__ import annotations
 
@@ -28,16 +28,74 @@ _CHANNEL: Final = b"__redis__:invalidate"
 _BROKEN: Final = (redis.RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
-def make_ear(client: AsyncClient) -> Ear | ClusterEar:
+class Tokens:
+    """Lists of which each holds a token when there may be work; a worker that is woken takes the token."""
+
+    async def wait(
+        self, client: AsyncClient, line: AbstractConnection, names: Sequence[bytes], seconds: float
+    ) -> list[bytes]:
+        """Block on keys of one server; returns those with news for this worker, perhaps none."""
+        rung = await client.pop(line, list(names), seconds)
+        return [] if rung is None else [rung]
+
+    def take(self, names: Sequence[bytes]) -> Program[list[bytes]]:
+        """Return those with news without waiting."""
+        replies = yield ops.commands(*((b"LPOP", name) for name in names))
+        return [name for name, reply in zip(names, _checked(replies), strict=True) if reply is not None]
+
+
+class Requests:
+    """Streams of requests to stop jobs, each entry with the workers that hold some. All workers read all entries."""
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker.encode()
+        self._first = b"0"
+        self._read: dict[bytes, bytes] = {}  # stream → the last entry that was read
+
+    def start_at(self, now_ms: int) -> None:
+        """Read what comes after a moment of the server's clock."""
+        self._first = b"%d" % max(0, now_ms)
+        self._read.clear()
+
+    async def wait(
+        self, client: AsyncClient, line: AbstractConnection, names: Sequence[bytes], seconds: float
+    ) -> list[bytes]:
+        """Block on keys of one server; returns those with news for this worker, perhaps none."""
+        after = (self._read.get(name, self._first) for name in names)
+        command = (b"XREAD", b"BLOCK", b"%d" % max(1, round(seconds * 1000)), b"STREAMS", *names, *after)
+        reply = await client.block(line, command, seconds)
+        return [name for name, entries in reply or () if self._is_asked(name, entries)]
+
+    def take(self, names: Sequence[bytes]) -> Program[list[bytes]]:
+        """Return those with news without waiting."""
+        replies = yield ops.commands(
+            *((b"XRANGE", name, b"(" + self._read.get(name, self._first), b"+") for name in names), reads=True
+        )
+        return [
+            name
+            for name, entries in zip(names, _checked(replies), strict=True)
+            if isinstance(entries, list) and self._is_asked(name, entries)
+        ]
+
+    def _is_asked(self, name: bytes, entries: list[Any]) -> bool:
+        asked = False
+        for entry_id, fields in entries:
+            self._read[name] = entry_id
+            asked = asked or any(self._worker in field.split() for field in fields or ())
+        return asked
+
+
+def make_ear(client: AsyncClient, news: Tokens | Requests) -> Ear | ClusterEar:
     """The ear for what a client is connected to."""
-    return ClusterEar(client) if client.endpoint.is_cluster else Ear(client)
+    return ClusterEar(client, news) if client.endpoint.is_cluster else Ear(client, news)
 
 
 class Ear:
     """Blocks on the bells of one server, on a connection of its own."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: AsyncClient, news: Tokens | Requests) -> None:
         self._client = client
+        self._news = news
         self._line: AbstractConnection | None = None
         self._longest = LONGEST_OF_MANY_S if client.has_several else LONGEST_S
 
@@ -45,8 +103,7 @@ class Ear:
         """The bell that rang, of several the first one named; none after a while."""
         if self._line is None:
             self._line = await self._client.line(bells[0])
-        rung = await self._client.pop(self._line, list(bells), self._longest)
-        return [] if rung is None else [rung]
+        return await self._news.wait(self._client, self._line, bells, self._longest)
 
     async def close(self) -> None:
         """Hangs up; the next `hear` connects again, to whoever has the bells then."""
@@ -89,7 +146,8 @@ class ClusterEar:
     and one of them gets the token.
     """
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: AsyncClient, news: Tokens | Requests) -> None:
+        self._news = news
         # A token whose answer was lost is lost: without patience that is an error, and the worker looks by itself.
         self._client = AsyncClient(client.endpoint, patience=0.0)
         self._lines: dict[Node, _Line] = {}
@@ -103,7 +161,7 @@ class ClusterEar:
         until = loop.time() + LONGEST_OF_MANY_S
         changed: Sequence[bytes] = bells
         while True:
-            if changed and (rung := await self._client.run(_take(changed))):
+            if changed and (rung := await self._client.run(self._news.take(changed))):
                 return rung
             left = until - loop.time()
             if left <= 0:
@@ -160,12 +218,11 @@ class ClusterEar:
         return changed
 
 
-def _take(bells: Sequence[bytes]) -> Program[list[bytes]]:
-    replies = yield ops.commands(*((b"LPOP", bell) for bell in bells))
+def _checked(replies: list[Any]) -> list[Any]:
     for reply in replies:
         if isinstance(reply, ResponseError):
             raise programs.explain(reply)
-    return [bell for bell, reply in zip(bells, replies, strict=True) if reply is not None]
+    return replies
 
 
 async def _follow(connection: AbstractConnection, bells: Sequence[bytes]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from qdeck._connection import Endpoint, SyncClient
@@ -47,6 +48,8 @@ class Heartbeat:
         self._stop_run = stop_run
         self._obey = obey
         self._ended = threading.Event()
+        self._woken = threading.Event()
+        self._asked: deque[Lane] = deque()  # queues to look at now
         self._thread = threading.Thread(target=self._loop, name="qdeck-heartbeat", daemon=True)
         self._told = 0.0
         self._held_up = False
@@ -62,6 +65,7 @@ class Heartbeat:
     def stop(self) -> None:
         """Stops, and takes the worker's name off the list."""
         self._ended.set()
+        self._woken.set()
         self._thread.join(timeout=10)
         worker = str(self._describe()["id"])
         with contextlib.suppress(QdeckError):
@@ -83,12 +87,14 @@ class Heartbeat:
             except Exception:  # noqa: BLE001 - logged with its traceback
                 # Without this thread every lease runs out: the next beat may go better.
                 _log.exception("a heartbeat failed")
-            self._ended.wait(0.0 if self._held_up else min(self._pause(), 1.0))
+            self._woken.wait(0.0 if self._held_up else min(self._pause(), 1.0))
+            self._woken.clear()
 
     def _once(self) -> None:
         began = time.monotonic()
+        asked = {self._asked.popleft() for _ in range(len(self._asked))}
         for lane in self._lanes:
-            self._beat(lane)
+            self._beat(lane, lane in asked)
         # A beat that took longer than it may have was held up by a stop of this process: the next one tells.
         self._held_up = time.monotonic() - began > 2 * self._timeout + 0.5
         if not self._held_up:
@@ -97,10 +103,15 @@ class Heartbeat:
         if time.monotonic() - self._told >= (BUSY_PRESENCE_S if busy else IDLE_PRESENCE_S):
             self._tell()
 
-    def _beat(self, lane: Lane) -> None:
+    def look(self, lane: Lane) -> None:
+        """Ask at once what became of the jobs of a queue; from any thread."""
+        self._asked.append(lane)
+        self._woken.set()
+
+    def _beat(self, lane: Lane, at_once: bool) -> None:
         # A copy, because the loop takes jobs in and out meanwhile. Jobs claimed a moment ago need no beat yet.
         now = time.monotonic()
-        runs = [run for run in list(lane.held.values()) if now - run.renewed >= self._length(run) / 5]
+        runs = [run for run in list(lane.held.values()) if at_once or now - run.renewed >= self._length(run) / 5]
         for at in range(0, len(runs), BEAT_SLICE):
             part = runs[at : at + BEAT_SLICE]
             self._renew(lane, part)

@@ -12,7 +12,7 @@ import redis
 
 from qdeck._engine import keys, ops, programs
 from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
-from qdeck._worker.ears import make_ear
+from qdeck._worker.ears import Tokens, make_ear
 from qdeck._worker.shares import Shares
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Pump:
         self.stir = self._stirred.set
         self.claims = True
         self._finishing = False
-        self._ear = make_ear(client)
+        self._ear = make_ear(client, Tokens())
         self._listening: asyncio.Task[None] | None = None
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._trimmed = time.monotonic()
@@ -65,6 +65,7 @@ class Pump:
         self._rung: list[Lane] = []
         self._shares = Shares()
         self._failure: Exception | None = None
+        self.on_jobs: Callable[[], None] = lambda: None  # called when jobs were claimed
 
     async def open(self) -> None:
         """Makes the queues, so that they are seen before their first job, and asks what time it is there."""
@@ -196,6 +197,7 @@ class Pump:
             while jobs and time.monotonic() - asked > self._lease_ms / 5000:
                 jobs, asked = await self._confirm(lane, jobs)
             self.hands.take(lane, jobs, asked)
+            self.on_jobs()
         if lane.outbox:
             self._do("deliver", lane, self._deliver(lane))
 

@@ -21,6 +21,7 @@ from qdeck._worker.hands import Hands
 from qdeck._worker.heartbeat import Heartbeat
 from qdeck._worker.lane import Lane
 from qdeck._worker.pump import Pump
+from qdeck._worker.requests import StopRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,6 +81,7 @@ class Worker:
         self._ending: asyncio.Event | None = None
         self._hands: Hands | None = None
         self._pump: Pump | None = None
+        self._heartbeat: Heartbeat | None = None
         self._left_behind = False
 
     def run(self) -> str:
@@ -131,7 +133,7 @@ class Worker:
             stir=pump.stir,
             event=self.event,
         )
-        beat = Heartbeat(
+        beat = self._heartbeat = Heartbeat(
             self.app.endpoint,
             self.lanes,
             lease_ms=self._lease_ms,
@@ -149,7 +151,11 @@ class Worker:
                 self._started_ms = pump.server_ms()
                 beat.start()
                 self.event({"event": "started", "queues": [lane.queue for lane in self.lanes], "pid": os.getpid()})
-                await self._work(pump, hands, beat, ticker)
+                requests = StopRequests(
+                    client, self.lanes, self.id, look=beat.look, now_ms=pump.server_ms, lease_ms=self._lease_ms
+                )
+                pump.on_jobs = requests.wait
+                await self._work(pump, hands, beat, ticker, requests)
             finally:
                 await beside.aclose()
                 if beat.started:
@@ -159,16 +165,19 @@ class Worker:
         self.event({"event": "stopped", "done": hands.done, "failed": hands.failed})
         return self._asked or "stop"
 
-    async def _work(self, pump: Pump, hands: Hands, beat: Heartbeat, ticker: Ticker) -> None:
+    async def _work(self, pump: Pump, hands: Hands, beat: Heartbeat, ticker: Ticker, requests: StopRequests) -> None:
         hands.contexts.capture()
         schedules = asyncio.create_task(ticker.run())
         work = asyncio.create_task(pump.loop())
         ticks = asyncio.create_task(self._tick(hands, beat))
+        stops = asyncio.create_task(requests.run())
         ending = asyncio.create_task(self._ended())
         try:
-            await asyncio.wait({work, ticks, ending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({work, ticks, stops, ending}, return_when=asyncio.FIRST_COMPLETED)
             if ticks.done():
                 await ticks  # raises: without it no time limit holds
+            if stops.done():
+                await stops  # raises
             schedules.cancel()
             if not work.done():
                 await self._wind_down(pump, hands, work)
@@ -178,9 +187,10 @@ class Worker:
                 # The server does not answer: the leases bring back what is in hand.
                 self.event({"event": "left", "running": hands.count})
         finally:
-            for task in (work, ticks, ending, schedules):
+            tasks = (work, ticks, stops, ending, schedules)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(work, ticks, ending, schedules, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await hands.stop()
 
     async def _wind_down(self, pump: Pump, hands: Hands, work: asyncio.Task[None]) -> None:

@@ -407,6 +407,22 @@ local function ring()
   if redis.call('LLEN', BELL) == 0 then redis.call('LPUSH', BELL, '1') end
 end
 
+--- stops
+-- Wakes the workers that hold some leases: they wait on this stream, and ask at once what became of their jobs.
+local function request_stop(leases)
+  local seen, workers = {}, {}
+  for _, lease in ipairs(leases) do
+    local worker = lease and string.match(lease, '^([^:]+):')
+    if worker and not seen[worker] then
+      seen[worker] = true
+      workers[#workers + 1] = worker
+    end
+  end
+  if #workers == 0 then return end
+  redis.call('XADD', STOPS, 'MAXLEN', 100, '*', 'w', table.concat(workers, ' '))
+  redis.call('PEXPIRE', STOPS, 600000)
+end
+
 --- fallen
 -- Keeps what a call on behalf of a batch did to dependants, for undo: under `~number` those that died, under `^number`
 -- those that went on, and in `told` the other queues that will hear of it.
