@@ -6,14 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis.crc import key_slot
-from redis.exceptions import AskError, ClusterDownError, MovedError, TryAgainError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    ReadOnlyError,
+    TryAgainError,
+)
 
 from qdeck import OutcomeUnknown, ServerUnreachable
 from qdeck._connection import Endpoint
 from qdeck._connection.address import Node
 from qdeck._connection.cluster import ClusterRoutes
 from qdeck._connection.effort import Effort
-from qdeck._connection.routes import Lost
+from qdeck._connection.routes import Lost, SentinelRoutes
 from qdeck._connection.wire import Wide, split
 from qdeck._engine.ops import commands, pack
 
@@ -217,3 +224,51 @@ def test_where_the_key_of_a_command_is(call: tuple[Any, ...], place: object) -> 
     two = split(alone + pack(b"GET", b"\r\n*1\r\n$4\r\nPING\r\n"), 2, again=False)
     assert [one.place for one in two] == [place, key_slot(b"\r\n*1\r\n$4\r\nPING\r\n")]
     assert two[0].data == alone
+
+
+class Watch:
+    """A master under Sentinels, made of answers: who the Sentinel names, and what each server replies."""
+
+    def __init__(self, named: list[Node], replies: dict[Node, list[Any]]) -> None:
+        self.endpoint = Endpoint("redis+sentinel://s:26379/main")
+        self.routes = SentinelRoutes(self.endpoint)
+        self.named = named
+        self.replies = replies
+        self.asked: list[Node] = []
+
+    def send(self, send: Send, *, patience: float = 5.0) -> list[Any]:
+        steps = self.routes.exchange(send, Effort(self.endpoint, patience, met=True))
+        came: Any = None
+        try:
+            while True:
+                wish = steps.send(came)
+                came = None if isinstance(wish, float) else [[self._reply(wish[0].node)]]
+        except StopIteration as stop:
+            replies: list[Any] = stop.value
+            return replies
+
+    def _reply(self, node: Node | None) -> Any:
+        assert node is not None
+        if node.port == 26379:
+            master = self.named.pop(0) if len(self.named) > 1 else self.named[0]
+            return [master.host.encode(), str(master.port).encode()]
+        self.asked.append(node)
+        return self.replies[node].pop(0)
+
+
+@pytest.mark.parametrize("refusal", [ReadOnlyError("READONLY no"), MasterDownError("MASTERDOWN no")])
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_request_that_a_former_master_refuses_goes_to_the_new_one(refusal: Exception, *, reads: bool) -> None:
+    """Its connection outlived the change of roles: nothing was written there, so the same request may be sent again."""
+    watch = Watch([A, B], {A: [b"1", refusal], B: [b"2"]})
+    step = commands((b"SET", b"x", b"1"), reads=reads)
+    assert watch.send(step) == [b"1"]
+    assert watch.send(step) == [b"2"]
+    assert watch.asked == [A, A, B]
+
+
+def test_a_refusal_is_returned_when_no_other_master_appears_in_time() -> None:
+    watch = Watch([A], {A: [ReadOnlyError("READONLY no")] * 1000})
+    [reply] = watch.send(commands((b"SET", b"x", b"1")), patience=0.2)
+    assert isinstance(reply, ReadOnlyError)
+    assert len(watch.asked) > 2, "it was tried again until the time was over"

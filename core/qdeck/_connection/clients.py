@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from redis.exceptions import BusyLoadingError, ResponseError
 
 from qdeck._connection.address import Kind, Node
-from qdeck._connection.effort import BROKEN, TROUBLE, Effort, classify
+from qdeck._connection.effort import ASK_LOADING, BROKEN, TROUBLE, Effort, classify, is_loading, loading_error
 from qdeck._connection.endpoint import is_connected
 from qdeck._connection.routes import Lost, Routes, SentinelRoutes, Talk
-from qdeck._errors import QdeckError
+from qdeck._errors import QdeckError, ServerUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +61,14 @@ class SyncClient:
         except StopIteration as stop:
             value: T = stop.value
             return value
+        except ServerUnreachable as error:
+            raise (self._explain_loading() if is_loading(error) else None) or error from error.__cause__
+
+    def _explain_loading(self) -> ServerUnreachable | None:
+        """Return an error that says how far the server is with loading its data, if it can be asked."""
+        with contextlib.suppress(QdeckError):
+            return loading_error(self.endpoint, self._exchange(ASK_LOADING))
+        return None
 
     def close(self) -> None:
         """Closes this thread's connections; those of other threads close with their threads."""
@@ -195,6 +203,14 @@ class AsyncClient:
         except StopIteration as stop:
             value: T = stop.value
             return value
+        except ServerUnreachable as error:
+            raise (await self._explain_loading() if is_loading(error) else None) or error from error.__cause__
+
+    async def _explain_loading(self) -> ServerUnreachable | None:
+        """Return an error that says how far the server is with loading its data, if it can be asked."""
+        with contextlib.suppress(QdeckError):
+            return loading_error(self.endpoint, await self._exchange(ASK_LOADING))
+        return None
 
     async def close(self) -> None:
         """Closes the connections that are not in use."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import redis
 from redis.exceptions import (
@@ -21,7 +22,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from qdeck._engine import programs
+from qdeck._engine import ops, programs
 from qdeck._errors import InvalidOption, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
 
 if TYPE_CHECKING:
@@ -50,6 +51,27 @@ def classify(error: ResponseError) -> ResponseError:
     code, _, text = str(error).partition(" ")
     kind = _CODES.get(code) if type(error) is ResponseError else None
     return error if kind is None else kind(text)
+
+
+# A server that loads its data refuses all commands but a few, INFO among them.
+ASK_LOADING: Final = ops.commands((b"INFO", b"persistence"), reads=True)
+_FACT: Final = re.compile(rb"^(loading_loaded_perc|loading_eta_seconds):([0-9.]{1,20})", re.MULTILINE)
+
+
+def is_loading(error: QdeckError) -> bool:
+    """Return whether a server could not be used because it is loading its data."""
+    return isinstance(error.__cause__, BusyLoadingError)
+
+
+def loading_error(endpoint: Endpoint, replies: list[Any]) -> ServerUnreachable | None:
+    """Return an error that says how far a server is with loading, by its reply to `ASK_LOADING`."""
+    facts = dict(_FACT.findall(replies[0])) if isinstance(replies[0], bytes) else {}
+    if b"loading_loaded_perc" not in facts:
+        return None
+    text = f"{endpoint} is loading its data: {float(facts[b'loading_loaded_perc']):.0f} % loaded"
+    if b"loading_eta_seconds" in facts:
+        text += f", about {float(facts[b'loading_eta_seconds']):.0f} s left"
+    return ServerUnreachable(text, hint="wait until it is loaded, then try again")
 
 
 class Effort:
