@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -242,7 +243,11 @@ class Watch:
         try:
             while True:
                 wish = steps.send(came)
-                came = None if isinstance(wish, float) else [[self._reply(wish[0].node)]]
+                if isinstance(wish, float):
+                    time.sleep(wish)
+                    came = None
+                else:
+                    came = [[self._reply(wish[0].node)]]
         except StopIteration as stop:
             replies: list[Any] = stop.value
             return replies
