@@ -192,8 +192,9 @@ def _notices(stamp: Any, info: Any) -> list[str]:
 def _discover(memory: Memory, size: Any, step: Any, now: int, notices: list[str]) -> Program[None]:
     """Brings the list of queues up to date: from the registry, and by one step of a scan for what it lacks."""
     if reads.is_error(size) and reads.is_error(step):
-        if str(size).startswith("unknown command"):
-            raise programs.explain(size)
+        refused = programs.explain(size)
+        if not isinstance(refused, NotAllowed):
+            raise refused  # a script holds the server, or it is no Redis at all
         raise NotAllowed(
             f"queues can neither be read from {keys.QUEUES} nor looked for with SCAN: {size}",
             hint="give this user read rights, such as +@read and ~*",

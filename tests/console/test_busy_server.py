@@ -1,0 +1,106 @@
+"""A server that is busy for seconds: keys are answered meanwhile, requests do not pile up, and it goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from support.screens import app_of, console, fill, text, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from textual.pilot import Pilot
+
+    from support.servers import Server
+
+BUSY_S = 3.0
+SCREENS = "123456789"
+
+
+@contextlib.contextmanager
+def busy(server: Server, *command: str | float) -> Iterator[threading.Thread]:
+    """A thread that keeps the server busy with one command."""
+
+    def run() -> None:
+        with server.client(timeout_s=60) as client, contextlib.suppress(redis.RedisError):
+            client.execute_command(*command)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.join()
+
+
+async def longest_answer(pilot: Pilot[int], is_busy: Callable[[], bool]) -> tuple[float, int]:
+    """Press keys for as long as the server is busy; return the longest time to a drawn answer, and their number."""
+    app, longest, count = app_of(pilot), 0.0, 0
+    while is_busy():
+        before = app.screen.__class__.__name__
+        started = time.monotonic()
+        app.simulate_key("question_mark" if count % 2 == 0 else "escape")
+        while app.screen.__class__.__name__ == before and is_busy():
+            await pilot.pause(0.005)
+        if is_busy():
+            longest, count = max(longest, time.monotonic() - started), count + 1
+        await pilot.pause(0.05)
+    return longest, count
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_every_screen_answers_while_a_command_holds_the_server(make_server: Callable[..., Server]) -> None:
+    server = make_server("--enable-debug-command", "local")
+    fill(server.url)
+    async with console(server.url) as pilot:
+        await until(pilot, "act now")
+        for screen in SCREENS:
+            await pilot.press(screen)
+            await until(pilot, lambda: app_of(pilot).shown.age_s() < 2 and not app_of(pilot).shown.is_lost)
+            with server.client() as client:
+                before = int(client.info("stats")["total_commands_processed"])
+                await asyncio.sleep(2.5)
+                quiet = int(client.info("stats")["total_commands_processed"]) - before
+            with busy(server, "DEBUG", "SLEEP", BUSY_S) as thread:
+                await until(pilot, lambda: app_of(pilot).shown.age_s() > 1.2)
+                longest, count = await longest_answer(pilot, thread.is_alive)
+            assert count > 3, f"screen {screen}: {count} keys were answered"
+            assert longest < BUSY_S / 3, f"screen {screen}: a key waited {longest:.2f} s for the server"
+            with server.client() as client:
+                after = int(client.info("stats")["total_commands_processed"])
+            assert after - before - quiet <= quiet + 200, f"screen {screen}: requests piled up"
+            await until(pilot, lambda: not app_of(pilot).shown.is_lost and app_of(pilot).shown.age_s() < 2)
+            while app_of(pilot).screen.__class__.__name__.startswith("Help"):
+                await pilot.press("escape")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_a_script_that_does_not_end_is_named_and_what_ends_it(make_server: Callable[..., Server]) -> None:
+    server = make_server("--busy-reply-threshold", "100")
+    fill(server.url)
+    async with console(server.url) as pilot:
+        await until(pilot, "act now")
+        with busy(server, "EVAL", "while true do end", "0") as thread:
+            await until(pilot, lambda: app_of(pilot).shown.is_lost)
+            shown = await until(pilot, "BUSY")
+            assert "not allowed" not in shown, "the rights are not what is wrong"
+            assert "act now" in shown, "what was seen stays"
+            longest, count = 0.0, 0
+            until_s = time.monotonic() + 2
+            longest, count = await longest_answer(pilot, lambda: time.monotonic() < until_s)
+            assert count > 3
+            assert longest < 1
+            with server.client() as client:
+                client.script_kill()
+            thread.join()
+        await until(pilot, lambda: not app_of(pilot).shown.is_lost)
+        assert "act now" in text(app_of(pilot))
