@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -9,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck import NotAllowed, ServerUnreachable
+from qdeck._deck.deck import Deck
 from qdeck._deck.model import ServerInfo, Snapshot, Status, Totals
 from qdeck_console.feed import INTERVAL_S, Feed, Picture
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.empty import empty_lines
 from support.proxy import FaultProxy
-from support.screens import app_of, console, fill, lines, text, until
+from support.screens import HOOKS, app_of, console, fail_next, fill, lines, text, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +71,72 @@ async def test_the_pauses_grow_to_ten_seconds_and_looking_around_does_not_length
     assert feed.picture.kind == "not allowed"
     await feed._tick(0.0)
     assert feed.picture.kind == "not readable"
+
+
+def numbered(number: int) -> Snapshot:
+    return Snapshot(
+        at_ms=number, server=ServerInfo(), status=Status.HEALTHY, reasons=(), layouts=("native",), totals=Totals(),
+        queues=(),
+    )  # fmt: skip
+
+
+async def test_a_snapshot_whose_second_read_fails_is_never_shown() -> None:
+    """What a screen reads besides the queues belongs to the same snapshot: both are new, or both are old and stale."""
+    numbers, published, halfway = iter(range(1, 10)), list[Picture](), list[Picture]()
+    failing = False
+
+    async def look() -> Snapshot:
+        return numbered(next(numbers))
+
+    async def second(snapshot: Snapshot) -> str:
+        await asyncio.sleep(0)
+        halfway.append(feed.picture)
+        if failing:
+            raise ServerUnreachable("gone between the two reads")
+        return f"rows of {snapshot.at_ms}"
+
+    feed = Feed(look, published.append)
+    feed.want("jobs", second)
+    await feed._tick(time.monotonic())
+    failing = True
+    for _ in range(2):
+        await feed._tick(time.monotonic())
+        assert feed.picture.snapshot == numbered(1)
+        assert feed.picture.extra == "rows of 1"
+        assert feed.picture.is_lost, "and is marked as old"
+    failing = False
+    await feed._tick(time.monotonic())
+    assert feed.picture.snapshot == numbered(4)
+    assert feed.picture.extra == "rows of 4"
+    assert not feed.picture.is_lost
+    for picture in halfway[1:]:
+        assert picture.extra == f"rows of {picture.snapshot.at_ms}" if picture.snapshot else True, "never half of it"
+
+
+@pytest.mark.slow
+async def test_a_cut_at_any_byte_of_a_refresh_leaves_a_whole_frame(
+    make_server: Callable[..., Server],
+) -> None:
+    """The count in the tab and that in the row are of one snapshot, however much of a reply came."""
+    server = make_server()
+    fill(server.url)
+    dead = 12
+    with FaultProxy(server.port, target_url=server.url) as proxy, Deck(server.url) as deck:
+        async with console(proxy.url) as pilot:
+            app = app_of(pilot)
+            await until(pilot, "4 Dead 12")
+            for count in (0, 1, 50, 200, 500, 1000, 2000, 4000):
+                deck.enqueue(HOOKS, "deliver", [count], retries=0)
+                fail_next(server.url, HOOKS, {"class": "ConnectionError", "message": "refused again"})
+                dead += 1
+                proxy.reset_after(count)
+                for _ in range(30):
+                    frame_text = await until(pilot, "4 Dead")
+                    [tab] = re.findall(r"4 Dead (\d+)", frame_text)
+                    [row] = re.findall(r"hooks +\S+ +\S+ +\S+ +\S+ +(\d+) ", frame_text)
+                    assert tab == row, frame_text
+                proxy.heal()
+            await until(pilot, lambda: not app.shown.is_lost and f"4 Dead {dead}" in text(app))
 
 
 async def test_a_look_that_waited_for_a_frozen_server_does_not_put_off_the_next_one() -> None:
