@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,3 +34,13 @@ def start(app: qdeck.App) -> Iterator[Callable[..., Beside]]:
     for beside in made:
         beside.end()
     app.close()
+
+
+@pytest.fixture
+def jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module of the jobs for processes, as the worker and, by the environment, its children import it."""
+    monkeypatch.setenv("QDECK_URL", url)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    module = importlib.reload(importlib.import_module("worker.process_jobs"))
+    yield module
+    module.app.close()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,22 +14,12 @@ from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import redis
 
 QUEUE = "test:actions"
 REF = "worker.process_jobs:app"
-
-
-@pytest.fixture
-def jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module of the jobs, in this process and, by the environment, in the children."""
-    monkeypatch.setenv("QDECK_URL", url)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    module = importlib.import_module("worker.process_jobs")
-    importlib.reload(module)
-    yield module
-    module.app.close()
 
 
 def kinds_of(raw: redis.Redis, job: qdeck.Job) -> list[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,16 +25,6 @@ QUEUE = "test:actions"
 FAR = "test:far:actions"
 SOON_S = 1.0
 LEASE_S = 60.0  # heartbeats look at a job every 15 s
-
-
-@pytest.fixture
-def jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module of the jobs for processes, as the worker and its children import it."""
-    monkeypatch.setenv("QDECK_URL", url)
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    module = importlib.reload(importlib.import_module("worker.process_jobs"))
-    yield module
-    module.app.close()
 
 
 def running(job: qdeck.Job) -> qdeck.Job:

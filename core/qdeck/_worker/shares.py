@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _ROUNDING: Final = 1e-6
+_used: Final = attrgetter("used")
 
 
 class Account:
@@ -67,11 +69,10 @@ class Shares:
 
 def _level(accounts: Sequence[Account], room: int) -> float:
     """The use that all have who get something, when `room` starts go one by one to who has least."""
-    among = accounts
-    while True:
-        weights = sum(account.weight for account in among)
-        level = (room + sum(account.used * account.weight for account in among)) / weights
-        below = [account for account in among if account.used < level]
-        if not below or len(below) == len(among):
-            return level
-        among = below
+    weights, used = 0, float(room)
+    for account in sorted(accounts, key=_used):
+        if weights and account.used * weights >= used:
+            break
+        weights += account.weight
+        used += account.used * account.weight
+    return used / weights
