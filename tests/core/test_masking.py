@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import string
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,16 @@ from hypothesis import strategies as st
 
 from qdeck._deck import masking, payload
 from qdeck._deck.masking import MASK, mask_text
+from qdeck._deck.model import JobRecord
+from qdeck._errors import InvalidOption
 from qdeck._operations.editing import unmask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 NAMES = (
     "password", "Passwords", "passwd", "PWD", "passphrase", "secret", "client_secret", "token", "access-token",
-    "X-Auth-Token", "api_key", "apiKey", "API key", "access_key", "privateKey", "aws_secret_access_key", "session_id",
+    "X-Auth-Token", "api_key", "apiKey", "API key", "access_key", "privateKey", "aws_secret_access_key",
     "signature", "credentials", "Authorization", "token:token", "DB_PASS",
 )  # fmt: skip
 SIGNS = ("=", ": ", ":", " = ", "=>", " => ", " := ", " == ")
@@ -143,11 +149,148 @@ def test_payloads_too_and_an_edit_puts_it_back() -> None:
     assert unmask(shown, body) == body
 
 
+SECRET_FIELDS = (
+    "pass", "password1", "passwordConfirm", "passwordConfirmation", "password_hash", "secret_value", "token2", "otp",
+    "pin", "auth", "userPin", "pin_code", "otpCode", "db_pass", "PGPASSWORD", "MYSQL_PWD", "password_old",
+    "token_github",
+    "apiKey2", "API_KEY_1", "client-secret", "githubToken", "totp", "cvv", "userpassword",
+    "secretForBilling", "X-Api-Key",
+)  # fmt: skip
+OPEN_FIELDS = (
+    "session_id", "sessionId", "password_length", "passwordChangedAt", "token_type", "tokenizer", "secret_name", "key",
+    "compass", "shipping", "spin", "author", "authority", "oauth_provider", "bypass", "keyboard", "monkey",
+    "access_key_id", "password_reset_url", "otter", "passenger", "authenticated", "token_count", "pinned",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRET_FIELDS)
+def test_fields_that_hold_secrets(name: str) -> None:
+    assert payload.mask({name: "hunter2x9", "b": 1}) == {name: MASK, "b": 1}
+    for text in (f"{name}=hunter2x9", f'{{"{name}": "hunter2x9"}}', f"a {name}: hunter2x9 b"):
+        shown = mask_text(text)
+        assert "hunter2x9" not in shown
+        assert mask_text(shown) == shown
+
+
+@pytest.mark.parametrize("name", OPEN_FIELDS)
+def test_fields_that_are_about_something_else(name: str) -> None:
+    assert payload.mask({name: "hunter2x9"}) == {name: "hunter2x9"}
+    for text in (f"{name}=hunter2x9", f'{{"{name}": "hunter2x9"}}'):
+        assert mask_text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"name": "password", "value": "q7", "n": 1}, {"name": "password", "value": MASK, "n": 1}),
+        ([{"Key": "DB_TOKEN", "Value": ["q7"]}], [{"Key": "DB_TOKEN", "Value": MASK}]),
+        ({"name": "region", "value": "eu"}, {"name": "region", "value": "eu"}),
+        ({"auth": "Basic cTc6cTc="}, {"auth": MASK}),
+        ({"auth": ["me", "q7"], "auths": {"user": "me"}}, {"auth": MASK, "auths": {"user": "me"}}),
+        ({"auth": {"user": "me", "pass": "q7"}}, {"auth": {"user": "me", "pass": MASK}}),
+        ({"pass": 12, "max_tokens": 4096, "otp": 123456}, {"pass": 12, "max_tokens": 4096, "otp": MASK}),
+        ({"pass": True, "auth": None}, {"pass": True, "auth": None}),
+        (["curl", "-u", "me:q7", "-X", "GET"], ["curl", "-u", f"me:{MASK}", "-X", "GET"]),
+        (["/usr/bin/curl", "-ume:q7", "--user", "a"], ["/usr/bin/curl", f"-ume:{MASK}", "--user", "a"]),
+        (["mysql", "-uroot", "-pq7", "-p", "db"], ["mysql", "-uroot", f"-p{MASK}", "-p", "db"]),
+        (["sudo", "sshpass", "-p", "q7", "ssh"], ["sudo", "sshpass", "-p", MASK, "ssh"]),
+        (["redis-cli", "-a", "q7"], ["redis-cli", "-a", MASK]),
+        (["Authorization", "Basic q7"], ["Authorization", MASK]),
+    ],
+)  # fmt: skip
+def test_values_by_what_stands_beside_them(value: object, shown: object) -> None:
+    assert payload.mask(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("curl -u me:q7 http://h/", "curl -u me:*** http://h/"),
+        ("run curl -sS --user 'me:q7' h", "run curl -sS --user 'me:***' h"),
+        ("mysql -uroot -pq7 -h db shop", "mysql -uroot -p*** -h db shop"),
+        ("mysqldump -p'q7 x", "mysqldump -p'*** x"),
+        ("sshpass -p q7 ssh host", "sshpass -p *** ssh host"),
+        ("redis-cli -h h -a q7 ping", "redis-cli -h h -a *** ping"),
+        ("['curl', '-u', 'me:q7']", "['curl', '-u', 'me:***']"),
+        ("got Basic cTc6cTc= from him", "got Basic *** from him"),
+        ("Basic authentication is needed", "Basic authentication is needed"),
+        ('[{"name": "password", "value": "q7"}, {"name": "region", "value": "eu"}]',
+         '[{"name": "password", "value": "***"}, {"name": "region", "value": "eu"}]'),
+        ("cp -p file mysqlx", "cp -p file mysqlx"),
+        ("session_id=abc123 user=me", "session_id=abc123 user=me"),
+        ("pass: 12 fail: 3", "pass: 12 fail: 3"),
+    ],
+)  # fmt: skip
+def test_command_lines_rows_and_schemes(text: str, shown: str) -> None:
+    assert mask_text(text) == shown
+    assert mask_text(shown) == shown
+
+
+def test_names_and_tags_of_jobs_are_masked_like_texts() -> None:
+    shown = JobRecord(
+        id="1", key="native/a/1", queue="a", state="dead", native_state="dead_letter", name="login password=q7",
+        tags=("tier:free", "token:q7", "plain"),
+    )  # fmt: skip
+    assert (shown.name, shown.tags) == ("login password=***", ("tier:free", "token:***", "plain"))
+    assert "q7" not in shown.text()
+
+
+@pytest.fixture
+def configured() -> Iterator[Callable[..., None]]:
+    yield masking.configure
+    masking.configure()
+
+
+def test_patterns_of_a_configuration(configured: Callable[..., None]) -> None:
+    configured(add=["session_id", "*_iban"], exempt=["idempotency_token", "*_csrf_token"])
+    value = {
+        "sessionId": "q7",
+        "customer_iban": "q7",
+        "idempotency-token": "seen",
+        "my_csrf_token": "seen",
+        "token": "q7",
+    }
+    shown = {**dict.fromkeys(value, MASK), "idempotency-token": "seen", "my_csrf_token": "seen"}
+    assert payload.mask(value) == shown
+    assert mask_text("session_id=q7 customer_iban: q7x idempotency_token=seen token=q7") == (
+        "session_id=*** customer_iban: *** idempotency_token=seen token=***"
+    )
+    assert masking.may_hold_secrets(b'[[], {"sessionId": "q7"}]')
+    configured()
+    assert payload.mask({"session_id": "seen", "idempotency_token": "q7"}) == {
+        "session_id": "seen",
+        "idempotency_token": MASK,
+    }
+
+
+@pytest.mark.parametrize("wrong", ["", "*", "**", "a*b*c*d", "(a+)+$", "x" * 101, "é", "[a]"])
+def test_a_pattern_that_could_take_long_or_match_all_is_refused(configured: Callable[..., None], wrong: str) -> None:
+    with pytest.raises(InvalidOption, match=r"masking\.exempt"):
+        configured(exempt=[wrong])
+
+
+def test_a_megabyte_of_anything_takes_moments() -> None:
+    """Names, quotes, flags and blanks that lead nowhere, each a megabyte."""
+    units = (
+        "pass", "key.", "token_", "pin", "a_password_", "api key ", '"name": "password", "value": ', "curl -u ",
+        "mysql -p", "Basic aaaa", "-u a", 'pass"', "pass   ", "pass\\\\", "otp:", "--password-", "curl -u" + "x" * 60,
+        "sshpass -p '", "auth",
+    )  # fmt: skip
+    for unit in units:
+        text = unit * (1_000_000 // len(unit)) + " a=b"
+        began = time.thread_time()
+        mask_text(text)
+        payload.mask({text: text, "l": ["curl", text]})
+        assert time.thread_time() - began < 20, unit[:20]
+
+
 @pytest.mark.parametrize(
     "unit",
     ["a", "token=", 'token="', "token='", 'token=\\"', 'password="\\', ":=>", "api key ", "\\", '"', "Bearer ", "pass",
      "session   id", "cookie=x\n", 'token=\\\\\\"x\n', "://a:b", "authorization: ",
-     "--password ", "'--token', ", "<password>x", "-----BEGIN PRIVATE KEY-----x", "'x-", "?sig=", "://a:b@", "<a"],
+     "--password ", "'--token', ", "pin", "otp_", "auth:", "curl -u a:b ", "mysql -p",
+     '"name": "password", "value": "x', "key ", "basic YTpi ", "<password>x",
+     "-----BEGIN PRIVATE KEY-----x", "'x-", "?sig=", "://a:b@", "<a"],
 )  # fmt: skip
 def test_the_time_is_in_proportion_to_the_length(unit: str) -> None:
     """Ten times the length takes about ten times the work of this processor, not a hundred times."""

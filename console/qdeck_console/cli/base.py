@@ -48,6 +48,11 @@ class Settings(NamedTuple):
         known = click.get_current_context().meta.setdefault(f"{_META}configurations", {})
         found: Configuration = known[self.config] if self.config in known else load(self.config)
         known[self.config] = found
+        masking = found.settings.masking
+        if masking.add or masking.exempt:
+            from qdeck._deck.masking import configure
+
+            configure(masking.add, masking.exempt)
         if found.ignored:
             note_once(f"qdeck: {found.ignored}\n  read it, then run: qdeck config trust")
         return found

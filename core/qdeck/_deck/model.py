@@ -159,6 +159,13 @@ class JobRecord:
     body: bytes | None = field(default=None, repr=False)
     is_handler: bool = False
 
+    def __post_init__(self) -> None:
+        # Names and tags are shown and exported like texts, whatever system they came from.
+        if self.name is not None and (name := payload.mask_text(self.name)) is not self.name:
+            object.__setattr__(self, "name", name)
+        if self.tags and (tags := tuple(map(payload.mask_text, self.tags))) != self.tags:
+            object.__setattr__(self, "tags", tags)
+
     def payload(self) -> Any:
         """The payload as a JSON value with its secrets masked; decoded at each call, because few are looked at."""
         return payload.read(self.body, is_handler=self.is_handler)

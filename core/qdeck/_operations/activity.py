@@ -9,6 +9,7 @@ import msgspec
 
 from qdeck._deck import changes, journal, reads
 from qdeck._deck.journal import KEEP
+from qdeck._deck.masking import mask_text
 from qdeck._engine import keys
 from qdeck._operations.model import Activity
 
@@ -36,14 +37,14 @@ def make(
     """An entry of this user on this host."""
     who, _, host = changes.actor().rpartition("@")
     return Activity(
-        at_ms=at_ms, who=who, host=host, verb=verb, queues=tuple(queues[:20]), where=where,
-        counts=MappingProxyType(dict(counts or {})), outcome=outcome, batch=batch, plan=plan, reason=reason,
+        at_ms=at_ms, who=who, host=host, verb=verb, queues=tuple(queues[:20]), where=mask_text(where),
+        counts=MappingProxyType(dict(counts or {})), outcome=outcome, batch=batch, plan=plan, reason=mask_text(reason),
         undo_until_ms=undo_until_ms,
     )  # fmt: skip
 
 
 def as_json(entry: Activity) -> dict[str, Any]:
-    """An entry as it is written; without passwords, for filters and reasons never hold one of ours."""
+    """An entry as it is written: what looks like a secret in its filter and its reason was masked."""
     return {
         "at_ms": entry.at_ms, "who": entry.who, "host": entry.host, "verb": entry.verb, "queues": list(entry.queues),
         "where": entry.where, "counts": dict(entry.counts), "outcome": entry.outcome, "batch": entry.batch,

@@ -23,6 +23,7 @@ from qdeck._settings.model import (
     Context,
     DeadLetters,
     Health,
+    Masking,
     PartialThresholds,
     Purge,
     Settings,
@@ -51,6 +52,7 @@ _TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
     "health.health_thresholds": Thresholds,
     "dead_letters": DeadLetters,
     "agent": Agent,
+    "masking": Masking,
     "contexts.*": Context,
     "contexts.*.thresholds": PartialThresholds,
 }

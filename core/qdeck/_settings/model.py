@@ -144,6 +144,20 @@ class Lists(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Such as `{service}:jobs`, or `{service}:jobs:*` for lists that differ by their end only."""
 
 
+_PART: Final = r"[A-Za-z0-9 _.$-]*"
+Pattern = Annotated[str, Meta(pattern=rf"^(?=.*[A-Za-z0-9]){_PART}(\*{_PART}){{0,2}}$", max_length=100)]
+Patterns = Annotated[tuple[Pattern, ...], Meta(max_length=100)]
+
+
+class Masking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[masking]`: names of fields whose values are masked besides, and names that are not secret."""
+
+    add: Patterns = ()
+    """Such as `session_id` or `*_iban`; case and what separates words do not matter."""
+    exempt: Patterns = ()
+    """Such as `idempotency_token`."""
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
@@ -154,6 +168,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dead_letters: DeadLetters = DeadLetters()
     agent: Agent = Agent()
     lists: Lists = Lists()
+    masking: Masking = Masking()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

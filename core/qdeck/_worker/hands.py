@@ -247,7 +247,10 @@ class Hands:
         lane.endings.append(ending)
 
     def _tell_failure(self, run: Run, ending: Ending) -> None:
+        from qdeck._deck.masking import mask_text
+
         what = codec.decode_json(ending.event)
+        message = what.get("message")
         self._event(
             {
                 "event": ending.kind,
@@ -256,7 +259,7 @@ class Hands:
                 "task": run.plan.head.task,
                 "attempt": run.tries.attempts + 1,
                 "class": what.get("class"),
-                "message": what.get("message"),
+                "message": mask_text(message) if isinstance(message, str) else message,
             }
         )
 
