@@ -157,7 +157,7 @@ def _only(plan: Plan, kept: Sequence[PlanEntry]) -> Plan:
         blast=msgspec.structs.replace(plan.tail.blast, running=states[State.RUNNING]) if kept else plan.tail.blast,
         skipped=(),
     )
-    with PlanWriter(plan.head, plan.path) as writer:
+    with PlanWriter(plan.head, plan.path, replaces=True) as writer:
         writer.add(kept)
         return writer.finish(tail)
 

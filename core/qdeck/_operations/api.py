@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from qdeck._deck import reads
 from qdeck._deck.deck import need_states
-from qdeck._errors import InvalidOption
+from qdeck._errors import InvalidOption, UsageError
 from qdeck._filter import parse
 from qdeck._operations import activity, applying, editing, foreign, foreign_reads, groups, planning, redrive, undoing
 from qdeck._operations import stuck as stuck_jobs
@@ -60,7 +60,15 @@ def build_plan(
         verb, queues, where, ids, state, priority=priority, target=target, stuck=stuck, reason=reason, path=path
     )
     return deck.look(
-        planning.build(deck.memory, deck.address, wish, others=deck.others, progress=progress, cancelled=cancelled)
+        planning.build(
+            deck.memory,
+            deck.address,
+            wish,
+            db=deck.endpoint.db,
+            others=deck.others,
+            progress=progress,
+            cancelled=cancelled,
+        )
     )
 
 
@@ -79,7 +87,15 @@ async def abuild_plan(
     """What a verb would do, in asyncio; the options are those of `build_plan`."""
     wish = _wish(verb, queues, where, ids, state, **options)
     return await deck.alook(
-        planning.build(deck.memory, deck.address, wish, others=deck.others, progress=progress, cancelled=cancelled)
+        planning.build(
+            deck.memory,
+            deck.address,
+            wish,
+            db=deck.endpoint.db,
+            others=deck.others,
+            progress=progress,
+            cancelled=cancelled,
+        )
     )
 
 
@@ -101,6 +117,17 @@ def _wish(
     return planning.Wish(verb=what, queues=names, wanted=wanted, ids=tuple(ids), states=states, **options)
 
 
+def _check(deck: Deck, plan: Plan) -> None:
+    """Raises when the plan is not what it was made as, or not for this database; the server is asked later."""
+    check_whole(plan)
+    made, here = plan.head.db, deck.endpoint.db
+    if made is not None and made != here:
+        raise UsageError(
+            f"the plan {plan.path} was made on database {made}, and this is database {here}",
+            hint="make a plan for this database, or apply it to that one",
+        )
+
+
 def apply_plan(deck: Deck, plan: Plan, **options: Any) -> BatchResult:
     """Does what a plan says, to each entry that still is as the plan saw it; goes on where an earlier run ended.
 
@@ -108,25 +135,25 @@ def apply_plan(deck: Deck, plan: Plan, **options: Any) -> BatchResult:
     Options: `rate` entries a second, `progress` (is given a `Tally` after each slice), `cancelled` (ends it when it
     answers true), `keep_bytes` and `keep_ms` of what undoes it.
     """
-    check_whole(plan)
+    _check(deck, plan)
     return drive(deck, applying.apply_steps(plan, **options))
 
 
 async def aapply_plan(deck: Deck, plan: Plan, **options: Any) -> BatchResult:
     """Does what a plan says, in asyncio; the options are those of `apply_plan`."""
-    await asyncio.to_thread(check_whole, plan)
+    await asyncio.to_thread(_check, deck, plan)
     return await adrive(deck, applying.apply_steps(plan, **options))
 
 
 def redrive_plan(deck: Deck, plan: Plan, **options: Any) -> tuple[BatchResult, Fates]:
     """Applies a plan of retries at a `rate`, `first` a few, and stops by itself when they die again."""
-    check_whole(plan)
+    _check(deck, plan)
     return drive(deck, redrive.redrive_steps(plan, **options))
 
 
 async def aredrive_plan(deck: Deck, plan: Plan, **options: Any) -> tuple[BatchResult, Fates]:
     """Applies a plan of retries at a rate, in asyncio."""
-    await asyncio.to_thread(check_whole, plan)
+    await asyncio.to_thread(_check, deck, plan)
     return await adrive(deck, redrive.redrive_steps(plan, **options))
 
 

@@ -36,6 +36,7 @@ _COUNT_EVERY: Final = 100  # slices between two looks at how much undo takes
 _DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for the end
 # What these do to a job is little; the others take about twice as long, and a call is not to block the server for long.
 _LIGHT: Final = (Verb.RETRY, Verb.DISCARD, Verb.RUN, Verb.REPRIORITISE, Verb.REQUEUE)
+_MOST_SKEW_MS: Final = 300_000  # between the clocks of a master and of the replica that took its place
 Progress = Callable[["Tally"], None]
 
 
@@ -147,6 +148,8 @@ class Application:
         plan, now = self.plan, (yield from reads.clock())
         self._pace.trip((time.perf_counter() - started) * 1000)
         yield from check_server(plan)
+        if plan.head.created_ms > now + _MOST_SKEW_MS:
+            raise UsageError(f"the plan {plan.path} was made in the future", hint="make a new plan")
         known = yield from registry.read()
         begun = known.get(plan.batch)
         if begun is not None and begun.undone:

@@ -15,7 +15,7 @@ from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import registry, undoing
 from qdeck._operations.fates import Fortunes
 from qdeck._operations.model import Fates, PlanEntry, Verb
-from qdeck._operations.planfile import load_plan
+from qdeck._operations.planfile import own_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,7 +106,7 @@ def read(batch: str) -> Program[Became]:
 def _abroad(kept: Kept) -> Program[tuple[Fates, int]]:
     """What became of the entries of other layouts, and how many they were: only where the plan was made is it known."""
     try:
-        plan = load_plan(kept.batch.removeprefix("b-"))
+        plan = own_plan(kept.batch)
         theirs = list(islice((entry for entry in _with_places(plan) if entry[1].layout != NATIVE), MOST + 1))
     except (UsageError, OSError):
         return Fates(), 0

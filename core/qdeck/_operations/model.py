@@ -16,7 +16,9 @@ import msgspec
 from qdeck._deck.model import NATIVE, State
 
 PLAN_FORMAT: Final = 1
+NO_STATE: Final = "none"  # the state of a record that belongs to no job
 PLAN_LIFE_MS: Final = 3_600_000
+PLAN_MOST_LIFE_MS: Final = 24 * 3_600_000  # a file that says that it is good for longer was changed
 _WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
 
 
@@ -106,6 +108,7 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     address: str
     format: int = PLAN_FORMAT
     run_id: str | None = None
+    db: int | None = None  # none in plans of before, which are not bound to one
     queues: dict[str, str] = {}  # queue → when it was registered: that is how another server is told apart
     where: str = ""
     by: str = ""

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
@@ -18,9 +19,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import msgspec
 import platformdirs
 
+from qdeck._deck.model import NATIVE
 from qdeck._errors import UsageError
-from qdeck._files import private_folder, state_dir
-from qdeck._operations.model import PLAN_FORMAT, PlanEntry, PlanHead, PlanTail, Verb
+from qdeck._files import draft_beside, give_name, private_folder, state_dir
+from qdeck._operations.model import NO_STATE, PLAN_FORMAT, PLAN_MOST_LIFE_MS, PlanEntry, PlanHead, PlanTail, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,6 +33,9 @@ _BUFFER: Final = 1 << 18
 _CHUNK: Final = 1 << 20
 _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _KEEP_S: Final = 7 * 86400.0  # plans older than that are removed when a new one is made
+_PURGES: Final = (Verb.BURY, Verb.CANCEL, Verb.REQUEUE, Verb.DISCARD)
+_PURGES_ELSEWHERE: Final = (*_PURGES, Verb.RETRY, Verb.RUN, Verb.COMPLETE, "expire")  # of other layouts
+_Kind = tuple[str, str, str, str]  # queue, state, effect, layout
 _encoder: Final = msgspec.json.Encoder()
 _entries: Final = msgspec.json.Decoder(PlanEntry)
 
@@ -97,22 +102,30 @@ class Plan:
 
 
 class PlanWriter:
-    """Writes a plan entry by entry. The file gets its name when it is complete."""
+    """Writes a plan entry by entry. The file gets its name when it is complete, and takes the place of no other.
 
-    def __init__(self, head: PlanHead, path: Path | None = None) -> None:
+    With `replaces` it takes that of an earlier form of the same plan.
+    """
+
+    def __init__(self, head: PlanHead, path: Path | None = None, *, replaces: bool = False) -> None:
         self.path = path or plans_dir() / f"{head.plan}.jsonl"
         self.head = head
         self.count = 0
-        self._draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.draft")
+        self._replaces = replaces
         self._buffer = bytearray()
         self._hash = hashlib.sha256()
+        self._draft: Path | None = None
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> Self:
         if self.path.parent == platformdirs.user_state_path("qdeck") / "plans":
             _forget_old(self.path.parent)
-        handle = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._file = os.fdopen(handle, "wb", buffering=0)
+        if not self._replaces and os.path.lexists(self.path):
+            raise self._taken()
+        try:
+            self._draft, self._file = draft_beside(self.path, buffering=0)
+        except OSError as error:
+            raise UsageError(f"the plan {self.path} cannot be written: {error.strerror}") from error
         first = _encoder.encode(_Head(self.head)) + b"\n"
         self._hash.update(first)
         self._buffer += first
@@ -122,8 +135,11 @@ class PlanWriter:
         if self._file is not None:
             self._file.close()
             self._file = None
-        if kind is not None:
+        if self._draft is not None:
             self._draft.unlink(missing_ok=True)
+
+    def _taken(self) -> UsageError:
+        return UsageError(f"{self.path} is there already: no plan was written", hint="name another file for the plan")
 
     def add(self, entries: Iterable[PlanEntry]) -> None:
         """Writes entries."""
@@ -145,7 +161,14 @@ class PlanWriter:
         assert self._file is not None  # noqa: S101 - it is open until the end of `with`
         self._file.close()
         self._file = None
-        self._draft.replace(self.path)
+        assert self._draft is not None  # noqa: S101 - as the file
+        if self._replaces:
+            self._draft.replace(self.path)
+        else:
+            try:
+                give_name(self._draft, self.path)
+            except FileExistsError as error:
+                raise self._taken() from error
         return Plan(self.path, self.head, tail)
 
     def _flush(self) -> None:
@@ -180,21 +203,47 @@ def load_plan(ref: str | Path) -> Plan:
         raise
     except (msgspec.MsgspecError, ValueError) as error:
         raise UsageError(f"{path} is no complete plan: {error}", hint="make a new plan") from error
-    return Plan(path, head, tail)
+    plan = Plan(path, head, tail)
+    _check_head(plan)
+    return plan
+
+
+def own_plan(batch: str) -> Plan:
+    """The plan that a batch is of, if it was made on this machine. The server names it: it leads to no other file."""
+    name = batch.removeprefix("b-")
+    if not _ID.fullmatch(name):
+        raise UsageError(f"there is no plan {name!r}")
+    return load_plan(plans_dir() / f"{name}.jsonl")
+
+
+def _check_head(plan: Plan) -> None:
+    head = plan.head
+    life = head.expires_ms - head.created_ms
+    if not _ID.fullmatch(head.plan):
+        raise _changed(plan, f"the id {head.plan!r} is not that of a plan")
+    if life < 0:
+        raise _changed(plan, "it expires before it was made")
+    if life > PLAN_MOST_LIFE_MS:
+        raise _changed(plan, f"it is good for {life / 3_600_000:,.1f} h")
+
+
+def _changed(plan: Plan, why: str) -> UsageError:
+    return UsageError(f"the plan {plan.path} was changed since it was made: {why}", hint="make a new plan")
 
 
 def _find(ref: str | Path) -> Path:
     path = Path(ref)
-    if isinstance(ref, Path) or path.exists() or os.sep in ref:
+    if isinstance(ref, Path) or os.sep in ref:
         return path
-    if not _ID.fullmatch(ref):
+    # A file of that name in the current directory may be anybody's: plans of this user go first.
+    known = plans_dir() / f"{ref}.jsonl" if _ID.fullmatch(ref) else None
+    if known is not None and known.exists():
+        return known
+    if path.exists():
+        return path
+    if known is None:
         raise UsageError(f"{ref!r} is no plan", hint="give the id of a plan, or the path of its file")
-    path = plans_dir() / f"{ref}.jsonl"
-    if not path.exists():
-        raise UsageError(
-            f"there is no plan {ref!r}", hint=f"plans are in {path.parent}; one of another machine: its file"
-        )
-    return path
+    raise UsageError(f"there is no plan {ref!r}", hint=f"plans are in {known.parent}; one of another machine: its file")
 
 
 def _last_line(file: BinaryIO | FileIO) -> bytes:
@@ -210,17 +259,71 @@ def _last_line(file: BinaryIO | FileIO) -> bytes:
 
 
 def check_whole(plan: Plan) -> None:
-    """Raises when the head and the entries of a plan are not those that it was finished with."""
-    digest, lines = hashlib.sha256(), 0
+    """Raises, with the reason, when the plan is not as it was finished, or says what no plan says.
+
+    Anybody can make a checksum that fits: so what the entries mean to do is looked at as well.
+    """
+    digest, entries = hashlib.sha256(), 0
+    kinds: Counter[_Kind] = Counter()
+    wrong = ""
     try:
-        with plan.path.open("rb", buffering=0) as file:
+        with plan.path.open("rb", buffering=_CHUNK) as file:
             left = file.seek(0, os.SEEK_END) - len(_last_line(file)) - 1
             file.seek(0)
-            while left > 0 and (part := file.read(min(left, _CHUNK))):
+            first = file.readline()
+            left -= len(first)
+            digest.update(first)
+            while left > 0 and (lines := file.readlines(min(left, _CHUNK) - 1)):  # those that exceed it are the last
+                part = b"".join(lines)
                 left -= len(part)
-                lines += part.count(b"\n")
                 digest.update(part)
+                wrong = wrong or _count_kinds(plan.verb, lines, entries, kinds)
+                entries += len(lines)
     except OSError as error:
         raise UsageError(f"the plan {plan.path} cannot be read: {error.strerror}") from error
-    if left or lines != plan.tail.count + 1 or digest.hexdigest() != plan.tail.digest:
-        raise UsageError(f"the plan {plan.path} was changed since it was made", hint="make a new plan")
+    if entries != plan.tail.count:
+        raise _changed(plan, f"it has {entries:,} entries, and its last line says {plan.tail.count:,}")
+    if left or digest.hexdigest() != plan.tail.digest:
+        raise _changed(plan, "its first line or its entries do not fit the checksum in its last line")
+    if wrong:
+        raise _changed(plan, wrong)
+    by_queue: Counter[str] = Counter()
+    states: Counter[str] = Counter()
+    for (queue, state, _, _), count in kinds.items():
+        by_queue[queue] += count
+        states[state] += count
+    if by_queue != Counter(plan.tail.by_queue) or states != Counter(plan.tail.states):
+        raise _changed(plan, "its last line says other numbers of jobs than its entries")
+
+
+def _count_kinds(verb: Verb, lines: list[bytes], before: int, kinds: Counter[_Kind]) -> str:
+    """Counts entries by what is done to them; returns why no plan has the first wrong one."""
+    try:
+        found = [(one.queue, one.state, one.effect, one.layout) for one in map(_entries.decode, lines)]
+    except (msgspec.MsgspecError, ValueError):
+        at = next(at for at, line in enumerate(lines, before + 1) if not _is_entry(line))
+        return f"entry {at:,} is not an entry of a plan"
+    new = [kind for kind in dict.fromkeys(found) if kind not in kinds]
+    kinds.update(found)
+    for kind in new:
+        why = _why_not(verb, *kind[1:])
+        if why:
+            return f"entry {before + found.index(kind) + 1:,}: {why}"
+    return ""
+
+
+def _is_entry(line: bytes) -> bool:
+    try:
+        _entries.decode(line)
+    except (msgspec.MsgspecError, ValueError):
+        return False
+    return True
+
+
+def _why_not(verb: Verb, state: str, effect: str, layout: str) -> str:
+    of_purge = _PURGES if layout == NATIVE else _PURGES_ELSEWHERE
+    if effect not in (of_purge if verb is Verb.PURGE else (verb,)):
+        return f"the effect {effect!r} is not that of a plan to {verb.value}"
+    if layout == NATIVE and state not in (*verb.states, *([NO_STATE] if verb is Verb.PURGE else [])):
+        return f"a job that is {state} cannot be meant by {verb.value}"
+    return ""

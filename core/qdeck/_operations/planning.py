@@ -170,6 +170,7 @@ def start_head(
     queues: Sequence[str],
     address: str,
     *,
+    db: int | None = None,
     where: str = "",
     reason: str = "",
     priority: int | None = None,
@@ -183,6 +184,7 @@ def start_head(
     run_id, registered = yield from identity(queues)
     return PlanHead(
         plan=new_id(), verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address, run_id=run_id,
+        db=db,
         queues=registered, where=where, by=changes.actor(), reason=reason, priority=priority, target=target,
         abroad=list(abroad), ages=ages or {},
     )  # fmt: skip
@@ -193,6 +195,7 @@ def build(
     address: str,
     wish: Wish,
     *,
+    db: int | None = None,
     others: Others | None = None,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
@@ -202,7 +205,7 @@ def build(
     ground = yield from foreign.survey(memory, others, wish)
     queues = ground.native
     head = yield from start_head(
-        wish.verb, queues, address, where=str(wish.wanted or ""), reason=wish.reason, priority=priority,
+        wish.verb, queues, address, db=db, where=str(wish.wanted or ""), reason=wish.reason, priority=priority,
         target=target, life_ms=wish.life_ms, abroad=ground.abroad,
     )  # fmt: skip
     sums = Sums()

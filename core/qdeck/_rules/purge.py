@@ -62,7 +62,7 @@ def build_purge_plan(
     `watch` hears of each slice: queue, rule, how many were looked at, the entries, and whether it was the last.
     """
     build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled, watch)
-    return deck.look(build.run(deck.memory, deck.address, deck.others))
+    return deck.look(build.run(deck.memory, deck.address, deck.endpoint.db, deck.others))
 
 
 async def abuild_purge_plan(
@@ -80,7 +80,7 @@ async def abuild_purge_plan(
 ) -> Plan:
     """The plan of a purge, in asyncio."""
     build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled, watch)
-    return await deck.alook(build.run(deck.memory, deck.address, deck.others))
+    return await deck.alook(build.run(deck.memory, deck.address, deck.endpoint.db, deck.others))
 
 
 class _Build:
@@ -110,12 +110,14 @@ class _Build:
         self.watch = watch
         self.sums = Sums()
 
-    def run(self, memory: native.Memory, address: str, others: Others | None = None) -> Program[Plan]:
+    def run(
+        self, memory: native.Memory, address: str, db: int | None = None, others: Others | None = None
+    ) -> Program[Plan]:
         """Looks through the queues, rule by rule."""
         ground = yield from ground_of(memory, others, self.queues)
         queues = ground.native
         head = yield from start_head(
-            Verb.PURGE, queues, address, where=self._where(ground), reason=self.reason, life_ms=self.life_ms,
+            Verb.PURGE, queues, address, db=db, where=self._where(ground), reason=self.reason, life_ms=self.life_ms,
             abroad=ground.abroad, ages=foreign.told_ages(self.limits) if ground.foreign else None,
         )  # fmt: skip
         too_old = Rule.DEAD_TOO_OLD in self.rules

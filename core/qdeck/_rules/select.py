@@ -14,6 +14,7 @@ from qdeck._deck.model import State
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND, version_seen
+from qdeck._operations.model import NO_STATE
 from qdeck._rules.limits import Effect, Limits, Rule
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
 
 SLICE: Final = 500
-NO_STATE: Final = "none"  # the state of a record that belongs to no job
 _STATE_OF: Final = {
     Rule.READY_TOO_OLD: State.READY,
     Rule.RUNNING_WITHOUT_OWNER: State.RUNNING,
