@@ -56,6 +56,8 @@ class Model:
         self.versions = 0
         self.removed: dict[str, int] = {}
         self.places: dict[int, tuple[Entry, int]] = {}  # entries of outboxes that were taken in here
+        self.refused: dict[str, tuple[int, int]] = {}  # job → slot of its task, and when it is due
+        self.tasks: dict[str, tuple[int, int]] = {}  # task that a worker refused → slot, since when
 
     # looking
 
@@ -76,9 +78,15 @@ class Model:
             meta["versions"] = str(self.versions)
         if self.outage_until:
             meta["outage"] = str(self.outage_until)
+        if self.refused:
+            count = Counter(slot for slot, _ in self.refused.values())
+            lines = (f"{slot:03} {at} {count[slot]} {task}" for task, (slot, at) in self.tasks.items())
+            meta["unknown"] = "\n".join(sorted(lines))
         zsets = {state: [(job_id, float(self.jobs[job_id].at)) for job_id in self.of_state(state)] for state in STATES}
         removed = sorted((at, job_id) for job_id, at in self.removed.items())
         zsets["removed"] = [(job_id, float(at)) for at, job_id in removed]
+        refused = sorted((slot * BAND + due, job_id) for job_id, (slot, due) in self.refused.items())
+        zsets["unknown"] = [(job_id, float(score)) for score, job_id in refused]
         kept = {job_id: job for job_id, job in self.jobs.items() if job.kept}
         after = {f"<{job_id}": " ".join(job.needs) for job_id, job in kept.items() if job.needs}
         after |= {f">{parent}": "0 " + " ".join(kids) for parent, kids in self.kids.items()}
@@ -108,7 +116,7 @@ class Model:
     # small steps
 
     def ring(self) -> None:
-        self.bell = 1
+        self.bell = max(1, self.bell)
 
     def note(self, job: Job, kind: str, json: str) -> None:
         job.events.append(f"{self.now} {kind} {json}")
@@ -288,8 +296,12 @@ class Model:
         acks: Sequence[tuple[str, str]] = (),
         endings: Sequence[Any] = (),
         crash_limit: int = 5,
+        tasks: str = "",
     ) -> Answer:
         self.now = now
+        self.handed_back = 0
+        said = [(line[0], line[1:]) for line in tasks.split("\n") if line]
+        self.strange = {task for sign, task in said if sign == "-"}
         last = self.claims.get(worker)
         if last is not None and last[0] == number:
             mine = f"{worker}:{number} "
@@ -301,9 +313,10 @@ class Model:
         done: list[str] = []
         for job_id, token in acks:
             (done if self.holds(job_id, token) else stale).append(job_id)
+        known_before = bool(self.refused)
         for ending in endings:
             if self.holds(ending.id, ending.token):
-                if self.close(ending, crash_limit):
+                if self.close(ending, crash_limit, worker):
                     done.append(ending.id)
             else:
                 stale.append(ending.id)
@@ -313,18 +326,25 @@ class Model:
         wait = 0
         if room > 0:
             self.promote()
+            if not (known_before or self.handed_back):
+                self.strange = set()
+            else:
+                self.welcome(room, [task for sign, task in said if sign == "+"])
             claimed, wait = self.claim(room, worker, number, lease_ms)
         self.claims[worker] = (number, stale, claimed, now)
         limit = self.settings.get("limit")
         full = limit is not None and len(self.of_state("running")) >= int(limit)
         if self.of_state("ready") and "paused" not in self.settings and not wait and not full:
             self.ring()
+        self.sweep()
+        if self.handed_back:
+            self.bell = max(self.bell, min(len(self.claims) - 1, 50))
         return Answer(stale, claimed, wait)
 
     def holds(self, job_id: str, token: str) -> bool:
         return job_id in self.jobs and self.jobs[job_id].lease.startswith(token)
 
-    def close(self, ending: Any, crash_limit: int) -> bool:
+    def close(self, ending: Any, crash_limit: int, worker: str) -> bool:
         """Ends a run; tells whether it ended well."""
         job = self.jobs[ending.id]
         if ending.log:
@@ -348,6 +368,8 @@ class Model:
             self.bury_or_place(ending.id, bury=crashes + 1 >= crash_limit, due=self.now, group=BOOM)
         elif ending.kind == "give":
             job.state, job.at = "ready", int(score)
+        elif ending.kind == "unknown":
+            self.hand_back(ending.id, worker)
         else:
             self.note(job, ending.kind, ending.event.decode())
             self.totals["failed"] += 1
@@ -356,6 +378,34 @@ class Model:
             self.totals["retried"] += again
             self.bury_or_place(ending.id, bury=not again, due=self.now + ending.delay_ms, group=BOOM)
         return False
+
+    def hand_back(self, job_id: str, worker: str) -> None:
+        job = self.jobs[job_id]
+        self.handed_back += 1
+        at, kind, *_ = [*(job.events[-1] if job.events else "").split(" "), "", ""]
+        if kind != "unknown_task":
+            self.note(job, "unknown_task", f'{{"worker":"{worker}"}}')
+            at = str(self.now)
+        job.state, job.at = "delayed", self.now + min(60_000, 5_000 + self.now - int(at))
+        if job.spec.task not in self.tasks:
+            slot = min(set(range(1, 101)) - {taken for taken, _ in self.tasks.values()})
+            self.tasks[job.spec.task] = (slot, self.now)
+        self.refused[job_id] = (self.tasks[job.spec.task][0], int(job.at))
+
+    def sweep(self) -> None:
+        used = {slot for slot, _ in self.refused.values()}
+        self.tasks = {task: one for task, one in self.tasks.items() if one[0] in used}
+
+    def welcome(self, room: int, tasks: Sequence[str]) -> None:
+        most, _, _ = self.allowed(room)
+        for task in tasks:
+            slot = self.tasks.get(task, (0, 0))[0]
+            found = sorted((due, job_id) for job_id, (own, due) in self.refused.items() if slot and own == slot)
+            for _, job_id in found[: max(0, most)]:
+                job = self.jobs[job_id]
+                del self.refused[job_id]
+                job.state, job.at = "ready", job.priority * BAND + job.enqueued
+                most -= 1
 
     def bury_or_place(self, job_id: str, *, bury: bool, due: int, group: str) -> None:
         if bury:
@@ -383,6 +433,7 @@ class Model:
             job = self.jobs[job_id]
             if job.at <= self.now:
                 job.state, job.at = "ready", job.priority * BAND + job.at
+                self.refused.pop(job_id, None)
 
     def allowed(self, room: int) -> tuple[int, int, Fraction | None]:
         """How many may start, how long to wait for more, and how long one takes of the rate."""
@@ -409,7 +460,7 @@ class Model:
     def claim(self, room: int, worker: str, number: int, lease_ms: int) -> tuple[list[str], int]:
         most, wait, each = self.allowed(room)
         claimed: list[str] = []
-        for _ in range(3):
+        for _ in range(20 if self.strange else 3):
             popped = self.of_state("ready")[: max(0, most - len(claimed))]
             if not popped:
                 break
@@ -422,6 +473,9 @@ class Model:
                 if job.expires_at is not None and job.expires_at < self.now:
                     self.note(job, "expired", '{"reason":"expired"}')
                     self.finish(job_id, "cancelled", "expired", "cancelled")
+                    continue
+                if job.spec.task in self.strange:
+                    self.hand_back(job_id, worker)
                     continue
                 own = job.spec.lease_ms if job.spec.lease_ms is not None else lease_ms
                 job.state, job.at = "running", self.now + own
@@ -504,6 +558,9 @@ class Model:
         if seen and seen != state:
             return f"is {state} now"
         waits = state in ("ready", "delayed", "blocked")
+        if state == "delayed" and verb != "reprioritise":
+            self.refused.pop(job_id, None)
+            self.sweep()
         if verb == "cancel" and state == "running":
             job.flags += "" if "c" in job.flags else "c"
             return "asked"
@@ -546,6 +603,8 @@ class Model:
         n += self.drop_removed()
         for worker in [w for w, claim in self.claims.items() if claim[3] < now - 86_400_000]:
             del self.claims[worker]
+        self.refused = {job_id: one for job_id, one in self.refused.items() if one[1] > now - 60_000}
+        self.sweep()
         return n
 
     def configure(self, name: str, value: str) -> None:

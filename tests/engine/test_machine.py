@@ -34,8 +34,23 @@ queues = st.sampled_from(QUEUES)
 workers = st.integers(0, WORKERS - 1)
 picks = st.integers(0, 1_000)
 endings = st.sampled_from(
-    ("ack", "ack", "ack", "keep", "done", "retry", "retry later", "bury", "timeout", "crashed", "give", "cancelled")
+    (
+        "ack",
+        "ack",
+        "ack",
+        "keep",
+        "done",
+        "retry",
+        "retry later",
+        "bury",
+        "timeout",
+        "crashed",
+        "give",
+        "cancelled",
+        "unknown",
+    )
 )
+said_tasks = st.sampled_from(("", "", "", "+send", "-send", "-mend", "+send\n-mend", "-other\n+mend\n+send"))
 
 
 def new_job(spec: Spec) -> NewJob:
@@ -326,7 +341,7 @@ class Machine(RuleBasedStateMachine):
         self.number += 1
         if woken:
             self.raw.rpop(keys.key(queue, "bell"))
-            self.models[queue].bell = 0
+            self.models[queue].bell = max(0, self.models[queue].bell - 1)
         said = {
             "number": self.number,
             "room": room,
@@ -334,6 +349,7 @@ class Machine(RuleBasedStateMachine):
             "acks": acks,
             "endings": ends,
             "crash_limit": 3,
+            "tasks": data.draw(said_tasks, label="tasks"),
         }
         self.turns.setdefault((worker, queue), []).append(said)
         self.take_turn(worker, queue, said)
@@ -382,7 +398,7 @@ class Machine(RuleBasedStateMachine):
     def swallow_ring(self, queue: str) -> None:
         """A worker takes the token of the bell and dies before it claims."""
         self.raw.rpop(keys.key(queue, "bell"))
-        self.models[queue].bell = 0
+        self.models[queue].bell = max(0, self.models[queue].bell - 1)
         self.asleep.add(queue)
 
     # sweepers, operators, time

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
 @click.pass_context
 def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) -> None:
-    """Running jobs whose lease is over or whose time limit is, each with why and whether its worker lives.
+    """Running jobs whose lease is over or whose time limit is, and jobs whose task no worker knows, each with why and
+    whether its worker lives.
 
     What to do about them: qdeck requeue QUEUE, or qdeck bury QUEUE. The exit code is 1 when there are some.
     """

@@ -88,6 +88,9 @@ def queue(row: QueueRow) -> dict[str, Any]:
         "out_per_s": seconds(row.out_per_s),
         "workers": row.workers,
         "totals": dict(row.totals),
+        "unknown_tasks": [
+            {"task": one.task, "jobs": one.jobs, "since": iso(one.since_ms)} for one in row.unknown_tasks
+        ],
         "problem": row.problem,
     }
 

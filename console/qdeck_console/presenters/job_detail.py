@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.details import GRACE_MS
 from qdeck._deck.model import NATIVE, State
+from qdeck._engine.codec import UNKNOWN_TASK
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import pair, queue_path, section
 from qdeck_console.text import cut_end, cut_id, safe_text, wrap
@@ -24,6 +25,7 @@ _GLYPHS: Final = {
     "timeout": ("✗", "bad"),
     "crashed": ("✗", "bad"),
     "outage": ("▲", "warn"),
+    "unknown_task": ("▲", "warn"),
     "expired": ("▲", "warn"),
     "dependency": ("✗", "bad"),
     "dead": ("✗", "bad"),
@@ -86,6 +88,8 @@ def trouble(job: JobDetail, now_ms: int) -> str:
         over = now_ms - job.claimed_ms - job.time_limit_ms
         if over > GRACE_MS:
             return f"stuck: {fmt.span(over)} over its time limit of {fmt.span(job.time_limit_ms)}; see 3 Stuck"
+    if job.state == State.DELAYED and job.history and job.history[-1].kind == UNKNOWN_TASK:
+        return safe_text(f"no worker that had it knows task {job.task}; a worker that does gets it at once", limit=500)
     told = getattr(job, "problem", None) or getattr(job, "stuck", None) or ""
     return (
         ""
@@ -206,6 +210,8 @@ def event_words(event: HistoryEvent) -> str:
         return safe_text(f"{event.kind}: {data.get('class', '')} {data.get('message', '')}", limit=300)
     if event.kind == "crashed":
         return f"its worker died, crash {data.get('crashes', '?')}"
+    if event.kind == UNKNOWN_TASK:
+        return f"handed back: {worker} does not know its task"
     if event.kind == "dead":
         return "to the dead letters"
     if event.kind == "dependency":

@@ -144,10 +144,11 @@ def prune_workers(now: int, done: Done) -> Program[None]:
     gone = [name for name, raw in said.items() if name and _silent(name, raw, now)]
     for part in _slices(gone):
         replies = yield ops.commands(
-            (b"HDEL", keys.WORKERS, *part), (b"HDEL", keys.CONTROL, *part), key=keys.WORKERS.encode()
+            *((b"HDEL", key, *part) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode()
         )
         done.workers += int(reads.good(replies[0]))
-        reads.good(replies[1])
+        for reply in replies[1:]:
+            reads.good(reply)
 
 
 def prune_queues(now: int) -> Program[list[str]]:

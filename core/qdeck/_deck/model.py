@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdeck._deck import payload
 from qdeck._deck.words import NATIVE, State, Status
@@ -68,6 +68,14 @@ class ServerInfo:
     commands_per_s: int | None = None
 
 
+class UnknownTask(NamedTuple):
+    """A task that no living worker of a queue knows, with how many of its jobs wait for one that does."""
+
+    task: str
+    jobs: int
+    since_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
     """One queue at one moment. `problem` tells why it could not be read; its numbers are None then."""
@@ -93,6 +101,7 @@ class QueueRow:
     out_per_s: float | None = None
     workers: int | None = None
     totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    unknown_tasks: tuple[UnknownTask, ...] = ()
     problem: str | None = None
 
 

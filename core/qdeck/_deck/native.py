@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import history, reads, verdict, workers
 from qdeck._deck.details import Detail, read_details
-from qdeck._deck.model import QueueRow, Snapshot, Totals, WorkerRow
+from qdeck._deck.model import QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, programs
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError
@@ -35,7 +35,7 @@ TOTALS: Final = (
     "enqueued", "done", "failed", "retried", "dead", "crashed", "expired", "cancelled", "stale", "ghost",
     "dropped_dead", "dropped_done", "discarded",
 )  # fmt: skip
-_FIELDS: Final = ("v", "paused", "limit", "rate", *_COUNTS, *(f"n:{name}" for name in TOTALS))
+_FIELDS: Final = ("v", "paused", "limit", "rate", "unknown", *_COUNTS, *(f"n:{name}" for name in TOTALS))
 _LEAVING: Final = ("done", "dead", "cancelled", "expired")
 
 
@@ -137,6 +137,7 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     takers = None if found is None else workers.by_queue(found)
     fresh = yield from _numbers(memory, visible, takers, now)
     rows = [known.row for name in memory.names if (known := memory.known.get(name)) is not None]
+    rows = yield from _known_to_none(rows, None if found is None else [row for row in found if row.alive])
     server = read_server(hello, info, address)
     partial = len(fresh) < len(rows)
     status, reasons = yield from memory.verdict.judge(server, rows, memory.thresholds, now=now if partial else None)
@@ -313,7 +314,7 @@ def _row(name: str, reply: Any) -> QueueRow | None:
     if version != VERSION:
         return QueueRow(name=name, problem=_newer(name, version))
     try:
-        counts = [int(raw or 0) for raw in reply[4:]]
+        counts = [int(raw or 0) for raw in reply[5:]]
         rate = tuple(int(word) for word in reply[3].split()) if reply[3] else None
         limit = int(reply[2]) if reply[2] else None
     except ValueError:
@@ -332,7 +333,34 @@ def _row(name: str, reply: Any) -> QueueRow | None:
         limit=limit,
         rate=(rate[0], rate[1]) if rate and len(rate) == 2 else None,
         totals=MappingProxyType(dict(zip(TOTALS, counts[len(_COUNTS) :], strict=True))),
+        unknown_tasks=_refused(reply[4]) if reply[4] else (),
     )
+
+
+def _refused(raw: bytes) -> tuple[UnknownTask, ...]:
+    """The tasks that some worker refused; a line that is not ours is passed over."""
+    found = []
+    for line in raw.decode("utf-8", "replace").split("\n"):
+        words = line.split(" ", 3)
+        if len(words) == 4 and all(word.isdecimal() and len(word) < 16 for word in words[:3]):
+            found.append(UnknownTask(words[3], int(words[2]), int(words[1])))
+    return tuple(found)
+
+
+def _known_to_none(rows: list[QueueRow], living: Sequence[WorkerRow] | None) -> Program[list[QueueRow]]:
+    """The queues without those of their refused tasks that a living worker of the queue knows: it gets their jobs."""
+    if not any(row.unknown_tasks for row in rows):
+        return rows
+    takers = {row.name: [one for one in living or () if row.name in one.queues] for row in rows if row.unknown_tasks}
+    wanted = list({one.id: None for ones in takers.values() for one in ones})
+    known = yield from workers.read_tasks(wanted)
+    found = []
+    for row in rows:
+        if row.unknown_tasks:
+            here = set().union(*(known.get(one.id, ()) for one in takers[row.name]))
+            row = replace(row, unknown_tasks=tuple(one for one in row.unknown_tasks if one.task not in here))
+        found.append(row)
+    return found
 
 
 def _workers(now: int, notices: list[str]) -> Program[list[WorkerRow] | None]:

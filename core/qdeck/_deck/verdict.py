@@ -121,7 +121,7 @@ def steps(
     yield
     yield from _dead(rows, limits, found)
     yield from _unserved(rows, limits, found)
-    checks.append(_paused(rows))
+    checks += [_unknown_tasks(rows), _paused(rows)]
     yield
     yield from _backed_up("ready_queue", rows, limits.ready_queue_max, _ready, found)
     yield from _backed_up("pending_queue", rows, limits.pending_queue_max, _overdue, found)
@@ -273,6 +273,21 @@ def _unserved(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> 
     else:
         well = "every queue with jobs has a live worker"
         found.checks.append(_from("workers", reasons, well, value=len(reasons), threshold=0))
+
+
+def _unknown_tasks(rows: Sequence[QueueRow]) -> Check:
+    reasons = [
+        Reason(
+            status=Status.DEGRADED,
+            text=f"no worker knows task {task}, {_jobs(jobs)} of {row.name} waiting",
+            queue=row.name,
+        )
+        for row in rows
+        for task, jobs, _ in row.unknown_tasks
+    ]
+    return _from(
+        "unknown_tasks", reasons, "every task of a job that a worker got is known", value=len(reasons), threshold=0
+    )
 
 
 def _paused(rows: Sequence[QueueRow]) -> Check:

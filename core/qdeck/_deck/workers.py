@@ -14,7 +14,7 @@ from qdeck._engine import codec, keys, ops
 from qdeck._errors import InvalidOption, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from qdeck._engine.ops import Program
 
@@ -79,6 +79,24 @@ def _queues(said: Any) -> dict[str, int]:
     if isinstance(said, dict):
         return {str(name): weight if isinstance(weight, int) else 1 for name, weight in said.items()}
     return {str(name): 1 for name in said} if isinstance(said, list) else {}
+
+
+def read_tasks(names: Sequence[str]) -> Program[dict[str, frozenset[str]]]:
+    """The tasks that these workers can run, as far as they said so."""
+    if not names:
+        return {}
+    [reply] = yield from reads.ask([(b"HMGET", keys.TASKS, *names)])
+    if reads.is_error(reply):
+        return {}
+    found = {}
+    for name, raw in zip(names, reply, strict=True):
+        try:
+            said = codec.decode_json(raw) if raw else ()
+        except (msgspec.DecodeError, ValueError):
+            continue
+        if isinstance(said, list):
+            found[name] = frozenset(task for task in said if isinstance(task, str))
+    return found
 
 
 def by_queue(rows: Iterable[WorkerRow]) -> dict[str, int]:

@@ -158,6 +158,7 @@ def read_lease(raw: bytes) -> Lease:
 
 
 BAND: Final = 10**13
+UNKNOWN_TASK: Final = "unknown_task"  # the event of a job whose worker did not know its task
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ PARTS: Final[dict[str, tuple[str, str]]] = {
     "uniq": ("uniq", "hash"),
     "groups": ("groups", "hash"),
     "after": ("after", "hash"),
+    "unknown": ("unknown", "zset"),
     "bell": ("bell", "list"),
     "outbox": ("outbox", "stream"),
     "quarantine": ("quarantine", "stream"),
@@ -36,6 +37,7 @@ PARTS: Final[dict[str, tuple[str, str]]] = {
 
 QUEUES: Final = "qdeck:queues"  # hash: queue → ms registered
 WORKERS: Final = "qdeck:workers"  # hash: worker → what it says about itself (JSON)
+TASKS: Final = "qdeck:tasks"  # hash: worker → the tasks it can run (JSON)
 CONTROL: Final = "qdeck:control"  # hash: worker → what it is asked to do
 ACTIVITY: Final = "qdeck:activity"  # stream: what operators did
 UNDO: Final = "qdeck:undo"  # hash: batch → what can be undone until when (JSON)

@@ -220,6 +220,7 @@ class Turn:
     outbox: int
     stale: list[str]
     jobs: list[Claimed]
+    unknown: bytes = b""  # tasks that some worker of the queue refused, as META has them
 
 
 CRASH_LIMIT: Final = 5
@@ -237,10 +238,14 @@ def turn(
     acks: Sequence[tuple[str, str]] = (),
     endings: Sequence[Ending] = (),
     crash_limit: int = CRASH_LIMIT,
+    tasks: str = "",
     now: int = 0,
 ) -> Op[Turn]:
-    """A worker's turn: acknowledges what ended and claims up to `room` jobs. `number` makes it one when sent twice."""
-    args: list[Arg] = [now, worker, number, room, lease_ms, len(acks), crash_limit]
+    """A worker's turn: acknowledges what ended and claims up to `room` jobs. `number` makes it one when sent twice.
+
+    `tasks` has a line for each task that a worker of the queue refused: `+task` when this one knows it, else `-task`.
+    """
+    args: list[Arg] = [now, worker, number, room, lease_ms, len(acks), crash_limit, tasks]
     for pair in acks:
         args += pair
     for e in endings:
@@ -249,13 +254,13 @@ def turn(
     token = f"{worker}:{number} "
 
     def read(reply: Any) -> Turn:
-        at, wait, due, deadline, outbox, stale, rows = reply
+        at, wait, due, deadline, outbox, stale, rows, unknown = reply
         jobs = [
             Claimed(rows[i].decode(), token, rows[i + 1], rows[i + 2] or b"", rows[i + 3])
             for i in range(0, len(rows), 4)
             if rows[i + 1] is not None
         ]
-        return Turn(at, wait, due, deadline, outbox, [raw.decode() for raw in stale], jobs)
+        return Turn(at, wait, due, deadline, outbox, [raw.decode() for raw in stale], jobs, unknown)
 
     return Op(load("turn"), queue, args, read)
 

@@ -87,11 +87,13 @@ class Walk:
         highest: int | None = None,
         size: int = PAGE,
         down: bool = False,
+        part: str | None = None,
     ) -> None:
+        """`part` is another list that holds jobs of this state."""
         self.queue, self.state, self.now = queue, state, now
         self.scanned = 0
         self._needs = needs
-        self._key = keys.key(queue, state)
+        self._key = keys.key(queue, part or state)
         self._lowest = lowest
         self._highest = None if highest is None else float(highest)
         self._size = size

@@ -10,6 +10,7 @@ from qdeck._deck import reads, workers
 from qdeck._deck.details import GRACE_MS
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.records import read_head, read_lease
+from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
 from qdeck._operations.scan import Needs, Walk
 
@@ -31,6 +32,7 @@ class Why(StrEnum):
     LEASE_EXPIRED = "lease expired"
     OVER_LIMIT = "over its time limit"
     NO_LEASE = "no lease"
+    UNKNOWN_TASK = "no worker knows its task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,17 @@ def judge(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> Stuc
     return None
 
 
+def judge_refused(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> StuckJob | None:
+    """A delayed job whose task its last worker did not know, unless a later event says otherwise."""
+    events = codec.read_events(row.error_raw)
+    if not events or events[-1].kind != codec.UNKNOWN_TASK:
+        return None
+    worker = str(events[-1].data.get("worker", ""))
+    owner = None if owners is None else owners.get(worker)
+    alive = None if owners is None else owner is not None and owner.alive
+    return _stuck(row, Why.UNKNOWN_TASK, now_ms - events[-1].at_ms, worker, alive, now_ms)
+
+
 def _stuck(row: Row, why: Why, ms: int, worker: str | None, alive: bool | None, now_ms: int) -> StuckJob:
     record = row.full()
     since = record.since_ms
@@ -101,12 +114,19 @@ def read_stuck(
     now = yield from reads.clock()
     owners = yield from read_owners(now)
     found: list[StuckJob] = []
-    for queue in queues:
-        walk = Walk(queue, State.RUNNING, Needs.of(wanted, now, State.RUNNING, always=NEEDED), now)
+    refused = yield from reads.ask([(b"EXISTS", keys.key(queue, "unknown")) for queue in queues])
+    walks = [
+        Walk(queue, state, Needs.of(wanted, now, state, always=NEEDED), now, part=part)
+        for queue, some_refused in zip(queues, refused, strict=True)
+        for state, part in ((State.RUNNING, None), (State.DELAYED, "unknown"))
+        if part is None or some_refused == 1
+    ]
+    for walk in walks:
         while (rows := (yield from walk.page())) is not None:
             if cancelled is not None and cancelled():
                 return found
-            some = [job for row in rows if (job := judge(row, owners, now)) is not None]
+            look = judge if walk.state == State.RUNNING else judge_refused
+            some = [job for row in rows if (job := look(row, owners, now)) is not None]
             if each is not None:
                 each(some)
                 continue

@@ -38,10 +38,13 @@ def _run(app: Any, order: Order) -> Report:
     """Runs a job. Called in a context of its own."""
     facts = order.facts | {"tags": tuple(order.facts["tags"])}
     run = _Run(JobContext(task=order.task, **facts))
+    task = app.tasks.get(order.task)
+    if task is None:
+        return Report(unknown=True)
     running.set(run)
     report, begun = Report(), time.monotonic()
     try:
-        function = app.find_task(order.task).function
+        function = task.function
         args: list[Any]
         kwargs: dict[str, Any]
         if order.failure:

@@ -62,6 +62,7 @@ class Hands:
         self.stuck = 0
         self.last_end = time.monotonic()
         self._plans: dict[bytes, Plan] = {}
+        self._missing: set[str] = set()  # tasks that the app has and its child processes do not
         self._limited = False
         self._kinds: set[Kind] = set()
         self._solo: Run | None = None
@@ -103,6 +104,9 @@ class Hands:
                 plan = self._plans.get(tail)
                 if plan is None:
                     plan = self._learn(tail, job.head)
+                if plan.task is None:
+                    self._hand_back(lane, job, plan.head.task)
+                    continue
                 run = Run(lane, job, plan, asked)
             except (ValueError, TypeError) as error:
                 self._refuse(lane, job, error)
@@ -131,6 +135,24 @@ class Hands:
             self._give_back(run)
         lane.crowded = bool(extra) or (lane.crowded and bool(heavy))
 
+    def knows(self, task: str) -> bool:
+        """Whether this worker can run jobs of a task."""
+        return task not in self._missing and self._app.tasks.get(task) is not None
+
+    def _hand_back(self, lane: Lane, job: Claimed, task: str) -> None:
+        """Gives a job to workers that know its task: this one may be of an older version than what enqueued it."""
+        lane.charge(-1)
+        lane.endings.append(Ending(kind="unknown", id=job.id, token=job.token))
+        lane.tasks[task] = False
+        self._report_unknown(lane, job.id, task)
+        self._stir()
+
+    def _report_unknown(self, lane: Lane, job_id: str, task: str) -> None:
+        """Reports an unknown task once, not each of its jobs."""
+        if task not in lane.warned:
+            lane.warned.add(task)
+            self._event({"event": "unknown_task", "id": job_id, "queue": lane.queue, "task": task})
+
     def _refuse(self, lane: Lane, job: Claimed, error: Exception) -> None:
         """Buries a job whose record cannot be read: it would take down every worker that claims it."""
         event = error_event(error, lane.worker, 1)
@@ -143,10 +165,12 @@ class Hands:
         if len(self._plans) > 5_000:
             # Heads with names or tags are all different: what is remembered of them is of no use.
             self._plans.clear()
-        plan = self._plans[tail] = make_plan(self._app, raw_head)
+        plan = make_plan(self._app, raw_head)
+        if plan.task is None:
+            return plan  # not kept: the app may learn the task
+        self._plans[tail] = plan
         self._limited = self._limited or plan.limit_s is not None
-        if plan.task is not None:
-            self._kinds.add(plan.kind)
+        self._kinds.add(plan.kind)
         return plan
 
     def _dispatch(self, run: Run) -> None:
@@ -237,6 +261,10 @@ class Hands:
             return
         if ending.kind == "done":
             self.done += 1
+        elif ending.kind == "unknown":
+            self._missing.add(run.plan.head.task)
+            lane.tasks[run.plan.head.task] = False
+            self._report_unknown(lane, run.claimed.id, run.plan.head.task)
         elif run.stop == "cancelled":
             ending = run.ending("cancelled", event=b'{"reason":"cancelled while it ran"}', log=run.log())
         elif run.stop == "shutdown":

@@ -36,6 +36,7 @@ class Heartbeat:
         *,
         lease_ms: int,
         describe: Callable[[], dict[str, object]],
+        tasks: Callable[[], list[str]],
         stop_run: Callable[[Run, StopReason], None],
         obey: Callable[[str], None],
     ) -> None:
@@ -45,6 +46,7 @@ class Heartbeat:
         self._lanes = lanes
         self._lease_s = lease_ms / 1000
         self._describe = describe
+        self._tasks = tasks
         self._stop_run = stop_run
         self._obey = obey
         self._ended = threading.Event()
@@ -163,7 +165,9 @@ class Heartbeat:
     def _tell(self) -> None:
         described = self._describe() | {"seen_ms": self.now_ms()}
         try:
-            word = self._client.run(_tell(str(described["id"]), codec.encode_json(described)))
+            word = self._client.run(
+                _tell(str(described["id"]), codec.encode_json(described), codec.encode_json(self._tasks()))
+            )
         except QdeckError:
             return
         self._told = time.monotonic()
@@ -171,12 +175,17 @@ class Heartbeat:
             self._obey(word)
 
 
-def _tell(worker: str, text: bytes) -> Program[str]:
+def _tell(worker: str, text: bytes, tasks: bytes) -> Program[str]:
     replies = yield ops.commands(
-        (b"HSET", keys.WORKERS, worker, text), (b"HGET", keys.CONTROL, worker), key=keys.WORKERS.encode()
+        (b"HSET", keys.WORKERS, worker, text),
+        (b"HGET", keys.CONTROL, worker),
+        (b"HSET", keys.TASKS, worker, tasks),
+        key=keys.WORKERS.encode(),
     )
     return replies[1].decode() if isinstance(replies[1], bytes) else ""
 
 
 def _leave(worker: str) -> Program[None]:
-    yield ops.commands((b"HDEL", keys.WORKERS, worker), (b"HDEL", keys.CONTROL, worker), key=keys.WORKERS.encode())
+    yield ops.commands(
+        *((b"HDEL", key, worker) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode()
+    )

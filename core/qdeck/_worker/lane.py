@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from qdeck._worker.shares import Account
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qdeck._engine.ops import Ending, Turn
     from qdeck._worker.run import Run
 
@@ -29,7 +31,9 @@ class Lane(Account):
         "outbox",
         "peeked",
         "queue",
+        "tasks",
         "turned",
+        "warned",
         "worker",
     )
 
@@ -50,6 +54,20 @@ class Lane(Account):
         self.crowded = False  # more of its jobs were for processes than processes were free
         self.turned = 0.0
         self.claimed = False
+        self.tasks: dict[str, bool] = {}  # those that some worker of the queue refused, and whether this one knows them
+        self.warned: set[str] = set()  # those of them that this one refused
+
+    @property
+    def told_tasks(self) -> str:
+        """What a poll says about the tasks that some worker refused."""
+        return "\n".join(f"{'+' if known else '-'}{task}" for task, known in self.tasks.items()) if self.tasks else ""
+
+    def learn(self, refused: bytes, knows: Callable[[str], bool]) -> None:
+        """Takes over which tasks some worker refused; of those that this one knows, jobs may be had at once."""
+        names = [line.split(" ", 3)[3] for line in refused.decode("utf-8", "replace").split("\n") if line]
+        before, self.tasks = self.tasks, {name: knows(name) for name in names}
+        self.hungry = self.hungry or any(known and not before.get(name) for name, known in self.tasks.items())
+        self.warned.intersection_update(names)
 
     def settle(self, turn: Turn, room: int) -> None:
         """Takes over what a turn told about the time to come."""

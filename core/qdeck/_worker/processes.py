@@ -40,6 +40,7 @@ class Report(msgspec.Struct):
     log: bytes = b""
     event: bytes = b""
     rejected: bool = False
+    unknown: bool = False  # the child does not know the task: it started later than its worker, from other files
     delay_ms: int | None = None
 
 
@@ -170,6 +171,8 @@ def _ending(run: Run, report: Report | None, code: int | None) -> Ending | None:
     if report is None:
         event = {"worker": run.lane.worker, "crashes": run.crashes + 1, "exit_code": code}
         return run.ending("crashed", event=codec.encode_json(event))
+    if report.unknown:
+        return run.ending("unknown")
     if report.event:
         ending = run.ended_badly(RuntimeError())
         delay = -1 if report.rejected else ending.delay_ms

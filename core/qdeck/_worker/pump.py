@@ -185,10 +185,13 @@ class Pump:
                 lease_ms=self._lease_ms,
                 acks=acks,
                 endings=endings,
+                tasks=lane.told_tasks,
             ),
         )
         self._offset_ms = turn.now_ms - time.monotonic() * 1000
         lane.settle(turn, room)
+        if turn.unknown or lane.tasks:
+            lane.learn(turn.unknown, self.hands.knows)
         if turn.stale:
             self._event({"event": "stale", "queue": lane.queue, "ids": turn.stale})
         if turn.jobs:

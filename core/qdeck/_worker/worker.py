@@ -138,6 +138,7 @@ class Worker:
             self.lanes,
             lease_ms=self._lease_ms,
             describe=self.describe,
+            tasks=lambda: sorted(self.app.tasks),
             stop_run=self._stop_run_soon,
             obey=self._obey,
         )

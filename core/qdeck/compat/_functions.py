@@ -14,7 +14,7 @@ from qdeck._options import Options
 from qdeck.compat._records import TaskRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
 
@@ -44,6 +44,11 @@ class Functions(dict[str, Task[Any, Any]]):
                 return default
             self[name] = Task(self._app, _adapted(found), name, Options(queue=self._app.queue))
         return self[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """All that a worker may run, found already or not."""
+        for where, module in self._modules.items():
+            yield from (f"{where}.{own}" for own in list(vars(module)) if self._find(f"{where}.{own}") is not None)
 
     def _find(self, name: str) -> Callable[..., Any] | None:
         where, _, own = name.rpartition(".")

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- What an operator does to a slice of jobs, each only if it is as it was seen, and in the same step what it takes to
 -- undo it. Sent twice it is done once: what is kept for the slice answers the second call.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox stops undo
--- uses: time open constants head versions tries note free place forget removed groups handler ended ring tally states holder columns annotate fallen stops
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after unknown bell outbox stops undo
+-- uses: time open constants head versions tries note free place forget removed groups handler ended ring tally states holder columns annotate fallen stops unknown
 -- args: now, verb, state seen (`*`: each entry names its own, or ''), offset of the slice in its plan ('': nothing is
 --       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, class and shape of the
 --       message for the groups of dead letters ('': a fixed one), then per entry: id, what was
@@ -37,6 +37,7 @@ if offset ~= '' then
 end
 
 local why, asked = {}, 0 -- by index of the entry
+local left_unknown = false -- whether a job left that waited for a worker that knows its task
 local touches_others = redis.call('HLEN', AFTER) > 0
 
 -- What was read of the whole slice already: key → values by index of the entry.
@@ -317,6 +318,10 @@ local function process(state, j)
     end)
   end
   if #j.ids == 0 then return j end
+  -- Those that leave `delayed` do not wait there for a worker that knows their task any more.
+  if state == 'delayed' and verb ~= 'reprioritise' and verb ~= 'edit' and redis.call('EXISTS', UNKNOWN) == 1 then
+    left_unknown = redis.call('ZREM', UNKNOWN, unpack(j.ids)) > 0 or left_unknown
+  end
   return verbs[verb][1](j, state)
 end
 
@@ -346,6 +351,7 @@ local function finish(n, columns)
   end
   local kept = offset ~= '' and keep(n, skipped, columns) or 0
   if fallen then keep_fallen() end
+  if left_unknown then save_unknown(read_unknown(redis.call('HGET', META, 'unknown'))) end
   if redis.call('ZCARD', READY) > 0 then ring() end
   tally()
   return answer(n, kept, asked, skipped)

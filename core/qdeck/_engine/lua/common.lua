@@ -526,6 +526,66 @@ local function put(key, ids, values)
   if #z > 0 then redis.call('HSET', key, unpack(z)) end
 end
 
+--- unknown
+-- Jobs whose task their worker did not know wait in `delayed` until a worker polls that knows it. `unknown` has them by
+-- task: `slot of the task · BAND + when it is due`. META `unknown` has a line `slot since jobs task` for each of at most
+-- 100 tasks; jobs of further tasks share slot 0, and are tried again when they are due. An entry whose job is not in
+-- `delayed` at that time any more means nothing.
+local MOST_UNKNOWN = 100
+local function task_of(head)
+  return string.match(head, '^%d+ %d+ %d+ ([^\n]*)') or '?'
+end
+local function read_unknown(text)
+  local tasks = {}
+  for slot, since, task in string.gmatch(text or '', '(%d+) (%d+) %d+ ([^\n]*)') do
+    tasks[task] = { slot = tonumber(slot), since = since }
+  end
+  return tasks
+end
+local function slot_of(tasks, task)
+  if tasks[task] then return tasks[task].slot end
+  if #task > 200 then return 0 end
+  local taken = {}
+  for _, one in pairs(tasks) do taken[one.slot] = true end
+  for slot = 1, MOST_UNKNOWN do
+    if not taken[slot] then
+      tasks[task] = { slot = slot, since = STAMP }
+      return slot
+    end
+  end
+  return 0
+end
+-- The delay is 5 s, and doubles up to 60 s: it is 5 s more than the time since the first refusal.
+local function hand_back(id, head, tasks, worker)
+  local text = redis.call('HGET', ERROR, id)
+  local last = text and string.match('\n' .. string.sub(text, -400), '\n([^\n]*)$')
+  local since = last and tonumber(string.match(last, '^(%d+) unknown_task '))
+  if not since then
+    note(id, 'unknown_task', '{"worker":"' .. worker .. '"}')
+    since = NOW
+  end
+  local due = NOW + math.max(5000, math.min(60000, 5000 + NOW - since))
+  redis.call('ZADD', DELAYED, due, id)
+  redis.call('ZADD', UNKNOWN, slot_of(tasks, task_of(head)) * BAND + due, id)
+end
+-- Writes to META the tasks that jobs wait for, with how many do, and returns the text.
+local function save_unknown(tasks)
+  if redis.call('EXISTS', UNKNOWN) == 0 then
+    redis.call('HDEL', META, 'unknown')
+    return ''
+  end
+  local lines = {}
+  for task, one in pairs(tasks) do
+    local first, last = string.format('%.0f', one.slot * BAND), string.format('(%.0f', (one.slot + 1) * BAND)
+    local jobs = redis.call('ZCOUNT', UNKNOWN, first, last)
+    if jobs > 0 then lines[#lines + 1] = string.format('%03d %s %d %s', one.slot, one.since, jobs, task) end
+  end
+  table.sort(lines)
+  local text = table.concat(lines, '\n')
+  redis.call('HSET', META, 'unknown', text)
+  return text
+end
+
 --- annotate
 -- Adds one line to the events of many jobs, as `note` does for one; `old` is their events if they were read already.
 -- Returns the line.

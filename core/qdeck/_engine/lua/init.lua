@@ -1,6 +1,6 @@
 #!lua
 -- Makes a queue ready for use, once. Refuses when a key under one of its names holds something else.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after bell outbox
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after unknown bell outbox
 -- uses:
 -- args: the type of each key, in order
 for i = 1, #KEYS do

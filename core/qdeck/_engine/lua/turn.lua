@@ -1,16 +1,18 @@
 #!lua flags=allow-oom
 -- A worker's turn: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
 -- done once, and the second call gets the answer of the first.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after bell outbox
--- uses: time constants head tries note free place forget removed groups handler ended ghost ring trim tally
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after unknown bell outbox
+-- uses: time constants head tries note free place forget removed groups handler ended ghost ring trim tally unknown
 -- args: now, worker, number of the turn, room, lease ms, count of plain acks, crash limit,
+--       tasks that some worker refused, a line each: `+task` when this worker knows it, `-task` when it does not,
 --       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms,
 --       and for the groups of dead letters its class and the shape of its message, a line each (or '')
 -- A token is `worker:number ` of the turn that claimed the job, with its blank.
 -- kinds: done · failed timeout (delay -1: bury) · crashed · give (back, not counted) · cancelled
+--        unknown (its worker does not know the task: delayed, not counted)
 -- reply: now, wait ms (limits), next due or 0, next lease deadline or 0, entries in the outbox, stale ids, rows of
---        id, head, body, tries
-local meta = redis.call('HMGET', META, 'v', 'paused', 'limit', 'rate', 'tat', 'done_ttl', 'done_max')
+--        id, head, body, tries; and what META `unknown` says
+local meta = redis.call('HMGET', META, 'v', 'paused', 'limit', 'rate', 'tat', 'done_ttl', 'done_max', 'unknown')
 if meta[1] ~= '1' then
   return redis.error_reply(meta[1] and 'QDECK VERSION ' .. meta[1] or 'QDECK FRESH')
 end
@@ -21,6 +23,8 @@ local room, lease_ms, acks = math.min(tonumber(ARGV[4]), 500), tonumber(ARGV[5])
 local crash_limit = tonumber(ARGV[7])
 local token = worker .. ':' .. number .. ' '
 local stale, rows, claimed = {}, {}, {}
+local unknown = meta[8] and read_unknown(meta[8]) -- tasks that a worker refused; nil when there are none
+local handed_back = 0
 
 local function answer(wait, full)
   local due, deadline = 0, 0
@@ -28,7 +32,7 @@ local function answer(wait, full)
     due = tonumber(redis.call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')[2] or 0)
     deadline = tonumber(redis.call('ZRANGE', RUNNING, 0, 0, 'WITHSCORES')[2] or 0)
   end
-  return { NOW, wait, due, deadline, redis.call('XLEN', OUTBOX), stale, rows }
+  return { NOW, wait, due, deadline, redis.call('XLEN', OUTBOX), stale, rows, meta[8] or '' }
 end
 
 local function add_rows(ids)
@@ -66,10 +70,10 @@ local finished = {}
 -- 1. jobs that ended well and left nothing to keep
 if acks > 0 then
   local ids = {}
-  for i = 1, acks do ids[i] = ARGV[6 + 2 * i] end
+  for i = 1, acks do ids[i] = ARGV[7 + 2 * i] end
   local leases = redis.call('HMGET', LEASE, unpack(ids))
   for i = 1, acks do
-    local held, mine = leases[i], ARGV[7 + 2 * i]
+    local held, mine = leases[i], ARGV[8 + 2 * i]
     if held and string.sub(held, 1, #mine) == mine then
       finished[#finished + 1] = ids[i]
     else
@@ -143,12 +147,17 @@ local function close(kind, id, held, mine, delay, event, log, result, keep, grou
   elseif kind == 'give' then
     redis.call('ZADD', READY, string.match(held, '^%S+ %S+ %S+ (%S+)'), id)
     take(id)
+  elseif kind == 'unknown' then
+    unknown = unknown or {}
+    hand_back(id, head, unknown, worker)
+    handed_back = handed_back + 1
+    take(id)
   else
     fail(kind, id, head, tonumber(delay), event, group ~= '' and group or 'unknown\n')
   end
 end
 
-for i = 8 + 2 * acks, #ARGV, 9 do
+for i = 9 + 2 * acks, #ARGV, 9 do
   local id, mine = ARGV[i + 1], ARGV[i + 2]
   local held = redis.call('HGET', LEASE, id)
   if held and string.sub(held, 1, #mine) == mine then
@@ -199,7 +208,38 @@ local function promote()
     end
   end
   redis.call('ZREM', DELAYED, unpack(ids))
+  if unknown then redis.call('ZREM', UNKNOWN, unpack(ids)) end
   if #z > 0 then redis.call('ZADD', READY, unpack(z)) end
+end
+
+-- What this worker said about the tasks that some worker refused. Those that it knows: up to `most` of their jobs are
+-- ready at once, in the order in which they were enqueued. They are claimed in this call, before others may refuse them.
+local strange = {}
+local function welcome(most)
+  for sign, task in string.gmatch(ARGV[8], '([+-])([^\n]*)') do
+    local slot = unknown[task] and unknown[task].slot
+    if sign == '-' then
+      strange[task] = true
+    elseif slot and most > 0 then
+      local first, last = string.format('%.0f', slot * BAND), string.format('(%.0f', (slot + 1) * BAND)
+      local found = redis.call('ZRANGEBYSCORE', UNKNOWN, first, last, 'WITHSCORES', 'LIMIT', 0, most)
+      local ids, z = {}, {}
+      for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
+      if #ids > 0 then
+        local dues, heads = redis.call('ZMSCORE', DELAYED, unpack(ids)), redis.call('HMGET', HEAD, unpack(ids))
+        redis.call('ZREM', UNKNOWN, unpack(ids))
+        for i, id in ipairs(ids) do
+          if dues[i] and heads[i] and tonumber(dues[i]) == tonumber(found[2 * i]) - slot * BAND then
+            redis.call('ZREM', DELAYED, id)
+            z[#z + 1] = priority_of(heads[i]) * BAND + tonumber(string.match(heads[i], '^%d+'))
+            z[#z + 1] = id
+          end
+        end
+        if #z > 0 then redis.call('ZADD', READY, unpack(z)) end
+        most = most - #z / 2
+      end
+    end
+  end
 end
 
 -- How many may run: the room of the worker, within the limits of the queue.
@@ -256,6 +296,9 @@ local function claim(most)
       ghost(id)
     elseif expires and expires < NOW then
       expire(id, head)
+    elseif unknown and strange[task_of(head)] then
+      hand_back(id, head, unknown, worker)
+      handed_back = handed_back + 1
     else
       own = special and tonumber(option(head, 'l'))
       local n = #running
@@ -277,7 +320,9 @@ local most = 0
 if room > 0 then
   promote()
   most = allowed()
-  for _ = 1, 3 do
+  if unknown then welcome(most) end
+  -- What is dropped or handed back makes room for others, within bounds.
+  for _ = 1, next(strange) and 20 or 3 do
     if #claimed >= most or not claim(most - #claimed) then break end
   end
   if used and #claimed > 0 then
@@ -290,6 +335,13 @@ redis.call('HSET', CLAIMS, worker, number .. '\n' .. table.concat(stale, ' ') ..
 if redis.call('ZCARD', READY) > 0 and not meta[2] and wait == 0
   and not (meta[3] and redis.call('ZCARD', RUNNING) >= tonumber(meta[3])) then
   ring()
+end
+if unknown then
+  meta[8] = save_unknown(unknown)
+  -- One of the others may know the task, and which is known to themselves alone.
+  if handed_back > 0 then
+    for _ = redis.call('LLEN', BELL) + 1, math.min(redis.call('HLEN', CLAIMS) - 1, 50) do redis.call('LPUSH', BELL, '1') end
+  end
 end
 tally()
 return answer(wait, room > 0 and #claimed >= room)
