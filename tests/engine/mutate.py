@@ -1,7 +1,12 @@
-"""Drops one line of a script at a time and shows whether the tests notice: `python tests/engine/mutate.py [names…]`.
+"""Changes a script a little, again and again, and shows which changes no test notices: `python tests/engine/mutate.py`.
 
-A line that no test misses is either not needed or not tested. What does not compile without the line is left out of the
-score. It takes a while (some seconds a line); `--only turn:60-90` looks again at some lines, `--json FILE` keeps all.
+A change that no test notices is in a line that is not needed, or not tested. Those of which it is known why nothing can
+notice them are in `survivors.toml`, each with the reason, and count neither way. Without arguments a seeded sample of
+all scripts is tried; `--all turn reap` tries all of some, `--only turn:60-90` those of some lines, `--json FILE` keeps
+the verdicts.
+
+Each mutant is tried in a fork of a process that has the tests loaded, by the tests that call its script: those first
+that noticed most before it.
 """
 
 from __future__ import annotations
@@ -9,152 +14,307 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+import tomllib
+from collections import Counter
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PATH: Final = [str(ROOT / "tests"), str(ROOT / "core"), str(ROOT / "console")]
-sys.path[:0] = PATH
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "core"), str(ROOT / "console")]
 
-from qdeck._engine import scripts  # noqa: E402 - the path has to be set first
-from support.servers import Server  # noqa: E402 - the same
+import pytest  # noqa: E402 - the path has to be set first
+from hypothesis import HealthCheck, Phase, settings  # noqa: E402 - the same
+
+from engine.mutants import Mutant, find_mutants  # noqa: E402 - the same
+from qdeck._engine import scripts  # noqa: E402 - the same
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import redis
-
-HERE: Final = "tests/engine"
-SMALL: Final = (
-    "test_order.py",
-    "test_leases.py",
-    "test_retries.py",
-    "test_dependencies.py",
-    "test_unique.py",
-    "test_limits.py",
-    "test_trim.py",
-    "test_outbox.py",
-    "test_scripts.py",
-)
-MACHINE: Final = "test_machine.py"
-PATIENCE_S: Final = 150
-# The steps of a queue's life; what operators' batches add (act, undo, accept) is tested elsewhere.
-LIFE: Final = ("init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "trim", "configure", "common")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """A script file without one of its lines."""
-
-    file: str
-    number: int
-    line: str
-    text: str
+FOLDERS: Final = ("tests/engine", "tests/operations")
+MACHINE: Final = "tests/engine/test_machine.py::test_engine_and_model_agree"
+SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
+SAMPLE: Final = 300
+SEED: Final = 20
+PATIENCE_S: Final = 120
+TEST_S: Final = 20  # a test that takes longer has noticed something
+_DOES_NOT_LOAD: Final = 99
+_PYTEST: Final = [
+    "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow",
+    "-W", "ignore::pytest.PytestAssertRewriteWarning",  # they were imported by the process before the fork
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the tests said of a mutant: `killed`, `survived` or `does not load`."""
+    """What the tests said of a mutant: `killed`, `survived`, `explained` or `does not load`."""
 
-    file: str
-    number: int
-    line: str
+    name: str
+    place: str
     verdict: str
     by: str = ""
     seconds: float = 0.0
 
 
-def find_mutants(file: str, lines: range | None) -> Iterator[Mutant]:
-    """Every line of a file that is more than a comment or a closing word."""
-    source = scripts.read_source(file).split("\n")
-    for number, line in enumerate(source, 1):
-        word = line.strip()
-        if not word or word.startswith(("--", "#!")) or word in ("end", "else", "})", "}", "end)"):
-            continue
-        if lines is None or number in lines:
-            text = "\n".join([*source[: number - 1], *source[number:]])
-            yield Mutant(file=file, number=number, line=word, text=text)
+def known_survivors() -> dict[str, str]:
+    """Names of mutants that nothing can notice, with the reason."""
+    return {one["mutant"]: one["reason"] for one in tomllib.loads(SURVIVORS.read_text("utf-8")).get("survivor", [])}
 
 
-def loads(client: redis.Redis, mutant: Mutant) -> bool:
-    """Whether every script still compiles and keeps its local names."""
+def all_mutants(files: Sequence[str] = ()) -> list[Mutant]:
+    """The mutants of some scripts, else of all."""
+    return [
+        mutant
+        for file in files or ("common", *scripts.NAMES)
+        for mutant in find_mutants(file, scripts.read_source(file))
+    ]
+
+
+def sample(count: int = SAMPLE, seed: int = SEED) -> list[Mutant]:
+    """The same mutants for the same seed, as long as the scripts stay."""
+    return random.Random(seed).sample(all_mutants(), count)
+
+
+def scripts_of(mutant: Mutant) -> set[str]:
+    """The scripts that a mutant changes."""
+    if mutant.file != "common":
+        return {mutant.file}
+    return {name for name in scripts.NAMES if mutant.piece in _words(scripts.read_source(name), "uses")}
+
+
+def _words(source: str, label: str) -> list[str]:
+    return next(line for line in source.split("\n") if line.startswith(f"-- {label}:")).split()[2:]
+
+
+# in a fork
+
+
+class Recorder:
+    """Which scripts each test calls and how long it takes, or which one failed first."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[str]] = {}
+        self.seconds: dict[str, float] = {}
+        self.failed = ""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        called: set[str] = set()
+        load = scripts.load
+
+        def watched(name: str) -> scripts.Script:
+            called.add(name)
+            return load(name)
+
+        holders = [module for module in list(sys.modules.values()) if getattr(module, "load", None) is load]
+        for module in holders:
+            module.load = watched  # type: ignore[attr-defined]  # those that imported it by name
+        started = time.monotonic()
+        try:
+            return (yield)
+        finally:
+            self.calls[item.nodeid], self.seconds[item.nodeid] = sorted(called), time.monotonic() - started
+            for module in holders:
+                module.load = load  # type: ignore[attr-defined]  # the same
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.failed:
+            self.failed = report.nodeid
+
+
+def in_fork(folder: str, mutant: Mutant | None, tests: Sequence[str]) -> int:
+    """Runs tests in a fork, with a mutant in place of its script; gives the id of the process."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(quiet, stream)
+        code = _try(Path(folder) / f"{os.getpid()}.json", mutant, tests)
+    finally:
+        os._exit(code)
+
+
+def _try(out: Path, mutant: Mutant | None, tests: Sequence[str]) -> int:
+    options = [*_PYTEST, "-o", f"timeout={TEST_S}"]
+    if mutant is not None:
+        _put_in(mutant)
+        if not _loads(mutant):
+            return _DOES_NOT_LOAD
+        options.append("-x")
+    recorder = Recorder()
+    os.chdir(ROOT)
+    code = int(pytest.main([*options, *tests], plugins=[recorder]))
+    out.write_text(json.dumps({"calls": recorder.calls, "seconds": recorder.seconds, "failed": recorder.failed}))
+    return code
+
+
+def _put_in(mutant: Mutant) -> None:
+    read = scripts.read_source
+    scripts.read_source = lambda name: mutant.text if name == mutant.file else read(name)  # type: ignore[assignment]
+    scripts.load.cache_clear()
+    # A mutant has to be found, not explained; and the same tests have to find it again.
+    settings.register_profile(
+        "mutant", phases=[Phase.generate], derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
+    settings.load_profile("mutant")
+
+
+def _loads(mutant: Mutant) -> bool:
+    """Whether every script that has it still compiles."""
     import redis
 
-    common = mutant.text if mutant.file == "common" else scripts.read_source("common")
-    names = scripts.NAMES if mutant.file == "common" else (mutant.file,)
-    for name in names:
-        text = mutant.text if name == mutant.file else scripts.read_source(name)
-        try:
-            client.script_load(scripts.make(name, text, common).source)
-        except (redis.ResponseError, ValueError):
-            return False
+    from support.servers import Server
+
+    with Server() as server, server.client() as client:
+        for name in scripts_of(mutant):
+            try:
+                client.script_load(scripts.load(name).source)
+            except (redis.ResponseError, ValueError):
+                return False
     return True
 
 
-def run_tests(mutant: Mutant, tests: Sequence[str], folder: str) -> str:
-    """Runs tests against a mutant; gives the first that failed, or nothing."""
-    changed = Path(folder) / "mutant.json"
-    changed.write_text(json.dumps({mutant.file: mutant.text}), "utf-8")
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
-    command += ["-p", "no:xdist", "-m", "not slow", *(f"{HERE}/{test}" for test in tests)]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(PATH), "QDECK_TEST_MUTANT": str(changed)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return "no end"
-    if process.returncode == 0:
-        return ""
-    failed = [line for line in output.split("\n") if line.startswith(("FAILED", "ERROR"))]
-    return failed[0].split(" - ")[0].rpartition("::")[2] if failed else f"exit {process.returncode}"
+# in the process that forks
 
 
-def judge(client: redis.Redis, mutant: Mutant, folder: str) -> Verdict:
-    """The verdict on one mutant: the small tests first, the state machine for what they do not see."""
-    start = time.monotonic()
-    by, verdict = "", "does not load"
-    if loads(client, mutant):
-        by = run_tests(mutant, SMALL, folder) or run_tests(mutant, [MACHINE], folder)
-        verdict = "killed" if by else "survived"
-    seconds = round(time.monotonic() - start, 1)
-    return Verdict(file=mutant.file, number=mutant.number, line=mutant.line, verdict=verdict, by=by, seconds=seconds)
+@dataclass(slots=True)
+class Try:
+    """A mutant that is being tried."""
+
+    mutant: Mutant
+    started: float = field(default_factory=time.monotonic)
+    machine: bool = False
 
 
-def tell(text: str) -> None:
+class Trial:
+    """Tries mutants, several at a time."""
+
+    def __init__(self, folder: str, jobs: int) -> None:
+        self.folder, self._jobs = folder, jobs
+        self._known = known_survivors()
+        self._calls: dict[str, list[str]] = {}
+        self._seconds: dict[str, float] = {}
+        self._kills: dict[str, Counter[str]] = {}
+        self._running: dict[int, Try] = {}
+
+    def learn(self) -> None:
+        """Loads the tests into this process, runs them without a mutant, and notes which scripts each calls."""
+        os.chdir(ROOT)
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        kept = os.dup(1)
+        os.dup2(quiet, 1)
+        pytest.main([*_PYTEST, "--collect-only", *FOLDERS])
+        os.dup2(kept, 1)
+        pid = in_fork(self.folder, None, FOLDERS)
+        _, status = os.waitpid(pid, 0)
+        found = self._read(pid)
+        if os.waitstatus_to_exitcode(status) != 0:
+            raise SystemExit(f"the tests fail without a mutant: {found.get('failed')}")
+        self._calls, self._seconds = found["calls"], found["seconds"]
+
+    def _read(self, pid: int) -> dict[str, Any]:
+        path = Path(self.folder) / f"{pid}.json"
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        path.unlink(missing_ok=True)
+        return found
+
+    def tests_for(self, mutant: Mutant) -> list[str]:
+        """The tests that call its script; first those that noticed most, then the shortest."""
+        wanted = scripts_of(mutant)
+        kills = self._kills.get(mutant.file, Counter())
+        found = [test for test, called in self._calls.items() if wanted.intersection(called) and test != MACHINE]
+        return sorted(found, key=lambda test: (-kills[test], self._seconds[test]))
+
+    def run(self, mutants: Sequence[Mutant]) -> Iterator[Verdict]:
+        """The verdicts, in the order in which they come."""
+        waiting = list(reversed(mutants))
+        while waiting or self._running:
+            while waiting and len(self._running) < self._jobs:
+                mutant = waiting.pop()
+                self._start(Try(mutant), self.tests_for(mutant))
+            yield from self._poll()
+
+    def _start(self, one: Try, tests: Sequence[str]) -> None:
+        self._running[in_fork(self.folder, one.mutant, tests)] = one
+
+    def _poll(self) -> Iterator[Verdict]:
+        time.sleep(0.02)
+        for pid, one in list(self._running.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if not done and time.monotonic() - one.started < PATIENCE_S:
+                continue
+            if not done:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            del self._running[pid]
+            code = os.waitstatus_to_exitcode(status) if done else -1
+            by = self._read(pid).get("failed") or f"exit {code}"
+            if code == _DOES_NOT_LOAD:
+                yield self._verdict(one, "does not load")
+            elif code != 0:
+                self._kills.setdefault(one.mutant.file, Counter())[by] += 1
+                yield self._verdict(one, "killed", by)
+            elif not one.machine:
+                one.machine = True
+                self._start(one, [MACHINE])
+            else:
+                yield self._verdict(one, "explained" if one.mutant.name in self._known else "survived")
+
+    def _verdict(self, one: Try, verdict: str, by: str = "") -> Verdict:
+        return Verdict(
+            name=one.mutant.name, place=f"{one.mutant.file}.lua:{one.mutant.number}", verdict=verdict,
+            by=by.rpartition("::")[2], seconds=round(time.monotonic() - one.started, 1),
+        )  # fmt: skip
+
+
+def score(verdicts: Sequence[Verdict]) -> float:
+    """The share of mutants that were noticed, of those that something can notice."""
+    count = Counter(one.verdict for one in verdicts)
+    return count["killed"] / max(1, count["killed"] + count["survived"])
+
+
+def show(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def show_score(verdicts: Sequence[Verdict]) -> None:
-    """A table by file, and the lines that nobody missed."""
-    tell(f"\n{'file':16}{'killed':>8}{'survived':>10}{'score':>8}{'does not load':>16}")
-    for file in [*dict.fromkeys(one.file for one in verdicts), "all"]:
-        count = dict.fromkeys(("killed", "survived", "does not load"), 0)
+    """A table by file, and what nothing noticed."""
+    words = ("killed", "survived", "explained", "does not load")
+    show(f"\n{'file':18}" + "".join(f"{word:>15}" for word in words) + f"{'score':>9}")
+    for file in [*sorted({one.place.partition(".")[0] for one in verdicts}), "all"]:
+        part = [one for one in verdicts if file in (one.place.partition(".")[0], "all")]
+        count = Counter(one.verdict for one in part)
+        show(f"{file:18}" + "".join(f"{count[word]:>15}" for word in words) + f"{100 * score(part):>8.1f}%")
+    for word in ("survived", "explained"):
+        show(f"\n{word}")
         for one in verdicts:
-            if file in (one.file, "all"):
-                count[one.verdict] += 1
-        score = 100 * count["killed"] / max(1, count["killed"] + count["survived"])
-        numbers = f"{count['killed']:>8}{count['survived']:>10}{score:>7.1f}%{count['does not load']:>16}"
-        tell(f"{file:16}{numbers}")
-    tell("\nsurvivors")
-    for one in verdicts:
-        if one.verdict == "survived":
-            tell(f"  {one.file}.lua:{one.number}: {one.line}")
+            if one.verdict == word:
+                show(f"  {one.place}: {one.name}")
+
+
+def try_all(mutants: Sequence[Mutant], jobs: int = 2, path: Path | None = None) -> list[Verdict]:
+    """Tries mutants and shows each verdict as it comes."""
+    verdicts: list[Verdict] = []
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(folder, jobs)
+        trial.learn()
+        for verdict in trial.run(mutants):
+            verdicts.append(verdict)
+            show(f"{verdict.verdict:14}{verdict.seconds:>6.1f} s  {verdict.place:24}{verdict.name}  {verdict.by}")
+            if path is not None:
+                path.write_text(json.dumps([asdict(one) for one in verdicts], indent=1), "utf-8")
+    return verdicts
 
 
 def parse_only(text: str) -> tuple[str, range]:
@@ -166,23 +326,19 @@ def parse_only(text: str) -> tuple[str, range]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="*", default=[], help="scripts without .lua; those of LIFE when none is named")
-    parser.add_argument("--only", action="append", default=[], type=parse_only, metavar="FILE:FIRST-LAST")
+    parser.add_argument("--all", nargs="*", metavar="SCRIPT", help="all mutants of these scripts (of all scripts)")
+    parser.add_argument("--only", action="append", default=[], type=parse_only, metavar="SCRIPT:FIRST-LAST")
+    parser.add_argument("--sample", type=int, default=SAMPLE)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path, help="where to keep the verdicts")
     options = parser.parse_args()
-    wanted: list[tuple[str, range | None]] = list(options.only)
-    wanted = wanted or [(file, None) for file in options.files or LIFE]
-    verdicts: list[Verdict] = []
-    with Server() as server, server.client() as client, tempfile.TemporaryDirectory() as folder:
-        for file, lines in wanted:
-            for mutant in find_mutants(file, lines):
-                verdict = judge(client, mutant, folder)
-                verdicts.append(verdict)
-                if verdict.verdict != "does not load":
-                    place = f"{verdict.file}.lua:{verdict.number}"
-                    tell(f"{verdict.verdict:9}{verdict.seconds:>6.1f} s  {place:24}{verdict.line[:70]}  {verdict.by}")
-                if options.json:
-                    options.json.write_text(json.dumps([asdict(one) for one in verdicts], indent=1), "utf-8")
+    mutants = sample(options.sample, options.seed)
+    if options.all is not None:
+        mutants = all_mutants(options.all)
+    elif options.only:
+        mutants = [one for file, lines in options.only for one in all_mutants([file]) if one.number in lines]
+    verdicts = try_all(mutants, options.jobs, options.json)
     show_score(verdicts)
     return 0
 

@@ -1,0 +1,132 @@
+"""What operators do to jobs, and undo: each only to a job that is as it was left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.harness import OTHER
+from engine.model_jobs import RESEND_MS
+from engine.test_removed import act
+from qdeck._engine import acts, keys, ops
+
+if TYPE_CHECKING:
+    from engine.harness import Rig
+    from qdeck._engine.acts import Undone
+
+
+def die(rig: Rig, job_id: str, **options: object) -> None:
+    rig.add(job_id, **options)
+    rig.bury(rig.claim_one())
+
+
+def undo(rig: Rig, batch: str = "b", number: int | str = 1) -> Undone:
+    return rig.call(acts.undo(rig.queue, batch, number, rig.now))
+
+
+@pytest.mark.parametrize("verb", ["retry", "run"])
+def test_undo_leaves_a_job_that_ran_since_and_waits_again(rig: Rig, verb: str) -> None:
+    if verb == "retry":
+        die(rig, "a")
+    else:
+        rig.add("a", delay_ms=10**6)
+    act(rig, verb, "dead" if verb == "retry" else "delayed", "a", batch="b")
+    rig.tick(10)
+    rig.end(rig.claim_one(), "crashed")
+    assert rig.state("a") == "ready"
+    assert undo(rig).skipped == [("a", "went on since")]
+    assert rig.state("a") == "ready"
+
+
+@pytest.mark.parametrize("left", ["its record", "its id"])
+def test_undo_of_a_discard_leaves_a_new_job_of_the_same_id(rig: Rig, left: str) -> None:
+    rig.configure(done_max="0" if left == "its id" else "9")
+    die(rig, "a")
+    act(rig, "discard", "dead", "a", batch="b")
+    rig.tick(RESEND_MS)
+    rig.add("a")
+    rig.work("a")
+    assert undo(rig).skipped == [("a", "is there again")]
+    assert rig.state("a") == "done"
+
+
+def test_undo_of_a_retry_leaves_a_name_that_another_job_holds(rig: Rig) -> None:
+    die(rig, "a", unique="name")
+    act(rig, "retry", "dead", "a", batch="b")
+    rig.add("b")
+    uniq = keys.key(rig.queue, "uniq")
+    rig.raw.hset(uniq, "name", "b")  # by hand: a name has one holder
+    assert undo(rig).restored == 1
+    assert rig.raw.hget(uniq, "name") == b"b"
+    rig.raw.hdel(uniq, "name")
+
+
+def test_undo_of_a_retry_frees_the_name(rig: Rig) -> None:
+    die(rig, "a", unique="name")
+    act(rig, "retry", "dead", "a", batch="b")
+    assert undo(rig).restored == 1
+    assert rig.add("b", unique="name") == "b"
+
+
+@pytest.mark.parametrize("left", ["its record", "its id"])
+def test_a_job_is_not_moved_where_its_id_is_done(rig: Rig, left: str) -> None:
+    rig.configure(done_max="0" if left == "its id" else "9")
+    rig.add("a")
+    rig.work("a")
+    fields = {"s": b"ready", "c": b"5", "h": b"1 100 0 send", "b": b"", "a": b"", "e": b""}
+    assert rig.call(acts.accept(rig.queue, "a", fields, "far 1-1", now=rig.now)) == 0
+    assert rig.sizes() == {"done": 1}
+
+
+@pytest.mark.parametrize("holds", ["live", "ended", "none"])
+def test_a_moved_job_and_the_holder_of_its_unique_name(rig: Rig, holds: str) -> None:
+    """The job that holds the name keeps it; the one that comes goes without."""
+    if holds != "none":
+        rig.add("holder", unique="name")
+    if holds == "ended":
+        rig.work("holder")
+        rig.raw.hset(keys.key(rig.queue, "uniq"), "name", "holder")  # should a release ever be missed
+    head = b"%d 100 0 send\nnname\nu" % rig.now
+    fields = {"s": b"ready", "c": b"5", "h": head, "b": b"[[],{}]", "a": b"", "e": b""}
+    assert rig.call(acts.accept(rig.queue, "a", fields, "far 1-1", now=rig.now)) == 1
+    held = rig.picture().hashes["uniq"]["name"]
+    assert (held, rig.head("a").unique) == ((b"holder", False) if holds == "live" else (b"a", True))
+
+
+def test_a_job_whose_cancellation_was_asked_for_is_not_requeued(rig: Rig) -> None:
+    rig.add("a")
+    rig.add("b")
+    jobs = rig.claim(2)
+    rig.change("cancel", "a")
+    seen = [(job.id, job.token.strip()) for job in jobs]
+    op = acts.act(rig.queue, "requeue", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now)
+    assert rig.call(op).skipped == [(0, "its cancellation was asked for")]
+    assert (rig.state("a"), rig.state("b")) == ("running", "ready")
+
+
+def test_dependants_of_a_parent_that_lives_again_are_not_released(rig: Rig) -> None:
+    """The rest of a long list is settled by a later call; by then the parent was put back."""
+    rig.add("parent", priority=0)
+    for at in range(0, 300, 100):
+        rig.enqueue(*(rig.job(f"c{n:03d}", after=["parent"]) for n in range(at, at + 100)))
+    act(rig, "bury", "ready", "parent", batch="b")
+    died = rig.sizes()["dead"] - 1
+    assert 0 < died < 300
+    assert [entry["k"] for entry in rig.picture().outbox] == [b"release"]
+    assert undo(rig).restored == 1
+    rig.deliver()
+    assert rig.sizes() == {"ready": 1, "blocked": 300 - died, "dead": died}
+    assert undo(rig, number="~1").restored == died
+    assert rig.sizes() == {"ready": 1, "blocked": 300}
+
+
+def test_a_requeue_of_a_running_job_refuses_its_worker(rig: Rig) -> None:
+    rig.add("a")
+    [job] = rig.claim()
+    op = acts.act(rig.queue, "requeue", "running", [("a", job.token.strip())], batch="b", offset=0, event=b"{}",
+                  now=rig.now)  # fmt: skip
+    assert rig.call(op).skipped == []
+    assert rig.ack(job).stale == ["a"]
+    assert rig.state("a") == "ready"
+    assert rig.call(ops.change(OTHER, "cancel", [("a", "")], now=rig.now)) == ["gone"]
