@@ -188,4 +188,6 @@ class Rig:
         return self.raw.rpop(keys.key(self.queue, "bell")) is not None
 
     def check(self) -> None:
+        for queue in self.queues:
+            assert not self.raw.exists(keys.undo_key(queue, "")), "undo without a batch"
         check_rules({queue: self.picture(queue) for queue in self.queues})

@@ -252,3 +252,13 @@ def test_an_announcement_that_is_sent_again_after_the_parent_is_gone(rig: Rig) -
     rig.change("discard", "parent")
     [made] = rig.run(programs.enqueue(OTHER, [rig.job("child", after=[f"parent@{rig.queue}"])], rig.now))
     assert not made.created
+
+
+def test_ends_that_no_child_came_for_are_forgotten(rig: Rig) -> None:
+    for n in range(450):
+        rig.call(ops.resolve(rig.queue, f"child{n}", f"parent@{OTHER}", "done", rig.now))
+    assert rig.raw.zcard(keys.key(rig.queue, "removed")) == 450
+    rig.tick(RESEND_MS)
+    for n in range(3):
+        rig.call(ops.resolve(rig.queue, f"late{n}", f"parent@{OTHER}", "done", rig.now))
+    assert rig.raw.zcard(keys.key(rig.queue, "removed")) == 3

@@ -10,6 +10,7 @@ from engine.harness import OTHER
 from engine.model_jobs import RESEND_MS
 from engine.test_removed import act
 from qdeck._engine import acts, keys, ops
+from qdeck._engine.codec import BAND
 
 if TYPE_CHECKING:
     from engine.harness import Rig
@@ -130,3 +131,26 @@ def test_a_requeue_of_a_running_job_refuses_its_worker(rig: Rig) -> None:
     assert rig.ack(job).stale == ["a"]
     assert rig.state("a") == "ready"
     assert rig.call(ops.change(OTHER, "cancel", [("a", "")], now=rig.now)) == ["gone"]
+
+
+def test_what_undo_keeps_is_counted_and_expires(rig: Rig) -> None:
+    ids = [rig.add() for _ in range(3)]
+    for offset, job_id in enumerate(ids):
+        seen = [(job_id, str(100 * BAND + rig.now))]
+        op = acts.act(
+            rig.queue, "discard", "ready", seen, batch="b", offset=offset, event=b"{}", keep_ms=50_000, now=rig.now
+        )  # fmt: skip
+        assert rig.call(op).kept
+    kept = keys.undo_key(rig.queue, "b")
+    assert 0 < rig.raw.pttl(kept) <= 50_000
+
+    def size() -> int:
+        return sum(len(value) for name, value in rig.raw.hgetall(kept).items() if name in (b"0", b"1", b"2"))
+
+    assert int(rig.raw.hget(kept, "bytes") or 0) == size()
+    before = size()
+    for number in (3, 2, 1):
+        assert undo(rig, number=number).restored == 1
+        assert int(rig.raw.hget(kept, "bytes") or 0) == size()
+    assert size() < before
+    assert 0 < rig.raw.pttl(kept) <= 50_000

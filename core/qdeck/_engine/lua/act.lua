@@ -261,7 +261,7 @@ local function move(j, state)
   keep_removed(j.ids, j.heads, {})
   redis.call('HINCRBY', META, 'n:moved', #j.ids)
   local versions = {}
-  for n = 1, #j.ids do versions[n] = option(j.heads[n], 'v') or '' end
+  for n = 1, #j.ids do versions[n] = version_of(j.heads[n]) end
   return j, { target = extra, versions = versions }
 end
 
@@ -314,7 +314,7 @@ local function process(state, j)
   -- An edit compares the payload itself.
   if j.versions and verb ~= 'edit' then
     j = only(j, function(_, head, n)
-      return head and (option(head, 'v') or '') ~= j.versions[n] and 'has changed since' or nil
+      return head and version_of(head) ~= j.versions[n] and 'has changed since' or nil
     end)
   end
   if #j.ids == 0 then return j end
@@ -368,7 +368,7 @@ if seen_state == '*' then
       why[i] = 'is ' .. state .. ' now'
     else
       local before = asked
-      process(state, { i = { i }, ids = { id }, scores = { score } })
+      process(state, { i = { i }, ids = { id }, scores = { string.format('%.0f', score) } })
       if asked > before then why[i] = 'asked' end
     end
   end

@@ -63,6 +63,9 @@ end
 local function next_version()
   return string.format('%.0f', redis.call('HINCRBY', META, 'versions', 1))
 end
+local function version_of(head)
+  return string.find(head, '\nv', 1, true) and option(head, 'v') or ''
+end
 local function with_version(head, version)
   return string.gsub(head, '\nv[^\n]*', '') .. '\nv' .. version
 end
@@ -132,10 +135,10 @@ local function drop_removed(most)
 end
 -- How old a job is stands in its head; where there is none any more, when it ended is late enough.
 local function keep_removed(ids, heads, ended_at)
-  local z = {}
+  local z, oldest = {}, string.format('%.0f', NOW - RESEND)
   for i, id in ipairs(ids) do
-    local made = tonumber(heads[i] and string.match(heads[i], '^%d+') or ended_at[i] or 0)
-    if made >= NOW - RESEND then z[#z + 1], z[#z + 2] = NOW, id end
+    -- Times have 13 digits, so their texts compare as they do.
+    if (heads[i] or ended_at[i] or '') >= oldest then z[#z + 1], z[#z + 2] = NOW, id end
   end
   if #z == 0 then return end
   redis.call('ZADD', REMOVED, unpack(z))
@@ -301,7 +304,7 @@ local function settle(child, ref, outcome)
     if redis.call('ZREM', BLOCKED, child) == 1 then
       redis.call('HINCRBY', META, 'n:ghost', 1)
       redis.call('HDEL', BODY, child)
-      keep_removed({ child }, {}, { NOW })
+      keep_removed({ child }, {}, { STAMP })
       ended(child, 'unknown')
     end
     return
@@ -380,7 +383,7 @@ end
 local function ghost(id)
   redis.call('HINCRBY', META, 'n:ghost', 1)
   forget({ id })
-  keep_removed({ id }, {}, { NOW })
+  keep_removed({ id }, {}, { STAMP })
   ended(id, 'unknown')
 end
 
