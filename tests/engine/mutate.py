@@ -160,7 +160,7 @@ def _try(out: Path, mutant: Mutant | None, tests: Sequence[str]) -> int:
 
 def _put_in(mutant: Mutant) -> None:
     read = scripts.read_source
-    scripts.read_source = lambda name: mutant.text if name == mutant.file else read(name)  # type: ignore[assignment]
+    scripts.read_source = lambda name: mutant.text if name == mutant.file else read(name)
     scripts.load.cache_clear()
     # A mutant has to be found, not explained; and the same tests have to find it again.
     settings.register_profile(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qdeck._engine.acts import Undone
 
 
-def die(rig: Rig, job_id: str, **options: object) -> None:
+def die(rig: Rig, job_id: str, **options: Any) -> None:
     rig.add(job_id, **options)
     rig.bury(rig.claim_one())
 
