@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Strings and comments, which no operator looks into.
-_OPAQUE: Final = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|--[^\n]*")
+# What no operator looks into: strings, comments, and the start of a search for plain text (no text begins with what is
+# searched, so a search from 2 finds the same).
+_OPAQUE: Final = re.compile(r", 1, true\)|'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"|--[^\n]*")
 _CLOSING: Final = ("end", "else", "})", "}", "end)", "},")
 _OPPOSITE: Final = {
     "==": "~=", "~=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "and": "or", "or": "and", "+": "-", "-": "+",

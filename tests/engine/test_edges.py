@@ -1,0 +1,73 @@
+"""Edges of the scripts that small changes of them, tried by `mutate.py`, found untested."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from engine.model_jobs import RESEND_MS
+from engine.test_removed import act
+from qdeck._engine import acts, keys, ops
+
+if TYPE_CHECKING:
+    from engine.harness import Rig
+
+
+def test_a_running_job_without_a_lease_is_no_other_worker(loose_rig: Rig) -> None:
+    """One worker's jobs that expire together are no outage, whatever is broken beside them."""
+    rig = loose_rig
+    ids = [rig.add() for _ in range(3)]
+    rig.claim(3)
+    rig.raw.hdel(keys.key(rig.queue, "lease"), ids[0])
+    rig.crash()
+    assert [rig.tries(job_id).crashes for job_id in ids[1:]] == [1, 1]
+    assert [rig.tries(job_id).outages for job_id in ids] == [0, 0, 0]
+
+
+def test_very_long_waiting_lists_count_more(loose_rig: Rig) -> None:
+    """A list of 7 KB costs as much as one job more."""
+    rig = loose_rig  # its rules take long to check for so many
+    parents = [f"p{n:02}" + "x" * 120 for n in range(60)]
+    rig.enqueue(*(rig.job(parent) for parent in parents))
+    for n in range(150):
+        rig.add(f"k{n:03}", after=parents)
+    rig.ack(rig.claim_one())
+    left = [
+        raw for child, raw in rig.picture().hashes["after"].items() if child[0] == "<" and parents[0].encode() in raw
+    ]
+    assert len(left) == 50, "200 are settled in a call, or 100 of these"
+    rig.deliver()
+
+
+def test_undo_tells_of_all_calls_however_often_it_is_asked(rig: Rig) -> None:
+    """One job may come back later, when its parent does; the other never."""
+    rig.add("parent", priority=0)
+    for job_id in ("later", "never"):
+        rig.add(job_id, after=["parent"])
+    act(rig, "discard", "blocked", "later", "never", batch="b")
+    act(rig, "discard", "ready", "parent", batch="p")
+    rig.tick(RESEND_MS)
+    rig.add("never")
+    reasons = {"later": "a job that it waited for has ended", "never": "is there again"}
+    for _ in range(3):
+        undone = rig.call(acts.undo(rig.queue, "b", 1, rig.now))
+        assert (undone.restored, dict(undone.skipped)) == (0, reasons)
+    rig.call(acts.undo(rig.queue, "p", 1, rig.now))
+    for _ in range(2):
+        undone = rig.call(acts.undo(rig.queue, "b", 1, rig.now))
+        assert (undone.restored, dict(undone.skipped)) == (1, {"never": "is there again"})
+    assert rig.state("later") == "blocked"
+
+
+def test_dependants_in_other_queues_are_told_some_at_a_time(rig: Rig) -> None:
+    near = "a:b"  # a short name, so that more than 200 are in one piece of the list
+    rig.queues.add(near)
+    rig.add("parent")
+    rig.call(ops.watch(rig.queue, [("parent", f"k{n:03}@{near}") for n in range(400)], rig.now))
+    rig.work("parent")
+    kinds = Counter(entry["k"] for entry in rig.picture().outbox)
+    assert kinds == {b"resolve": 200, b"release": 1}
+    rig.deliver()
+    assert rig.picture().outbox == []
+    assert rig.picture().hashes["after"] == {}
+    assert len(rig.picture(near).zsets["removed"]) == 400, "they come before the jobs do"
