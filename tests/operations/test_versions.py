@@ -155,3 +155,20 @@ def test_the_undo_of_an_edited_dead_letter_that_was_edited_again(deck: Deck, yar
     edit(deck, job_id, "[[3], {}]")
     assert api.undo_batch(deck, first).restored == 0
     assert yard.raw.hget(yard.key("body"), job_id) == b"[[3],{}]"
+
+
+@pytest.mark.parametrize("value", ["x", "", "9" * 30, "1.5"])
+def test_a_broken_count_of_versions(deck: Deck, yard: Yard, value: str) -> None:
+    """It begins anew, with numbers that were not given before."""
+    job_id = yard.add(42)
+    edit(deck, job_id, "[[43], {}]")
+    plan = api.build_plan(deck, "discard", QUEUE)
+    yard.raw.hset(yard.key("meta"), "versions", value)
+    for text in ("[[44], {}]", "[[45], {}]"):
+        edit(deck, job_id, text)
+    assert api.apply_plan(deck, plan).applied == 0
+    yard.raw.hset(yard.key("meta"), "versions", value)
+    result = api.apply_plan(deck, api.build_plan(deck, "move", QUEUE, target=OTHER))
+    yard.raw.hset(f"{{{OTHER}}}:meta", "versions", value)
+    assert (result.applied, api.undo_batch(deck).restored) == (1, 1)
+    assert yard.ids("ready") == [job_id]

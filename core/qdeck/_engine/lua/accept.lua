@@ -27,7 +27,7 @@ if string.find(head, '\nu', 1, true) then
 end
 -- Its version must not be given again by the numbers of this queue.
 local version = tonumber(string.match(head, '\nv(%d+)'))
-if version and version < 1e15 and version > tonumber(redis.call('HGET', META, 'versions') or 0) then
+if version and version < 1e15 and version > (tonumber(redis.call('HGET', META, 'versions')) or 0) then
   redis.call('HSET', META, 'versions', string.format('%.0f', version))
 end
 redis.call('ZREM', REMOVED, id)

@@ -61,7 +61,12 @@ end
 -- Each change of a job that waits gives it a version of its own, the line `v` of its head: so a plan notices a change that
 -- leaves the job where it was. No number is used twice for a job: one that is moved takes its number along.
 local function next_version()
-  return string.format('%.0f', redis.call('HINCRBY', META, 'versions', 1))
+  local number = redis.pcall('HINCRBY', META, 'versions', 1)
+  if type(number) == 'table' then -- it is no number any more: begin above all that were given
+    number = NOW
+    redis.call('HSET', META, 'versions', STAMP)
+  end
+  return string.format('%.0f', number)
 end
 local function version_of(head)
   return string.find(head, '\nv', 1, true) and option(head, 'v') or ''
