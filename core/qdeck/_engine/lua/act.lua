@@ -375,10 +375,8 @@ if seen_state == '*' then
   return finish(count, nil)
 end
 
-if offset ~= '' then
-  BATCH = string.sub(UNDO, #QUEUE + 9)
-  fallen = { fall = {}, go = {}, told = {} }
-end
+BATCH = string.sub(UNDO, #QUEUE + 9)
+fallen = { fall = {}, go = {}, told = {} }
 local ids = {}
 for i = 1, (verb == 'edit' and 1 or count) do ids[i] = ARGV[BEFORE - 1 + 2 * i] end
 local n = within(ids)
