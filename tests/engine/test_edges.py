@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.model_jobs import RESEND_MS
 from engine.test_removed import act
 from qdeck._engine import acts, keys, ops
+from qdeck._engine.codec import BAND
 
 if TYPE_CHECKING:
     from engine.harness import Rig
@@ -71,3 +72,20 @@ def test_dependants_in_other_queues_are_told_some_at_a_time(rig: Rig) -> None:
     assert rig.picture().outbox == []
     assert rig.picture().hashes["after"] == {}
     assert len(rig.picture(near).zsets["removed"]) == 400, "they come before the jobs do"
+
+
+def test_undo_wakes_a_worker_for_one_job(rig: Rig) -> None:
+    rig.add("a")
+    act(rig, "discard", "ready", "a", batch="b")
+    assert rig.rings()
+    rig.call(acts.undo(rig.queue, "b", 1, rig.now))
+    assert rig.rings()
+
+
+def test_an_act_without_room_for_undo_says_so_however_often_it_is_sent(rig: Rig) -> None:
+    rig.add("a")
+    seen = [("a", str(100 * BAND + rig.now))]
+    op = acts.act(rig.queue, "discard", "ready", seen, batch="b", offset=0, event=b"{}", keep_bytes=1, now=rig.now)
+    assert [rig.call(op).kept for _ in range(2)] == [False, False]
+    [why] = [why for _, why in rig.call(acts.undo(rig.queue, "b", 1, rig.now)).skipped]
+    assert "no room" in why

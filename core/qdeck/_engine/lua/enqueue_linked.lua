@@ -51,7 +51,6 @@ local function end_before(child, ref)
   for _, outcome in ipairs(ENDS) do
     if redis.call('ZSCORE', REMOVED, early_end(child, ref, outcome)) then return outcome end
   end
-  return nil
 end
 
 local function holder_of(name)
