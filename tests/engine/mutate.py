@@ -1,7 +1,7 @@
 """Changes a script a little, again and again, and shows which changes no test notices: `python tests/engine/mutate.py`.
 
 A change that no test notices is in a line that is not needed, or not tested. Those of which it is known why nothing can
-notice them are in `survivors.toml`, each with the reason, and count neither way. Without arguments a seeded sample of
+notice them are in `survivors.toml`, each with the reason, and are not tried. Without arguments a seeded sample of
 all scripts is tried; `--all turn reap` tries all of some, `--only turn:60-90` those of some lines, `--json FILE` keeps
 the verdicts.
 
@@ -12,9 +12,9 @@ that noticed most before it.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
-import random
 import signal
 import sys
 import tempfile
@@ -77,8 +77,8 @@ def all_mutants(files: Sequence[str] = ()) -> list[Mutant]:
 
 
 def sample(count: int = SAMPLE, seed: int = SEED) -> list[Mutant]:
-    """The same mutants for the same seed, as long as the scripts stay."""
-    return random.Random(seed).sample(all_mutants(), count)
+    """The same mutants for the same seed: a change of a script leaves those of its other lines in the sample."""
+    return sorted(all_mutants(), key=lambda one: hashlib.sha256(f"{seed} {one.name}".encode()).digest())[:count]
 
 
 def scripts_of(mutant: Mutant) -> set[str]:
@@ -241,6 +241,9 @@ class Trial:
         while waiting or self._running:
             while waiting and len(self._running) < self._jobs:
                 mutant = waiting.pop()
+                if mutant.name in self._known:
+                    yield self._verdict(Try(mutant), "explained")
+                    continue
                 self._start(Try(mutant), self.tests_for(mutant))
             yield from self._poll()
 
@@ -268,7 +271,7 @@ class Trial:
                 one.machine = True
                 self._start(one, [MACHINE])
             else:
-                yield self._verdict(one, "explained" if one.mutant.name in self._known else "survived")
+                yield self._verdict(one, "survived")
 
     def _verdict(self, one: Try, verdict: str, by: str = "") -> Verdict:
         return Verdict(
