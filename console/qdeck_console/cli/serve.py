@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
+from urllib.parse import urlsplit
 
 import click
 
@@ -15,18 +17,46 @@ from qdeck_console.cli.output import note
 @click.option("--host", default="127.0.0.1", metavar="HOST", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, metavar="PORT")
 @click.option("--public-url", metavar="URL", help="Where browsers find it, when that is not http://HOST:PORT.")
-def serve(host: str, port: int, public_url: str | None) -> None:
-    """Serves the console to browsers until Ctrl+C. Whoever can open the page acts with your rights on the server:
-    there is no password, so it listens on this machine only unless --host says otherwise.
+@click.option(
+    "--visitors", type=click.IntRange(1, 100), default=8, show_default=True, help="Consoles at once, at most."
+)
+@click.option("--token-file", metavar="FILE", help="A file with the token to log in with; also QDECK_SERVE_TOKEN.")
+@click.option("--users-file", metavar="FILE", help="A file with users to log in as; also QDECK_SERVE_USERS.")
+@click.option("--new-user", metavar="NAME", help="Ask for a password, print the line for --users-file, and end.")
+def serve(
+    host: str,
+    port: int,
+    public_url: str | None,
+    visitors: int,
+    token_file: str | None,
+    users_file: str | None,
+    new_user: str | None,
+) -> None:
+    """Serves the console to browsers until Ctrl+C. Each visitor acts with your rights on the server. Beyond this
+    machine it needs a login: a token or users.
     """
-    if importlib.util.find_spec("textual_serve") is None:
-        from qdeck._errors import UsageError
+    from qdeck._errors import UsageError
+    from qdeck_console.serving import login as logins
 
+    if new_user is not None:
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+        click.echo(logins.hash_password(new_user, password))
+        return
+    if importlib.util.find_spec("textual_serve") is None or importlib.util.find_spec("aiohttp") is None:
         raise UsageError("qdeck serve needs textual-serve: pip install 'qdeck[serve]'")
     given = settings()
     target = given.target()
-    from qdeck_console import serving
+    from qdeck._agent.options import is_loopback
+    from qdeck_console.serving import server
 
+    login = logins.Login.read(token_file, users_file)
+    public = _public_host(public_url)
+    if not login.is_needed and not (is_loopback(host) and is_loopback(public)):
+        where = public if is_loopback(host) else host
+        raise UsageError(
+            f"qdeck serve on {where} needs a login: anybody there could act with your rights",
+            hint="set QDECK_SERVE_TOKEN, or give --token-file or --users-file (its lines are made by --new-user NAME)",
+        )
     os.environ["QDECK_URL"] = target.url
     options = [
         *(word for name, value in (("--context", given.context), ("--config", given.config)) if value
@@ -34,10 +64,33 @@ def serve(host: str, port: int, public_url: str | None) -> None:
         *(["--confirm", given.confirm] if given.confirm else []),
         *(word for name in given.layouts for word in ("--layout", name)),
     ]  # fmt: skip
-    if host not in serving.LOOPBACK:
-        note(
-            f"qdeck: whoever reaches {host}:{port} acts with your rights on {target.name or 'the server'}, without a"
-            " password: put a proxy that asks for one before it, or leave --host away and use an SSH tunnel"
-        )
-    server = serving.ConsoleServer(serving.console_command(options), host, port, public_url)
-    server.serve()
+    if not is_loopback(host):
+        note(f"qdeck: {host}:{port} is plain HTTP: put a proxy with TLS before it, and name its URL with --public-url")
+    title = f"qdeck · {target.name or urlsplit(target.url).hostname or 'local'}"
+    made = server.ConsoleServer(
+        server.console_command(options),
+        login,
+        host=host,
+        port=port,
+        public_url=public_url,
+        visitors=visitors,
+        title=title,
+    )
+    asyncio.run(made.serve())
+
+
+def _public_host(url: str | None) -> str:
+    """The host of the public URL; this machine where there is none."""
+    if url is None:
+        return "localhost"
+    from qdeck._errors import InvalidOption
+
+    hint = "write https://HOST or https://HOST/PATH"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise InvalidOption(f"{url!r} is not a URL", hint=hint) from error
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or parts.username:
+        raise InvalidOption(f"{url!r} is not a URL of a page", hint=hint)
+    return parts.hostname

@@ -9,9 +9,10 @@ import msgspec
 
 from qdeck import UnknownJob
 from qdeck._deck.model import NATIVE, State
-from qdeck._files import Dropped, check_new_file, new_file
+from qdeck._files import Dropped
 from qdeck_console.cli import shapes
 from qdeck_console.format import counted
+from qdeck_console.newfile import check_new_file, new_file
 from qdeck_console.screens.form import Field, FormScreen
 
 if TYPE_CHECKING:

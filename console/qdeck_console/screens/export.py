@@ -15,8 +15,9 @@ from textual.containers import Vertical
 
 from qdeck._deck.model import JobRecord
 from qdeck._deck.payload import mask_text
-from qdeck._files import Dropped, new_file
+from qdeck._files import Dropped
 from qdeck_console.format import counted
+from qdeck_console.newfile import new_file
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text
 from qdeck_console.widgets.entry import Entry

@@ -7,13 +7,13 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 from qdeck import InvalidOption
-from qdeck._files import check_new_file, new_file
 from qdeck._operations.planindex import PlanIndex, Share, Shares
 from qdeck._rules.limits import Effect, Limits, Rule, read_rules
 from qdeck._rules.purge import abuild_purge_plan
 from qdeck._settings.model import FOREIGN_RULES, Settings
 from qdeck._settings.save import Value, save
 from qdeck_console.leftovers import NOBODY, RULES, Leftovers, queues_words
+from qdeck_console.newfile import check_new_file, new_file
 from qdeck_console.operating import outcome
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
