@@ -314,7 +314,7 @@ def explain(error: ResponseError, queue: str = "") -> QdeckError:
     word = getattr(error, "status_code", None) or text.split(" ", 1)[0]
     if text.startswith("QDECK "):
         return _explain_ours(text.split(" "), queue)
-    if word == "NOPERM" or type(error).__name__ == "NoPermissionError":
+    if word == "NOPERM" or type(error).__name__ == "NoPermissionError" or "ACL failure in script" in str(error):
         return NotAllowed(
             f"the server does not allow this: {text}", hint="give this user the right, or use another user"
         )

@@ -15,6 +15,7 @@ NAMES: Final = (
     "init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "trim", "configure", "act", "undo",
     "accept", "quarantine",
 )  # fmt: skip
+_CALL: Final = re.compile(r"redis\.p?call\('([A-Z]+)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,24 @@ def compose(text: str, common: str) -> tuple[str, tuple[str, ...]]:
     pieces = _pieces(common)
     wanted = set(_words(body, "uses"))
     shared = "".join(piece for name, piece in pieces.items() if name in wanted)
-    return f"{shebang}\nlocal {names} = {values}\n{shared}{body}", tuple(keys)
+    whole = f"{shebang}\nlocal {names} = {values}\n{shared}{body}"
+    return ask_rights(whole) if "rights" in wanted else whole, tuple(keys)
+
+
+def ask_rights(source: str) -> str:
+    """Make a script refuse before its first write what its user may not do: a script that is refused half way leaves
+    a change without what undoes it. Its keys need no check: the server refuses those that are declared beforehand.
+
+    It takes 0.4 µs for each command: operators' scripts ask, those of the hot path do not.
+    """
+    shebang, _, body = source.partition("\n")
+    commands = ", ".join(f"'{name.lower()}'" for name in sorted(set(_CALL.findall(source))))
+    check = (
+        f"for _, name in ipairs({{ {commands} }}) do if not redis.acl_check_cmd(name, KEYS[1]) then "
+        "return redis.error_reply('NOPERM this user has no permissions to run ' .. name .. ': nothing was done') "
+        "end end"
+    )
+    return f"{shebang}\n{check}\n{body}"
 
 
 def _words(body: str, label: str) -> list[str]:

@@ -27,8 +27,8 @@ def queue_script(package: str, folder: str, name: str) -> Script:
 
 @cache
 def plain_script(package: str, folder: str, name: str) -> tuple[bytes, bytes]:
-    """The source of a script as it is in its file, and its digest."""
-    source = resources.files(package).joinpath(folder, f"{name}.lua").read_bytes()
+    """The source of a script, which asks for its rights first, and its digest."""
+    source = scripts.ask_rights(resources.files(package).joinpath(folder, f"{name}.lua").read_text("utf-8")).encode()
     # The server names scripts by SHA-1; it guards nothing.
     return source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
 

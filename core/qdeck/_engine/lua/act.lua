@@ -2,7 +2,7 @@
 -- What an operator does to a slice of jobs, each only if it is as it was seen, and in the same step what it takes to
 -- undo it. Sent twice it is done once: what is kept for the slice answers the second call.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after unknown bell outbox stops undo
--- uses: time open constants head versions tries note free place forget removed groups handler ended ring tally states holder columns annotate fallen stops unknown
+-- uses: rights time open constants head versions tries note free place forget removed groups handler ended ring tally states holder columns annotate fallen stops unknown
 -- args: now, verb, state seen (`*`: each entry names its own, or ''), offset of the slice in its plan ('': nothing is
 --       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, class and shape of the
 --       message for the groups of dead letters ('': a fixed one), then per entry: id, what was

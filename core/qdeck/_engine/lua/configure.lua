@@ -1,7 +1,7 @@
 #!lua
 -- Sets or removes settings of a queue (an empty value removes), and wakes a worker that waits.
 -- keys: meta bell
--- uses: open ring
+-- uses: rights open ring
 -- args: then per setting: name, value
 for i = 1, #ARGV, 2 do
   if ARGV[i + 1] == '' then

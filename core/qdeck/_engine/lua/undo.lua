@@ -2,7 +2,7 @@
 -- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
 -- done once, but for jobs whose parents are not back yet: these are kept for a later call. The answer tells of all calls.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox undo
--- uses: time open constants head forget groups await ring tally states holder columns
+-- uses: rights time open constants head forget groups await ring tally states holder columns
 -- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependants
 -- reply: now, how many went back, how many entries the slice had, then id and why of each that did not
 local offset = string.find(ARGV[2], '^[~^]') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])

@@ -48,6 +48,16 @@ while ARGV[at] do
   writes[#writes + 1] = call
   at = at + size + 1
 end
+-- What is refused is refused before the first write: half of a change would have nothing that undoes it.
+local kept = mode == 'do' and { { 'HSET', undo, place, '' }, { 'PEXPIRE', undo, 1 } }
+  or mode == 'undo' and { { 'HDEL', undo, place } } or {}
+for _, calls in ipairs({ writes, kept }) do
+  for _, call in ipairs(calls) do
+    if not redis.acl_check_cmd(unpack(call)) then
+      return redis.error_reply('NOPERM this user has no permissions to run ' .. call[1] .. ': nothing was done')
+    end
+  end
+end
 for _, call in ipairs(writes) do redis.call(unpack(call)) end
 if mode == 'do' then
   redis.call('HSET', undo, place, ARGV[4])

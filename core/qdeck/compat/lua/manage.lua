@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- What a program that manages its jobs by their ids alone needs beyond the engine's own steps.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox
--- uses: time open constants head versions tries note free place forget removed groups handler ended ring tally states
+-- uses: rights time open constants head versions tries note free place forget removed groups handler ended ring tally states
 -- args: now, verb, id, then
 --   put      priority, due ms or '', tail, body, call        → made, moved, same or running
 --   requeue  the same, then token or ''                      → back, lost, or as put when it does not run

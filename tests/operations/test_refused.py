@@ -1,0 +1,103 @@
+"""A user who lacks one of the rights that an operation takes: it is refused before anything was changed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qdeck._deck.deck import Deck
+from qdeck._engine import scripts
+from qdeck._errors import NotAllowed
+from qdeck._operations import api
+from support.driving import bury
+from support.screens import HOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+    from support.servers import Server
+
+LIST = "shop:sub:actions"
+
+
+def as_user(server: Server, raw: redis.Redis, denied: str | None) -> str:
+    rules = ["reset", "on", ">pw", "~*", "&*", "+@all", *([f"-{denied}"] if denied else [])]
+    raw.execute_command("ACL", "SETUSER", "op", *rules)
+    raw.execute_command("CLIENT", "KILL", "USER", "op")
+    return server.url.replace("redis://", "redis://op:pw@")
+
+
+def writes_of(name: str) -> list[str]:
+    """The commands of a script that the server counts as writes."""
+    used = set(re.findall(r"redis\.p?call\('([A-Z]+)'", scripts.load(name).source.decode()))
+    return sorted(used & {"HDEL", "HINCRBY", "HSET", "LPUSH", "PEXPIRE", "XADD", "ZADD", "ZREM"})
+
+
+def refused(url: str, act: Callable[[Deck], object], queue: str, layout: str) -> bool:
+    with Deck(url, layouts=(layout,)) as deck:
+        try:
+            result = act(deck)
+        except NotAllowed:
+            return True
+    return bool(getattr(result, "error", ""))
+
+
+@pytest.mark.parametrize(("layout", "queue"), [("native", HOOKS), ("lists", LIST)])
+def test_a_change_is_refused_whole_or_not_at_all(make_server: Callable[..., Server], layout: str, queue: str) -> None:
+    server = make_server("--enable-debug-command", "local")
+    with server.client() as raw:
+        verbs = ("retry", "discard") if layout == "native" else ("discard",)
+        bury(server.url, HOOKS, [{"class": "Refused", "message": "502"}] * 6)
+        raw.rpush(LIST, *(f'{{"id": "n{at}"}}' for at in range(6)))
+        with Deck(server.url, layouts=(layout,)) as deck:
+            plans = {verb: api.build_plan(deck, verb, queue) for verb in verbs}
+        commands = writes_of("act") if layout == "native" else ["HSET", "LREM", "LSET", "PEXPIRE", "HDEL", "RPUSH"]
+        seen = 0
+        for verb, plan in plans.items():
+            for denied in commands:
+                before = keys_of(raw, queue)
+                url = as_user(server, raw, denied.lower())
+                if refused(url, lambda deck, plan=plan: api.apply_plan(deck, plan), queue, layout):  # type: ignore[misc]
+                    seen += 1
+                    assert keys_of(raw, queue) == before, (verb, denied)
+                else:
+                    with Deck(server.url, layouts=(layout,)) as deck:
+                        assert api.undo_batch(deck).restored == 6
+                        plan = api.build_plan(deck, verb, queue)
+        assert seen >= (12 if layout == "native" else 3)
+
+
+def keys_of(raw: redis.Redis, queue: str) -> dict[bytes, bytes]:
+    """All keys of a queue, to the byte."""
+    return {key: raw.execute_command("DEBUG", "DIGEST-VALUE", key)[0] for key in sorted(raw.scan_iter(f"*{queue}*"))}
+
+
+@pytest.mark.parametrize(("layout", "queue"), [("native", HOOKS), ("lists", LIST)])
+def test_an_undo_is_refused_whole_or_not_at_all(make_server: Callable[..., Server], layout: str, queue: str) -> None:
+    server = make_server("--enable-debug-command", "local")
+    with server.client() as raw:
+        bury(server.url, HOOKS, [{"class": "Refused", "message": "502"}] * 6)
+        raw.rpush(LIST, *(f'{{"id": "n{at}"}}' for at in range(6)))
+        entries = raw.lrange(LIST, 0, -1)
+        with Deck(server.url, layouts=(layout,)) as deck:
+            done = api.apply_plan(deck, api.build_plan(deck, "discard", queue))
+        assert done.applied == 6
+        # Entries of a list go back one by one, each in a step of its own.
+        commands = writes_of("undo") if layout == "native" else ["HDEL"]
+        seen = 0
+        for denied in commands:
+            before = keys_of(raw, queue)
+            url = as_user(server, raw, denied.lower())
+            if refused(url, lambda deck: api.undo_batch(deck, done.batch), queue, layout):
+                seen += 1
+                assert keys_of(raw, queue) == before, denied
+            else:
+                break
+        assert seen >= 1
+        with Deck(server.url, layouts=(layout,)) as deck:
+            assert api.undo_batch(deck, done.batch).restored == 6
+        assert raw.lrange(LIST, 0, -1) == entries
