@@ -43,7 +43,11 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
     given = settings()
     check_filter(where)
     with given.deck() as deck:
-        found = api.read_stuck(deck, plain_queue(queue), where=where, limit=None if limit is None else limit + 1)
+        unread: list[str] = []
+        most = None if limit is None else limit + 1
+        found = api.read_stuck(deck, plain_queue(queue), where=where, limit=most, unread=unread)
+    for why in unread:
+        note(f"qdeck: {why}")
     more = limit is not None and len(found) > limit
     found = found[:limit]
     if given.as_json:

@@ -25,6 +25,8 @@ _TEXT = 200  # characters of a message or a payload that are made ready for a ce
 
 
 def _records(deck: Deck, queue: str | None, where: str, limit: int | None) -> Iterator[JobRecord]:
+    from qdeck._deck.reads import concerns_all
+    from qdeck._errors import QdeckError
     from qdeck._filter import parse
 
     names: tuple[str, ...] = plain_queue(queue)
@@ -34,10 +36,15 @@ def _records(deck: Deck, queue: str | None, where: str, limit: int | None) -> It
         names = tuple(name for name in names if wanted is None or name in wanted)
     left = limit
     for name in names:
-        for record in deck.jobs(name, state="dead", where=where, limit=left):
-            yield record
-            if left is not None:
-                left -= 1
+        try:
+            for record in deck.jobs(name, state="dead", where=where, limit=left):
+                yield record
+                if left is not None:
+                    left -= 1
+        except QdeckError as error:
+            if queue is not None or concerns_all(error):
+                raise
+            note(f"qdeck: {name} cannot be read: {error}")
         if left is not None and left <= 0:
             return
 
@@ -99,6 +106,8 @@ def _list_groups(queue: str | None, where: str, limit: int | None) -> None:
     given = settings()
     with given.deck() as deck:
         found = api.read_groups(deck, plain_queue(queue), where=where)
+    for why in found.unread:
+        note(f"qdeck: {why}")
     groups = found.groups[:limit]
     if given.as_json:
         with JsonList() as out:

@@ -134,14 +134,14 @@ def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
 
 
 def _find_temporary(deck: Deck) -> dict[str, int] | None:
-    from qdeck._errors import NotAllowed
+    from qdeck._errors import LayoutMismatch, NotAllowed
     from qdeck.messages.looking import RemovableSearch
 
     search = RemovableSearch()
     try:
         while deck.look(search.step()):
             pass
-    except NotAllowed as error:
+    except (NotAllowed, LayoutMismatch) as error:
         note(f"qdeck: temporary queues are not looked for: {error}")
         return None
     return {"expired": search.expired, "orphaned": search.orphans, "bytes": search.bytes}

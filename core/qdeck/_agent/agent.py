@@ -21,7 +21,7 @@ from qdeck._agent.lease import Lease
 from qdeck._agent.options import AgentOptions
 from qdeck._connection import AsyncClient, Endpoint
 from qdeck._deck import identity, reads
-from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
+from qdeck._errors import LayoutMismatch, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
 from qdeck._schedules.ticker import Ticker
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Chore:
     run: Callable[[Lease], Awaitable[Ending]]
     aligned: bool = False
     alone: Callable[[], Awaitable[dict[str, Any]]] | None = None  # what is left of it where claiming is not allowed
+    unclaimed: Callable[[], Awaitable[dict[str, Any]]] | None = None  # the same where the key of its runs is not ours
 
 
 def _no_event(_: Event) -> None:
@@ -131,6 +132,7 @@ class Agent:
                 run=run,
                 aligned=name == "history",
                 alone=chores.health_alone if name == "health" else None,
+                unclaimed=chores.tend_unclaimed if name == "tend" else None,
             )
             for name, seconds, run in every
             if seconds is not None
@@ -174,6 +176,8 @@ class Agent:
                 wait_s = await self._once(chore, client)
             except NotAllowed as error:
                 wait_s = await self._alone(chore, error)
+            except LayoutMismatch as error:
+                wait_s = await self._unclaimed(chore, error)
             except QdeckError as error:
                 self._tell_trouble(error)
                 wait_s = RETRY_S * random.uniform(0.5, 1.5)  # noqa: S311 - spreads the agents, guards nothing
@@ -193,6 +197,22 @@ class Agent:
             self._tell_trouble(worse)
             return RETRY_S
         self.event({"event": "looked", "chore": chore.name} | told)
+        return chore.every
+
+    async def _unclaimed(self, chore: Chore, error: LayoutMismatch) -> float:
+        """What can be done of a chore whose runs cannot be claimed, by any number of agents at once."""
+        if chore.name not in self._denied:
+            self._denied.add(chore.name)
+            self.event({"event": "unclaimed", "chore": chore.name, "why": str(error), "hint": error.hint})
+        if chore.unclaimed is None:
+            return DENIED_S
+        try:
+            told = await chore.unclaimed()
+        except QdeckError as worse:
+            self._tell_trouble(worse)
+            return RETRY_S
+        if told:
+            self.event({"event": "ran", "chore": chore.name} | told)
         return chore.every
 
     async def _once(self, chore: Chore, client: AsyncClient) -> float:

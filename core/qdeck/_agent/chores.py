@@ -17,6 +17,8 @@ from qdeck._rules.limits import Limits
 from qdeck._rules.report import document, since_document
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from qdeck._agent.eyes import Eyes
     from qdeck._agent.lease import Lease
     from qdeck._agent.options import AgentOptions
@@ -51,22 +53,37 @@ class Chores:
 
     async def tend(self, lease: Lease) -> Ending:
         """Takes expired leases back, delivers outboxes, trims, and strikes off workers long gone."""
-        seen = await self.eyes.counts()
-        trims = lease.claim.token % TRIM_EVERY == 1
+        trims, done = lease.claim.token % TRIM_EVERY == 1, housekeeping.Done()
+        ended = await self._tend(done, lease.claim.now_ms, lease.cancelled, trims=trims)
+        outcome = "done" if ended else "stopped"
+        return slots.Ending(outcome=outcome, summary=done.summary(), counters=done.counts())
+
+    async def tend_unclaimed(self) -> dict[str, Any]:
+        """The same for an agent that cannot claim the run: whatever it does may be done by several, and twice."""
         done = housekeeping.Done()
-        for chores in await self.client.run(housekeeping.look(seen.queues, lease.claim.now_ms, trims=trims)):
-            if lease.cancelled():
-                return slots.Ending(outcome="stopped", summary=done.summary(), counters=done.counts())
+        await self._tend(done, await self.client.run(reads.clock()), lambda: False, trims=True)
+        return done.summary()
+
+    async def _tend(self, done: housekeeping.Done, now: int, cancelled: Callable[[], bool], *, trims: bool) -> bool:
+        """Whether it came to its end."""
+        seen = await self.eyes.counts()
+        for chores in await self.client.run(housekeeping.look(seen.queues, now, trims=trims)):
+            if cancelled():
+                return False
             await self.client.run(housekeeping.do(chores, done))
         if trims:
-            await self.client.run(housekeeping.prune_workers(lease.claim.now_ms, done))
-        return slots.Ending(summary=done.summary(), counters=done.counts())
+            unread: list[str] = []
+            pruning = housekeeping.prune_workers(now, done)
+            await self.client.run(reads.contained(pruning, "the list of workers", unread))
+            done.refuse(unread)
+        return True
 
     async def history(self, lease: Lease) -> Ending:
         """Takes a sample of every queue."""
         seen = await self.eyes.counts()
         await self.client.run(self.sampler.take(seen.queues, lease.claim.started_ms))
-        return slots.Ending()
+        unread = self.sampler.unread
+        return slots.Ending(summary={"refused": len(unread), "why": unread[0]} if unread else {})
 
     async def clean(self, lease: Lease) -> Ending:
         """Removes temporary queues whose time is over, and names of queues that were never made or are gone.

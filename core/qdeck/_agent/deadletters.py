@@ -9,6 +9,7 @@ from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
 from qdeck._deck.payload import mask_text
 from qdeck._engine import keys
+from qdeck._engine.numbers import clipped
 from qdeck._errors import UsageError
 from qdeck._rules.report import iso
 
@@ -61,7 +62,7 @@ async def _newest(client: AsyncClient, queues: Sequence[str]) -> list[tuple[str,
 def _read_newest(queues: Sequence[str]) -> Program[list[int]]:
     calls = [(b"ZRANGE", keys.key(queue, "dead"), -1, -1, b"WITHSCORES") for queue in queues]
     replies = yield from reads.ask(calls)
-    return [int(float(reads.good(flat, queue)[1])) if flat else 0 for queue, flat in zip(queues, replies, strict=True)]
+    return [clipped(reads.good(flat, queue)[1]) if flat else 0 for queue, flat in zip(queues, replies, strict=True)]
 
 
 def _moment(record: JobRecord) -> int:

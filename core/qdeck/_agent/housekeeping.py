@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads, workers
 from qdeck._engine import keys, ops, programs
-from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
+from qdeck._engine.numbers import digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,6 +49,11 @@ class Done:
     refused: int = 0
     why: str = ""
 
+    def refuse(self, unread: Sequence[str]) -> None:
+        """Counts what could not be handled, and keeps the first reason."""
+        self.refused += len(unread)
+        self.why = self.why or next(iter(unread), "")
+
     def counts(self) -> dict[str, int]:
         """The numbers that are not zero."""
         names = ("warned", "back", "buried", "delivered", "quarantined", "trimmed", "workers", "refused")
@@ -61,9 +66,8 @@ class Done:
 
 def look(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[Chores]]:
     """What there is to do, from plain reads: overdue leases, leases that lost their place, effects not delivered."""
-    readable = [row for row in rows if row.problem is None]
     calls: list[reads.Call] = []
-    for row in readable:
+    for row in rows:
         running = keys.key(row.name, "running")
         calls += [
             (b"ZRANGEBYSCORE", running, b"-inf", b"(%d" % now, b"LIMIT", 0, 1),
@@ -73,15 +77,15 @@ def look(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[Cho
         ]
     replies = yield from reads.ask(calls)
     found = []
-    for at, row in enumerate(readable):
+    for at, row in enumerate(rows):
         overdue, running, leases, outbox = replies[4 * at : 4 * at + 4]
-        if any(map(reads.is_error, (overdue, running, leases, outbox))):
-            continue
+        broken = any(map(reads.is_error, (overdue, running, leases)))
         chores = Chores(
             row.name,
-            reap=bool(overdue) or leases - 1 > running,
-            deliver=outbox > 0,
-            trim=trims and bool(row.done or row.dead or row.cancelled),
+            # What cannot be read is tried all the same: the script says what is wrong, and the run reports it.
+            reap=broken or bool(overdue) or leases - 1 > running,
+            deliver=reads.is_error(outbox) or outbox > 0,
+            trim=trims and (row.problem is not None or bool(row.done or row.dead or row.cancelled)),
         )
         if chores.reap or chores.deliver or chores.trim:
             found.append(chores)
@@ -94,17 +98,9 @@ def do(chores: Chores, done: Done) -> Program[None]:
     for wanted, what in ((chores.reap, _reap), (chores.deliver, _deliver), (chores.trim, _trim)):
         if not wanted:
             continue
-        try:
-            yield from what(chores.queue, done)
-        except QdeckError as error:
-            if _concerns_all(error):
-                raise
-            done.refused += 1
-            done.why = done.why or f"{chores.queue}: {error}"
-
-
-def _concerns_all(error: QdeckError) -> bool:
-    return isinstance(error, NotAllowed | OutcomeUnknown | ServerRefused | ServerUnreachable)
+        unread: list[str] = []
+        yield from reads.contained(what(chores.queue, done), chores.queue, unread)
+        done.refuse(unread)
 
 
 def _reap(queue: str, done: Done) -> Program[None]:
@@ -157,7 +153,7 @@ def prune_queues(now: int) -> Program[list[str]]:
     The name goes first and its queue is looked for again after: whoever made it meanwhile is registered anew.
     """
     known = yield from reads.scan_hash(keys.QUEUES)
-    old = [name for name, raw in known.items() if name.isascii() and raw.isdigit() and now - int(raw) > UNMADE_MS]
+    old = [n for n, raw in known.items() if n.isascii() and (at := digits(raw)) is not None and now - at > UNMADE_MS]
     gone: list[str] = []
     for part in _slices(old):
         metas = [keys.key(name.decode(), "meta") for name in part]

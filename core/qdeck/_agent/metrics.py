@@ -12,6 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from qdeck._engine.numbers import whole
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -95,13 +97,14 @@ def _health(seen: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "qdeck_health_status", "0 healthy, 1 degraded, 2 unhealthy", value=VERDICTS[seen.status.value]
     )
-    errors = report.get("errors") or {}
-    stuck = errors.get("stuck_count")
+    said = report.get("errors")
+    errors = said if isinstance(said, dict) else {}
+    stuck = whole(errors.get("stuck_count"))
     # The document's name, kept for the alerts that are written on it; a job of any layout counts.
     yield GaugeMetricFamily(
         "qdeck_health_stuck_vms_count", "Jobs that are stuck", value=seen.totals.stuck if stuck is None else stuck
     )
-    if (orphans := errors.get("orphaned_count")) is not None:
+    if (orphans := whole(errors.get("orphaned_count"))) is not None:
         yield GaugeMetricFamily("qdeck_health_orphaned_count", "Records that belong to no job", value=orphans)
     rates = [row.out_per_s for row in seen.queues if row.out_per_s is not None]
     if rates:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from redis.exceptions import ResponseError
+
 from qdeck._deck import history, reads
 from qdeck._deck.history import COARSE, FINE, LATEST, Sample, Tier
-from qdeck._engine import ops
+from qdeck._engine import ops, programs
+from qdeck._engine.numbers import digits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,18 +38,22 @@ class Sampler:
     """What one agent remembers between its samples; a new agent writes everything once."""
 
     keep_ms: int = COARSE.keep_ms
+    unread: list[str] = field(default_factory=list)  # what could not be written at the last sample, with why
     tracks: dict[Tier, dict[str, _Track]] = field(default_factory=lambda: {FINE: {}, COARSE: {}})
 
     def take(self, rows: Sequence[QueueRow], at_ms: int) -> Program[int]:
         """Writes one sample of each queue; returns how many appends that took."""
         usable = [row for row in rows if row.problem is None and row.totals]
         [last] = yield reads.read((b"HGET", LATEST, ""))
-        new_minute = int(reads.good(last) or 0) // COARSE.step_ms != at_ms // COARSE.step_ms
+        new_minute = (
+            (digits(last) if isinstance(last, bytes) else None) or 0
+        ) // COARSE.step_ms != at_ms // COARSE.step_ms
         calls: list[Call] = []
         for tier in (FINE, COARSE) if new_minute else (FINE,):
             calls += self._tier(tier, usable, at_ms - at_ms % tier.step_ms)
-        yield from _send(calls)
-        yield from _tell_latest(usable, at_ms)
+        self.unread = []
+        yield from _send(calls, self.unread)
+        yield from reads.contained(_tell_latest(usable, at_ms), LATEST, self.unread)
         return len(calls) // 2
 
     def _tier(self, tier: Tier, rows: Sequence[QueueRow], moment: int) -> list[Call]:
@@ -82,11 +89,16 @@ def _appends(queue: str, tier: Tier, track: _Track | None, sample: Sample, keep_
     return calls
 
 
-def _send(calls: Sequence[Call]) -> Program[None]:
+def _send(calls: Sequence[Call], unread: list[str]) -> Program[None]:
     for at in range(0, len(calls), SLICE):
         # Appended twice after a lost answer, a sample is read once.
-        for reply in (yield ops.commands(*calls[at : at + SLICE])):
-            reads.good(reply)
+        part = calls[at : at + SLICE]
+        for call, reply in zip(part, (yield ops.commands(*part)), strict=True):
+            error = programs.explain(reply) if isinstance(reply, ResponseError) else None
+            if error is not None and reads.concerns_all(error):
+                raise error
+            if error is not None:
+                unread.append(f"{call[1]!r}: {error}")  # a key that is not ours: the other queues go on
 
 
 def _tell_latest(rows: Sequence[QueueRow], at_ms: int) -> Program[None]:

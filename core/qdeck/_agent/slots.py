@@ -13,6 +13,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from qdeck._deck import reads
 from qdeck._engine import codec, ops, programs
+from qdeck._engine.numbers import digits, score_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,12 +64,8 @@ class Slot:
     @property
     def next_ms(self) -> int | None:
         """When the next run is due, if the agent that did the last one is still there, or another in its place."""
-        every = self.summary.get(EVERY)
-        return (
-            None
-            if self.started_ms is None or not isinstance(every, int | float)
-            else self.started_ms + int(every * 1000)
-        )
+        every_ms = score_ms(every, 1000) if isinstance(every := self.summary.get(EVERY), int | float) else None
+        return None if self.started_ms is None or every_ms is None else self.started_ms + every_ms
 
 
 def key(chore: str) -> bytes:
@@ -117,15 +114,19 @@ def read(chores: Sequence[str]) -> Program[list[Slot]]:
     """The chores as the server knows them, with plain reads."""
     replies = yield reads.read((b"TIME",), *((b"HGETALL", key(chore)) for chore in chores))
     now = reads.stamp(replies[0]) or reads.local_ms()
-    return [
-        _slot(chore, dict(reads.pairs(reads.good(flat))), now) for chore, flat in zip(chores, replies[1:], strict=True)
-    ]
+    found = []
+    for chore, flat in zip(chores, replies[1:], strict=True):
+        error = programs.explain(flat) if isinstance(flat, ResponseError) else None
+        if error is not None and reads.concerns_all(error):
+            raise error
+        # A key that is not ours: health reports it, and the other chores are shown.
+        found.append(_slot(chore, {} if error else dict(reads.pairs(flat)), now))
+    return found
 
 
 def _slot(chore: str, said: Mapping[bytes, bytes], now: int) -> Slot:
     def number(name: bytes) -> int:
-        text = said.get(name, b"0")
-        return int(text) if text.isdigit() else 0
+        return digits(said.get(name, b"")) or 0
 
     try:
         summary = codec.decode_json(said.get(b"summary", b"{}"))

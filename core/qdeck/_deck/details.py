@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck import reads
 from qdeck._engine import codec, keys, programs
 from qdeck._engine.codec import BAND
+from qdeck._engine.numbers import score_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +125,12 @@ def _score(reply: Any, detail: Detail, queue: str) -> int | None:
     if reads.is_error(reply):
         detail.problem = str(programs.explain(reply, queue))
         return None
-    return int(float(reply[1])) if reply else None
+    if not reply:
+        return None
+    found = score_ms(reply[1])
+    if found is None:
+        detail.problem = f"unreadable: a job of queue {queue!r} has the score {reply[1][:20].decode()}"
+    return found
 
 
 def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) -> Program[None]:
@@ -165,4 +171,4 @@ def _is_stuck(head: bytes | None, lease: bytes | None, now: int) -> bool:
         limit = codec.read_head(head).limit_ms
         return limit is not None and now - held.claimed_ms > limit + GRACE_MS
     except (ValueError, IndexError):
-        return False
+        return True  # its worker cannot renew what it cannot read

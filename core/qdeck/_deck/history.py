@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._deck import reads
+from qdeck._engine.numbers import MOST, digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,6 +37,7 @@ COARSE: Final = Tier("m", 60_000, 21_600_000, 86_400_000)
 MOST_CHUNKS: Final = 200  # of a few KB each, in one round trip
 LONGEST_MS: Final = 31 * 86_400_000
 _FIELDS: Final = 6
+_WIDEST: Final = 63  # bits of a number; more are none of ours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +101,9 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return value, at
-        shift += 7
+            return min(value, MOST), at
+        if (shift := shift + 7) > _WIDEST:
+            break
     return value, at + 1  # beyond the end: torn
 
 
@@ -113,7 +116,7 @@ def read_history(queues: Sequence[str], *, seconds: float = COARSE.keep_ms / 100
     since = now - min(round(seconds * 1000), LONGEST_MS)
     border = max(since, now - FINE.keep_ms)
     [last] = yield reads.read((b"HGET", LATEST, ""))
-    last_ms = int(reads.good(last) or 0)
+    last_ms = (digits(last) if isinstance(last, bytes) else None) or 0
     found = yield from _tier(queues, FINE, border, now, last_ms)
     if since >= border:
         return found
@@ -134,7 +137,8 @@ def _tier(queues: Sequence[str], tier: Tier, since: int, now: int, last_ms: int)
         calls = [(b"GET", chunk_key(queue, tier, number)) for queue in part for number in numbers]
         replies = iter((yield from reads.ask(calls)))
         for queue in part:
-            raws = [reads.good(next(replies), queue) or b"" for _ in numbers]
+            # A chunk that is no string is left out, as one that is not there.
+            raws = [reply if isinstance(reply := next(replies), bytes) else b"" for _ in numbers]
             taken = [sample for number, raw in zip(numbers, raws, strict=True) for sample in unpack(raw, tier, number)]
             found[queue] = [sample for sample in _whole(taken, tier, last_ms) if since <= sample.at_ms <= now]
     return found
@@ -169,7 +173,8 @@ def read_flow(
     None when no agent looked within the last minute, or the rights do not reach.
     """
     [last] = yield reads.read((b"HGET", LATEST, ""))
-    if reads.is_error(last) or not last or not 0 <= now - int(last) < 60_000:
+    last_ms = None if reads.is_error(last) else digits(last or b"")
+    if last_ms is None or not 0 <= now - last_ms < 60_000:
         return None
     moments: dict[int, Flow] = {}
     for at in range(0, len(names), reads.CHUNK):
@@ -187,10 +192,10 @@ def read_flow(
 def read_latest(raw: bytes | None) -> list[tuple[int, int, int]]:
     """A queue's last samples as moment, jobs come, jobs gone."""
     words = (raw or b"").split()
-    if len(words) % 3 or not all(word.isdigit() for word in words):
+    found = [number for word in words if (number := digits(word)) is not None]
+    if len(words) % 3 or len(found) != len(words):
         return []
-    numbers = [int(word) for word in words]
-    return [(numbers[at], numbers[at + 1], numbers[at + 2]) for at in range(0, len(numbers), 3)]
+    return [(found[at], found[at + 1], found[at + 2]) for at in range(0, len(found), 3)]
 
 
 def of_totals(at_ms: int, ready: int, dead: int, totals: Mapping[str, int]) -> Sample:

@@ -8,6 +8,7 @@ from qdeck._deck import payload, reads, records
 from qdeck._deck.jobs import by_id, raw_id
 from qdeck._deck.model import Found, JobDetail
 from qdeck._engine import codec, keys
+from qdeck._engine.numbers import digits
 from qdeck._errors import UnknownJob
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[l
     words = _words(first)
     if not words:
         return [], False
-    behind, found = int(words[0]) if words[0].isdigit() else 0, words[1:]
+    behind, found = digits(words[0]) or 0, words[1:]
     numbers = range(behind, max(0, behind - _MOST_CHUNKS), -1)
     after = keys.key(queue, "after")
     replies = yield from reads.ask([(b"HGET", after, b">%b#%d" % (raw_id(job_id), number)) for number in numbers])
@@ -103,8 +104,9 @@ def _dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[l
     return found, behind > _MOST_CHUNKS
 
 
-def find(names: Sequence[str], job_id: str) -> Program[list[Found]]:
-    """In which queues there is a job of this id, and in what state."""
+def find(names: Sequence[str], job_id: str, unread: list[str] | None = None) -> Program[list[Found]]:
+    """In which queues there is a job of this id, and in what state. Queues that cannot be read are in `unread`."""
+    unread = [] if unread is None else unread
     found: list[Found] = []
     field = raw_id(job_id)
     calls: list[reads.Call] = []
@@ -115,7 +117,8 @@ def find(names: Sequence[str], job_id: str) -> Program[list[Found]]:
         head, done = replies[2 * at : 2 * at + 2]
         if (reads.is_error(head) or not head) and (reads.is_error(done) or done is None):
             continue
-        [raw] = yield from by_id(name, [job_id])
+        there = yield from reads.contained(by_id(name, [job_id]), name, unread)
+        raw = there[0] if there else None
         if raw is not None:
             key = records.job_key(name, job_id)
             found.append(Found(queue=name, id=job_id, key=key, state=raw.state))

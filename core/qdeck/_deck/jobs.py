@@ -115,7 +115,7 @@ def page(
 
 
 def _number(score: float) -> str:
-    return str(int(score)) if score == int(score) else repr(score)
+    return str(int(score)) if score.is_integer() else repr(score)
 
 
 def _slice(queue: str, state: str, place: Place | None, *, most: int, down: bool) -> Program[list[Raw]]:

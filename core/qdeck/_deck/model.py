@@ -167,6 +167,7 @@ class JobRecord:
     failed_ms: int | None = None
     body: bytes | None = field(default=None, repr=False)
     is_handler: bool = False
+    problem: str | None = None  # what of it cannot be read
 
     def __post_init__(self) -> None:
         # Names and tags are shown and exported like texts, whatever system they came from.

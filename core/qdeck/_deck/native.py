@@ -12,6 +12,7 @@ from qdeck._deck.details import Detail, read_details
 from qdeck._deck.model import QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, programs
+from qdeck._engine.numbers import need
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError
 from qdeck._settings.thresholds import Thresholds
 
@@ -314,11 +315,11 @@ def _row(name: str, reply: Any) -> QueueRow | None:
     if version != VERSION:
         return QueueRow(name=name, problem=_newer(name, version))
     try:
-        counts = [int(raw or 0) for raw in reply[5:]]
-        rate = tuple(int(word) for word in reply[3].split()) if reply[3] else None
-        limit = int(reply[2]) if reply[2] else None
+        counts = [0 if raw is None else need(raw) for raw in reply[5:]]
+        rate = tuple(need(word) for word in reply[3].split()) if reply[3] else None
+        limit = need(reply[2]) if reply[2] else None
     except ValueError:
-        return QueueRow(name=name, problem=f"the counters of queue {name!r} are not numbers")
+        return QueueRow(name=name, problem=f"unreadable: the counters of queue {name!r} are not numbers")
     ready, delayed, blocked, running, dead, done, cancelled = counts[: len(_COUNTS)]
     return QueueRow(
         name=name,
@@ -365,7 +366,12 @@ def _known_to_none(rows: list[QueueRow], living: Sequence[WorkerRow] | None) -> 
 
 def _workers(now: int, notices: list[str]) -> Program[list[WorkerRow] | None]:
     try:
-        return (yield from workers.list_workers(now))
+        found = yield from workers.list_workers(now)
+        unreadable = [row.id for row in found if row.seen_ms is None]
+        if unreadable:
+            more = f" and {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
+            notices.append(f"unreadable in {keys.WORKERS}: worker {unreadable[0]}{more}")
+        return found
     except QdeckError as error:
         notices.append(f"the workers cannot be read: {error}")
         return None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis.exceptions import ResponseError
 
 from qdeck._engine import ops, programs
 from qdeck._engine.ops import Arg, Program, Send
+from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+T = TypeVar("T")
 CHUNK: Final = 1000  # commands in one round trip: a reply of some hundred KB, a few ms of the server
 LOCAL_CLOCK: Final = "the server's clock may not be read (TIME): ages are by this machine's clock"
 Call = tuple[Arg, ...]
@@ -41,6 +43,24 @@ def good(reply: Any, queue: str = "") -> Any:
 def is_error(reply: Any) -> bool:
     """Whether the server answered with an error."""
     return isinstance(reply, ResponseError)
+
+
+def concerns_all(error: QdeckError) -> bool:
+    """Whether an error is of the server, the rights or the request, and not of what is stored in one queue."""
+    return isinstance(error, NotAllowed | OutcomeUnknown | ServerRefused | ServerUnreachable | UsageError)
+
+
+def contained(program: Program[T], name: str, unread: list[str]) -> Program[T | None]:
+    """What a program gives. What is stored wrongly there is noted under its name and stops no other: None then."""
+    try:
+        return (yield from program)
+    except QdeckError as error:
+        if concerns_all(error):
+            raise
+        unread.append(f"{name} cannot be read: {error}")
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        unread.append(f"{name} cannot be read: {type(error).__name__}: {error}")
+    return None
 
 
 def pairs(flat: Sequence[bytes]) -> list[tuple[bytes, bytes]]:

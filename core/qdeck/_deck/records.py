@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from qdeck._deck import payload
 from qdeck._deck.model import Failure, HistoryEvent, JobRecord, State
-from qdeck._engine import codec, keys
+from qdeck._engine import codec, keys, numbers
 from qdeck._engine.codec import BAND, Event, Head, Lease, Tries
 
 ENDED: Final = (State.DONE, State.DEAD, State.CANCELLED)
@@ -25,6 +25,7 @@ _CLASS_OF: Final = {
     "cancelled": "Cancelled",
     "buried": "Buried",
 }
+_NO_TRIES: Final = Tries()  # in place of tries that cannot be read
 
 
 @dataclass(slots=True)
@@ -54,7 +55,17 @@ def read_tries(raw: bytes | None) -> Tries:
     try:
         return codec.read_tries(raw)
     except (ValueError, TypeError):
-        return Tries()
+        return _NO_TRIES
+
+
+def _problem(raw: Raw, head: Head | None, tries: Tries, lease: Lease | None, events: list[Event]) -> str | None:
+    """What of a job cannot be read, of what was read of it."""
+    broken = ["head"] if raw.head is not None and head is None else []
+    broken += ["lease"] if raw.lease is not None and lease is None else []
+    broken += ["tries"] if tries is _NO_TRIES else []
+    broken += ["error"] if any(event.kind == codec.UNREADABLE for event in events) else []
+    broken += [f"score {raw.score:g}"] if numbers.whole(raw.score) is None else []
+    return f"unreadable: {', '.join(broken)}" if broken else None
 
 
 def read_lease(raw: bytes | None) -> Lease | None:
@@ -85,11 +96,12 @@ def facts(queue: str, raw: Raw, now: int) -> dict[str, Any]:
         "since_ms": since,
         "age_s": None if since is None else max(0, now - since) / 1000,
         "worker": _worker(lease, events),
-        "lease_until_ms": int(raw.score) if raw.state == State.RUNNING else None,
+        "lease_until_ms": numbers.whole(raw.score) if raw.state == State.RUNNING else None,
         "error": cause and cause.class_name,
         "message": cause and cause.message,
         "failed_ms": _failed(raw, events),
         "body": raw.body,
+        "problem": _problem(raw, head, tries, lease, events),
     }
     if head is not None:
         known |= {
@@ -113,9 +125,10 @@ def make_record(queue: str, raw: Raw, now: int) -> JobRecord:
 
 def _since(raw: Raw, head: Head | None, lease: Lease | None) -> int | None:
     if raw.state == State.READY:
-        return int(raw.score) % BAND
+        score = numbers.whole(raw.score)
+        return None if score is None else score % BAND
     if raw.state in ENDED:
-        return int(raw.score)
+        return numbers.whole(raw.score)
     if raw.state == State.RUNNING:
         return lease.claimed_ms if lease is not None else None
     return head.enqueued_ms if head is not None else None
@@ -123,9 +136,9 @@ def _since(raw: Raw, head: Head | None, lease: Lease | None) -> int | None:
 
 def _due(raw: Raw, head: Head) -> int | None:
     if raw.state == State.DELAYED:
-        return int(raw.score)
+        return numbers.whole(raw.score)
     if raw.state == State.BLOCKED and raw.score > head.enqueued_ms:
-        return int(raw.score)
+        return numbers.whole(raw.score)
     return None
 
 
@@ -140,7 +153,7 @@ def _failed(raw: Raw, events: list[Event]) -> int | None:
     if raw.state == State.DONE:
         return None
     at = next((event.at_ms for event in reversed(events) if event.kind in _FAILURES), None)
-    return int(raw.score) if at is None and raw.state == State.DEAD else at
+    return numbers.whole(raw.score) if at is None and raw.state == State.DEAD else at
 
 
 def last_cause(events: list[Event]) -> Failure | None:
@@ -191,7 +204,7 @@ def history(raw: Raw, head: Head | None, lease: Lease | None) -> tuple[HistoryEv
     if lease is not None:
         found.append(_event(lease.claimed_ms, "claimed", {"worker": lease.worker}))
     if raw.state in ENDED and raw.state != State.CANCELLED:
-        found.append(_event(int(raw.score), raw.state, {}))
+        found.append(_event(numbers.clipped(raw.score), raw.state, {}))
     return tuple(found)
 
 

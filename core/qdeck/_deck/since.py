@@ -16,6 +16,7 @@ from qdeck._deck import history, reads, workers
 from qdeck._deck.model import NATIVE, State, Status
 from qdeck._engine import codec, keys, ops
 from qdeck._engine.codec import BAND
+from qdeck._engine.numbers import clipped, score_ms, whole
 from qdeck._errors import NotAllowed
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _dead(
     replies = yield from reads.ask(calls)
     for (queue, limit), reply in zip(limits.items(), replies, strict=True):
         began = crossing(samples.get(queue, ()), lambda sample: sample.dead, limit)
-        at = None if reads.is_error(reply) or not reply else int(float(reply[1]))
+        at = None if reads.is_error(reply) or not reply else score_ms(reply[1])
         if at is not None and (began is None or (not began.exact and at < began.at_ms)):
             began = Began(at_ms=at, exact=False)
         if began is not None:
@@ -145,8 +146,9 @@ def _overdue(
     calls = [(b"ZRANGE", keys.key(q, "delayed"), limit, limit, b"WITHSCORES") for q, limit in limits.items()]
     replies = yield from reads.ask(calls)
     for queue, reply in zip(limits, replies, strict=True):
-        if not reads.is_error(reply) and reply and float(reply[1]) <= now_ms:
-            found[place("pending_queue", queue)] = Began(at_ms=int(float(reply[1])), exact=False)
+        at = None if reads.is_error(reply) or not reply else score_ms(reply[1])
+        if at is not None and at <= now_ms:
+            found[place("pending_queue", queue)] = Began(at_ms=at, exact=False)
 
 
 def _stuck(
@@ -166,7 +168,7 @@ def _stuck(
     ]
     moments: list[int] = []
     for at, reply in enumerate((yield from reads.ask(calls))):
-        scores = [] if reads.is_error(reply) else [int(float(score)) for score in reply[1::2]]
+        scores = [] if reads.is_error(reply) else [clipped(score) for score in reply[1::2]]
         if at % 3 == 0:
             moments += scores
         else:
@@ -227,10 +229,10 @@ def pauses(newest_first: Iterable[bytes | None]) -> dict[str, int]:
     for raw in newest_first:
         try:
             entry = msgspec.json.decode(raw or b"")
-            verb, at_ms, queues = entry["verb"], int(entry["at_ms"]), list(entry["queues"])
+            verb, at_ms, queues = entry["verb"], whole(entry["at_ms"]), [str(queue) for queue in entry["queues"]]
         except (msgspec.MsgspecError, TypeError, ValueError, KeyError, RecursionError):
             continue
-        if verb not in ("pause", "resume"):
+        if verb not in ("pause", "resume") or at_ms is None:
             continue
         for queue in queues:
             if queue not in over and verb == "pause":
@@ -246,7 +248,7 @@ def _noted(wanted: Sequence[tuple[str, Reason]], thresholds: Thresholds, found: 
     places = noted.get("places")
     for name, reason in wanted:
         said = places.get(place(name, reason.queue)) if isinstance(places, dict) else None
-        if isinstance(said, list) and len(said) == 3 and said[0] == reason.status and isinstance(said[1], int):
+        if isinstance(said, list) and len(said) == 3 and said[0] == reason.status and whole(said[1]) is not None:
             found[place(name, reason.queue)] = Began(at_ms=said[1], exact=said[2] is True)
 
 

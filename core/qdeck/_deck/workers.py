@@ -10,7 +10,7 @@ import msgspec
 
 from qdeck._deck import reads
 from qdeck._deck.model import WorkerRow
-from qdeck._engine import codec, keys, ops
+from qdeck._engine import codec, keys, numbers, ops
 from qdeck._errors import InvalidOption, UsageError
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def read_worker(name: bytes, raw: bytes, asked: bytes | None, now_ms: int) -> Wo
         said = {}
 
     def number(field: str) -> int | None:
-        value = said.get(field)
-        return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return numbers.whole(said.get(field))
 
     def word(field: str) -> str | None:
         value = said.get(field)
@@ -77,7 +76,7 @@ def read_worker(name: bytes, raw: bytes, asked: bytes | None, now_ms: int) -> Wo
 
 def _queues(said: Any) -> dict[str, int]:
     if isinstance(said, dict):
-        return {str(name): weight if isinstance(weight, int) else 1 for name, weight in said.items()}
+        return {str(name): numbers.whole(weight) or 1 for name, weight in said.items()}
     return {str(name): 1 for name in said} if isinstance(said, list) else {}
 
 

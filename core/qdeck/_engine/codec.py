@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from qdeck._engine.numbers import digits, need, score_ms
 from qdeck._errors import PayloadNotSerializable, PayloadTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_PAYLOAD: Final = 1024 * 1024
+UNREADABLE: Final = "unreadable"  # the kind of an event that is none of ours
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
@@ -73,17 +75,17 @@ def read_head(raw: bytes) -> Head:
 
     def number(letter: str) -> int | None:
         text = extra.get(letter)
-        return int(text) if text else None
+        return need(text) if text else None
 
     return Head(
-        enqueued_ms=int(enqueued),
-        priority=int(priority),
-        retries=int(retries),
+        enqueued_ms=need(enqueued),
+        priority=need(priority),
+        retries=need(retries),
         task=task,
         name=extra.get("n"),
         unique="u" in extra,
         tags=tuple(extra["t"].split(",")) if extra.get("t") else (),
-        expires_ms=_expiry(extra.get("x"), int(enqueued)),
+        expires_ms=_expiry(extra.get("x"), need(enqueued)),
         lease_ms=number("l"),
         limit_ms=number("m"),
         backoff=extra.get("b"),
@@ -111,7 +113,7 @@ def score_seen(seen: str) -> float:
 def _expiry(text: str | None, enqueued_ms: int) -> int | None:
     if not text:
         return None
-    return enqueued_ms + int(text[1:]) if text.startswith("+") else int(text)
+    return enqueued_ms + need(text[1:]) if text.startswith("+") else need(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class Tries:
 
 def read_tries(raw: bytes | None) -> Tries:
     """Reads the tries of a job; none means it never ended badly. Those of a dead job end in the digest of its group."""
-    return Tries(*map(int, raw.split()[:3])) if raw else Tries()
+    return Tries(*map(need, raw.split()[:3])) if raw else Tries()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,12 +151,19 @@ def read_lease(raw: bytes) -> Lease:
     return Lease(
         worker=token.rpartition(":")[0],
         token=token,
-        claimed_ms=int(claimed),
-        lease_ms=int(length),
-        ready_ms=int(float(score)) % BAND,
+        claimed_ms=need(claimed),
+        lease_ms=need(length),
+        ready_ms=_place(score) % BAND,
         expired_once="?" in flags,
         cancel_asked="c" in flags,
     )
+
+
+def _place(score: str) -> int:
+    found = score_ms(score)
+    if found is None:
+        raise ValueError(f"{score[:40]!r} is not a place in line")
+    return found
 
 
 BAND: Final = 10**13
@@ -176,17 +185,17 @@ def read_events(raw: bytes | None) -> list[Event]:
     for line in (raw or b"").split(b"\n"):
         at, _, rest = line.partition(b" ")
         kind, _, json = rest.partition(b" ")
-        if not at.isdigit():
+        at_ms = digits(at)
+        if at_ms is None:
             if line:
-                events.append(Event(0, "unreadable", {"text": line.decode("utf-8", "replace")}))
+                events.append(Event(0, UNREADABLE, {"text": line.decode("utf-8", "replace")}))
             continue
         try:
-            data = _decoder.decode(json)
+            data = decode_json(json)
         except (msgspec.DecodeError, UnicodeDecodeError):
             data = {"text": json.decode("utf-8", "replace")}
-        events.append(
-            Event(int(at), kind.decode("utf-8", "replace"), data if isinstance(data, dict) else {"value": data})
-        )
+        told = data if isinstance(data, dict) else {"value": data}
+        events.append(Event(at_ms, kind.decode("utf-8", "replace"), told))
     return events
 
 

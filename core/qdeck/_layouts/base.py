@@ -126,7 +126,6 @@ class Entry(JobRecord):
     """One entry of a foreign queue. `problem` tells what is wrong with it, `stuck` why it does not move."""
 
     seen: Seen
-    problem: str | None = None
     stuck: str | None = None
     queue_from: str | None = None
     log: str | None = None

@@ -16,7 +16,6 @@ class EntryDetail(JobDetail):
     """All about one entry, with what an act on it compares."""
 
     seen: Seen
-    problem: str | None = None
     stuck: str | None = None
 
 

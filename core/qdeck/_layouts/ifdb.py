@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck import payload, reads
 from qdeck._deck.model import QueueRow, State
+from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck._layouts import ifdb_steps, listing
 from qdeck._layouts.base import (
@@ -33,7 +34,7 @@ from qdeck._layouts.base import (
     text_of,
 )
 from qdeck._layouts.ifdb_steps import DATA, QUEUE, RETRIES, read_task
-from qdeck._layouts.times import read_ms, whole
+from qdeck._layouts.times import read_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck._layouts.base import Act, Entry, Seen, raw_of
 from qdeck._layouts.steps import Check, Step, Write
-from qdeck._layouts.times import iso, read_ms, whole
+from qdeck._layouts.times import iso, read_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

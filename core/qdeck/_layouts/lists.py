@@ -14,6 +14,7 @@ import msgspec
 from qdeck._deck import payload, reads
 from qdeck._deck.model import QueueRow, State
 from qdeck._engine import codec
+from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck._layouts import lists_steps
 from qdeck._layouts.base import (
@@ -35,7 +36,7 @@ from qdeck._layouts.base import (
 )
 from qdeck._layouts.lists_names import BUILT_IN, LONGEST, Names, glob_of
 from qdeck._layouts.steps import short
-from qdeck._layouts.times import read_ms, whole
+from qdeck._layouts.times import read_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,6 +14,7 @@ import msgspec
 from qdeck._deck import payload, reads
 from qdeck._deck.model import QueueRow, State
 from qdeck._engine import codec
+from qdeck._engine.numbers import score_ms, whole
 from qdeck._errors import InvalidOption
 from qdeck._layouts.base import (
     Act,
@@ -35,7 +36,7 @@ from qdeck._layouts.base import (
 )
 from qdeck._layouts.listing import Place, every, read_slice
 from qdeck._layouts.steps import Check, Step, Write, short
-from qdeck._layouts.times import iso, read_ms, score_ms, whole
+from qdeck._layouts.times import iso, read_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,7 +6,6 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-MOST: Final = 2**53  # beyond it no number is a count or a moment, and JSON cannot carry it
 _RUBY: Final = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d+)?) ?([+-]\d\d):?(\d\d)$")
 
 
@@ -35,25 +34,3 @@ def iso(ms: int, *, zulu: bool = False) -> str:
     if zulu:
         return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1000:03d}Z"
     return moment.isoformat()
-
-
-def whole(value: object) -> int | None:
-    """A number of another program as a whole one; None when it is none, or out of all bounds."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if -MOST < value < MOST else None
-
-
-def score_ms(score: bytes | str | float | None, unit_ms: int = 1) -> int | None:
-    """A score as a moment in ms; None when there is none, or it is out of all bounds."""
-    try:
-        number = None if score is None else whole(float(score))
-    except ValueError:
-        return None
-    return None if number is None else whole(number * unit_ms)
-
-
-def digits(raw: bytes | str) -> int | None:
-    """A number of plain digits; None when it is none, or longer than any count."""
-    text = raw.decode("ascii", "replace") if isinstance(raw, bytes) else raw
-    return int(text) if len(text) < 16 and text.isascii() and text.isdigit() else None

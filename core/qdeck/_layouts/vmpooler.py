@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck import reads
 from qdeck._deck.model import QueueRow, State
+from qdeck._engine.numbers import score_ms
 from qdeck._layouts.base import (
     Act,
     Ages,
@@ -31,7 +32,6 @@ from qdeck._layouts.base import (
     text_of,
 )
 from qdeck._layouts.listing import read_slice
-from qdeck._layouts.times import score_ms
 from qdeck._layouts.together import all_of
 from qdeck._layouts.vmpooler_keys import (
     CREATE,

@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from qdeck._engine import codec
+from qdeck._engine.numbers import digits
 from qdeck._layouts.base import text_of
 from qdeck._layouts.steps import short
-from qdeck._layouts.times import digits
 
 PREFIX: Final = b"vmpooler__"
 POOLS: Final = b"vmpooler__pools"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck import payload, reads
 from qdeck._deck.model import State
 from qdeck._engine import codec
+from qdeck._engine.numbers import digits, score_ms, whole
 from qdeck._layouts.base import Entry, Kind, Raw, age_s, text_of
 from qdeck._layouts.steps import short
-from qdeck._layouts.times import digits, read_ms, score_ms, whole
+from qdeck._layouts.times import read_ms
 from qdeck._layouts.vmpooler_keys import (
     CREATE,
     CREATE_QUEUE,

@@ -74,7 +74,7 @@ def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity
         [page] = yield reads.read((b"XRANGE", key, start, b"+", b"COUNT", _PAGE), key=key)
         page = reads.good(page)
         for _, flat in page:
-            entry = _read_entry(dict(reads.pairs(flat)).get(b"e"))
+            entry = read_entry(dict(reads.pairs(flat)).get(b"e"))
             if entry is not None:
                 found.append(entry)
         if len(page) < _PAGE:
@@ -88,13 +88,14 @@ def newest(most: int = 500) -> Program[list[Activity]]:
     """The newest entries, the last one first, in one round trip; begun ones as in `read`."""
     key = keys.ACTIVITY.encode()
     [page] = yield reads.read((b"XREVRANGE", key, b"+", b"-", b"COUNT", most), key=key)
-    entries = [_read_entry(dict(reads.pairs(flat)).get(b"e")) for _, flat in reads.good(page)]
+    entries = [read_entry(dict(reads.pairs(flat)).get(b"e")) for _, flat in reads.good(page)]
     found = [entry for entry in entries if entry is not None]
     ended = {entry.batch for entry in found if entry.batch is not None and entry.outcome != "begun"}
     return [entry for entry in found if entry.outcome != "begun" or entry.batch not in ended]
 
 
-def _read_entry(raw: bytes | None) -> Activity | None:
+def read_entry(raw: bytes | None) -> Activity | None:
+    """An entry of the log; None when it is none of ours."""
     try:
         data = msgspec.json.decode(raw or b"")
         known = {name: data[name] for name in as_json(Activity(at_ms=0, who="", host="", verb="")) if name in data}

@@ -206,10 +206,15 @@ def _groups(deck: Deck, queues: str | Sequence[str], where: str | Filter, option
 
 
 def read_stuck(
-    deck: Deck, queues: str | Sequence[str] = (), *, where: str | Filter = "", limit: int | None = None
+    deck: Deck,
+    queues: str | Sequence[str] = (),
+    *,
+    where: str | Filter = "",
+    limit: int | None = None,
+    unread: list[str] | None = None,
 ) -> list[StuckJob]:
-    """The stuck jobs of some queues, or of all, with why."""
-    return deck.look(_stuck(deck, queues, where, limit))
+    """The stuck jobs of some queues, or of all, with why. Queues that cannot be read are noted in `unread`."""
+    return deck.look(_stuck(deck, queues, where, limit, unread=unread))
 
 
 async def aread_stuck(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from qdeck._deck import reads
 from qdeck._deck.model import State
-from qdeck._errors import QdeckError
 from qdeck._layouts.base import Entry
 from qdeck._operations.groups import OTHER, Gathering, Group, Groups
 from qdeck._operations.stuck import StuckJob
@@ -28,6 +28,7 @@ def read_stuck(
     limit: int | None = None,
     each: Callable[[list[StuckJob]], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    unread: list[str] | None = None,
 ) -> Program[list[StuckJob]]:
     """What does not move, each with the reason; whether its worker lives is not known. `each` as of qdeck's own."""
     found: list[StuckJob] = []
@@ -35,7 +36,10 @@ def read_stuck(
         keys: set[str] = set()
         cursor: str | None = None
         while limit is None or len(found) < limit:
-            page = yield from layout.page(queue, WAITING, wanted=wanted, cursor=cursor)
+            reading = layout.page(queue, WAITING, wanted=wanted, cursor=cursor)
+            page = yield from reads.contained(reading, queue, [] if unread is None else unread)
+            if page is None:
+                break
             if cancelled is not None and cancelled():
                 return found
             for entry in page.jobs:
@@ -69,6 +73,7 @@ def read_groups(
     """The dead letters of these queues in groups."""
     gathered: list[tuple[str, Gathering]] = []
     exact, total = True, 0
+    unread: list[str] = []
     for layout, queue in queues:
         gathering = Gathering(now_ms=now)
         gathered.append((layout.name, gathering))
@@ -78,9 +83,9 @@ def read_groups(
             if (most_read is not None and total >= most_read) or (cancelled is not None and cancelled()):
                 exact = False
                 break
-            try:
-                page = yield from layout.page(queue, (State.DEAD,), wanted=wanted, cursor=cursor)
-            except QdeckError:
+            reading = layout.page(queue, (State.DEAD,), wanted=wanted, cursor=cursor)
+            page = yield from reads.contained(reading, queue, unread)
+            if page is None:
                 exact = False
                 break
             for entry in page.jobs:
@@ -96,7 +101,7 @@ def read_groups(
         for name, gathering in gathered
         for group in gathering.finish(exact=exact).groups
     ]  # fmt: skip
-    return Groups(groups=tuple(found), total=total, exact=exact)
+    return Groups(groups=tuple(found), total=total, exact=exact, unread=tuple(unread))
 
 
 def merged(one: Groups, other: Groups) -> Groups:
@@ -109,4 +114,5 @@ def merged(one: Groups, other: Groups) -> Groups:
         groups=tuple(sorted((*one.groups, *other.groups), key=place)),
         total=one.total + other.total,
         exact=one.exact and other.exact,
+        unread=(*one.unread, *other.unread),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from qdeck._deck import payload, reads
 from qdeck._deck.model import NATIVE, State
 from qdeck._engine import keys
+from qdeck._engine.numbers import need
 from qdeck._engine.shapes import LONGEST, LOOKED_AT, VARIES, shape_of
 from qdeck._operations.rows import Row
 from qdeck._operations.scan import Needs, Walk, fill
@@ -80,6 +81,8 @@ class Groups:
     groups: tuple[Group, ...]
     total: int
     exact: bool
+    unread: tuple[str, ...] = ()
+    """Queues that could not be read, with why."""
 
 
 class Gathering:
@@ -92,6 +95,7 @@ class Gathering:
         self._samples: dict[tuple[str, str, str], tuple[str | None, str]] = {}
         self._trends: dict[tuple[str, str, str], list[int]] = {}
         self.total = 0
+        self.unread: list[str] = []
 
     def add(self, row: Row | Entry) -> None:
         """Counts one dead letter."""
@@ -138,7 +142,9 @@ class Gathering:
         groups.sort(
             key=lambda group: (group.error_class == OTHER, -group.count, group.error_class, group.message_shape)
         )
-        return Groups(groups=tuple(groups), total=self.total, exact=exact)
+        return Groups(
+            groups=tuple(groups), total=self.total, exact=exact and not self.unread, unread=tuple(self.unread)
+        )
 
 
 def where_of(error: str, message: str | None) -> str:
@@ -168,12 +174,13 @@ class GroupWalk:
         """How many were looked at."""
         return self._walk.scanned
 
-    def page(self) -> Program[None]:
-        """Counts the next page; afterwards `over` tells whether it was the last."""
+    def page(self) -> Program[int]:
+        """Counts the next page and returns its size; afterwards `over` tells whether it was the last."""
         rows = yield from self._walk.page()
         self.over = rows is None
         for row in rows or ():
             self.gathering.add(row)
+        return len(rows or ())
 
 
 def read_groups(
@@ -195,12 +202,14 @@ def read_groups(
     for queue in queues:
         if limits is not None and limits.queues is not None and queue not in limits.queues:
             continue
-        if counted and (yield from _counted(queue, gathering, now)):
+        if counted and (yield from reads.contained(_counted(queue, gathering, now), queue, [])):
             continue
         exact = False
         walk = GroupWalk(queue, now, gathering, wanted)
         while not walk.over:
-            yield from walk.page()
+            read = yield from reads.contained(walk.page(), queue, gathering.unread)
+            if read is None:
+                break
             if (most_read is not None and gathering.total >= most_read) or (cancelled is not None and cancelled()):
                 return gathering.finish(exact=False)
     return gathering.finish(exact=exact)
@@ -339,6 +348,6 @@ def _read_kind(digest: bytes, raw: bytes) -> Kind | None:
     try:
         size, first, last, sample = numbers.split(b" ")
         # Whoever counted it folded what differs; a short secret of letters only does not look so.
-        return Kind(digest, int(size), int(first), int(last), sample, error, payload.mask_text(text))
+        return Kind(digest, need(size), need(first), need(last), sample, error, payload.mask_text(text))
     except ValueError:
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck import reads
 from qdeck._deck.model import State
 from qdeck._engine import keys
+from qdeck._engine.numbers import digits, score_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,14 +43,14 @@ def read_headroom(queues: Sequence[str]) -> Program[list[Headroom]]:
     for queue, meta, oldest in zip(queues, replies[::2], replies[1::2], strict=True):
         if reads.is_error(meta) or reads.is_error(oldest):
             continue
-        most, keep, count, dropped = (int(raw) if raw and raw.isdigit() else None for raw in meta)
+        most, keep, count, dropped = (digits(raw or b"") for raw in meta)
         found.append(
             Headroom(
                 queue=queue,
                 count=count or 0,
                 most=MOST if most is None else most,
                 keep_ms=KEEP_MS if keep is None else keep,
-                oldest_ms=int(float(oldest[1])) if oldest else None,
+                oldest_ms=score_ms(oldest[1]) if oldest else None,
                 dropped=dropped or 0,
             )
         )

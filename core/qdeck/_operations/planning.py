@@ -222,7 +222,10 @@ def build(
                 progress(sums.scanned, writer.count)
 
         for queue in queues:
-            yield from _match(queue, wish, head.created_ms, sums, take)
+            unread: list[str] = []
+            yield from reads.contained(_match(queue, wish, head.created_ms, sums, take), queue, unread)
+            for why in unread:
+                sums.skip(queue, "", why)
         for layout, queue in ground.foreign:
             yield from foreign.match(layout, queue, wish, head, sums, add)
         sums.close()
@@ -258,6 +261,10 @@ def _match(queue: str, wish: Wish, now: int, sums: Sums, take: Callable[[list[Ro
             yield from take(rows)
 
 
+def _score(score: float) -> bytes:
+    return (b"%d" % score) if score.is_integer() else repr(score).encode()
+
+
 def _named(
     queue: str,
     ids: Sequence[str],
@@ -285,7 +292,7 @@ def _named(
                 else:
                     sums.skip(queue, job_id, f"is {place.state}")
             else:
-                row = Row(queue, place.state, jobs.raw_id(job_id), b"%d" % place.score, now, reaches_no_secret(wanted))
+                row = Row(queue, place.state, jobs.raw_id(job_id), _score(place.score), now, reaches_no_secret(wanted))
                 fitting.setdefault(place.state, []).append(row)
         for state, rows in fitting.items():
             passed = yield from _test(queue, rows, Needs.of(wanted, now, state))

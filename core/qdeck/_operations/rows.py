@@ -13,6 +13,7 @@ from qdeck._deck import payload
 from qdeck._deck.model import NATIVE, JobRecord, State
 from qdeck._deck.records import Raw, make_record
 from qdeck._engine.codec import BAND
+from qdeck._engine.numbers import clipped, digits
 
 if TYPE_CHECKING:
     from qdeck._filter import Filter
@@ -87,10 +88,7 @@ class Row(msgspec.Struct, eq=False, gc=False):
     @property
     def at(self) -> int:
         """Its score."""
-        try:
-            return int(self.score)
-        except ValueError:
-            return int(float(self.score))
+        return clipped(self.score)
 
     @property
     def since_ms(self) -> int | None:
@@ -138,7 +136,8 @@ class Row(msgspec.Struct, eq=False, gc=False):
         """When it went wrong last."""
         raw = self.error_raw
         found = None if raw is None else _class_in(raw, raw.rfind(b"\n") + 1)
-        return int(found[1]) if found is not None and self.state != _DONE else self.full().failed_ms
+        at = None if found is None else digits(found[1])
+        return at if at is not None and self.state != _DONE else self.full().failed_ms
 
     def payload(self) -> Any:
         """The payload; without the work of masking where nothing in it can be a secret that this filter reaches."""

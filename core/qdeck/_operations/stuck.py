@@ -107,10 +107,12 @@ def read_stuck(
     limit: int | None = None,
     each: Callable[[list[StuckJob]], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    unread: list[str] | None = None,
 ) -> Program[list[StuckJob]]:
     """The stuck jobs of these queues, the longest stuck first in each. With `each` they are handed over page by page,
-    and none is kept.
+    and none is kept. A queue that cannot be read is noted in `unread`.
     """
+    unread = [] if unread is None else unread
     now = yield from reads.clock()
     owners = yield from read_owners(now)
     found: list[StuckJob] = []
@@ -122,7 +124,7 @@ def read_stuck(
         if part is None or some_refused == 1
     ]
     for walk in walks:
-        while (rows := (yield from walk.page())) is not None:
+        while (rows := (yield from reads.contained(walk.page(), walk.queue, unread))) is not None:
             if cancelled is not None and cancelled():
                 return found
             look = judge if walk.state == State.RUNNING else judge_refused

@@ -10,6 +10,7 @@ from qdeck._deck.model import State
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
+from qdeck._engine.numbers import score_ms
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +81,7 @@ def _since(
         if at in values:
             found.append([] if reads.is_error(values[at]) else _moments(state, values[at]))
         else:
-            scores = [int(float(score)) for _, score in entries[at]]
+            scores = [known for _, score in entries[at] if (known := score_ms(score)) is not None]
             found.append([score % BAND for score in scores] if state is State.READY else scores)
     return found
 

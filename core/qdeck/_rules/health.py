@@ -16,8 +16,9 @@ from qdeck._deck.model import NATIVE, QueueRow, Reason, Snapshot, State, Status
 from qdeck._deck.records import read_head
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
-from qdeck._rules import ages, foreign_health
+from qdeck._rules import ages, foreign_health, unreadable
 from qdeck._rules import orphans as orphan_count
+from qdeck._rules.apart import apart
 from qdeck._rules.foreign_health import Theirs
 from qdeck._rules.limits import Limits, Rule
 from qdeck._settings.thresholds import Thresholds
@@ -124,13 +125,15 @@ def report(
     known = bool(rows) or not seen.queues
     checks = [
         *verdict.check_all(seen.server, seen.queues, memory.thresholds),
+        (yield from unreadable.check(seen.queues, notices)),
         _orphan_check(orphaned, limits),
         _clock_check(seen),
     ]
+    status, reasons = verdict.sum_up(checks)
     return HealthReport(
         at_ms=seen.at_ms,
-        status=seen.status,
-        reasons=seen.reasons,
+        status=status,
+        reasons=reasons,
         queues=queues,
         tasks=tasks,
         rates=_rates(rows),
@@ -248,16 +251,26 @@ def _tasks(seen: Snapshot, notices: list[str]) -> Program[Mapping[str, TaskHealt
     counts_waiting = running + waiting <= MOST_HEADS
     if not counts_waiting:
         notices.append(f"tasks that wait are not counted: {waiting:,} jobs wait, over {MOST_HEADS:,}")
+    active: Counter[str] = Counter()
+    pending: Counter[str] | None = Counter() if counts_waiting else None
     try:
-        active = yield from _count_tasks(rows, (State.RUNNING,))
-        pending = (yield from _count_tasks(rows, _WAITING)) if counts_waiting else None
+        parts = yield from apart(lambda some: _count_both(some, waits=counts_waiting), rows, "tasks", notices)
     except QdeckError as error:
         notices.append(f"tasks are not counted: {error}")
         return None
+    for part in parts:
+        active += part[0]
+        if pending is not None:
+            pending += part[1]
     names = sorted({*active, *(pending or ())})
     return MappingProxyType(
         {name: TaskHealth(active=active[name], pending=None if pending is None else pending[name]) for name in names}
     )
+
+
+def _count_both(rows: Sequence[QueueRow], *, waits: bool) -> Program[tuple[Counter[str], Counter[str]]]:
+    active = yield from _count_tasks(rows, (State.RUNNING,))
+    return active, (yield from _count_tasks(rows, _WAITING if waits else ()))
 
 
 def _count_tasks(rows: Sequence[QueueRow], states: Sequence[State]) -> Program[Counter[str]]:

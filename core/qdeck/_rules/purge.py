@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads, workers
 from qdeck._engine import keys
+from qdeck._engine.numbers import digits
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
 from qdeck._operations.foreign import Ground, ground_of
 from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, Verb
@@ -218,8 +219,8 @@ def _followers(queue: str, parents: Sequence[str]) -> Program[tuple[int, int]]:
                 continue
             more, *refs = raw.decode("utf-8", "replace").split(" ")
             # The newest part of a list has its plain name and tells how many older parts there are.
-            if "#" not in field and more.isdigit():
-                fields += [f"{field}#{n}" for n in range(1, int(more) + 1)]
+            if "#" not in field:
+                fields += [f"{field}#{n}" for n in range(1, min(digits(more) or 0, MOST_FOLLOWERS) + 1)]
             fresh += [ref for ref in dict.fromkeys(refs) if ref not in seen]
         elsewhere = [ref for ref in fresh if "@" in ref]
         seen.update(elsewhere)

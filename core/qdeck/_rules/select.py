@@ -14,6 +14,7 @@ from qdeck._deck.model import State
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND, version_seen
+from qdeck._engine.numbers import MOST, clipped
 from qdeck._operations.model import NO_STATE
 from qdeck._rules.limits import Effect, Limits, Rule
 
@@ -149,7 +150,7 @@ def _slice(
 
 
 def _scored(flat: Sequence[bytes]) -> list[tuple[int, str]]:
-    return [(int(float(score)), member.decode("utf-8", "surrogateescape")) for member, score in reads.pairs(flat)]
+    return [(clipped(score), member.decode("utf-8", "surrogateescape")) for member, score in reads.pairs(flat)]
 
 
 def _ready(purge: Purge, queue: str, place: Place | None) -> Program[tuple[list[tuple[int, str]], Place | None, int]]:
@@ -162,7 +163,7 @@ def _ready(purge: Purge, queue: str, place: Place | None) -> Program[tuple[list[
             if found:
                 return found, Place(*found[-1]), len(found)
         after = max(0, (band + 1) * BAND)
-        [flat] = yield reads.read((b"ZRANGEBYSCORE", key, after, b"+inf", b"WITHSCORES", b"LIMIT", 0, 1))
+        [flat] = yield reads.read((b"ZRANGEBYSCORE", key, after, MOST, b"WITHSCORES", b"LIMIT", 0, 1))
         first = _scored(reads.good(flat, queue))
         if not first:
             return [], None, 0

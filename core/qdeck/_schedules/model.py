@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
+from qdeck._engine.numbers import digits, whole
 from qdeck._errors import InvalidOption, PayloadTooLarge
 from qdeck._schedules.rule import Rule, rule_of
 
@@ -107,9 +108,10 @@ def read_definition(name: str, raw: bytes) -> Definition:
         if not isinstance(said.get(field), str):
             raise ValueError(f"has no {field}")
         fields[field] = said[field]
-    if not isinstance(said.get("priority"), int):
+    priority = whole(said.get("priority"))
+    if priority is None:
         raise ValueError("has no priority")
-    return Definition(name=name, priority=said["priority"], **(fields | {"body": fields["body"].encode()}))
+    return Definition(name=name, priority=priority, **(fields | {"body": fields["body"].encode()}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,7 @@ class Past:
     made: int = 0
     outcome: str = ""
     last_id: str = ""
+    readable: bool = True
 
     def mark(self, now: int) -> int:
         """Turns after this moment are still to come, in seconds."""
@@ -134,16 +137,18 @@ class Past:
 def read_past(raw: bytes | None) -> Past:
     """Reads the line that the script keeps; what is missing or broken counts as nothing known."""
     words = (raw or b"").decode("utf-8", "replace").split(" ")
-    if len(words) != 8 or not all(word.isdigit() for word in words[:6]):
-        return Past()
-    enabled, since, turn, last, missed, made, outcome, last_id = words
+    found = [number for word in words[:6] if (number := digits(word)) is not None]
+    if len(words) != 8 or len(found) != 6:
+        return Past(readable=raw is None)
+    enabled, since, turn, last, missed, made = found
+    outcome, last_id = words[6:]
     return Past(
-        enabled=enabled == "1",
-        since_ms=int(since),
-        turn=int(turn),
-        last_ms=int(last),
-        missed=int(missed),
-        made=int(made),
+        enabled=enabled == 1,
+        since_ms=since,
+        turn=turn,
+        last_ms=last,
+        missed=missed,
+        made=made,
         outcome="" if outcome == "-" else outcome,
         last_id="" if last_id == "-" else last_id,
     )

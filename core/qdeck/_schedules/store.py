@@ -282,6 +282,7 @@ def _row(name: str, book: Book) -> ScheduleRow:
     past = book.past[name]
     row = ScheduleRow(
         name=name,
+        problem="" if past.readable else "what is kept about its runs cannot be read",
         enabled=past.enabled,
         last_ms=past.last_ms or None,
         last_turn_ms=past.turn * 1000 or None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.exceptions import NoScriptError, ResponseError
 
 from qdeck._engine import acts, ops, programs
+from qdeck._engine.numbers import clipped, digits
 from qdeck._errors import InvalidName, NotAllowed
 from qdeck._names import QueueName
 from qdeck._operations import cleaned
@@ -27,6 +28,7 @@ _PARTS: Final = ("queues", "waiting", "about", "tasks", "callbacks", "removing",
 KEYS: Final = tuple(f"{cleaned.TAG}:{part}".encode() for part in _PARTS)
 QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS, READERS = KEYS
 AT_ONCE: Final = 100  # names in one call, which is not to keep the server busy for long
+UNREADABLE: Final = ("unreadable", "unknown", "-", "")  # service, type, tier and task of what cannot be read
 ACT_MS: Final = 5_000  # how long a remover may act after it announced itself
 
 
@@ -244,18 +246,24 @@ def describe(names: Sequence[str]) -> Program[list[Temporary | None]]:
 def _read(name: str, about: bytes | None, until: bytes | None, waiting: bytes | None) -> Temporary | None:
     if about is None:
         return None
-    made, ttl, service, kind, tier, task = about.decode("utf-8", "replace").split(" ", 5)
+    made, ttl, service, kind, tier, task = _words(about)
     return Temporary(
         name=name,
         service=service,
         type=kind,
         tier="" if tier == "-" else tier,
         task=task,
-        made_ms=int(made),
-        ttl_ms=int(ttl),
-        expires_ms=int(float(until or 0)),
-        waited_until_ms=int(float(waiting or 0)),
+        made_ms=digits(made) or 0,
+        ttl_ms=digits(ttl) or 0,
+        expires_ms=clipped(until or 0),
+        waited_until_ms=clipped(waiting or 0),
     )
+
+
+def _words(about: bytes) -> list[str]:
+    """What is kept about a queue; of what cannot be read only that it is there."""
+    words = about.decode("utf-8", "replace").split(" ", 5)
+    return words if len(words) == 6 and digits(words[0]) and digits(words[1]) else ["", "", *UNREADABLE]
 
 
 def metrics() -> Program[list[tuple[str, str, str, str, int]]]:
@@ -264,10 +272,11 @@ def metrics() -> Program[list[tuple[str, str, str, str, int]]]:
     if isinstance(flat, ResponseError):
         raise programs.explain(flat)
     pairs: Iterable[tuple[bytes, bytes]] = zip(flat[::2], flat[1::2], strict=True)
-    rows = []
+    rows: list[tuple[str, str, str, str, int]] = []
     for field, count in pairs:
-        event, service, kind, tier = field.decode("utf-8", "replace").split(" ", 3)
-        rows.append((event, service, kind, "" if tier == "-" else tier, int(count)))
+        words, number = field.decode("utf-8", "replace").split(" ", 3), digits(count)
+        if len(words) == 4 and number is not None:
+            rows.append((words[0], words[1], words[2], "" if words[3] == "-" else words[3], number))
     return sorted(rows)
 
 

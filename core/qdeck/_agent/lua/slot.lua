@@ -18,6 +18,21 @@ if NOW == 0 then
 end
 local SLOT, verb = KEYS[1], ARGV[2]
 
+-- What somebody else wrote into a field counts as nothing, so that no chore stands still for it.
+local function number(raw, most)
+  local found = tonumber(raw or 0)
+  if not found or found ~= found or found < 0 or found > most then return 0 end
+  return found
+end
+
+local function add(field, more)
+  local before = redis.call('HGET', SLOT, field)
+  if before and (#before > 15 or not string.match(before, '^%d+$')) then
+    redis.call('HSET', SLOT, field, field == 'token' and string.format('%.0f', NOW) or '0')
+  end
+  return redis.call('HINCRBY', SLOT, field, more)
+end
+
 local function text(ms)
   return string.format('%.0f', ms)
 end
@@ -25,14 +40,14 @@ end
 if verb == 'claim' then
   local every, lease, aligned = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
   local seen = redis.call('HMGET', SLOT, 'until', 'started', 'word', 'token')
-  local held, started = tonumber(seen[1] or 0), tonumber(seen[2] or 0)
+  local held, started = number(seen[1], NOW + 86400000), number(seen[2], NOW)
   if held > NOW then
-    if seen[3] == ARGV[7] then return { tonumber(seen[4]), 0, NOW, started } end
+    if seen[3] == ARGV[7] then return { number(seen[4], 1e15), 0, NOW, started } end
     -- It may end well before its lease does: ask again when it is due anew.
     local due = started + every - NOW
     return { 0, math.min(held - NOW, due > 0 and due or math.max(every, 1000)), NOW, 0 }
   end
-  if started == 0 or started > NOW then -- never done, or the server's clock was set back
+  if started == 0 then -- never done, or the server's clock was set back
     started = NOW
   else
     local due = started + every
@@ -41,7 +56,7 @@ if verb == 'claim' then
     if due <= NOW then started = due + math.floor((NOW - due) / every) * every end
   end
   if aligned then started = NOW - NOW % every end
-  local token = redis.call('HINCRBY', SLOT, 'token', 1)
+  local token = add('token', 1)
   redis.call('HSET', SLOT, 'holder', ARGV[3], 'word', ARGV[7], 'until', text(NOW + lease),
     'started', text(started))
   return { token, 0, NOW, started }
@@ -58,9 +73,9 @@ end
 
 local live, counters = tonumber(ARGV[6]), tonumber(ARGV[7])
 redis.call('HSET', SLOT, 'until', '0', 'ended', text(NOW), 'outcome', ARGV[4], 'summary', ARGV[5])
-redis.call('HINCRBY', SLOT, ARGV[4] == 'done' and 'runs' or 'failed', 1)
+add(ARGV[4] == 'done' and 'runs' or 'failed', 1)
 for i = 1, counters do
-  redis.call('HINCRBY', SLOT, 'n:' .. ARGV[6 + 2 * i], ARGV[7 + 2 * i])
+  add('n:' .. ARGV[6 + 2 * i], ARGV[7 + 2 * i])
 end
 local first = 8 + 2 * counters
 if KEYS[2] and ARGV[first] then

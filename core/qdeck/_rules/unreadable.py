@@ -1,0 +1,203 @@
+"""What is stored and cannot be read: a key of another type, a score that is no moment, a field that no program of ours
+wrote. Reading goes on around it; here it is reported, with the queue or the key named.
+
+Bounded: the counts are of whole lists, the fields of some jobs of each list, and of the keys beside the queues.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from qdeck._deck import history, jobs, reads, since, workers
+from qdeck._deck.model import NATIVE, QueueRow, Reason, State, Status
+from qdeck._deck.verdict import Check
+from qdeck._engine import codec, keys
+from qdeck._engine.numbers import MOST, digits, score_ms
+from qdeck._layouts.together import apart
+from qdeck._operations import activity, cleaned, registry
+from qdeck._schedules import store
+from qdeck._schedules.model import read_definition, read_past
+from qdeck._words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qdeck._deck.model import Page
+    from qdeck._engine.ops import Program
+
+MOST_QUEUES: Final = 2_000  # whose keys are looked at one by one
+BUDGET: Final = 20_000  # jobs looked at in all
+MOST_JOBS: Final = 50  # of one list
+_FIELDS: Final = 1000  # of a key beside the queues
+_AT_ONCE: Final = 50  # lists read side by side
+_SCORED: Final = tuple(part for part, (_, kind) in keys.PARTS.items() if kind == "zset")
+_TYPED: Final = tuple(part for part in keys.PARTS if part not in (*_SCORED, "undo"))
+_CHORES: Final = ("tend", "history", "clean", "health", "purge")
+_NUMBERS: Final = (b"until", b"started", b"ended", b"token", b"runs", b"failed")  # of what an agent keeps of its runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A key beside the queues: its type, and whether a field of it is as a program of ours writes it."""
+
+    key: str
+    kind: str
+    is_ours: Callable[[bytes, bytes], bool]
+
+
+def _is_json(value: bytes) -> bool:
+    return isinstance(codec.decode_json(value), dict)
+
+
+def _is_kept(value: bytes) -> bool:
+    msgspec.json.decode(value, type=registry.Kept)
+    return True
+
+
+def _is_schedule(name: bytes, value: bytes) -> bool:
+    read_definition(name.decode(), value).rule()
+    return True
+
+
+def _is_sample(field: bytes, value: bytes) -> bool:
+    return digits(value) is not None if not field else bool(history.read_latest(value))
+
+
+def _is_run(field: bytes, value: bytes) -> bool:
+    if field in _NUMBERS or field.startswith(b"n:"):
+        return digits(value) is not None
+    return field != b"summary" or _is_json(value)
+
+
+def _is_about(_: bytes, value: bytes) -> bool:
+    words = value.split(b" ", 5)
+    return len(words) == 6 and digits(words[0]) is not None and digits(words[1]) is not None
+
+
+STORED: Final = (
+    Stored(key=keys.QUEUES, kind="hash", is_ours=lambda name, at: name.isascii() and digits(at) is not None),
+    Stored(
+        key=keys.WORKERS, kind="hash",
+        is_ours=lambda name, said: not name or workers.read_worker(name, said, None, 0).seen_ms is not None,
+    ),
+    Stored(key=keys.CONTROL, kind="hash", is_ours=lambda _, asked: asked.decode() in workers.ORDERS),
+    Stored(key=keys.ACTIVITY, kind="stream", is_ours=lambda _, entry: activity.read_entry(entry) is not None),
+    Stored(key=keys.UNDO, kind="hash", is_ours=lambda _, kept: _is_kept(kept)),
+    Stored(key=store.SCHEDULES, kind="hash", is_ours=_is_schedule),
+    Stored(key=store.STATE, kind="hash", is_ours=lambda name, line: not name or read_past(line).readable),
+    Stored(key=history.LATEST, kind="hash", is_ours=_is_sample),
+    Stored(key=since.KEY, kind="string", is_ours=lambda _, noted: _is_json(noted)),
+    Stored(key="qdeck:health", kind="hash", is_ours=lambda name, told: name != b"metrics" or _is_json(told)),
+    *(Stored(key=f"qdeck:agent:{{qdeck:{chore}}}", kind="hash", is_ours=_is_run) for chore in _CHORES),
+    *(
+        Stored(key=f"{cleaned.TAG}:{part}", kind="zset", is_ours=lambda _, at: score_ms(at) is not None)
+        for part in ("queues", "tasks", "waiting", "callbacks")
+    ),
+    Stored(key=f"{cleaned.TAG}:about", kind="hash", is_ours=_is_about),
+    Stored(
+        key=f"{cleaned.TAG}:metrics", kind="hash",
+        is_ours=lambda name, count: name.count(b" ") == 3 and digits(count) is not None,
+    ),
+)  # fmt: skip
+
+
+def check(rows: Sequence[QueueRow], notices: list[str]) -> Program[Check]:
+    """The check `unreadable`, with a reason for each key that holds what cannot be read."""
+    own = [row for row in rows if row.layout == NATIVE and row.problem is None]
+    if len(own) > MOST_QUEUES:
+        notices.append(f"the keys of {MOST_QUEUES:,} of {len(own):,} queues were checked for what cannot be read")
+        own = own[:MOST_QUEUES]
+    found: list[tuple[str, str | None]] = []
+    yield from _lists(own, found)
+    yield from _jobs(own, found)
+    yield from _beside(found)
+    reasons = tuple(Reason(status=Status.DEGRADED, text=f"unreadable: {text}", queue=name) for text, name in found)
+    worst = Status.DEGRADED if reasons else Status.HEALTHY
+    detail = "; ".join(reason.text for reason in reasons[:3]) or "all that was looked at can be read"
+    return Check(name="unreadable", status=worst, detail=detail, value=len(reasons), threshold=0, reasons=reasons)
+
+
+def _lists(rows: Sequence[QueueRow], found: list[tuple[str, str | None]]) -> Program[None]:
+    """Keys of another type, and scores that are no moments."""
+    calls: list[reads.Call] = []
+    for row in rows:
+        for part in _SCORED:
+            key = keys.key(row.name, part)
+            calls += [(b"ZCOUNT", key, b"-inf", b"(0"), (b"ZCOUNT", key, b"(%d" % MOST, b"+inf")]
+        calls += [(b"TYPE", keys.key(row.name, part)) for part in _TYPED]
+    replies = iter((yield from reads.ask(calls)))
+    for row in rows:
+        for part in _SCORED:
+            low, high = next(replies), next(replies)
+            if reads.is_error(low):
+                found.append((_other_type(keys.key(row.name, part), "zset", low), row.name))
+            elif low or high:
+                entries = "1 score is" if low + high == 1 else f"{low + high:,} scores are"
+                found.append((f"{entries} out of bounds in {part} of {row.name}", row.name))
+        for part in _TYPED:
+            kind, wanted = next(replies), keys.part_type(part).encode()
+            if isinstance(kind, bytes) and kind not in (b"none", wanted):
+                found.append((_other_type(keys.key(row.name, part), wanted.decode(), kind), row.name))
+
+
+def _other_type(key: bytes, wanted: str, kind: Any) -> str:
+    what = kind.decode("utf-8", "replace") if isinstance(kind, bytes) else "of another type"
+    return f"key {key.decode('utf-8', 'replace')} is {what}, should be {wanted}"
+
+
+def _jobs(rows: Sequence[QueueRow], found: list[tuple[str, str | None]]) -> Program[None]:
+    """Some jobs of each list: their head, lease, tries and events."""
+    lists = [(row.name, state) for row in rows for state in State if getattr(row, state.value)]
+    most = max(1, min(MOST_JOBS, BUDGET // max(1, len(lists))))
+    for at in range(0, len(lists), _AT_ONCE):
+        part = lists[at : at + _AT_ONCE]
+        pages = yield from apart([_page(name, state, most) for name, state in part])
+        for (name, state), page in zip(part, pages, strict=True):
+            if isinstance(page, Exception):
+                continue  # a key of another type: reported by name
+            broken = [job for job in page.jobs if job.problem is not None]
+            if broken:
+                jobs_told = counted(len(broken), "job")
+                found.append((f"{jobs_told} {state.value} in {name}: {broken[0].id} ({broken[0].problem})", name))
+
+
+def _page(queue: str, state: State, most: int) -> Program[Page]:
+    return (yield from jobs.page(queue, (state,), bodies=False, most=most))
+
+
+def _beside(found: list[tuple[str, str | None]]) -> Program[None]:
+    """The keys beside the queues."""
+    kinds = yield from reads.ask([(b"TYPE", one.key) for one in STORED])
+    for one, kind in zip(STORED, kinds, strict=True):
+        if not isinstance(kind, bytes) or kind == b"none":
+            continue
+        if kind != one.kind.encode():
+            found.append((_other_type(one.key.encode(), one.kind, kind), None))
+            continue
+        broken = [field for field, value in (yield from _fields(one)) if not _passes(one, field, value)]
+        if broken:
+            name = broken[0].decode("utf-8", "replace")[:60]
+            found.append((f"{counted(len(broken), 'field')} of {one.key}, the first is {name!r}", None))
+
+
+def _passes(one: Stored, field: bytes, value: bytes) -> bool:
+    try:
+        return one.is_ours(field, value)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+
+
+def _fields(one: Stored) -> Program[list[tuple[bytes, bytes]]]:
+    if one.kind == "hash":
+        return list((yield from reads.scan_hash(one.key, most=_FIELDS)).items())
+    if one.kind == "string":
+        [value] = yield reads.read((b"GET", one.key))
+        return [] if not isinstance(value, bytes) else [(b"", value)]
+    if one.kind == "stream":
+        [page] = yield reads.read((b"XREVRANGE", one.key, b"+", b"-", b"COUNT", _FIELDS))
+        return [] if reads.is_error(page) else [(at, dict(reads.pairs(flat)).get(b"e", b"")) for at, flat in page]
+    [flat] = yield reads.read((b"ZRANGE", one.key, 0, _FIELDS - 1, b"WITHSCORES"))
+    return [] if reads.is_error(flat) else reads.pairs(flat)

@@ -1,0 +1,194 @@
+"""Every stored field of qdeck's own, broken one by one: the queue beside it is read, judged and tended as before, and
+what is broken is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from agent.running import running
+from qdeck._deck import native
+from qdeck._engine import keys
+from qdeck_console.__main__ import main
+from support.breaking import BROKEN, HEALTHY, Break, Image, breaks, broken, fill
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+CASES: Final = 16  # in the quick run
+PARTS: Final = 12  # of all of them, in the slow one
+WITH_AGENT: Final = 8  # each of so many is also given to an agent
+# What an issue told, and what stopped everything before.
+NAMED: Final = (
+    (f"{{{BROKEN}}}:ready", "score inf"), (f"{{{BROKEN}}}:running", "score inf"), (f"{{{BROKEN}}}:done", "score -inf"),
+    (f"{{{BROKEN}}}:lease", "exponent"), (f"{{{BROKEN}}}:error", "brackets"), (f"{{{BROKEN}}}:meta", "huge"),
+    (f"{{{BROKEN}}}:head", "type zset"), (f"{{{BROKEN}}}:outbox", "type string"), ("qdeck:history", "nan"),
+    ("qdeck:workers", "type list"), ("{qdeck:messages}:about", "word"), ("{qdeck:messages}:metrics", "huge"),
+    ("qdeck:agent:{qdeck:tend}", "huge"), ("qdeck:agent:{qdeck:tend}", "infinity"),
+    ("qdeck:agent:{qdeck:tend}", "type string"),
+)  # fmt: skip
+LOOKS: Final = (
+    ["status"], ["jobs", HEALTHY], ["jobs", BROKEN], ["dead"], ["dead", "--group"], ["stuck"], ["health"], ["doctor"],
+    ["find", "{id}"], ["job", HEALTHY, "{id}"], ["job", BROKEN, "{other}"], ["purge"], ["workers"],
+    ["schedule", "list"], ["activity"], ["queues"], ["clean", "task_1", "--dry-run"], ["clean", "--orphans"],
+)  # fmt: skip
+# These ask for one thing by name, or tell by their exit code that something was left out: what is broken may fail them.
+MAY_FAIL: Final = (["jobs", BROKEN], ["job", BROKEN], ["purge"], ["clean"], ["schedule"], ["workers"], ["activity"])
+PASSING: Final = (
+    "age_s",
+    "stuck_s",
+    "oldest_s",
+    "oldest_age",
+    "avg_age",
+    "in_per_s",
+    "out_per_s",
+    "worker_alive",
+    "exact",
+)
+
+
+@pytest.fixture
+def filled(url: str, raw: redis.Redis) -> Iterator[tuple[str, Any, dict[str, str], Image]]:
+    ids = fill(url, raw)
+    yield url, raw, ids, Image(raw)
+    raw.flushall()
+
+
+def look(url: str, words: list[str], ids: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[int, Any, str]:
+    capsys.readouterr()
+    shown = [word.format(id=ids[HEALTHY], other=ids[BROKEN]) for word in words]
+    code = main([*shown, "--json", "--url", url])
+    out, told = capsys.readouterr()
+    said = healthy(json.loads(out)) if out and words[0] != "activity" and code in (0, 1) else None
+    return code, said, out + told
+
+
+def healthy(document: Any) -> Any:
+    """What a document says of the healthy queue, without what passes with time and sums over all queues."""
+    if isinstance(document, list):
+        return [healthy(one) for one in document if not isinstance(one, dict) or _is_healthy(one)]
+    if not isinstance(document, dict):
+        return document
+    queues = document.get("queues")
+    if isinstance(queues, list):
+        return healthy(queues)
+    if isinstance(queues, dict) and f"native/{HEALTHY}" in queues.get("ready", ()):
+        return {state: healthy(rows[f"native/{HEALTHY}"]) for state, rows in queues.items()}
+    return {name: healthy(value) for name, value in document.items() if name not in PASSING}
+
+
+def _is_healthy(one: dict[str, Any]) -> bool:
+    return bool(one.get("queue", one.get("name", HEALTHY)) == HEALTHY)
+
+
+def must_be_reported(one: Break) -> bool:
+    """Whether health names what is broken; what is left out is opaque, found by another rule, or of an agent's run."""
+    key, part = one.key.decode(), one.key.rpartition(b":")[2].decode()
+    ours = key.startswith(("qdeck:", "{qdeck:"))
+    if one.value.startswith("type "):
+        return ours or (key.startswith("{") and ":history:" not in key and ":undo:" not in key)
+    if one.value.startswith("score "):
+        return one.value != "score 0.5" and (one.value != "score -5" or not ours)
+    if one.value.startswith(("field ", "member ")) or one.field == b"":
+        return False
+    if part == "meta" and not ours:
+        field = (one.field or b"").decode()
+        return field in native._FIELDS and field != "paused" and not (one.value == "empty" and field != "v")
+    if not ours:
+        return part in ("head", "lease") or (part in ("tries", "error") and one.value != "empty")
+    if key.startswith("qdeck:agent:"):
+        return (one.field or b"").startswith(b"n:") or one.field in (b"until", b"started", b"ended", b"runs", b"token")
+    return key != "qdeck:health" and not (key == "qdeck:since" and "json" in one.value)
+
+
+def check(
+    filled: tuple[str, Any, dict[str, str], Image],
+    one: Break,
+    before: dict[str, tuple[int, Any]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Reading goes on, and what is broken is reported."""
+    url, _, ids, _ = filled
+    for words in LOOKS:
+        code, said, told = look(url, words, ids, capsys)
+        where = f"{one}: {' '.join(words)}: {told[-400:]}"
+        assert "Error: " not in told.replace("TimeoutError: ", ""), where
+        assert "Traceback" not in told.replace("traceback", ""), where
+        if not any(words[: len(some)] == some for some in MAY_FAIL):
+            known = {before[" ".join(words)][0]} | ({1} if words[0] in ("status", "health") else set())
+            assert code in known, where
+            if one.key not in (b"qdeck:workers", b"qdeck:control", b"qdeck:queues") and words[0] != "doctor":
+                assert said == before[" ".join(words)][1], where
+        if words[0] == "health" and must_be_reported(one):
+            assert code in (0, 1), where
+            name = BROKEN if one.key.startswith(b"{%s}" % BROKEN.encode()) else one.key.decode()
+            reasons = [*json.loads(told.partition("\nqdeck:")[0])["reasons"], told.partition("\nqdeck:")[2]]
+            assert any(name in str(reason) for reason in reasons), where
+
+
+def check_agent(filled: tuple[str, Any, dict[str, str], Image], one: Break) -> None:
+    """The expired lease of the healthy queue is recovered, and /metrics answers."""
+    url, raw, _, _ = filled
+
+    async def tended() -> tuple[int, int, list[Any]]:
+        async with running(url, tend_every=0.05, history_every=0.05, clean_every=0.05, health_every=0.05) as agent:
+            await agent.until(lambda: raw.zcard(keys.key(HEALTHY, "running")) == 0, 15)
+            asked = [await agent.ask(path) for path in ("/metrics", "/api/v1/queue/health")]
+            return asked[0].code, asked[1].code, [told for told in agent.events if told["event"] == "failed"]
+
+    assert raw.zcard(keys.key(HEALTHY, "running")) > 0
+    metrics, health, failed = asyncio.run(tended())
+    assert (metrics, health) == (200, 200), (str(one), failed)
+    assert not [told for told in failed if "Error: " in told["why"]], (str(one), failed)
+
+
+def baseline(
+    filled: tuple[str, Any, dict[str, str], Image], capsys: pytest.CaptureFixture[str]
+) -> dict[str, tuple[int, Any]]:
+    url, _, ids, _ = filled
+    return {" ".join(words): look(url, words, ids, capsys)[:2] for words in LOOKS}
+
+
+def is_named(one: Break) -> bool:
+    return one.field != b"" and (one.key.decode(), one.value) in NAMED
+
+
+@pytest.mark.timeout(240)
+def test_a_broken_field_stops_nothing_beside_it(
+    filled: tuple[str, Any, dict[str, str], Image], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that stopped everything once, and a sample of all others."""
+    _, raw, _, image = filled
+    before = baseline(filled, capsys)
+    every = list(breaks(raw))
+    first = {(one.key, one.value): one for one in every if is_named(one)}
+    assert len(first) >= len(NAMED) - 1  # there may be nothing in an outbox
+    some = random.Random(7).sample(every, CASES)
+    for one in [*first.values(), *some]:
+        with broken(raw, image, one):
+            check(filled, one, before, capsys)
+    for one in first.values():
+        with broken(raw, image, one):
+            check_agent(filled, one)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_broken_field_stops_nothing_beside_it(
+    filled: tuple[str, Any, dict[str, str], Image], part: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, raw, _, image = filled
+    before = baseline(filled, capsys)
+    for number, one in enumerate(list(breaks(raw))[part::PARTS]):
+        with broken(raw, image, one):
+            check(filled, one, before, capsys)
+            if number % WITH_AGENT == 0:
+                check_agent(filled, one)

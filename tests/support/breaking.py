@@ -1,0 +1,217 @@
+"""A server with one healthy queue and every stored field of all else, and what breaks these fields one by one."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from operations.yard import Yard
+from qdeck._agent import health, slots
+from qdeck._agent.chores import NAMES
+from qdeck._agent.sampling import Sampler
+from qdeck._deck import since
+from qdeck._deck.deck import Deck
+from qdeck._engine import keys
+from qdeck._operations import api
+from qdeck._rules.health import check_health
+from qdeck._schedules import store
+from qdeck._schedules.model import Definition
+from qdeck.messages import _registry as registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+HEALTHY: Final = "shop:good:actions"
+BROKEN: Final = "shop:bad:actions"
+LEASE_MS: Final = 5
+
+# As a field of a hash, an entry of a list, a stream or a string.
+TEXTS: Final[dict[str, bytes]] = {
+    "empty": b"",
+    "word": b"x",
+    "nan": b"nan",
+    "infinity": b"-inf",
+    "exponent": b"1e400",
+    "huge": b"9" * 400,
+    "negative": b"-9223372036854775808",
+    "many words": b"999999999999999999999999999999 x 1e400 inf",
+    "superscript": "²".encode(),
+    "bytes": b"\xff\xfe\x80",
+    "brackets": b"[" * 3000,
+    "deep": b'{"a":' * 900 + b"1" + b"}" * 900,
+    "json": b'{"at_ms":Infinity,"seen_ms":NaN,"queues":1e400,"v":1,"a":[NaN]}',
+    "odd json": b'{"at_ms":1e400,"seen_ms":1e300,"pid":1e300,"queues":{"q":1e300},"at":[],"places":7,"verb":[]}',
+    "events": b"1 failed " + b"[" * 3000 + b"\n" + b"9" * 400 + b' failed {"class":1e400}',
+}
+SCORES: Final = ("inf", "-inf", "1e300", "-1e300", "-5", "0.5")
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """One field with one value in it that no program of ours writes."""
+
+    key: bytes
+    field: bytes | None
+    value: str
+    raw: bytes
+
+    def __str__(self) -> str:
+        return f"{self.key.decode('utf-8', 'replace')} [{self.field!r}] = {self.value}"
+
+
+def fill(url: str, raw: redis.Redis) -> dict[str, str]:
+    """A healthy queue with an expired lease, another with jobs in every state, and all that is kept beside them."""
+    ids = {}
+    for name in (HEALTHY, BROKEN):
+        yard = Yard(url, raw, name)
+        ids[name] = _states(yard)
+        yard.client.close()
+    now = time.time_ns() // 1_000_000
+    # Seen far ahead, so that it lives as long as the test takes.
+    said = {"id": "w1", "host": "h", "pid": 1, "version": "1", "queues": {HEALTHY: 1}, "concurrency": 1, "running": 1,
+            "done": 1, "failed": 0, "rss": 5, "started_ms": now, "seen_ms": now + 86_400_000, "state": "running",
+            "stuck_handlers": 0}  # fmt: skip
+    for worker in ("w1", "w2"):
+        raw.hset(keys.WORKERS, worker, json.dumps(said | {"id": worker}))
+    raw.hset(keys.CONTROL, "w2", "quiet")
+    with Deck(url) as deck:
+        for name in ("nightly", "other"):
+            job = deck_job()
+            deck.write(store.register(Definition.of(name, HEALTHY, job, cron="0 3 * * *")))
+        api.apply_plan(deck, api.build_plan(deck, "discard", BROKEN, where="task:spare"))
+        deck.pause(BROKEN)
+        for queue, task in (("shop:resp:api:1", "task_1"), ("shop:resp:api:2", "")):
+            made = registry.register(queue, "response", "shop", task=task, tier="HIGH", ttl_ms=3_600_000, wait_ms=None)
+            deck.write(made)
+            raw.rpush(queue, "{}")
+        deck.write(registry.finish("cleaned", [("shop:resp:api:3", 2, 10)]))
+        _agents(deck)
+    return ids
+
+
+def _agents(deck: Deck) -> None:
+    """What agents leave: samples, the last report, since when its reasons hold, and their runs."""
+    rows, now = deck.status().queues, time.time_ns() // 1_000_000
+    for ago in (20_000, 10_000):
+        deck.write(Sampler().take(rows, now - ago))
+    report = check_health(deck)
+    deck.write(since.note(report.checks, report.thresholds, report.at_ms))
+    for chore in NAMES:
+        # Long ago, so that an agent that comes claims a run at once.
+        claim = deck.write(slots.claim(chore, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))
+        ending = slots.Ending(summary={"why": "x"}, counters={"back": 2})
+        if chore == "health":
+            ending = replace(ending, hash_key=health.KEY, hash_fields=health.hash_fields(report), live_ms=3_600_000)
+        deck.write(slots.finish(chore, claim.token, ending, now=now - 600_000))
+
+
+def deck_job() -> Any:
+    """The job of a schedule."""
+    from qdeck._engine import codec, ops
+
+    head = codec.Head(enqueued_ms=0, priority=100, retries=0, task="send")
+    return ops.NewJob(id="x", priority=100, tail=head.tail(), body=b"[[],{}]")
+
+
+def _states(yard: Yard) -> str:
+    dead = yard.die(1, retries=2)
+    yard.die(2)
+    yard.add(3)
+    yard.end(yard.claim()[0], kind="done")
+    yard.add(4)
+    yard.add(5)
+    held = yard.claim(room=2, lease_ms=LEASE_MS)
+    yard.claim(room=1, worker="w2")
+    parent = yard.add(6, unique="only")
+    yard.add(7, delay_ms=3_600_000, tags=("a",))
+    yard.add(8, after=[parent])
+    spare = [yard.add(9), yard.add(10, task="spare")]
+    with Deck(yard.url) as deck:
+        api.apply_plan(deck, api.build_plan(deck, "cancel", yard.queue, ids=spare))
+    assert held
+    return dead
+
+
+def breaks(raw: Any) -> Iterator[Break]:
+    """Every field of every key, but for those of the healthy queue, with every value that it must not have."""
+    for key in sorted(raw.scan_iter(count=1000)):
+        if key.startswith(b"{%s}" % HEALTHY.encode()):
+            continue
+        kind = raw.type(key)
+        yield from (Break(key, None, f"type {other}", other.encode()) for other in _others(kind.decode()))
+        if kind == b"zset":
+            for member in raw.zrange(key, 0, 0):
+                yield from (Break(key, member, f"score {score}", score.encode()) for score in SCORES)
+            yield from (Break(key, None, f"member {name}", b"+" + text) for name, text in TEXTS.items() if text)
+        elif kind == b"hash":
+            for field in _some(raw.hkeys(key)):
+                yield from (Break(key, field, name, text) for name, text in TEXTS.items())
+            yield from (Break(key, None, f"field {name}", b"+" + text) for name, text in TEXTS.items())
+        else:
+            yield from (Break(key, None, name, b"=" + text) for name, text in TEXTS.items())
+
+
+def _some(fields: list[bytes]) -> list[bytes]:
+    return sorted(fields)
+
+
+def _others(kind: str) -> list[str]:
+    return [other for other in ("hash", "zset", "string", "list") if other != kind]
+
+
+class Image:
+    """All keys of a server as they are now, to be put back."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._kept = {key: (raw.dump(key), max(0, raw.pttl(key))) for key in raw.scan_iter(count=1000)}
+
+    def put_back(self) -> None:
+        """Brings the server to what it was."""
+        pipe = self._raw.pipeline()
+        pipe.flushdb()
+        for key, (value, ttl) in self._kept.items():
+            pipe.restore(key, ttl, value)
+        pipe.execute()
+
+
+@contextmanager
+def broken(raw: Any, image: Image, *some: Break) -> Iterator[None]:
+    """These fields with their values, and the server as it was again in the end."""
+    try:
+        for one in some:
+            _write(raw, raw.type(one.key).decode(), one)
+        yield
+    finally:
+        image.put_back()
+
+
+def _write(raw: Any, kind: str, one: Break) -> None:
+    if one.value.startswith("type "):
+        raw.delete(one.key)
+        match one.raw:
+            case b"hash":
+                raw.hset(one.key, "f", "v")
+            case b"zset":
+                raw.zadd(one.key, {"m": 1})
+            case b"string":
+                raw.set(one.key, "s")
+            case _:
+                raw.rpush(one.key, "l")
+    elif kind == "zset":
+        member, score = (one.field, one.raw) if one.field is not None else (one.raw[1:], b"5")
+        raw.execute_command("ZADD", one.key, score, member)
+    elif kind == "hash":
+        field, value = (one.field, one.raw) if one.field is not None else (one.raw[1:], b"5")
+        raw.hset(one.key, field, value)
+    elif kind == "stream":
+        raw.xadd(one.key, {"e": one.raw[1:], "k": one.raw[1:], "i": one.raw[1:]})
+    elif kind == "list":
+        raw.rpush(one.key, one.raw[1:])
+    else:
+        raw.set(one.key, one.raw[1:], keepttl=True)
