@@ -9,7 +9,11 @@ import pytest
 
 from chaos.jobs import QUEUE
 from chaos.ledger import pid_of, read_notes, wait_until
+from qdeck._deck import native
+from qdeck._deck.model import Status
 from qdeck._engine import codec, keys
+from qdeck._rules import health
+from qdeck._rules.limits import Limits
 from support.proxy import Side
 
 if TYPE_CHECKING:
@@ -82,7 +86,13 @@ def test_late_end_is_refused_and_counted(fleet: Fleet, make_proxy: Callable[[str
     fleet.check_alive()
 
 
-@pytest.mark.timeout(120)
+def _ignored(fleet: Fleet) -> bool:
+    """Whether health reports a handler that ignored its cancellation."""
+    report = fleet.app.client.run(health.report(native.Memory(), "here", Limits(), orphans=False))
+    return report.status is Status.UNHEALTHY and any("ignored cancellation" in one.text for one in report.reasons)
+
+
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("task", ["deaf", "stubborn"])
 def test_handler_that_does_not_stop(fleet: Fleet, task: str) -> None:
     """A handler goes on after its time limit, inside one call in C or by swallowing every cancel. Its worker gives it
@@ -95,6 +105,7 @@ def test_handler_that_does_not_stop(fleet: Fleet, task: str) -> None:
     fleet.app.client.run(_paused("1"))
     wait_until(lambda: events_of(stuck, "stuck_handler"), 30, fleet.tell)
     assert events_of(stuck, "stuck_handler")[0]["id"] == job
+    wait_until(lambda: _ignored(fleet), 45, fleet.tell)
     # It says so before it has told the server.
     wait_until(lambda: fleet.books.picture().states()[job] != ["running"], 30, fleet.tell)
     stuck.freeze()

@@ -105,7 +105,7 @@ def must_be_reported(one: Break) -> bool:
         return part in ("head", "lease") or (part in ("tries", "error") and one.value != "empty")
     if key.startswith("qdeck:agent:"):
         return (one.field or b"").startswith(b"n:") or one.field in (b"until", b"started", b"ended", b"runs", b"token")
-    return key != "qdeck:health" and not (key == "qdeck:since" and "json" in one.value)
+    return key != "qdeck:health" and not (key == "qdeck:since" and (one.value == "deep" or "json" in one.value))
 
 
 def check(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import State, Status
+from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._operations import api
 from qdeck._rules import ages, doctor, orphans
@@ -229,3 +232,18 @@ def test_doctor_tells_whose_queues_there_are_and_what_can_be_done_with_them(yard
     assert "cannot requeue: the manager fills a pool up by itself" in named["layout_vmpooler"].detail
     assert "layout_ifdb" not in named
     assert yard.digest() == before
+
+
+def test_a_handler_that_ignores_its_cancellation_is_unhealthy(yard: Yard) -> None:
+    """What a worker writes about itself is read, and counts while the worker lives."""
+    said = {"seen_ms": time.time_ns() // 1_000_000, "state": "running"}
+    yard.raw.hset(keys.WORKERS, "w1", json.dumps(said | {"stuck_handlers": 2}))
+    yard.raw.hset(keys.WORKERS, "w2", json.dumps(said | {"stuck_handlers": 5, "seen_ms": 1}))
+    report = check_health(yard.deck)
+    assert report.status is Status.UNHEALTHY
+    assert [reason.text for reason in report.reasons if "ignored" in reason.text] == [
+        "worker w1: 2 handlers ignored cancellation; restart it"
+    ]
+    yard.raw.hset(keys.WORKERS, "w1", json.dumps(said | {"stuck_handlers": 0}))
+    [check] = [one for one in check_health(yard.deck).checks if one.name == "stuck_handlers"]
+    assert (check.status, check.value) == (Status.HEALTHY, 0)

@@ -194,6 +194,7 @@ def worker(row: WorkerRow) -> dict[str, Any]:
         "running": row.running,
         "done": row.done,
         "failed": row.failed,
+        "stuck_handlers": row.stuck_handlers,
         "memory_bytes": row.memory_bytes,
         "started_at": iso(row.started_ms),
         "seen_at": iso(row.seen_ms),

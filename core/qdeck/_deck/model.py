@@ -271,6 +271,7 @@ class WorkerRow:
     running: int | None = None
     done: int | None = None
     failed: int | None = None
+    stuck_handlers: int | None = None  # that ignored their cancellation
     memory_bytes: int | None = None
     started_ms: int | None = None
     seen_ms: int | None = None

@@ -67,6 +67,7 @@ def read_worker(name: bytes, raw: bytes, asked: bytes | None, now_ms: int) -> Wo
         running=number("running"),
         done=number("done"),
         failed=number("failed"),
+        stuck_handlers=number("stuck_handlers"),
         memory_bytes=number("rss"),
         started_ms=number("started_ms"),
         seen_ms=seen,

@@ -12,7 +12,7 @@ def whole(value: object) -> int | None:
     """A number of another program as a whole one; None when it is none, or out of all bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if -MOST < value < MOST else None
+    return int(value) if -MOST <= value <= MOST else None
 
 
 def score_ms(score: bytes | str | float | None, unit_ms: int = 1) -> int | None:

@@ -97,7 +97,9 @@ class Sums:
     def skip(self, queue: str, job_id: str, why: str) -> None:
         """Notes a job that was named and is left alone."""
         if len(self.skipped) < MOST_SKIPS:
-            self.skipped.append(Skip(id=job_id, why=why, queue=queue))
+            # A plan is a text: bytes of an id that are none are written out.
+            shown = job_id.encode("utf-8", "backslashreplace").decode()
+            self.skipped.append(Skip(id=shown, why=why, queue=queue))
 
     def meet(self, job_id: str) -> None:
         """Notes that a job that was named is in some queue."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import native, reads, verdict
+from qdeck._deck import native, reads, verdict, workers
 from qdeck._deck.model import NATIVE, QueueRow, Reason, Snapshot, State, Status
 from qdeck._deck.records import read_head
 from qdeck._engine import keys
@@ -126,6 +126,7 @@ def report(
     checks = [
         *verdict.check_all(seen.server, seen.queues, memory.thresholds),
         (yield from unreadable.check(seen.queues, notices)),
+        (yield from _handlers_check(seen.at_ms)),
         _orphan_check(orphaned, limits),
         _clock_check(seen),
     ]
@@ -177,6 +178,26 @@ def _orphan_check(count: int | None, limits: Limits) -> Check:
     detail = "no record is without its job" if not count else f"{records} of no job; qdeck purge removes them"
     return verdict.Check(
         name="orphaned_records", detail=detail, value=count, threshold=limits.told(Rule.ORPHANED_RECORDS)
+    )
+
+
+def _handlers_check(now_ms: int) -> Program[verdict.Check]:
+    """Handlers that ignore cancellation: their jobs went to others, and their slots are lost until a restart."""
+    name = "stuck_handlers"
+    try:
+        alive = [row for row in (yield from workers.list_workers(now_ms)) if row.alive]
+    except QdeckError:
+        return verdict.Check(name=name, status=None, detail="the workers cannot be read")
+    held = [(row.id, row.stuck_handlers) for row in alive if row.stuck_handlers]
+    texts = [f"worker {who}: {counted(count, 'handler')} ignored cancellation; restart it" for who, count in held]
+    reasons = tuple(Reason(status=Status.UNHEALTHY, text=text) for text in texts)
+    return verdict.Check(
+        name=name,
+        status=Status.UNHEALTHY if reasons else Status.HEALTHY,
+        detail="; ".join(texts[:3]) or "no handler ignores its cancellation",
+        value=sum(count for _, count in held),
+        threshold=0,
+        reasons=reasons,
     )
 
 
