@@ -54,7 +54,7 @@ def _measure(lists: Sequence[tuple[str, State]], now_ms: int, most: int) -> Prog
                 (b"ZRANGE", key, rank, rank, b"WITHSCORES") for rank in (n * last // (most - 1) for n in range(most))
             ]
         elif isinstance(size, int) and size:
-            calls.append((b"ZRANGE", key, 0, -1, b"WITHSCORES"))
+            calls.append((b"ZRANGE", key, 0, most - 1, b"WITHSCORES"))
         spans.append(len(calls) - before)
     replies = iter((yield from reads.ask(calls)))
     entries = [_entries([next(replies) for _ in range(span)]) for span in spans]
