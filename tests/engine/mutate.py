@@ -42,8 +42,8 @@ MACHINE: Final = "tests/engine/test_machine.py::test_engine_and_model_agree"
 SURVIVORS: Final = Path(__file__).with_name("survivors.toml")
 SAMPLE: Final = 300
 SEED: Final = 20
-PATIENCE_S: Final = 120
-TEST_S: Final = 20  # a test that takes longer has noticed something
+PATIENCE_S: Final = 600
+TEST_S: Final = 120  # a test that takes longer has noticed something; the machine may be busy
 _DOES_NOT_LOAD: Final = 99
 _PYTEST: Final = [
     "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow",
@@ -193,6 +193,7 @@ class Try:
 
     mutant: Mutant
     started: float = field(default_factory=time.monotonic)
+    limit: float = field(default_factory=lambda: time.monotonic() + PATIENCE_S)
     machine: bool = False
 
 
@@ -254,7 +255,7 @@ class Trial:
         time.sleep(0.02)
         for pid, one in list(self._running.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
-            if not done and time.monotonic() - one.started < PATIENCE_S:
+            if not done and time.monotonic() < one.limit:
                 continue
             if not done:
                 os.kill(pid, signal.SIGKILL)
@@ -268,7 +269,7 @@ class Trial:
                 self._kills.setdefault(one.mutant.file, Counter())[by] += 1
                 yield self._verdict(one, "killed", by)
             elif not one.machine:
-                one.machine = True
+                one.machine, one.limit = True, time.monotonic() + PATIENCE_S
                 self._start(one, [MACHINE])
             else:
                 yield self._verdict(one, "survived")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from engine.harness import OTHER
 from engine.model_jobs import RESEND_MS
 from engine.test_removed import act
 from qdeck._engine import acts, keys, ops
@@ -89,3 +90,38 @@ def test_an_act_without_room_for_undo_says_so_however_often_it_is_sent(rig: Rig)
     assert [rig.call(op).kept for _ in range(2)] == [False, False]
     [why] = [why for _, why in rig.call(acts.undo(rig.queue, "b", 1, rig.now)).skipped]
     assert "no room" in why
+
+
+def test_an_act_wakes_a_worker_for_one_job(rig: Rig) -> None:
+    rig.add("a")
+    rig.bury(rig.claim_one())
+    rig.rings()
+    act(rig, "retry", "dead", "a")
+    assert rig.rings()
+
+
+def test_a_name_that_need_not_be_unique_stops_no_retry(rig: Rig) -> None:
+    rig.enqueue(*(rig.job(i, name="name") for i in ("a", "b")))
+    for job in rig.claim(2):
+        rig.bury(job)
+    assert act(rig, "retry", "dead", "a", "b").skipped == []
+    assert rig.picture().hashes["uniq"] == {}
+
+
+def test_a_score_is_compared_as_a_number(rig: Rig) -> None:
+    """However a server or a client writes it."""
+    rig.add("a", delay_ms=5)
+    seen = [("a", f"{rig.now + 5}.0")]
+    op = acts.act(rig.queue, "run", "delayed", seen, batch="b", offset=0, event=b"{}", now=rig.now)
+    assert rig.call(op).skipped == []
+    assert rig.state("a") == "ready"
+
+
+def test_what_undo_keeps_in_another_queue_expires(rig: Rig) -> None:
+    rig.add("parent")
+    rig.add("child", queue=OTHER, after=[f"parent@{rig.queue}"])
+    rig.deliver(OTHER)
+    act(rig, "bury", "ready", "parent", batch="b")
+    rig.deliver()
+    assert rig.state("child", OTHER) == "dead"
+    assert 0 < rig.raw.pttl(keys.undo_key(OTHER, "b")) <= acts.KEEP_MS

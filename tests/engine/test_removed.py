@@ -105,6 +105,8 @@ def test_a_move_there_and_back_within_the_time(loose_rig: Rig) -> None:
         assert rig.state("a") == "ready"
     assert not is_made(rig, job)
     assert not is_made(rig, job, OTHER)
+    assert rig.picture().zsets["removed"] == [], "it is here"
+    assert [job_id for job_id, _ in rig.picture(OTHER).zsets["removed"]] == ["a"]
 
 
 def test_undo_of_a_discard_takes_the_id_off_the_list(rig: Rig) -> None:
