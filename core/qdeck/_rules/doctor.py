@@ -15,6 +15,7 @@ from qdeck._deck.server import read_server
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
+from qdeck._rules import rights
 from qdeck._words import counted
 
 if TYPE_CHECKING:
@@ -31,10 +32,6 @@ SKEW_MS: Final = 2_000  # more than that between two clocks, and times on screen
 _QUEUE: Final = "qdeck:doctor"  # a queue that nobody has
 _CALL: Final = re.compile(r"redis\.p?call\('(\w+)'")
 _OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
-_FIX_RIGHTS: Final = "give this user +@read +time +info ~* for looking"
-_FIX_WRITES: Final = (
-    "give this user +@read +@write +evalsha +eval +script|load +time ~* for changing, or keep it for looking"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,12 +108,14 @@ def _server(deck: Deck, *, found_read_only: bool) -> Program[list[Finding]]:
     found = [Finding(name="connection", ok=True, detail=f"{deck.address}: {name or 'answers'}{as_user}")]
     found.append(_version(server))
     found.append(_clock(reads.stamp(stamp), before, after))
-    looking = yield from _may_look()
+    adapters = [layout.name for layout in deck.others.layouts] + ["native"]
+    fix = rights.line("viewer" if found_read_only else "operator", adapters, user)
+    looking = yield from _may_look(fix)
     found.append(looking)
     if found_read_only:
         changing = Finding(name="changing", ok=True, detail="not wanted here: this context is open read-only")
     else:
-        changing = yield from _may_change(user)
+        changing = yield from _may_change(user, fix)
     found.append(changing)
     found += yield from _settings(server, info, deck.thresholds)
     found.append((yield from _script_cache()))
@@ -184,14 +183,14 @@ def _probes() -> list[reads.Call]:
     ]
 
 
-def _may_look() -> Program[Finding]:
+def _may_look(fix: str) -> Program[Finding]:
     probes = _probes()
     replies = yield from reads.ask(probes)
     denied = [_told(call) for call, reply in zip(probes, replies, strict=True) if _is_denied(reply)]
     if not denied:
         return Finding(name="looking", ok=True, detail=f"all {len(probes)} reads that looking takes are allowed")
     detail = f"not allowed: {', '.join(dict.fromkeys(denied))}"
-    return Finding(name="looking", ok=False, detail=detail, fix=_FIX_RIGHTS)
+    return Finding(name="looking", ok=False, detail=detail, fix=fix)
 
 
 def _told(call: reads.Call) -> str:
@@ -231,23 +230,23 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-def _may_change(user: str | None) -> Program[Finding]:
+def _may_change(user: str | None, fix: str) -> Program[Finding]:
     """The server is asked what it would say (`ACL DRYRUN`). Who may not ask it calls a script that does not exist."""
     calls = _changes()
     replies = yield from reads.ask([(b"ACL", b"DRYRUN", user or "default", *call) for call in calls])
     if user is None or all(reads.is_error(reply) for reply in replies):
         [reply] = yield reads.read(calls[0])
         if _is_denied(reply):
-            return Finding(name="changing", ok=False, detail="not allowed: EVALSHA", fix=_FIX_WRITES)
+            return Finding(name="changing", ok=False, detail="not allowed: EVALSHA", fix=fix)
         detail = "scripts may be called; whether all they do is allowed cannot be asked (ACL DRYRUN is not allowed)"
-        return Finding(name="changing", ok=None, detail=detail, fix="an administrator can: ACL DRYRUN USER COMMAND …")
+        return Finding(name="changing", ok=None, detail=detail, fix=f"if it is not: {fix}")
     denied = [
         _told(call) for call, reply in zip(calls, replies, strict=True) if isinstance(reply, bytes) and reply != b"OK"
     ]
     if not denied:
         return Finding(name="changing", ok=True, detail="this user may do all that changing jobs takes")
     detail = f"not allowed: {', '.join(denied)}"
-    return Finding(name="changing", ok=False, detail=detail, fix=_FIX_WRITES)
+    return Finding(name="changing", ok=False, detail=detail, fix=fix)
 
 
 def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[Finding]]:

@@ -1,0 +1,65 @@
+"""The rights that each role takes on the server, as lines for `ACL SETUSER`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from qdeck._layout_names import LAYOUTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROLES: Final = ("viewer", "operator", "worker", "producer", "agent")
+_OWN: Final = ("qdeck:*", "{qdeck:*")  # lists of queues and workers, schedules, the log of operations
+_KEYS: Final = {
+    "native": ("{*}:*",),
+    "lists": (
+        "task_queues:*", "*:actions", "*:actions:*", "*:responses*", "*:callbacks*", "*:notifications*", "*:free*",
+        "*:advance*", "*:professional*", "*:enterprise*",
+    ),
+    "vmpooler": ("vmpooler__*",),
+    "ifdb": ("ifdb:*",),
+    "scheduler": ("scheduler:*",),
+}  # fmt: skip
+_CONNECT: Final = (
+    "+ping +hello +auth +select +echo +client|setname +client|setinfo +client|id +client|no-touch "
+    "+client|no-evict +acl|whoami"
+)
+_READ: Final = "+@read -@dangerous +time +info +slowlog|get +slowlog|len +script|exists +config|get"
+_WRITE: Final = "+@read +@write -@dangerous +time +info +evalsha +eval +script|load"
+_COMMANDS: Final = {
+    "viewer": _READ,
+    "operator": f"{_WRITE} +slowlog|get +slowlog|len +script|exists +config|get +restore",
+    "worker": f"{_WRITE} +wait +waitaof +client|tracking +subscribe",
+    "producer": f"{_WRITE} -@blocking +wait +waitaof",
+    "agent": f"{_WRITE} +slowlog|get +slowlog|len +script|exists +config|get",
+}
+# With messages, workers and producers use plain lists and streams beside the queues.
+_MESSAGES: Final = ("*:actions", "*:actions:*", "*:responses*", "*:callbacks*", "*:notifications*")
+
+
+def line(role: str, adapters: Sequence[str] = LAYOUTS, user: str | None = None, prefix: str = "") -> str:
+    """The command that gives a user what a role takes; queues of others than `prefix` stay closed to it."""
+    read = "%R" if role == "viewer" else ""
+    keys = [f"{read}~{pattern}" for pattern in patterns(role, adapters, prefix)]
+    channels = "&__redis__:invalidate " if role == "worker" else ""
+    rules = f"{_CONNECT} {_COMMANDS[role]}"
+    return f"ACL SETUSER {user or f'qdeck-{role}'} on resetkeys {' '.join(keys)} resetchannels {channels}-@all {rules}"
+
+
+def patterns(role: str, adapters: Sequence[str] = LAYOUTS, prefix: str = "") -> list[str]:
+    """The patterns of the keys that a role works on."""
+    if role in ("worker", "producer"):
+        found = [*_OWN, *_KEYS["native"], *_MESSAGES]
+    else:
+        found = [*_OWN, *(pattern for name in LAYOUTS if name in adapters for pattern in _KEYS[name])]
+        found += [] if "lists" in adapters else _MESSAGES
+    if prefix:
+        found = [_within(pattern, prefix) for pattern in found]
+    return list(dict.fromkeys(found))
+
+
+def _within(pattern: str, prefix: str) -> str:
+    if pattern.startswith("{*}"):
+        return f"{{{prefix}:{pattern[1:]}"
+    return f"{prefix}:{pattern}" if pattern.startswith("*") else pattern
