@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all test-lowest check format bench clean
+.PHONY: help install demo test test-slow test-all test-lowest check format bench lock clean
 
 help:
 	@echo "make demo       a live console on an embedded server with a lively workload"
@@ -23,15 +23,24 @@ help:
 	@echo "make check      ruff, mypy, import-linter"
 	@echo "make format     ruff's formatter and safe fixes"
 	@echo "make bench      the benchmarks"
+	@echo "make lock       new versions of the dependencies, with their hashes, into requirements.lock"
 	@echo "make clean      remove .venv, builds and caches"
 
-$(STAMP): pyproject.toml
+# What is installed is what requirements.lock names, to the byte. The project itself needs nothing more, not to be built either.
+$(STAMP): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "qdeck needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 …" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
+
+# All versions anew, for every Python and system that is supported. `make lock UPGRADE=` keeps those that still fit.
+UPGRADE ?= --upgrade
+lock:
+	@test -x $(VENV)-lock/bin/uv || { $(PYTHON) -m venv $(VENV)-lock && $(VENV)-lock/bin/python -m pip install --quiet uv; }
+	$(VENV)-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url $(UPGRADE) --all-extras --group dev pyproject.toml --output-file requirements.lock
 
 install: $(STAMP)
 
