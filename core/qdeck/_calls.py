@@ -58,18 +58,49 @@ def read_after(given: Any, queue: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(refs))
 
 
-def chain(*calls: Call) -> list[Call]:
-    """Lets each job wait for the one before it. Pass the result to `app.enqueue_many`."""
+def chain(*parts: Call | Sequence[Call]) -> list[Call]:
+    """Let each part wait for the one before it: calls, groups or chains. Pass the result to `app.enqueue_many`."""
     linked: list[Call] = []
-    for call in calls:
-        linked.append(_after(call, linked[-1:]))
+    last: list[Call] = []
+    for part in parts:
+        calls = _behind(_calls_of(part, "chain"), last)
+        linked += calls
+        last = _ends(calls)
     return linked
 
 
-def group(calls: Iterable[Call], then: Call) -> list[Call]:
-    """Lets one job wait for all of the others. Pass the result to `app.enqueue_many`."""
-    members = list(calls)
-    return [*members, _after(then, members)]
+def group(members: Iterable[Call | Sequence[Call]], then: Call | Sequence[Call]) -> list[Call]:
+    """Let `then` wait for all members: calls, groups or chains. Pass the result to `app.enqueue_many`."""
+    parts = [_calls_of(part, "group") for part in members]
+    ends = [call for part in parts for call in _ends(part)]
+    return [*(call for part in parts for call in part), *_behind(_calls_of(then, "group"), ends)]
+
+
+def _calls_of(part: Any, construct: str) -> list[Call]:
+    if isinstance(part, Call):
+        return [part]
+    if isinstance(part, list | tuple) and part and all(isinstance(call, Call) for call in part):
+        return list(part)
+    raise InvalidOption(
+        f"{construct} of {type(part).__name__} {part!r:.80}",
+        hint="give calls (`task.call(…)`), groups or chains of them",
+    )
+
+
+def _behind(calls: list[Call], parents: Sequence[Call]) -> list[Call]:
+    """The calls, of which those that wait for none of the others wait for the parents too."""
+    own = {call.id for call in calls}
+    return [_after(call, parents) if own.isdisjoint(_ids(call)) else call for call in calls]
+
+
+def _ends(calls: Sequence[Call]) -> list[Call]:
+    """Those for which none of the others waits."""
+    awaited = {ref for call in calls for ref in _ids(call)}
+    return [call for call in calls if call.id not in awaited]
+
+
+def _ids(call: Call) -> list[str]:
+    return [ref.partition("@")[0] for ref in call.job.after]
 
 
 def _after(call: Call, parents: Sequence[Call]) -> Call:
