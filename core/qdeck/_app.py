@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import logging
+import inspect
 import os
+import sys
+import warnings
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from qdeck._calls import Call, read_after
@@ -18,9 +20,6 @@ from qdeck._engine.ids import check_id, new_id
 from qdeck._engine.ops import Made, NewJob
 from qdeck._errors import (
     InvalidOption,
-    OutcomeUnknown,
-    ServerRefused,
-    ServerUnreachable,
     UnknownTask,
 )
 from qdeck._job import Job
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_log = logging.getLogger(__name__)
 _OPTIONS: Final = {f"_{name}": name for name in option_names() if name != "process"}
 
 
@@ -61,6 +59,7 @@ class Task(Generic[P, R]):
         self.__name__ = getattr(function, "__name__", name)
         self.__wrapped__ = function
         self._tail: str | None = None
+        self._shapes: set[tuple[object, ...]] = set()  # of calls that were checked
 
     def __repr__(self) -> str:
         return f"<Task {self.name} on {self.options.queue}>"
@@ -72,6 +71,7 @@ class Task(Generic[P, R]):
         """A job to be enqueued later, by `app.enqueue_many`. Options go with an underscore, as in `_delay=30`."""
         if kwargs and any(key.startswith("_") for key in kwargs):
             return self._call_with(args, kwargs)
+        self._check(args, kwargs)
         tail = self._tail or self._make_tail()
         body = codec.encode_call(self.name, args, kwargs, self.app.max_payload)
         return Call(self.options.queue, NewJob(new_id(), self.options.priority, tail, body), self.app.durable)
@@ -88,11 +88,38 @@ class Task(Generic[P, R]):
         self._tail = _head(self.options, self.name, self.app.handler_of(self.options)).tail()
         return self._tail
 
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuse a call that the handler could not be called with. Calls of one shape are checked once."""
+        shape = (len(args), *kwargs)
+        if shape in self._shapes:
+            return
+        try:
+            # Not what a decorator wraps: what is called is the decorator's own function.
+            signature = inspect.signature(self.function, follow_wrapped=False)
+        except (TypeError, ValueError):
+            return  # a function of C that says nothing about its arguments
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            options = [key for key in kwargs if key not in signature.parameters and f"_{key}" in _ALL_OPTIONS]
+            if options:
+                key = options[0]
+                raise InvalidOption(
+                    f"task {self.name!r} has no argument {key!r}",
+                    hint=f"an option of the call has an underscore: _{key}={kwargs[key]!r:.40}",
+                ) from None
+            raise InvalidOption(
+                f"task {self.name!r} cannot be called so: {error}", hint=f"call it as {self.__name__}{signature}"
+            ) from None
+        if len(self._shapes) < _MOST_SHAPES:
+            self._shapes.add(shape)
+
     def _call_with(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         own = {key: kwargs.pop(key) for key in list(kwargs) if key in _OPTIONS or key in _CALL_ONLY}
         strange = [key for key in kwargs if key.startswith("_")]
         if strange:
             raise _no_such_option(strange[0])
+        self._check(args, kwargs)
         changed = {_OPTIONS[key]: value for key, value in own.items() if key in _OPTIONS}
         options = read_options(changed, self.options)
         queue = self.app.queue_name(options.queue)
@@ -127,6 +154,8 @@ class Task(Generic[P, R]):
 _CALL_ONLY: Final = frozenset(
     {"_name", "_delay", "_at", "_after", "_unique", "_id", "_tags", "_run_anyway", "_durable"}
 )
+_ALL_OPTIONS: Final = _CALL_ONLY.union(_OPTIONS)
+_MOST_SHAPES: Final = 1_000
 
 
 def _no_such_option(key: str) -> InvalidOption:
@@ -193,9 +222,11 @@ class App:
         self.queue = self.queue_name(queue)
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, Definition] = {}
+        self.task_modules: list[str] = []  # child processes import them too
         # What every worker of this app keeps open beside its work: whatever else brings it jobs.
         self.beside: list[Callable[[], AbstractAsyncContextManager[Any]]] = []
         self.client = SyncClient(self.endpoint, patience=patience)
+        self._warned = False
         self._aclients: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
 
     def __repr__(self) -> str:
@@ -220,6 +251,16 @@ class App:
             return task
 
         return declare(function[0]) if function else declare
+
+    def autodiscover(self, *patterns: str) -> list[str]:
+        """Import the modules that declare tasks, such as `shop.tasks` or `shop.*.tasks`; returns their names."""
+        from qdeck._discovery import find_modules, import_module
+
+        found = [name for pattern in patterns for name in find_modules(pattern)]
+        for name in found:
+            import_module(name)
+        self.task_modules += [name for name in found if name not in self.task_modules]
+        return found
 
     def find_task(self, name: str) -> Task[Any, Any]:
         """The task of that name."""
@@ -260,13 +301,20 @@ class App:
         missed: str = "once",
         **kwargs: Any,
     ) -> str:
-        """Lets a task run by a cron rule; returns `made`, `changed`, `same`, or `later`: no server was there.
+        """Let a task run by a cron rule; returns `declared`. It sends nothing: workers of the app register it.
 
-        A name keeps one schedule, however often it is registered. Options of the jobs go with an underscore, as in a
-        call. `missed` tells what becomes of turns that nobody made in time: `skip`, `once` or `all` (the last 100).
-        It may stand beside the tasks in a module: without a server the workers that import it register it.
+        So does `qdeck schedule sync MODULE:APP`. A name keeps one schedule, however often it is registered. Options of
+        the jobs go with an underscore, as in a call. `missed` says what becomes of runs that were not made in time:
+        `skip`, `once` or `all` (the last 100).
         """
-        return self._try_schedule(self._declare(name, task, args, kwargs, cron=cron, tz=tz, missed=missed))
+        self._declare(name, task, args, kwargs, cron=cron, tz=tz, missed=missed)
+        return "declared"
+
+    def sync_schedules(self) -> dict[str, str]:
+        """Register the schedules that were declared; returns for each `made`, `changed` or `same`."""
+        from qdeck._schedules import store
+
+        return {name: self.client.run(store.register(one)) for name, one in self.schedules.items()}
 
     async def aschedule(self, name: str, task: Task[Any, Any] | str, /, *args: Any, **options: Any) -> str:
         """Lets a task run by a cron rule, in asyncio; the options are those of `schedule`."""
@@ -296,23 +344,26 @@ class App:
         self.schedules[name] = made
         return made
 
-    def _try_schedule(self, definition: Definition) -> str:
-        from qdeck._schedules import store
-
-        try:
-            return self.client.run(store.register(definition))
-        except (ServerUnreachable, OutcomeUnknown, ServerRefused) as error:
-            # A program that only imports the module must not fail with the server; a worker's ticker registers it.
-            _log.warning("schedule %s is not registered yet: %s", definition.name, error)
-            return "later"
-
     def enqueue_many(self, calls: Iterable[Call]) -> list[Job]:
         """Enqueues jobs in blocking code, one round trip per slice. Jobs may wait for others of the same list."""
+        if not self._warned and asyncio._get_running_loop() is not None:
+            self._warn_of_loop()
         given = list(calls)
         jobs = self._jobs(given, self.client.run(enqueue_calls(given)))
         if any(call.durable for call in given):
             self.client.run(secure_calls(given, jobs))
         return jobs
+
+    def _warn_of_loop(self) -> None:
+        self._warned = True
+        level, frame = 1, sys._getframe()
+        while frame.f_globals.get("__name__") == __name__ and frame.f_back is not None:
+            level, frame = level + 1, frame.f_back
+        warnings.warn(
+            "a blocking enqueue holds up the running event loop: write `await task.aenqueue(…)`",
+            RuntimeWarning,
+            stacklevel=level,
+        )
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Job]:
         """Enqueues jobs in asyncio, one round trip per slice."""

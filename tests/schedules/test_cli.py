@@ -11,6 +11,7 @@ import pytest
 
 from qdeck._engine import codec
 from qdeck._schedules import store
+from schedules.registering import schedule
 from support.commands import Ran, runner
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def test_a_life_of_a_schedule(qdeck: Callable[..., Ran], raw: Any) -> None:
 
 
 def test_for_people_it_is_a_table(qdeck: Callable[..., Ran], app: qdeck_package.App, raw: Any) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *")
+    schedule(app, "feeds", "feed", cron="* * * * *")
     raw.hset(store.STATE, "feeds", b"1 %d 0 0 0 0 - -" % (time.time() * 1000 - 300_000))
     raw.hset(store.SCHEDULES, "bro\x1b[31mken", b"{")
     shown = qdeck("list")
@@ -77,7 +78,7 @@ def test_for_people_it_is_a_table(qdeck: Callable[..., Ran], app: qdeck_package.
 def test_an_edit_keeps_the_options_that_a_program_gave(
     qdeck: Callable[..., Ran], app: qdeck_package.App, raw: Any
 ) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *", _expires=60, _time_limit=5, _name="x", _unique=True)
+    schedule(app, "feeds", "feed", cron="* * * * *", _expires=60, _time_limit=5, _name="x", _unique=True)
     assert qdeck("edit", "feeds", "--args", "[1]").code == 0
     tail = app.client.run(store.get("feeds")).tail
     assert {"x+60000", "m5000", "nx", "u"} <= set(tail.split("\n"))

@@ -16,6 +16,7 @@ import pytest
 from qdeck._connection import AsyncClient, Endpoint
 from qdeck._schedules import store
 from qdeck._schedules.ticker import Ticker
+from schedules.registering import schedule
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def test_a_worker_ticks_and_a_failed_run_does_not_end_the_schedule(app: qdeck.Ap
     def notice(failure: object) -> None:
         noticed.append(failure)
 
-    app.schedule("fails", fails, cron="* * * * * *")
+    schedule(app, "fails", fails, cron="* * * * * *")
     with Beside(app) as worker:
         wait_until(lambda: len(noticed) >= 3)
         made = worker.told("ticked")
@@ -57,7 +58,7 @@ def test_a_worker_ticks_and_a_failed_run_does_not_end_the_schedule(app: qdeck.Ap
 
 
 def test_a_worker_registers_what_was_declared_and_notices_what_others_add(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="0 0 1 1 *")
+    schedule(app, "feeds", "feed", cron="0 0 1 1 *")
     raw.delete(store.SCHEDULES, store.STATE)
     with Beside(app):
         wait_until(lambda: raw.hlen(store.SCHEDULES) == 1)
@@ -73,7 +74,7 @@ def test_a_ticker_frozen_past_its_turns_and_thawed_makes_no_double(
     The slow one has more than 200 turns to make twice or to leave out.
     """
     for rule in range(rules):
-        app.schedule(f"feeds-{rule}", "feed", cron="* * * * * *", missed="all")
+        schedule(app, f"feeds-{rule}", "feed", cron="* * * * * *", missed="all")
     schedulers = [make_process("-m", "schedules.ticking", url) for _ in range(2)]
     wait_until(lambda: all("ready" in process.stdout for process in schedulers))
     until = time.monotonic() + seconds
@@ -108,7 +109,7 @@ async def test_turns_go_on_through_a_connection_that_breaks_all_the_time(
     app: qdeck.App, raw: redis.Redis, url: str, make_proxy: Callable[[str], FaultProxy]
 ) -> None:
     """The rule is data that any ticker reads again: nothing is left out, nothing is made twice."""
-    app.schedule("feeds", "feed", cron="* * * * * *", missed="all")
+    schedule(app, "feeds", "feed", cron="* * * * * *", missed="all")
     proxy = make_proxy(url)
     clients = [AsyncClient(Endpoint(proxy.url)) for _ in range(2)]
     tickers = [asyncio.create_task(Ticker(client).run()) for client in clients]

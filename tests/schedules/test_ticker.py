@@ -15,6 +15,7 @@ from qdeck._engine import codec, programs
 from qdeck._schedules import calls, store
 from qdeck._schedules.model import Definition
 from qdeck._schedules.ticker import Ticker
+from schedules.registering import schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ def ids(raw: Any) -> list[str]:
 
 async def test_a_turn_is_a_job_with_the_options_of_the_schedule(app: qdeck.App, raw: redis.Redis) -> None:
     events: list[dict[str, Any]] = []
-    app.schedule("feeds", "feed", 7, cron="* * * * *", _tags=["t"], _retries=9, _priority="HIGH", name="x")
+    schedule(app, "feeds", "feed", 7, cron="* * * * *", _tags=["t"], _retries=9, _priority="HIGH", name="x")
     rewind(raw, "feeds", 61)
     await tick_once(app, on_event=events.append)
     [made] = ids(raw)
@@ -80,7 +81,7 @@ async def test_missed_turns(app: qdeck.App, raw: redis.Redis, policy: str, made:
     # A rule whose last turn was some minutes ago, and that had ten until then.
     now = int(time.time()) // 60 * 60
     minutes = ",".join(str((now // 60 - 3 - i) % 60) for i in range(10))
-    app.schedule("feeds", "feed", cron=f"{minutes} * * * *", missed=policy)
+    schedule(app, "feeds", "feed", cron=f"{minutes} * * * *", missed=policy)
     rewind(raw, "feeds", 15 * 60)
     await tick_once(app)
     await tick_once(app)
@@ -92,7 +93,7 @@ async def test_missed_turns(app: qdeck.App, raw: redis.Redis, policy: str, made:
 
 
 async def test_all_that_was_missed_is_bounded(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *", missed="all")
+    schedule(app, "feeds", "feed", cron="* * * * *", missed="all")
     rewind(raw, "feeds", 365 * 86400)
     await tick_once(app)
     assert len(ids(raw)) == 100
@@ -100,7 +101,7 @@ async def test_all_that_was_missed_is_bounded(app: qdeck.App, raw: redis.Redis) 
 
 
 async def test_a_late_turn_within_a_minute_is_not_missed(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *", missed="skip")
+    schedule(app, "feeds", "feed", cron="* * * * *", missed="skip")
     rewind(raw, "feeds", 61)
     await tick_once(app)
     assert len(ids(raw)) == 1
@@ -108,7 +109,7 @@ async def test_a_late_turn_within_a_minute_is_not_missed(app: qdeck.App, raw: re
 
 async def test_trimming_cannot_repeat_a_turn(app: qdeck.App, raw: redis.Redis) -> None:
     """A ticker that decided on a turn long ago sends it after the job was done and its id forgotten."""
-    app.schedule("feeds", "feed", cron="* * * * *")
+    schedule(app, "feeds", "feed", cron="* * * * *")
     definition = app.schedules["feeds"]
     now = app.client.run(store.clock())
     turn = now // 60_000 * 60
@@ -123,7 +124,7 @@ async def test_trimming_cannot_repeat_a_turn(app: qdeck.App, raw: redis.Redis) -
 
 
 async def test_a_decision_of_long_ago_is_refused(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *")
+    schedule(app, "feeds", "feed", cron="* * * * *")
     now = app.client.run(store.clock())
     late = app.client.run(store.tick(app.schedules["feeds"], now - 31_000, [now // 1000], now // 1000))
     assert late.stale
@@ -161,7 +162,7 @@ async def test_two_hundred_turns_by_three_tickers_one_of_them_frozen(app: qdeck.
 
 
 async def test_tickers_side_by_side_make_each_turn_once(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * * *")
+    schedule(app, "feeds", "feed", cron="* * * * * *")
     events: list[dict[str, Any]] = []
     clients = [AsyncClient(app.endpoint) for _ in range(4)]
     tasks = [asyncio.create_task(Ticker(client, on_event=events.append).run()) for client in clients]
@@ -178,7 +179,7 @@ async def test_tickers_side_by_side_make_each_turn_once(app: qdeck.App, raw: red
 
 
 async def test_what_is_declared_is_registered_when_the_server_comes(
-    make_server: Callable[..., Server], caplog: pytest.LogCaptureFixture
+    make_server: Callable[..., Server],
 ) -> None:
     server = make_server()
     app = qdeck.App(server.url, queue=QUEUE, patience=0.1)
@@ -187,8 +188,7 @@ async def test_what_is_declared_is_registered_when_the_server_comes(
     def feed() -> None: ...
 
     server.kill9()
-    assert app.schedule("feeds", feed, cron="* * * * *") == "later"
-    assert "feeds" in caplog.text
+    assert app.schedule("feeds", feed, cron="* * * * *") == "declared"
     client = AsyncClient(app.endpoint, patience=0.1)
     ticker = Ticker(client, declared=app.schedules)
     task = asyncio.create_task(ticker.run())
@@ -211,8 +211,8 @@ async def test_what_is_declared_is_registered_when_the_server_comes(
 
 
 async def test_one_broken_schedule_does_not_hold_up_the_others(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *")
-    app.schedule("stolen", "feed", cron="* * * * *", _queue="other:actions")
+    schedule(app, "feeds", "feed", cron="* * * * *")
+    schedule(app, "stolen", "feed", cron="* * * * *", _queue="other:actions")
     raw.hset(store.SCHEDULES, "garbage", b"{]")
     raw.hset(store.SCHEDULES, "newer", b'{"v":2}')
     raw.delete("{other:actions}:meta", "{other:actions}:ready")
@@ -233,14 +233,14 @@ async def test_one_broken_schedule_does_not_hold_up_the_others(app: qdeck.App, r
 
 
 async def test_a_turn_whose_unique_job_still_waits_is_left_out(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *", missed="all", _name="feeds", _unique=True)
+    schedule(app, "feeds", "feed", cron="* * * * *", missed="all", _name="feeds", _unique=True)
     rewind(raw, "feeds", 180)
     await tick_once(app)
     assert len(ids(raw)) == 1
 
 
 async def test_the_outcome_is_kept_when_the_record_is_gone(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *")
+    schedule(app, "feeds", "feed", cron="* * * * *")
     rewind(raw, "feeds", 61)
     client = AsyncClient(app.endpoint)
     ticker = Ticker(client, poll=0.0)
@@ -255,7 +255,7 @@ async def test_the_outcome_is_kept_when_the_record_is_gone(app: qdeck.App, raw: 
 
 
 async def test_idle_it_asks_for_next_to_nothing(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="0 0 1 1 *")
+    schedule(app, "feeds", "feed", cron="0 0 1 1 *")
     client = AsyncClient(app.endpoint)
     ticker = Ticker(client)
     rest = await ticker.turn()
@@ -267,7 +267,7 @@ async def test_idle_it_asks_for_next_to_nothing(app: qdeck.App, raw: redis.Redis
 
 
 async def test_it_survives_an_emptied_script_cache(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *")
+    schedule(app, "feeds", "feed", cron="* * * * *")
     rewind(raw, "feeds", 61)
     raw.script_flush()
     await tick_once(app)
@@ -277,7 +277,7 @@ async def test_it_survives_an_emptied_script_cache(app: qdeck.App, raw: redis.Re
 
 
 async def test_a_clock_that_was_far_ahead_for_a_while_does_not_end_a_schedule(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * *")
+    schedule(app, "feeds", "feed", cron="* * * * *")
     future = int(time.time()) + 10 * 365 * 86_400
     raw.hset(store.STATE, "feeds", b"1 %d %d 0 0 1 - -" % (time.time() * 1000 - 3_600_000, future))
     raw.hset(CRON, "feeds", str(future))
@@ -290,7 +290,7 @@ async def test_a_clock_that_was_far_ahead_for_a_while_does_not_end_a_schedule(ap
 
 
 async def test_a_ticker_notices_that_the_clock_went_back(app: qdeck.App, raw: redis.Redis) -> None:
-    app.schedule("feeds", "feed", cron="* * * * * *")
+    schedule(app, "feeds", "feed", cron="* * * * * *")
     client = AsyncClient(app.endpoint)
     ticker = Ticker(client)
     await ticker.turn()
@@ -320,7 +320,7 @@ async def test_without_rights_it_asks_seldom(make_server: Callable[..., Server])
 
 async def test_many_schedules_are_shared_by_many_tickers(app: qdeck.App, raw: redis.Redis) -> None:
     for i in range(100):
-        app.schedule(f"s{i}", "feed", cron="* * * * *")
+        schedule(app, f"s{i}", "feed", cron="* * * * *")
     for i in range(100):
         rewind(raw, f"s{i}", 61)
     clients = [AsyncClient(app.endpoint) for _ in range(4)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qdeck_console.cli.base import Command, VerbGroup, read_priority, settings
+from qdeck_console.cli.base import Command, VerbGroup, explicit_url, need_writable, read_priority, settings
 from qdeck_console.cli.output import Column, age, iso, line, note, safe, table, write_json
 from qdeck_console.cli.produce import read_json
 
@@ -37,6 +38,31 @@ def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
     ):
         function = option(function)
     return function
+
+
+@schedule.command("sync", cls=Command, short_help="Registers the schedules that an app declares.")
+@click.argument("app_ref", metavar="MODULE:APP")
+@click.option("--tasks", "modules", multiple=True, metavar="MODULE", help="A module that declares them; repeats.")
+def sync(app_ref: str, modules: tuple[str, ...]) -> None:
+    """Registers the schedules that an app declares, as its workers do; with --url on that server."""
+    from qdeck._errors import UsageError
+    from qdeck_console.cli.work import load
+
+    given, url = settings(), explicit_url()
+    need_writable()
+    if url:
+        os.environ["QDECK_URL"] = url
+    app = load(app_ref, modules)
+    if url and app.endpoint.url != url:
+        raise UsageError(
+            f"{app_ref} names its own server, {app.endpoint}: --url does not change it",
+            hint="leave the URL out of the App, and it takes that of the environment or --url",
+        )
+    done = app.sync_schedules()
+    if given.as_json:
+        write_json([{"schedule": name, "how": how} for name, how in done.items()])
+    elif not table([Column("schedule"), Column("how")], [list(pair) for pair in done.items()]):
+        note(f"qdeck: {app_ref} declares no schedules")
 
 
 @schedule.command("list", cls=Command, short_help="All schedules, with their next and last runs.")

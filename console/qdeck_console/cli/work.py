@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from qdeck_console.cli.base import command, explicit_url, need_writable, settings
-from qdeck_console.cli.output import dumps, safe
+from qdeck_console.cli.output import dumps, note, safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from qdeck._app import App
 
 
 @command("worker", short_help="Runs jobs until SIGTERM.")
 @click.argument("app_ref", metavar="MODULE:APP")
 @click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE[=WEIGHT]", help="A queue to serve; repeats.")
 @click.option("-c", "--concurrency", type=int, default=50, metavar="N", show_default=True, help="Jobs at once.")
-def worker(app_ref: str, queues: tuple[str, ...], concurrency: int) -> None:
+@click.option("--tasks", "modules", multiple=True, metavar="MODULE", help="A module of tasks, or shop.*; repeats.")
+def worker(app_ref: str, queues: tuple[str, ...], concurrency: int, modules: tuple[str, ...]) -> None:
     """Runs the jobs of an app until SIGTERM; what runs then is finished or given back. SIGHUP starts it anew."""
     weights = dict(_read_queue(text) for text in queues)
     given, url = settings(), explicit_url()
@@ -30,25 +33,46 @@ def worker(app_ref: str, queues: tuple[str, ...], concurrency: int) -> None:
     if url:
         os.environ["QDECK_URL"] = url
     with _stdout_for_events(as_json=given.as_json) as out:
-        ended = _work(app_ref, weights, concurrency, url, _Events(out, as_json=given.as_json))
+        ended = _work(app_ref, modules, weights, concurrency, url, _Events(out, as_json=given.as_json))
     if ended == "reload":
         sys.stdout.flush()
         # A new process, because modules that changed cannot be loaded anew with certainty.
         os.execv(sys.executable, [sys.executable, "-m", "qdeck_console", *sys.argv[1:]])  # noqa: S606 - ourselves
 
 
-def _work(app_ref: str, weights: dict[str, int], concurrency: int, url: str | None, tell: _Events) -> str:
+def _work(
+    app_ref: str, modules: tuple[str, ...], weights: dict[str, int], concurrency: int, url: str | None, tell: _Events
+) -> str:
     from qdeck._errors import UsageError
-    from qdeck._worker.loading import load_app
     from qdeck._worker.worker import Worker
 
-    app = load_app(app_ref)
+    app = load(app_ref, modules)
+    if not any(True for _ in app.tasks) and not app.beside:
+        raise UsageError(
+            f"{app_ref} declares no tasks",
+            hint='name the modules that declare them: --tasks shop.tasks, or app.autodiscover("shop.*")',
+        )
     if url and app.endpoint.url != url:
         raise UsageError(
             f"{app_ref} names its own server, {app.endpoint}: --url does not change it",
             hint="leave the URL out of the App, and it takes that of the environment or --url",
         )
     return Worker(app, weights or None, concurrency=concurrency, app_ref=app_ref, on_event=tell).run()
+
+
+def load(app_ref: str, modules: tuple[str, ...]) -> App:
+    """The app with its tasks. Of a module that fails to import the traceback goes to stderr."""
+    from qdeck._discovery import ImportFailed
+    from qdeck._worker.loading import load_app
+
+    try:
+        app = load_app(app_ref)
+        app.autodiscover(*modules)
+    except ImportFailed as error:
+        for line in error.trace.splitlines():
+            note(line)
+        raise
+    return app
 
 
 @contextlib.contextmanager

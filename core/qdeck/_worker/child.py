@@ -85,6 +85,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     app = load_app(sys.argv[1])
+    app.autodiscover(*sys.argv[3:])
     pipe: pipes.Connection[bytes, bytes] = pipes.Connection(int(sys.argv[2]))
     with Capture():
         while True:

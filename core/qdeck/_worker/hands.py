@@ -79,7 +79,7 @@ class Hands:
                     "tasks with process=True need to know where the app is",
                     hint='start with `qdeck worker MODULE:APP`, or Worker(app, app_ref="MODULE:APP")',
                 )
-            self._processes = Processes(reports, app_ref, processes or os.cpu_count() or 1)
+            self._processes = Processes(reports, app_ref, processes or os.cpu_count() or 1, app.task_modules)
 
     def room(self, quick: int) -> int:
         """How many more jobs to claim: what may run at once, or what `quick` ones end until the next poll."""

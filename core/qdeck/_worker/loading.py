@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
-
 from qdeck._app import App
+from qdeck._discovery import import_module
 from qdeck._errors import UsageError
 
 
@@ -15,16 +12,7 @@ def load_app(ref: str) -> App:
     module_name, _, attribute = ref.partition(":")
     if not module_name or not attribute:
         raise UsageError(f"{ref!r} does not name an app", hint="write MODULE:APP, such as shop.jobs:app")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        # As with `python -m`: modules of the folder that one stands in can be named.
-        sys.path.insert(0, here)
-    try:
-        found: object = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise UsageError(f"there is no module {module_name!r}", hint=f"looked in {here} and sys.path") from error
-        raise
+    found: object = import_module(module_name)
     for part in attribute.split("."):
         found = getattr(found, part, None)
     if not isinstance(found, App):

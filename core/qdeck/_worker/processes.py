@@ -17,6 +17,8 @@ from qdeck._engine import codec
 from qdeck._worker.run import STOPS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qdeck._engine.ops import Ending
     from qdeck._worker.run import Run
     from qdeck._worker.threads import Reports
@@ -47,9 +49,9 @@ class Report(msgspec.Struct):
 class Child:
     """One process that runs jobs one after another."""
 
-    def __init__(self, app_ref: str) -> None:
+    def __init__(self, app_ref: str, modules: Sequence[str] = ()) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "qdeck._worker.child", app_ref, str(theirs.fileno())]
+        command = [sys.executable, "-m", "qdeck._worker.child", app_ref, str(theirs.fileno()), *modules]
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         theirs.close()
         self._pipe: pipes.Connection[bytes, bytes] = pipes.Connection(ours.detach())
@@ -96,9 +98,10 @@ class Child:
 class Processes:
     """A few children, each driven by a thread; made when first needed."""
 
-    def __init__(self, reports: Reports, app_ref: str, most: int) -> None:
+    def __init__(self, reports: Reports, app_ref: str, most: int, modules: Sequence[str] = ()) -> None:
         self._reports = reports
         self._app_ref = app_ref
+        self._modules = modules
         self._most = most
         self._jobs: SimpleQueue[Run | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -145,7 +148,7 @@ class Processes:
         child: Child | None = None
         while (run := self._jobs.get()) is not None:
             try:
-                child = child or Child(self._app_ref)
+                child = child or Child(self._app_ref, self._modules)
                 ending = _run(child, run)
             except Exception as error:  # noqa: BLE001 - no process could be started, or it answered with nonsense
                 ending = run.ended_badly(error)
