@@ -64,6 +64,8 @@ def of(words: dict[str, str], line: str) -> list[str]:
     return [words[word[1:]] if word.startswith("$") else word for word in line.split()]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_a_viewer_sees_everything_and_writes_nothing(
     roles: Roles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +83,8 @@ def test_a_viewer_sees_everything_and_writes_nothing(
     assert qdeck("queues", "pause", QUEUE, "--url", url).code == 77
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_an_operator_does_everything(
     roles: Roles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +101,8 @@ def test_an_operator_does_everything(
             assert allowed != b"OK", command
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_producers_and_workers(roles: Roles, make_process: Callable[..., PythonProcess], tmp_path: Path) -> None:
     producer, worker = roles.url("producer"), roles.url("worker")
     (tmp_path / "rightsapp.py").write_text(
@@ -117,6 +123,8 @@ def test_producers_and_workers(roles: Roles, make_process: Callable[..., PythonP
     assert roles.denied() == set()
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(240)
 async def test_an_agent(roles: Roles) -> None:
     url = roles.url("agent")
     make_scene(roles.server.url, roles.raw)
