@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any, Final, Literal
 
+from qdeck._engine.codec import MAX_PRIORITY, UnreadableRecord, read_whole
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
 
-MAX_PRIORITY: Final = 899
 MAX_TAGS: Final = 50
 RETRIES: Final = 3
 RETRY_DELAY_MS: Final = 5_000
@@ -58,11 +58,14 @@ class Options:
 
 def retry_delay_ms(backoff: str | None, attempt: int, jitter: float) -> int:
     """How long to wait after the failed run number `attempt`. `jitter` is from 0 to 1 and spreads by a quarter."""
-    kind, delay, longest = (backoff or f"E {RETRY_DELAY_MS} {MAX_DELAY_MS}").split(" ")
+    words = (backoff or f"E {RETRY_DELAY_MS} {MAX_DELAY_MS}").split(" ")
+    if len(words) != 3:
+        raise UnreadableRecord(f"its backoff is not one: {backoff!r}")
+    kind, delay, longest = words[0], read_whole(words[1], "retry delay"), read_whole(words[2], "longest delay")
     if kind == "F":
-        return int(delay)
+        return delay
     # The cap leaves room for the spread, so that `max_delay` is the longest wait and not its middle.
-    grown = min(int(delay) * 2 ** min(attempt - 1, 40), int(longest) / 1.25)
+    grown = min(delay * 2 ** min(attempt - 1, 40), longest / 1.25)
     return int(grown * (0.75 + jitter / 2))
 
 

@@ -37,6 +37,22 @@ def end(client: SyncClient, token: int, now: int, **ending: object) -> bool:
     return client.run(slots.finish("purge", token, slots.Ending(**ending), now=now))  # type: ignore[arg-type]  # as given
 
 
+def test_a_clock_that_is_set_back_does_not_keep_a_dead_agents_run(client: SyncClient) -> None:
+    assert take(client, "a", NOW).token == 1
+    assert take(client, "b", NOW - 3_600_000).token == 2
+
+
+@pytest.mark.parametrize("field", ["token", "until", "started", "runs", "failed", "n:done"])
+@pytest.mark.parametrize("value", ["x", "", "9" * 400, "nan", "-1", "1.5"])
+def test_a_field_that_somebody_spoiled(client: SyncClient, raw: redis.Redis, field: str, value: str) -> None:
+    assert take(client, "a", NOW).token == 1
+    assert end(client, 1, NOW + 100)
+    raw.hset(KEY, field, value)
+    claim = take(client, "b", NOW + EVERY)
+    assert claim.token > 0
+    assert end(client, claim.token, NOW + EVERY + 1, counters={"done": 2})
+
+
 def test_one_of_two_gets_the_run(client: SyncClient) -> None:
     first, second = take(client, "a", NOW), take(client, "b", NOW)
     assert (first.token, first.started_ms, second.token, second.wait_ms) == (1, NOW, 0, LEASE)

@@ -446,16 +446,19 @@ class Model:
         if "rate" in self.settings:
             count, per = map(int, self.settings["rate"].split())
             each = Fraction(per, count)
-            used = self.rate_used(count)
+            used = self.rate_used(count, per)
             left = math.floor((per - (used - self.now)) / each)
             if left < most:
                 most, wait = left, math.ceil(used + each * (left + 1) - per - self.now)
         return most, wait, each
 
-    def rate_used(self, count: int) -> Fraction:
-        """The moment up to which the rate is used."""
+    def rate_used(self, count: int, per: int) -> Fraction:
+        """The moment up to which the rate is used: at most one period ahead, whatever the clock or the rate was."""
         whole, rest = map(int, (self.tat or "0 0").split())
-        return whole + Fraction(rest, count) if whole >= self.now else Fraction(self.now)
+        if whole > self.now + per:
+            self.tat = f"{self.now + per} 0"
+            return Fraction(self.now + per)
+        return whole + Fraction(min(rest, count), count) if whole >= self.now else Fraction(self.now)
 
     def claim(self, room: int, worker: str, number: int, lease_ms: int) -> tuple[list[str], int]:
         most, wait, each = self.allowed(room)
@@ -482,8 +485,8 @@ class Model:
                 job.lease = f"{worker}:{number} {self.now} {own} {scores[job_id]:.0f}"
                 claimed.append(job_id)
         if each and claimed:
-            count = int(self.settings["rate"].split()[0])
-            used = self.rate_used(count) + each * len(claimed)
+            count, per = map(int, self.settings["rate"].split())
+            used = self.rate_used(count, per) + each * len(claimed)
             self.tat = f"{math.floor(used)} {int(used % 1 * count)}"
         return claimed, wait
 

@@ -17,7 +17,7 @@ ZSETS: Final = (*STATES, "removed", "unknown")
 LIVE: Final = ("ready", "delayed", "blocked", "running")
 HASHES: Final = ("head", "body", "lease", "tries", "error", "result", "log", "uniq", "groups", "after", "claims")
 _PLACE: Final = re.compile(rb" \d+-\d+$")
-_CURSORS: Final = ("", "swept", "mend")  # places in a scan, and the padding: no facts about jobs
+_CURSORS: Final = ("", "swept", "mend", "ahead")  # places in a scan, and the padding: no facts about jobs
 
 
 @dataclass(slots=True)

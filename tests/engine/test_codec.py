@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What the app lets through: a name of a task is an identifier with dots, a tag has no comma, no text has a line break.
 _line = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), min_size=1, max_size=30)
 _word = st.from_regex(r"[a-z_][a-z0-9_.]{0,20}", fullmatch=True)
-_ms = st.integers(0, 2**53)
+_ms = st.integers(0, 10**15 - 1)
 _heads = st.builds(
     codec.Head,
     enqueued_ms=_ms,

@@ -342,6 +342,52 @@ def test_the_last_ones_of_an_outage_are_part_of_it(rig: Rig) -> None:
     assert codec.Tries(0, 1, 1) in {codec.read_tries(raw) for raw in rig.picture().hashes["tries"].values()}
 
 
+@pytest.mark.parametrize("count", [1, 120])
+def test_a_clock_that_is_set_back_does_not_keep_dead_workers_leases(rig: Rig, count: int) -> None:
+    """Their deadlines are an hour ahead then; no lease ends later than its length from now."""
+    rig.enqueue(*(rig.job() for _ in range(count)), rig.job("own", lease_ms=300_000))
+    rig.claim(count + 1)
+    rig.tick(-3_600_000)
+    for _ in range(4):
+        assert rig.turn(room=0).deadline_ms <= rig.now + 60_000, "a worker looks again in a minute"
+        assert rig.reap().deadline_ms <= rig.now + 60_000
+    assert max(score for _, score in rig.picture().zsets["running"]) == rig.now + 300_000
+    rig.crash()
+    assert rig.sizes() == {"ready": count, "running": 1}
+
+
+def test_a_deadline_that_never_comes_is_capped(rig: Rig) -> None:
+    rig.add("a")
+    rig.claim_one()
+    rig.raw.zadd(keys.key(rig.queue, "running"), {"a": "inf"})
+    rig.reap()
+    rig.crash()
+    assert rig.state("a") == "ready"
+
+
+def test_an_outage_that_was_seen_before_the_clock_was_set_back_is_over(rig: Rig) -> None:
+    rig.run(programs.make_queue(rig.queue))
+    rig.raw.hset(keys.key(rig.queue, "meta"), "outage", rig.now + 3_600_000)
+    rig.add("a")
+    rig.add("b")
+    rig.claim_one("w1", lease_ms=100_000)
+    rig.claim_one("w2")
+    rig.crash()
+    assert rig.tries("b") == codec.Tries(0, 1, 0)
+
+
+@pytest.mark.parametrize("state", ["delayed", "blocked"])
+def test_a_due_time_that_never_comes_buries_the_job(rig: Rig, state: str) -> None:
+    rig.add("parent", priority=899)
+    rig.add("a", **({"delay_ms": 5} if state == "delayed" else {"after": ["parent"]}))
+    rig.add("child", after=["a"])
+    rig.raw.zadd(keys.key(rig.queue, state), {"a": "inf"})
+    assert rig.turn().due_ms == 0
+    rig.reap()
+    assert (rig.state("a"), rig.state("child")) == ("dead", "dead")
+    assert rig.events("a")[-1].data["message"] == "its due time cannot be read"
+
+
 def test_a_sweep_takes_a_bounded_slice(rig: Rig) -> None:
     rig.enqueue(*(rig.job() for _ in range(10)))
     rig.claim(10)

@@ -152,3 +152,28 @@ def test_the_largest_slices_fit(rig: Rig) -> None:
     assert rig.sizes() == {"done": 503}
     assert rig.picture().hashes["uniq"] == {}
     assert rig.change("discard", *(job.id for job in jobs)) == ["ok"] * 500
+
+
+@pytest.mark.parametrize("back_ms", [3_600_000, 1_000_000_000_000])
+def test_a_clock_that_is_set_back_holds_a_rate_limited_queue_up_for_one_period(rig: Rig, back_ms: int) -> None:
+    rig.configure(rate="4 1000")
+    fill(rig, 10)
+    assert len(rig.claim(10)) == 4
+    rig.tick(-back_ms)
+    turn = rig.turn(room=10)
+    assert (turn.jobs, turn.wait_ms) == ([], 250)
+    rig.tick(turn.wait_ms)
+    assert len(rig.claim(10)) == 1
+    rig.tick(1_000)
+    assert len(rig.claim(10)) == 4
+
+
+def test_a_rate_that_was_slower_before_does_not_hold_the_queue_up(rig: Rig) -> None:
+    rig.configure(rate="1 3600000")
+    fill(rig, 3)
+    assert len(rig.claim(3)) == 1
+    rig.configure(rate="10 1000")
+    turn = rig.turn(room=3)
+    assert (turn.jobs, turn.wait_ms) == ([], 100)
+    rig.tick(200)
+    assert len(rig.claim(3)) == 2

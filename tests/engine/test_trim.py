@@ -181,3 +181,15 @@ def test_last_turns_of_workers_long_gone_are_swept(rig: Rig) -> None:
     for _ in range(60):
         rig.trim()
     assert rig.picture().hashes["claims"] == {}
+
+
+@pytest.mark.parametrize("setting", [{"dead_max": "0"}, {"dead_ttl": "1000"}])
+def test_what_ended_in_the_future_is_kept_no_longer(rig: Rig, setting: dict[str, str]) -> None:
+    """The server's clock was set back since."""
+    rig.configure(**setting)
+    bury_many(rig, 3)
+    rig.tick(-DAY_MS)
+    rig.trim()
+    assert [score for _, score in rig.picture().zsets["dead"]] == [rig.now] * 3
+    rig.tick(1_001)
+    assert rig.trim() == 3

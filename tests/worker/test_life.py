@@ -310,3 +310,41 @@ def test_a_malformed_entry_of_an_outbox_does_not_end_a_worker(
     wait_until(lambda: len(beside.told("quarantined")) == 2)
     assert task.enqueue(3).result(10) == 3
     assert beside.thread.is_alive()
+
+
+def test_records_that_cannot_be_read_are_buried_and_their_neighbours_run(
+    app: qdeck.App, raw: redis.Redis, start: Callable[..., Beside]
+) -> None:
+    ran: list[int] = []
+
+    @app.task
+    async def task(n: int) -> None:
+        ran.append(n)
+
+    app.client.run(programs.make_queue(QUEUE))
+    good = b" 100 3 task"
+    heads = {
+        # The first 14 bytes are taken for the time: the rest is what a healthy head has there.
+        b"short": b"1 0 9 other\nx" + b" " + good[1:],
+        b"long": b"9" * 400 + good,
+        b"priority": b"1800000000000 9999 3 task",
+        b"lease": b"1800000000000 100 3 task\nl" + b"9" * 400,
+        b"backoff": b"1800000000000 100 3 task\nbE " + b"9" * 400 + b" 1",
+        b"\xff\xfe": b"1800000000000" + good,
+    }
+    for job_id, head in heads.items():
+        raw.hset(keys.key(QUEUE, "head"), job_id, head)
+        raw.hset(keys.key(QUEUE, "body"), job_id, b"[[0],{}]")
+        raw.zadd(keys.key(QUEUE, "ready"), {job_id: 0})
+    raw.hset(keys.key(QUEUE, "claims"), "\n", "x")
+    jobs = [task.enqueue(n) for n in range(1, 4)]
+    raw.hset(keys.key(QUEUE, "tries"), jobs[1].id, "9" * 30 + " x")
+    raw.zadd(keys.key(QUEUE, "delayed"), {"never": "inf"})
+    start()
+    wait_until(lambda: raw.zcard(keys.key(QUEUE, "dead")) == len(heads) + 1)
+    wait_until(lambda: sorted(ran) == [1, 3])
+    for job_id in (*heads, jobs[1].id.encode()):
+        event = raw.hget(keys.key(QUEUE, "error"), job_id)
+        assert event is not None
+        assert b'"class":"UnreadableRecord"' in event
+    assert task.enqueue(4).result(10) is None

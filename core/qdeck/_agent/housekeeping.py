@@ -80,10 +80,12 @@ def look(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[Cho
     for at, row in enumerate(rows):
         overdue, running, leases, outbox = replies[4 * at : 4 * at + 4]
         broken = any(map(reads.is_error, (overdue, running, leases)))
+        waits = bool(row.running or row.delayed or row.blocked)
         chores = Chores(
             row.name,
             # What cannot be read is tried all the same: the script says what is wrong, and the run reports it.
-            reap=broken or bool(overdue) or leases - 1 > running,
+            # With `trims`, also to find times that are too far ahead.
+            reap=broken or bool(overdue) or leases - 1 > running or (trims and waits),
             deliver=reads.is_error(outbox) or outbox > 0,
             trim=trims and (row.problem is not None or bool(row.done or row.dead or row.cancelled)),
         )
@@ -153,7 +155,8 @@ def prune_queues(now: int) -> Program[list[str]]:
     The name goes first and its queue is looked for again after: whoever made it meanwhile is registered anew.
     """
     known = yield from reads.scan_hash(keys.QUEUES)
-    old = [n for n, raw in known.items() if n.isascii() and (at := digits(raw)) is not None and now - at > UNMADE_MS]
+    made = {name: digits(raw) for name, raw in known.items() if name.isascii()}
+    old = [name for name, at in made.items() if at is not None and abs(now - at) > UNMADE_MS]
     gone: list[str] = []
     for part in _slices(old):
         metas = [keys.key(name.decode(), "meta") for name in part]
@@ -170,7 +173,7 @@ def prune_queues(now: int) -> Program[list[str]]:
 
 def _silent(name: bytes, raw: bytes, now: int) -> bool:
     row = workers.read_worker(name, raw, None, now)
-    return row.seen_ms is None or now - row.seen_ms > WORKER_MS
+    return row.seen_ms is None or abs(now - row.seen_ms) > WORKER_MS
 
 
 def _slices(names: Sequence[bytes], most: int = 200) -> Iterable[Sequence[bytes]]:

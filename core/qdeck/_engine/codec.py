@@ -15,8 +15,21 @@ if TYPE_CHECKING:
 
 MAX_PAYLOAD: Final = 1024 * 1024
 UNREADABLE: Final = "unreadable"  # the kind of an event that is none of ours
+MAX_PRIORITY: Final = 899
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
+
+
+class UnreadableRecord(ValueError):
+    """What is stored about a job cannot be read: somebody changed it."""
+
+
+def read_whole(text: str | bytes, what: str) -> int:
+    """A whole number of at most 15 digits, as the scripts read it; raises `UnreadableRecord` with what it should be."""
+    found = digits(text)
+    if found is not None:
+        return found
+    raise UnreadableRecord(f"its {what} is not a number: {text[:40]!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,31 +81,37 @@ _NEWLINE: Final = b"\n"
 
 
 def read_head(raw: bytes) -> Head:
-    """Reads a head; what a newer version added is passed over."""
+    """Reads a head; what a newer version added is passed over. Raises `UnreadableRecord` when it is none."""
     first, *rest = raw.decode("utf-8", "replace").split("\n")
-    enqueued, priority, retries, task = first.split(" ", 3)
+    words = first.split(" ", 3)
+    if len(words) != 4 or not words[3]:
+        raise UnreadableRecord(f"its head is not one: {first[:40]!r}")
+    enqueued = read_whole(words[0], "time of enqueueing")
+    priority = read_whole(words[1], "priority")
+    if priority > MAX_PRIORITY:
+        raise UnreadableRecord(f"its priority is over {MAX_PRIORITY}: {words[1][:40]!r}")
     extra = {line[:1]: line[1:] for line in rest if line}
 
-    def number(letter: str) -> int | None:
+    def number(letter: str, what: str) -> int | None:
         text = extra.get(letter)
-        return need(text) if text else None
+        return read_whole(text, what) if text else None
 
     return Head(
-        enqueued_ms=need(enqueued),
-        priority=need(priority),
-        retries=need(retries),
-        task=task,
+        enqueued_ms=enqueued,
+        priority=priority,
+        retries=read_whole(words[2], "number of retries"),
+        task=words[3],
         name=extra.get("n"),
         unique="u" in extra,
         tags=tuple(extra["t"].split(",")) if extra.get("t") else (),
-        expires_ms=_expiry(extra.get("x"), need(enqueued)),
-        lease_ms=number("l"),
-        limit_ms=number("m"),
+        expires_ms=_expiry(extra.get("x"), enqueued),
+        lease_ms=number("l", "lease"),
+        limit_ms=number("m", "time limit"),
         backoff=extra.get("b"),
         on_failure=extra.get("f"),
         handler_tail=extra.get("h"),
         run_anyway=extra.get("d") == "run",
-        keep_ms=number("k"),
+        keep_ms=number("k", "time to keep its result"),
         origin=extra.get("o"),
     )
 
@@ -113,7 +132,8 @@ def score_seen(seen: str) -> float:
 def _expiry(text: str | None, enqueued_ms: int) -> int | None:
     if not text:
         return None
-    return enqueued_ms + need(text[1:]) if text.startswith("+") else need(text)
+    ms = read_whole(text.removeprefix("+"), "time of expiry")
+    return enqueued_ms + ms if text.startswith("+") else ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +147,12 @@ class Tries:
 
 def read_tries(raw: bytes | None) -> Tries:
     """Reads the tries of a job; none means it never ended badly. Those of a dead job end in the digest of its group."""
-    return Tries(*map(need, raw.split()[:3])) if raw else Tries()
+    if not raw:
+        return Tries()
+    words = raw.split(b" ", 3)
+    if len(words) < 3:
+        raise UnreadableRecord(f"its tries are not numbers: {raw[:40]!r}")
+    return Tries(*(read_whole(word, "number of tries") for word in words[:3]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,10 @@ def _pack_into(out: list[bytes], args: Iterable[Arg]) -> None:
     add = out.append
     for arg in args:
         if type(arg) is str:
-            raw = arg.encode()
+            try:
+                raw = arg.encode()
+            except UnicodeEncodeError:  # an id that somebody wrote in other bytes
+                raw = arg.encode(errors="surrogateescape")
         elif type(arg) is int:
             raw = b"%d" % arg
         else:
@@ -126,6 +129,11 @@ def init(queue: str) -> Op[None]:
     return Op(script, queue, [keys.part_type(part) for part in script.parts], lambda _: None)
 
 
+def read_id(raw: bytes) -> str:
+    """Return an id as text; bytes that are not UTF-8 survive the way there and back."""
+    return raw.decode(errors="surrogateescape")
+
+
 class NewJob(NamedTuple):
     """A job to be made, as the script wants it."""
 
@@ -172,7 +180,7 @@ def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0, announced_ms: int 
 
     def read(reply: Any) -> list[Made]:
         return [
-            Made(job.id, answer == 1) if isinstance(answer, int) else Made(answer.decode(), created=False)
+            Made(job.id, answer == 1) if isinstance(answer, int) else Made(read_id(answer), created=False)
             for job, answer in zip(jobs, reply[1:], strict=True)
         ]
 
@@ -256,11 +264,11 @@ def turn(
     def read(reply: Any) -> Turn:
         at, wait, due, deadline, outbox, stale, rows, unknown = reply
         jobs = [
-            Claimed(rows[i].decode(), token, rows[i + 1], rows[i + 2] or b"", rows[i + 3])
+            Claimed(read_id(rows[i]), token, rows[i + 1], rows[i + 2] or b"", rows[i + 3])
             for i in range(0, len(rows), 4)
             if rows[i + 1] is not None
         ]
-        return Turn(at, wait, due, deadline, outbox, [raw.decode() for raw in stale], jobs, unknown)
+        return Turn(at, wait, due, deadline, outbox, [read_id(raw) for raw in stale], jobs, unknown)
 
     return Op(load("turn"), queue, args, read)
 
@@ -279,7 +287,7 @@ def beat(queue: str, held: Sequence[tuple[str, str]], now: int = 0) -> Op[Beat]:
     args: list[Arg] = [now]
     for pair in held:
         args += pair
-    return Op(load("beat"), queue, args, lambda r: Beat(r[0], [i.decode() for i in r[1]], [i.decode() for i in r[2]]))
+    return Op(load("beat"), queue, args, lambda r: Beat(r[0], [*map(read_id, r[1])], [*map(read_id, r[2])]))
 
 
 @dataclass(frozen=True, slots=True)

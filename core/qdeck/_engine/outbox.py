@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from qdeck._engine.codec import MAX_PRIORITY
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -87,5 +89,5 @@ _CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "o": lambda text: text in _OUTCOMES,
     "s": lambda text: text in _STATES,
     "c": _is_score,
-    "p": lambda text: _PRIORITY.fullmatch(text) is not None and int(text) <= 899,
+    "p": lambda text: _PRIORITY.fullmatch(text) is not None and int(text) <= MAX_PRIORITY,
 }

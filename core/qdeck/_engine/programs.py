@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from redis.exceptions import NoScriptError, ResponseError
 
 from qdeck._engine import acts, keys, ops, outbox
+from qdeck._engine.numbers import score_ms
 from qdeck._engine.ops import Made, NewJob, Op, Program, Send, commands, pack
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, ServerRefused, UnknownDependency, UsageError
 
@@ -267,7 +268,12 @@ def peek(queue: str) -> Program[Peek]:
         if isinstance(reply, ResponseError):
             raise explain(reply, queue)
     ready, due, deadline, outbox = replies
-    return Peek(ready, int(float(due[1])) if due else 0, int(float(deadline[1])) if deadline else 0, outbox)
+    return Peek(ready, _time(due), _time(deadline), outbox)
+
+
+def _time(first: list[bytes]) -> int:
+    """The time of the first entry of a list; 0 for none, and for one that is no time."""
+    return max(0, score_ms(first[1]) or 0) if first else 0
 
 
 def exists(queue: str, job_ids: Sequence[str]) -> Program[list[bool]]:

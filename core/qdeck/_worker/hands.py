@@ -12,7 +12,7 @@ from qdeck._engine.ops import Ending
 from qdeck._errors import UsageError
 from qdeck._worker.contexts import Contexts
 from qdeck._worker.processes import Processes
-from qdeck._worker.run import Kind, Plan, Run, StopReason, error_event, make_plan
+from qdeck._worker.run import Kind, Plan, Run, StopReason, clean, error_event, make_plan
 from qdeck._worker.runners import Runners
 from qdeck._worker.threads import Done, Reports, Threads, interrupt
 
@@ -98,12 +98,15 @@ class Hands:
         """Starts what was claimed; `asked` is when the claim was sent, from which on the leases surely count."""
         runs = []
         for job in claimed:
-            # All but the time of enqueueing is the same for jobs of one kind: read it once.
-            tail = job.head[14:]
+            # All but the time of enqueueing, 13 digits, is the same for jobs of one kind: read it once.
+            head = job.head
+            tail = head[14:] if head[13:14] == b" " and head[:13].isdigit() else head
             try:
                 plan = self._plans.get(tail)
                 if plan is None:
-                    plan = self._learn(tail, job.head)
+                    plan = self._learn(tail, head)
+                if not job.id.isprintable():
+                    raise codec.UnreadableRecord(f"its id is not readable text: {job.id[:40]!a}")
                 if plan.task is None:
                     self._hand_back(lane, job, plan.head.task)
                     continue
@@ -158,7 +161,7 @@ class Hands:
         event = error_event(error, lane.worker, 1)
         lane.endings.append(Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=event))
         self.failed += 1
-        self._event({"event": "unreadable", "id": job.id, "queue": lane.queue, "why": str(error)})
+        self._event({"event": "unreadable", "id": clean(job.id), "queue": lane.queue, "why": str(error)})
         self._stir()
 
     def _learn(self, tail: bytes, raw_head: bytes) -> Plan:

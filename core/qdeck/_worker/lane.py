@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from qdeck._worker.shares import Account
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from qdeck._engine.ops import Ending, Turn
     from qdeck._worker.run import Run
+
+LONGEST_S: Final = 60.0  # between two looks for expired leases while anything runs
 
 
 class Lane(Account):
@@ -82,7 +84,16 @@ class Lane(Account):
             if turn.due_ms:
                 waits.append((turn.due_ms - turn.now_ms) / 1000)
             self.due = now + max(0.0, min(waits)) if waits else None
-            # A millisecond after the deadline, because a lease is over only then.
             self.looked = now
-            self.deadline = now + (turn.deadline_ms - turn.now_ms) / 1000 + 0.001 if turn.deadline_ms else None
+            if turn.deadline_ms:
+                self.expect(now, (turn.deadline_ms - turn.now_ms) / 1000)
+            else:
+                self.deadline = None
         self.outbox = turn.outbox
+
+    def expect(self, now: float, left_s: float) -> None:
+        """Look for expired leases then, and in a minute at the latest: the server's clock may be set back."""
+        if left_s >= LONGEST_S:
+            self.deadline = min(now + LONGEST_S, self.deadline or float("inf"))
+        else:
+            self.deadline = now + left_s + 0.001  # a lease is over only after its last millisecond

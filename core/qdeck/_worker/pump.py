@@ -321,7 +321,7 @@ class Pump:
         if seen.due_ms:
             lane.due = now + max(0.0, (seen.due_ms - server_ms) / 1000)
         if seen.deadline_ms:
-            lane.deadline = now + max(0.0, (seen.deadline_ms - server_ms) / 1000) + 0.001
+            lane.expect(now, max(0.0, (seen.deadline_ms - server_ms) / 1000))
         lane.hungry = lane.hungry or seen.ready > 0
         if seen.outbox:
             self._do("deliver", lane, self._deliver(lane))

@@ -157,7 +157,7 @@ class Run:
             worker=self.lane.worker,
             name=head.name,
             tags=head.tags,
-            enqueued_ms=int(self.claimed.head[:13]),
+            enqueued_ms=int(self.claimed.head.partition(b" ")[0]),
         )
 
     def ask_to_stop(self, reason: StopReason) -> bool:

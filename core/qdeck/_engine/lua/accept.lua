@@ -3,7 +3,7 @@
 -- new one. A unique name that another job holds here by now is left to that one. What was taken in from one place of an
 -- outbox is not taken in again: the place is kept here until its entry is deleted there, and for RESEND after that.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body tries error uniq bell
--- uses: time open constants late head ring states holder
+-- uses: time open constants whole count late head ring states holder
 -- args: now, when the entry was read (0: not known), place of the entry, id, state ('': a new job), score (of a new job
 --       its priority), head (of a new job without its time), body, tries, error
 -- reply: 1, or 0 when it was there already
@@ -26,8 +26,8 @@ if string.find(head, '\nu', 1, true) then
   end
 end
 -- Its version must not be given again by the numbers of this queue.
-local version = tonumber(string.match(head, '\nv(%d+)'))
-if version and version < 1e15 and version > (tonumber(redis.call('HGET', META, 'versions')) or 0) then
+local version = whole(string.match(head, '\nv(%d+)'))
+if version and version > (whole(redis.call('HGET', META, 'versions')) or 0) then
   redis.call('HSET', META, 'versions', string.format('%.0f', version))
 end
 redis.call('ZREM', REMOVED, id)
@@ -36,7 +36,7 @@ redis.call('HSET', BODY, id, ARGV[8])
 if ARGV[9] ~= '' then redis.call('HSET', TRIES, id, ARGV[9]) end
 if ARGV[10] ~= '' then redis.call('HSET', ERROR, id, ARGV[10]) end
 redis.call('ZADD', LISTS[state], score, id)
-redis.call('HINCRBY', META, 'n:enqueued', 1)
+count('n:enqueued', 1)
 redis.call('HSET', META, state, redis.call('ZCARD', LISTS[state]))
 ring()
 return 1

@@ -2,7 +2,7 @@
 -- What an operator does to a slice of jobs, each only if it is as it was seen, and in the same step what it takes to
 -- undo it. Sent twice it is done once: what is kept for the slice answers the second call.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after unknown bell outbox stops undo
--- uses: rights time open constants head versions tries note free place forget removed groups handler ended ring tally states holder columns annotate fallen stops unknown
+-- uses: rights time open constants whole count head versions tries lease note free place forget removed groups handler ended ring tally states holder columns annotate fallen stops unknown
 -- args: now, verb, state seen (`*`: each entry names its own, or ''), offset of the slice in its plan ('': nothing is
 --       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, class and shape of the
 --       message for the groups of dead letters ('': a fixed one), then per entry: id, what was
@@ -18,8 +18,8 @@ local verb, seen_state, offset, event, extra = ARGV[2], ARGV[3], ARGV[4], ARGV[7
 local keep_bytes, keep_ms, most_bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
 local group = ARGV[10] ~= '' and ARGV[10] or 'Buried\nby an operator'
 local BEFORE = 10
-local count = math.floor((#ARGV - BEFORE) / 2)
-if count > 500 then return redis.error_reply('QDECK ACT on too many entries for one call') end
+local entries = math.floor((#ARGV - BEFORE) / 2)
+if entries > 500 then return redis.error_reply('QDECK ACT on too many entries for one call') end
 
 local function answer(n, kept, asked, skipped)
   local out = { NOW, n, kept, asked, redis.call('XLEN', OUTBOX) }
@@ -30,7 +30,11 @@ end
 if offset ~= '' then
   local kept = redis.call('HGET', UNDO, offset)
   if kept then
-    kept = cmsgpack.unpack(kept)
+    local readable
+    readable, kept = pcall(cmsgpack.unpack, kept)
+    if not readable or type(kept) ~= 'table' then
+      return redis.error_reply('QDECK ACT: what is kept of this slice cannot be read')
+    end
     if kept.u then return redis.error_reply('QDECK UNDONE') end
     return answer(kept.n, kept.c and verb ~= 'requeue' and 1 or 0, kept.a, kept.k)
   end
@@ -138,8 +142,8 @@ local function retry(j)
   local taken = {} -- names that jobs of this slice took just now
   j = only(j, function(id, head)
     if not string.find(head, '\n', 1, true) then return nil end
-    local sign, ms = string.match(head, '\nx(%+?)(%d+)')
-    if ms and (sign == '+' and tonumber(string.match(head, '^%d+')) or 0) + tonumber(ms) < NOW then
+    local expires = expiry(head)
+    if expires and expires < NOW then
       return 'may not start any more: it has expired'
     end
     if not string.find(head, '\nu', 1, true) then return nil end
@@ -171,14 +175,14 @@ local function discard(j, state)
   tell(j, 'discarded')
   forget(j.ids)
   keep_removed(j.ids, j.heads, state == 'none' and {} or j.scores)
-  redis.call('HINCRBY', META, 'n:discarded', #j.ids)
+  count('n:discarded', #j.ids)
   return j, c
 end
 
 local function ask(j)
-  j = only(j, function(_, _, n) return not j.leases[n] and 'no lease' or nil end)
+  j = only(j, function(_, _, n) return not read_lease(j.leases[n]) and 'no lease' or nil end)
   for n, id in ipairs(j.ids) do
-    local flags = string.match(j.leases[n], '^%S+ %S+ %S+ %S+ ?(%S*)')
+    local _, _, flags = read_lease(j.leases[n])
     if not string.find(flags, 'c', 1, true) then
       redis.call('HSET', LEASE, id, flags == '' and j.leases[n] .. ' c' or j.leases[n] .. 'c')
     end
@@ -193,7 +197,7 @@ local function cancel(j, state)
   redis.call('ZREM', LISTS[state], unpack(j.ids))
   local c = { waits = waits_of(j, state), line = annotate(j.ids, 'cancelled', event, values_of(ERROR, j)) }
   redis.call('ZADD', CANCELLED, unpack(each_score(j.ids, NOW)))
-  redis.call('HINCRBY', META, 'n:cancelled', #j.ids)
+  count('n:cancelled', #j.ids)
   tell(j, 'cancelled')
   return j, c
 end
@@ -225,14 +229,15 @@ end
 -- Back to its old place in the line. Its owner has lost the lease: what it says about the job is refused.
 local function requeue(j)
   j = only(j, function(_, _, n)
-    if not j.leases[n] then return 'no lease' end
-    return string.find(j.leases[n], '^%S+ %S+ %S+ %S+ %S*c') and 'its cancellation was asked for' or nil
+    local ms, _, flags = read_lease(j.leases[n])
+    if not ms then return 'no lease' end
+    return string.find(flags, 'c', 1, true) and 'its cancellation was asked for' or nil
   end)
   if #j.ids == 0 then return j end
   take(j)
   annotate(j.ids, 'requeued', event, values_of(ERROR, j))
   local z = {}
-  for n, id in ipairs(j.ids) do z[2 * n - 1], z[2 * n] = string.match(j.leases[n], '^%S+ %S+ %S+ (%S+)'), id end
+  for n, id in ipairs(j.ids) do z[2 * n - 1], z[2 * n] = select(2, read_lease(j.leases[n])), id end
   redis.call('ZADD', READY, unpack(z))
   return j, {}
 end
@@ -259,7 +264,7 @@ local function move(j, state)
   redis.call('ZREM', LISTS[state], unpack(j.ids))
   forget(j.ids)
   keep_removed(j.ids, j.heads, {})
-  redis.call('HINCRBY', META, 'n:moved', #j.ids)
+  count('n:moved', #j.ids)
   local versions = {}
   for n = 1, #j.ids do versions[n] = version_of(j.heads[n]) end
   return j, { target = extra, versions = versions }
@@ -330,7 +335,7 @@ local function keep(n, skipped, columns)
   local slice = { v = verb, s = seen_state, n = n, t = STAMP, k = skipped, a = asked, c = columns }
   local packed = cmsgpack.pack(slice)
   local sums = redis.call('HMGET', UNDO, 'slices', 'bytes')
-  local slices, bytes = tonumber(sums[1] or 0) + 1, tonumber(sums[2] or 0)
+  local slices, bytes = (whole(sums[1]) or 0) + 1, whole(sums[2]) or 0
   local fits = bytes + #packed <= keep_bytes
   if not fits then
     slice.c = nil
@@ -359,7 +364,7 @@ end
 
 -- Each entry by itself, in whatever state it is.
 if seen_state == '*' then
-  for i = 1, count do
+  for i = 1, entries do
     local id, seen = ARGV[BEFORE - 1 + 2 * i], ARGV[BEFORE + 2 * i]
     local state, score = state_of(id)
     if not state then
@@ -372,13 +377,13 @@ if seen_state == '*' then
       if asked > before then why[i] = 'asked' end
     end
   end
-  return finish(count, nil)
+  return finish(entries, nil)
 end
 
 BATCH = string.sub(UNDO, #QUEUE + 9)
 fallen = { fall = {}, go = {}, told = {} }
 local ids = {}
-for i = 1, (verb == 'edit' and 1 or count) do ids[i] = ARGV[BEFORE - 1 + 2 * i] end
+for i = 1, (verb == 'edit' and 1 or entries) do ids[i] = ARGV[BEFORE - 1 + 2 * i] end
 local n = within(ids)
 -- `none`: what is kept for a job that is in no state.
 local list = LISTS[seen_state]

@@ -20,6 +20,8 @@ end
 
 --- constants
 local BAND = 10000000000000 -- one step of priority in the score of `ready`
+local LAST = 899            -- the last priority
+local FAR = 1000000000000000 -- ms; no time that is kept here is so late
 local SLICE = 200           -- entries that one call touches on behalf of others
 local COSTLY = 5000         -- bytes that cost a call as much as one more entry
 local RESEND = 60000        -- ms in which an enqueue may be sent again: for so long its id is kept
@@ -38,11 +40,18 @@ local function was_removed(id)
   return at and tonumber(at) > NOW - RESEND
 end
 
+--- whole
+-- A whole number of at most 15 digits, as all that are kept here; nil for any other text. What is stored may have been
+-- changed by anyone, and a value that cannot be read must not stop the step that reads it.
+local function whole(text)
+  return text and #text <= 15 and string.find(text, '^%d+$') and tonumber(text) or nil
+end
+
 --- count
 -- Adds to a counter in `meta`. One that is not a number begins anew: it must not stop the step that counts.
-local function count(name, by)
-  local reply = redis.pcall('HINCRBY', META, name, by)
-  if type(reply) == 'table' then redis.call('HSET', META, name, math.max(by, 0)) end
+local function count(name, by, key)
+  local reply = redis.pcall('HINCRBY', key or META, name, by)
+  if type(reply) == 'table' then redis.call('HSET', key or META, name, math.max(by, 0)) end
 end
 
 --- head
@@ -51,10 +60,16 @@ local function option(head, letter)
   return string.match(head, '\n' .. letter .. '([^\n]*)')
 end
 local function priority_of(head)
-  return tonumber(string.match(head, '^%d+ (%d+)'))
+  return math.min(whole(string.match(head or '', '^%d+ (%d+)')) or LAST, LAST)
 end
 local function retries_of(head)
-  return tonumber(string.match(head, '^%d+ %d+ (%d+)'))
+  return whole(string.match(head, '^%d+ %d+ (%d+)')) or 0
+end
+-- When a job may not start any more: a time, or `+` and so long after it was enqueued.
+local function expiry(head)
+  local sign, ms = string.match(head, '\nx(%+?)(%d+)')
+  ms = whole(ms)
+  return ms and (sign == '+' and (whole(string.match(head, '^%d+')) or 0) + ms or ms)
 end
 
 --- versions
@@ -76,14 +91,30 @@ local function with_version(head, version)
 end
 
 --- tries
+-- How often a job failed, crashed and fell to an outage; and true when that cannot be read.
 local function tries_of(id)
   local text = redis.call('HGET', TRIES, id)
   if not text then return 0, 0, 0 end
   local a, c, o = string.match(text, '^(%d+) (%d+) (%d+)')
-  return tonumber(a), tonumber(c), tonumber(o)
+  a, c, o = whole(a), whole(c), whole(o)
+  if not (a and c and o) then return 0, 0, 0, true end
+  return a, c, o
+end
+local function tries_text(attempts, crashes, outages)
+  return string.format('%.0f %.0f %.0f', attempts, crashes, outages)
 end
 local function set_tries(id, attempts, crashes, outages)
-  redis.call('HSET', TRIES, id, attempts .. ' ' .. crashes .. ' ' .. outages)
+  redis.call('HSET', TRIES, id, tries_text(attempts, crashes, outages))
+end
+
+--- lease
+-- A lease is `token claimed ms score flags`. Returns its length, its place in `ready` and its flags; nothing for one
+-- that cannot be read.
+local function read_lease(lease)
+  local ms, score, flags = string.match(lease or '', '^%S+ %S+ (%d+) (%S+) ?(%S*)$')
+  ms, score = whole(ms), tonumber(score)
+  if ms and score and score == score then return ms, score, flags end
+  return nil
 end
 
 --- note
@@ -113,7 +144,7 @@ end
 -- Puts a job where it waits: `delayed` until it is due, else `ready`, behind its equals.
 local function place(id, head, due)
   if due > NOW then
-    redis.call('ZADD', DELAYED, due, id)
+    redis.call('ZADD', DELAYED, math.min(due, FAR - 1), id)
   else
     redis.call('ZADD', READY, priority_of(head) * BAND + NOW, id)
   end
@@ -143,7 +174,7 @@ local function keep_removed(ids, heads, ended_at)
   local z, oldest = {}, string.format('%.0f', NOW - RESEND)
   for i, id in ipairs(ids) do
     -- Times have 13 digits, so their texts compare as they do.
-    if (heads[i] or ended_at[i] or '') >= oldest then z[#z + 1], z[#z + 2] = NOW, id end
+    if tostring(heads[i] or ended_at[i] or '') >= oldest then z[#z + 1], z[#z + 2] = NOW, id end
   end
   if #z == 0 then return end
   redis.call('ZADD', REMOVED, unpack(z))
@@ -161,14 +192,22 @@ end
 -- after it the class and the shape of the message; 1,000 kinds, what is beyond them counts as `other`. The tries of a
 -- dead job end in its digest, so that whatever takes it away can count it down.
 local MOST_GROUPS = 1000
+local function read_group(kept)
+  local count, first, last, id, text = string.match(kept or '', '^(%d+) (%d+) (%d+) (%S*)\n(.*)$')
+  count, first, last = whole(count), whole(first), whole(last)
+  return count and first and last and { count = count, first = first, last = last, id = id, text = text }
+end
 local function group_of(sums, digest, text)
   if sums[digest] then return digest, sums[digest] end
   local kept = redis.call('HGET', GROUPS, digest)
-  local sum = { count = 0, last = 0 }
-  if kept then
-    sum.count, sum.first, sum.last, sum.id, sum.text = string.match(kept, '^(%d+) (%d+) (%d+) (%S*)\n(.*)$')
-    sum.count, sum.first, sum.last = tonumber(sum.count), tonumber(sum.first), tonumber(sum.last)
-  elseif not text then
+  local sum = read_group(kept)
+  if sum then
+    sums[digest] = sum
+    return digest, sum
+  end
+  sum = { count = 0, last = 0 }
+  if not text then
+    if kept then redis.call('HDEL', GROUPS, digest) end -- it cannot be read
     return nil
   elseif digest ~= 'other' and redis.call('HLEN', GROUPS) + sums[1] >= MOST_GROUPS then
     return group_of(sums, 'other', 'other\n')
@@ -211,6 +250,7 @@ local function join(ids, scores, tries, texts)
     local sum = known and known.sum
     if sum then
       local at = tonumber(scores[i]) or sum.first or NOW -- without one it is on no list
+      at = math.max(0, math.min(at, NOW))
       sum.count = sum.count + 1
       if not sum.first or at < sum.first then sum.first = at end
       if at > sum.last or at == sum.last and id > (sum.id or '') then sum.last, sum.id = at, id end
@@ -252,7 +292,7 @@ local function call_handler(id, head)
   -- The options of its task, when it declares any; else the rank of the job, and three retries.
   local own = option(head, 'h')
   local tail = (own and string.gsub(own, '\31', '\n') or priority_of(head) .. ' 3 ' .. task) .. '\no' .. id
-  local priority = tonumber(string.match(tail, '^%d+'))
+  local priority = math.min(whole(string.match(tail, '^%d+')) or LAST, LAST)
   local body = netstring(id) .. netstring(head) .. netstring(redis.call('HGET', TRIES, id) or '')
     .. netstring(redis.call('HGET', ERROR, id) or '') .. netstring(redis.call('HGET', BODY, id) or '')
   budget = budget - math.floor(#body / COSTLY)
@@ -260,7 +300,7 @@ local function call_handler(id, head)
     redis.call('HSET', HEAD, hid, STAMP .. ' ' .. tail)
     redis.call('HSET', BODY, hid, body)
     redis.call('ZADD', READY, priority * BAND + NOW, hid)
-    redis.call('HINCRBY', META, 'n:enqueued', 1)
+    count('n:enqueued', 1)
   else
     redis.call('XADD', OUTBOX, '*', 'k', 'job', 'q', queue, 'i', hid, 'p', priority, 't', tail, 'b', body)
   end
@@ -276,13 +316,21 @@ local ended
 
 local function bury(id, head, group)
   redis.call('ZADD', DEAD, NOW, id)
-  redis.call('HINCRBY', META, 'n:dead', 1)
+  count('n:dead', 1)
   free(id, head)
   call_handler(id, head)
-  local tries, digest = redis.call('HGET', TRIES, id) or '0 0 0', string.sub(redis.sha1hex(group), 1, 10)
-  tries = string.match(tries, '^%d+ %d+ %d+') .. ' ' .. digest
+  local attempts, crashes, outages = tries_of(id)
+  local digest = string.sub(redis.sha1hex(group), 1, 10)
+  local tries = tries_text(attempts, crashes, outages) .. ' ' .. digest
   redis.call('HSET', TRIES, id, join({ id }, { NOW }, { tries }, { [digest] = group })[1])
   ended(id, 'dead')
+end
+
+-- A job whose record cannot be read is buried with that reason, so that it holds up no other.
+local function bury_unreadable(id, head, what)
+  local reason = 'its ' .. what .. ' cannot be read'
+  note(id, 'buried', '{"class":"UnreadableRecord","message":"' .. reason .. '"}')
+  bury(id, head, 'UnreadableRecord\n' .. reason)
 end
 
 -- What a job waits for, without one of it; nil when that is not among it.
@@ -301,17 +349,24 @@ local function settle(child, ref, outcome)
   if not need then return end
   budget = budget - 1 - math.floor(#need / COSTLY)
   local left = without(need, ref)
-  if not left then return end
+  local blank = not string.find(need, '%S')
+  if not left and not blank then return end
   local head = redis.call('HGET', HEAD, child)
   local due = redis.call('ZSCORE', BLOCKED, child)
   if not head or not due then
     redis.call('HDEL', AFTER, '<' .. child)
     if redis.call('ZREM', BLOCKED, child) == 1 then
-      redis.call('HINCRBY', META, 'n:ghost', 1)
+      count('n:ghost', 1)
       redis.call('HDEL', BODY, child)
       keep_removed({ child }, {}, { STAMP })
       ended(child, 'unknown')
     end
+    return
+  end
+  if blank then -- nothing would ever end its wait
+    redis.call('HDEL', AFTER, '<' .. child)
+    redis.call('ZREM', BLOCKED, child)
+    bury_unreadable(child, head, 'list of dependencies')
     return
   end
   local dies = outcome ~= 'done' and not string.find(head, '\ndrun', 1, true)
@@ -351,11 +406,14 @@ ended = function(id, outcome)
     return
   end
   local more, list = string.match(kids, '^(%d+) (.*)$')
-  if more == '0' then
-    redis.call('HDEL', AFTER, field)
-  else
-    redis.call('HSET', AFTER, field, redis.call('HGET', AFTER, field .. '#' .. more))
+  if not whole(more) then more, list = '0', kids end
+  local chunk = more ~= '0' and redis.call('HGET', AFTER, field .. '#' .. more)
+  if chunk then
+    redis.call('HSET', AFTER, field, chunk)
     redis.call('HDEL', AFTER, field .. '#' .. more)
+  else
+    more = '0'
+    redis.call('HDEL', AFTER, field)
   end
   local at = 1
   while budget > 0 do
@@ -386,8 +444,8 @@ end
 --- ghost
 -- A job whose head is gone cannot run: it is counted, and those that wait for it are told.
 local function ghost(id)
-  redis.call('HINCRBY', META, 'n:ghost', 1)
-  forget({ id })
+  count('n:ghost', 1)
+  if id ~= '' then forget({ id }) end -- the padding has that name
   keep_removed({ id }, {}, { STAMP })
   ended(id, 'unknown')
 end
@@ -403,7 +461,7 @@ local function await(parent, child)
   elseif #list < 4000 then
     redis.call('HSET', AFTER, field, list .. ' ' .. child)
   else
-    local more = tonumber(string.match(list, '^(%d+)')) + 1
+    local more = string.format('%.0f', (whole(string.match(list, '^(%d+) ')) or 0) + 1)
     redis.call('HSET', AFTER, field .. '#' .. more, list)
     redis.call('HSET', AFTER, field, more .. ' ' .. child)
   end
@@ -440,12 +498,13 @@ local function keep_fallen()
     local c = { ids = {}, scores = {}, waits = {}, lines = {} }
     for i, row in ipairs(rows) do c.ids[i], c.scores[i], c.waits[i], c.lines[i] = row[1], row[2], row[3], row[4] end
     local packed = cmsgpack.pack({ v = verb, s = 'blocked', n = #rows, t = STAMP, c = c })
-    if tonumber(redis.call('HGET', UNDO, 'bytes') or 0) + #packed > 67108864 then
-      redis.call('HINCRBY', UNDO, 'lost', #rows)
+    if (whole(redis.call('HGET', UNDO, 'bytes')) or 0) + #packed > 67108864 then
+      count('lost', #rows, UNDO)
       return
     end
-    redis.call('HINCRBY', UNDO, 'bytes', #packed)
-    redis.call('HSET', UNDO, sign .. redis.call('HINCRBY', UNDO, sign, 1), packed)
+    count('bytes', #packed, UNDO)
+    count(sign, 1, UNDO)
+    redis.call('HSET', UNDO, sign .. redis.call('HGET', UNDO, sign), packed)
   end
   keep('~', 'fall', fallen.fall)
   keep('^', 'go', fallen.go)
@@ -457,6 +516,19 @@ local function keep_fallen()
     redis.call('HSET', UNDO, 'told', told)
   end
   if redis.call('PTTL', UNDO) == -1 then redis.call('PEXPIRE', UNDO, 86400000) end
+end
+
+--- first
+-- The first time in a list, for whoever has to look again then; 0 for none.
+local function first_at(key)
+  local at = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or 0)
+  return at < FAR and math.max(at, 0) or 0
+end
+-- When to look for expired leases again. At the latest in a minute while anything runs: after the server's clock was set
+-- back all deadlines are too far ahead.
+local function deadline_at()
+  local at = first_at(RUNNING)
+  return at == 0 and redis.call('ZCARD', RUNNING) > 0 and NOW + 60000 or math.min(at, NOW + 60000)
 end
 
 --- trim
@@ -480,7 +552,7 @@ local function trim(key, ttl, max, keep, counter, most)
     if keep < RESEND then keep_removed(ids, redis.call('HMGET', HEAD, unpack(ids)), {}) end
   end
   forget(ids)
-  redis.call('HINCRBY', META, counter, #ids)
+  count(counter, #ids)
   return #ids
 end
 
@@ -546,7 +618,8 @@ end
 local function read_unknown(text)
   local tasks = {}
   for slot, since, task in string.gmatch(text or '', '(%d+) (%d+) %d+ ([^\n]*)') do
-    tasks[task] = { slot = tonumber(slot), since = since }
+    slot = whole(slot)
+    if slot and slot <= MOST_UNKNOWN and whole(since) then tasks[task] = { slot = slot, since = since } end
   end
   return tasks
 end
@@ -567,7 +640,7 @@ end
 local function hand_back(id, head, tasks, worker)
   local text = redis.call('HGET', ERROR, id)
   local last = text and string.match('\n' .. string.sub(text, -400), '\n([^\n]*)$')
-  local since = last and tonumber(string.match(last, '^(%d+) unknown_task '))
+  local since = last and whole(string.match(last, '^(%d+) unknown_task '))
   if not since then
     note(id, 'unknown_task', '{"worker":"' .. worker .. '"}')
     since = NOW

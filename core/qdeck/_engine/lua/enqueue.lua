@@ -2,7 +2,7 @@
 -- Makes jobs of one kind that have nothing to wait for. Ids come from the caller: the same call sent twice makes each
 -- job once.
 -- keys: meta ready done removed head body bell
--- uses: time open constants resent ring
+-- uses: time open constants whole count resent ring
 -- args: now, priority, tail, then per job: id, body
 -- A tail is all of a head but the time.
 -- reply: now, then per job 1 (made) or 0 (was there already)
@@ -15,8 +15,8 @@ if #ARGV == 5 then
   if redis.call('ZSCORE', DONE, id) or was_removed(id) or redis.call('HSETNX', HEAD, id, head) == 0 then return { NOW, 0 } end
   redis.call('HSET', BODY, id, ARGV[5])
   redis.call('ZADD', READY, score, id)
-  redis.call('HINCRBY', META, 'n:enqueued', 1)
-  redis.call('HINCRBY', META, 'ready', 1)
+  count('n:enqueued', 1)
+  count('ready', 1)
   ring()
   return { NOW, 1 }
 end
@@ -43,8 +43,8 @@ if n > 0 then
   redis.call('HSET', HEAD, unpack(h))
   redis.call('HSET', BODY, unpack(b))
   redis.call('ZADD', READY, unpack(z))
-  redis.call('HINCRBY', META, 'n:enqueued', n / 2)
-  redis.call('HINCRBY', META, 'ready', n / 2)
+  count('n:enqueued', n / 2)
+  count('ready', n / 2)
   ring()
 end
 return made

@@ -2,7 +2,7 @@
 -- Makes jobs that may wait: for a time, for other jobs, or behind the one that holds their unique name. Ids come from
 -- the caller: the same call sent twice makes each job once.
 -- keys: meta ready delayed blocked dead done cancelled removed head body tries error uniq groups after bell outbox
--- uses: time open constants late resent head note free place removed early groups handler ended await ring
+-- uses: time open constants whole count late resent head tries note free place removed early groups handler ended await ring
 -- args: now, when the jobs were announced (0: they were not), then per job: id, priority, tail, body, delay ms or '', due ms or '', unique name or '', refs or ''
 -- A tail is all of a head but the time. A ref is `id`, or `id@queue` for a job of another queue, which learns of the job
 -- that waits for it by the outbox; or `id@queue!outcome` when that queue learned of it before and told how its job ended,
@@ -95,7 +95,7 @@ local function block(id, need, due, unannounced)
   end
 end
 
-local count = 0
+local fresh = 0
 for i, id in ipairs(ids) do
   local at = i * 8 - 5
   local name, head = ARGV[at + 6], STAMP .. ' ' .. ARGV[at + 2]
@@ -107,7 +107,7 @@ for i, id in ipairs(ids) do
     stands_for[id] = holder
   else
     there[id] = true
-    count = count + 1
+    fresh = fresh + 1
     made[i + 1] = 1
     if name ~= '' then redis.call('HSET', UNIQ, name, id) end
     redis.call('HSET', HEAD, id, head)
@@ -124,8 +124,8 @@ for i, id in ipairs(ids) do
     end
   end
 end
-if count > 0 then
-  redis.call('HINCRBY', META, 'n:enqueued', count)
+if fresh > 0 then
+  count('n:enqueued', fresh)
   redis.call('HSET', META, 'ready', redis.call('ZCARD', READY), 'delayed', redis.call('ZCARD', DELAYED),
     'blocked', redis.call('ZCARD', BLOCKED), 'dead_letter', redis.call('ZCARD', DEAD))
   local first = redis.call('ZRANGE', DELAYED, 0, 0)[1]

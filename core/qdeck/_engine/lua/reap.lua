@@ -3,7 +3,7 @@
 -- a worker that was only suspended can renew it; the second time the job goes back, or dies as a poison pill.
 -- When most of what runs expires at once, under several workers, that is an outage and no job's fault.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after bell outbox
--- uses: time open constants head tries note free place forget removed groups handler ended ghost ring tally
+-- uses: time open constants whole count head tries lease note free place forget removed groups handler ended ghost ring first tally
 -- args: now, most, crash limit, outage limit
 -- reply: now, warned, taken back, buried, next deadline or 0
 local most, crash_limit, outage_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -11,7 +11,7 @@ local warned, back, buried = 0, 0, 0
 
 -- A lease without its place in `running` would never expire: put it back there, a slice at a time.
 if redis.call('HLEN', LEASE) - 1 > redis.call('ZCARD', RUNNING) then
-  local cursor = redis.call('HGET', META, 'mend') or '0'
+  local cursor = whole(redis.call('HGET', META, 'mend')) or 0
   local page = redis.call('HSCAN', LEASE, cursor, 'COUNT', SLICE)
   redis.call('HSET', META, 'mend', page[1])
   for i = 1, #page[2], 2 do
@@ -20,11 +20,39 @@ if redis.call('HLEN', LEASE) - 1 > redis.call('ZCARD', RUNNING) then
   end
 end
 
+-- No lease ends later than its length from now, unless the clock was set back since. Only what is over a minute ahead
+-- is looked at, a slice at a time: the rest is soon enough.
+local function cap_deadlines()
+  local from = whole(redis.call('HGET', META, 'ahead')) or 0
+  local far = redis.call('ZREVRANGEBYSCORE', RUNNING, '+inf', '(' .. string.format('%.0f', NOW + 60000), 'WITHSCORES',
+    'LIMIT', from, 50)
+  local next_from = #far == 100 and from + 50 or 0
+  if next_from ~= from then redis.call('HSET', META, 'ahead', next_from) end
+  if #far == 0 then return end
+  local ids = {}
+  for i = 1, #far, 2 do ids[#ids + 1] = far[i] end
+  for i, lease in ipairs(redis.call('HMGET', LEASE, unpack(ids))) do
+    local latest = NOW + (read_lease(lease) or -1)
+    if tonumber(far[2 * i]) > latest then redis.call('ZADD', RUNNING, latest, ids[i]) end
+  end
+end
+cap_deadlines()
+
+-- Jobs that wait for a time that never comes.
+for _, key in ipairs({ DELAYED, BLOCKED }) do
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, string.format('%.0f', FAR), '+inf', 'LIMIT', 0, 20)) do
+    local head = redis.call('HGET', HEAD, id)
+    redis.call('HDEL', AFTER, '<' .. id)
+    if head then bury_unreadable(id, head, 'due time') else ghost(id) end
+    redis.call('ZREM', key, id)
+  end
+end
+
 local ids = redis.call('ZRANGEBYSCORE', RUNNING, '-inf', '(' .. STAMP, 'LIMIT', 0, most)
 local leases = #ids > 0 and redis.call('HMGET', LEASE, unpack(ids)) or {}
 
 local function owner_of(lease)
-  return lease and string.match(lease, '^(.-):%d+ ') or ''
+  return lease and string.match(lease, '^([^%c"\\]-):%d+ ') or ''
 end
 
 -- Most of what runs is overdue, and it is not one worker's alone.
@@ -44,15 +72,15 @@ local function is_outage()
   return false
 end
 
-local outage = tonumber(redis.call('HGET', META, 'outage') or 0) > NOW
+local until_ms = whole(redis.call('HGET', META, 'outage')) or 0
+local outage = until_ms > NOW and until_ms <= NOW + 10000 -- further ahead: the clock was set back
 if #ids > 0 and not outage and is_outage() then
   outage = true
   redis.call('HSET', META, 'outage', NOW + 10000)
 end
 
 local function warn(id, lease)
-  local ms = tonumber(string.match(lease, '^%S+ %S+ (%S+)'))
-  local flags = string.match(lease, '^%S+ %S+ %S+ %S+ ?(%S*)')
+  local ms, _, flags = read_lease(lease)
   redis.call('HSET', LEASE, id, (flags == '' and lease .. ' ?' or lease .. '?'))
   redis.call('ZADD', RUNNING, NOW + math.floor(ms / 2), id)
   warned = warned + 1
@@ -60,7 +88,7 @@ end
 
 local function take_back(id, lease, head)
   local owner = owner_of(lease)
-  local attempts, crashes, outages = tries_of(id)
+  local attempts, crashes, outages, broken = tries_of(id)
   if outage then
     outages = outages + 1
     note(id, 'outage', '{"worker":"' .. owner .. '","outages":' .. outages .. '}')
@@ -69,8 +97,11 @@ local function take_back(id, lease, head)
     note(id, 'crashed', '{"worker":"' .. owner .. '","crashes":' .. crashes .. '}')
   end
   set_tries(id, attempts, crashes, outages)
-  redis.call('HINCRBY', META, 'n:crashed', 1)
-  if crashes >= crash_limit or outages >= outage_limit then
+  count('n:crashed', 1)
+  if broken then
+    bury_unreadable(id, head, 'tries')
+    buried = buried + 1
+  elseif crashes >= crash_limit or outages >= outage_limit then
     bury(id, head, outage and 'Outage\nits worker was lost with many others' or 'WorkerCrashed\nits worker died with it')
     buried = buried + 1
   else
@@ -81,18 +112,20 @@ end
 
 for i, id in ipairs(ids) do
   if budget <= 0 then break end -- the next sweep finds the rest
-  local lease = leases[i]
-  local flags = lease and string.match(lease, '^%S+ %S+ %S+ %S+ ?(%S*)') or '?'
+  -- A lease that cannot be read is as one that is missing: the job goes back at once, and no worker is blamed.
+  local ms, _, flags = read_lease(leases[i])
+  local lease = ms and leases[i]
+  flags = flags or '?'
   if not string.find(flags, '?', 1, true) then
     warn(id, lease)
   else
-    local head = redis.call('HGET', HEAD, id)
+    local head = id ~= '' and redis.call('HGET', HEAD, id)
     if not head then
       ghost(id)
     elseif string.find(flags, 'c', 1, true) then
       note(id, 'cancelled', '{"reason":"asked while it ran"}')
       redis.call('ZADD', CANCELLED, NOW, id)
-      redis.call('HINCRBY', META, 'n:cancelled', 1)
+      count('n:cancelled', 1)
       free(id, head)
       ended(id, 'cancelled')
       back = back + 1
@@ -106,4 +139,4 @@ for i, id in ipairs(ids) do
 end
 if redis.call('ZCARD', READY) > 0 then ring() end
 tally()
-return { NOW, warned, back, buried, tonumber(redis.call('ZRANGE', RUNNING, 0, 0, 'WITHSCORES')[2] or 0) }
+return { NOW, warned, back, buried, deadline_at() }

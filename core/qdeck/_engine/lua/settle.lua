@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Steps of a dependency that come from an outbox; each may be sent twice.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body tries error uniq groups after bell outbox undo
--- uses: time open constants late resent head note free place removed early groups handler ended await ring states fallen
+-- uses: time open constants whole count late resent head tries note free place removed early groups handler ended await ring states fallen
 -- args: now, when it was read that this is to be done (0: not known), then
 --       'release', id, outcome          the job ended: settle the next of those that wait for it
 --       'resolve', child, ref, outcome  a job of another queue ended

@@ -2,19 +2,28 @@
 -- Drops what is kept for too long: one slice of each list of ended jobs and of the ids of removed ones, and claims of
 -- workers long gone.
 -- keys: meta dead done cancelled removed head body tries error result log groups claims delayed unknown
--- uses: time open constants note forget removed groups trim unknown
+-- uses: time open constants whole count note forget removed groups trim unknown
 -- args: now
 -- reply: now, how many went
 local set = redis.call('HMGET', META, 'dead_ttl', 'dead_max', 'done_ttl', 'done_max', 'cancelled_ttl', 'cancelled_max')
-local n = trim(DEAD, tonumber(set[1] or 604800000), tonumber(set[2] or 100000), 0, 'n:dropped_dead', SLICE)
-n = n + trim(DONE, tonumber(set[3] or 3600000), tonumber(set[4] or 1000), RESEND, 'n:dropped_done', SLICE)
-n = n + trim(CANCELLED, tonumber(set[5] or 86400000), tonumber(set[6] or 10000), RESEND, 'n:dropped_cancelled', SLICE)
+local n = trim(DEAD, whole(set[1]) or 604800000, whole(set[2]) or 100000, 0, 'n:dropped_dead', SLICE)
+n = n + trim(DONE, whole(set[3]) or 3600000, whole(set[4]) or 1000, RESEND, 'n:dropped_done', SLICE)
+n = n + trim(CANCELLED, whole(set[5]) or 86400000, whole(set[6]) or 10000, RESEND, 'n:dropped_cancelled', SLICE)
 n = n + drop_removed(SLICE)
-local page = redis.call('HSCAN', CLAIMS, redis.call('HGET', META, 'swept') or '0', 'COUNT', 50)
+-- What ended in the future, by a clock that was set back since, ended now: else it would be kept until the clock is there.
+for _, key in ipairs({ DEAD, DONE, CANCELLED }) do
+  local late = redis.call('ZREVRANGEBYSCORE', key, '+inf', '(' .. string.format('%.0f', NOW + 1000), 'LIMIT', 0, SLICE)
+  local z = {}
+  for i, id in ipairs(late) do z[2 * i - 1], z[2 * i] = NOW, id end
+  if #z > 0 then redis.call('ZADD', key, unpack(z)) end
+end
+-- The padding of `init` went with an entry of that name.
+for _, key in ipairs({ HEAD, BODY }) do redis.call('HSETNX', key, '', string.rep(' ', 65)) end
+local page = redis.call('HSCAN', CLAIMS, whole(redis.call('HGET', META, 'swept')) or 0, 'COUNT', 50)
 redis.call('HSET', META, 'swept', page[1])
 for i = 1, #page[2], 2 do
-  local at = tonumber(string.match(page[2][i + 1], '\n(%d+)$') or 0)
-  if at < NOW - 86400000 then redis.call('HDEL', CLAIMS, page[2][i]) end
+  local at = whole(string.match(page[2][i + 1], '\n(%d+)$')) or 0
+  if math.abs(NOW - at) > 86400000 then redis.call('HDEL', CLAIMS, page[2][i]) end
 end
 -- Jobs that are overdue, or that left `delayed` by another way, are not looked for by their task any more.
 local unknown = redis.call('HGET', META, 'unknown')

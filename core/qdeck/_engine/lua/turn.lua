@@ -2,7 +2,7 @@
 -- A worker's turn: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
 -- done once, and the second call gets the answer of the first.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after unknown bell outbox
--- uses: time constants head tries note free place forget removed groups handler ended ghost ring trim tally unknown
+-- uses: time constants whole count head tries lease note free place forget removed groups handler ended ghost ring first trim tally unknown
 -- args: now, worker, number of the turn, room, lease ms, count of plain acks, crash limit,
 --       tasks that some worker refused, a line each: `+task` when this worker knows it, `-task` when it does not,
 --       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms,
@@ -29,8 +29,7 @@ local handed_back = 0
 local function answer(wait, full)
   local due, deadline = 0, 0
   if not full then
-    due = tonumber(redis.call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')[2] or 0)
-    deadline = tonumber(redis.call('ZRANGE', RUNNING, 0, 0, 'WITHSCORES')[2] or 0)
+    due, deadline = first_at(DELAYED), deadline_at()
   end
   return { NOW, wait, due, deadline, redis.call('XLEN', OUTBOX), stale, rows, meta[8] or '' }
 end
@@ -51,9 +50,12 @@ end
 local last = redis.call('HGET', CLAIMS, worker)
 if last then
   local done, missed, ids = string.match(last, '^(%d+)\n([^\n]*)\n([^\n]*)')
+  done = done and #done <= 18 and done or '0' -- it cannot be read: as if there was none
   if done == number then
     for id in string.gmatch(missed, '%S+') do stale[#stale + 1] = id end
-    for id in string.gmatch(ids, '%S+') do claimed[#claimed + 1] = id end
+    for id in string.gmatch(ids, '%S+') do
+      if #claimed < 500 then claimed[#claimed + 1] = id end
+    end
     local held = {}
     local leases = #claimed > 0 and redis.call('HMGET', LEASE, unpack(claimed)) or {}
     for i, id in ipairs(claimed) do
@@ -92,7 +94,7 @@ end
 local function cancel(id, head, event)
   note(id, 'cancelled', event)
   redis.call('ZADD', CANCELLED, NOW, id)
-  redis.call('HINCRBY', META, 'n:cancelled', 1)
+  count('n:cancelled', 1)
   free(id, head)
   ended(id, 'cancelled')
   take(id)
@@ -100,11 +102,13 @@ end
 
 local function fail(kind, id, head, delay, event, group)
   note(id, kind, event)
-  redis.call('HINCRBY', META, 'n:failed', 1)
-  local attempts, crashes, outages = tries_of(id)
+  count('n:failed', 1)
+  local attempts, crashes, outages, broken = tries_of(id)
   set_tries(id, attempts + 1, crashes, outages)
-  if delay >= 0 and attempts < retries_of(head) then
-    redis.call('HINCRBY', META, 'n:retried', 1)
+  if broken then
+    bury_unreadable(id, head, 'tries')
+  elseif delay >= 0 and attempts < retries_of(head) then
+    count('n:retried', 1)
     place(id, head, NOW + delay)
   else
     bury(id, head, group)
@@ -114,17 +118,23 @@ end
 
 local function crash(id, head, event, group)
   note(id, 'crashed', event)
-  redis.call('HINCRBY', META, 'n:crashed', 1)
-  local attempts, crashes, outages = tries_of(id)
+  count('n:crashed', 1)
+  local attempts, crashes, outages, broken = tries_of(id)
   set_tries(id, attempts, crashes + 1, outages)
-  if crashes + 1 >= crash_limit then bury(id, head, group) else place(id, head, NOW) end
+  if broken then
+    bury_unreadable(id, head, 'tries')
+  elseif crashes + 1 >= crash_limit then
+    bury(id, head, group)
+  else
+    place(id, head, NOW)
+  end
   take(id)
 end
 
 local function finish_with(id, log, result, keep)
   if log ~= '' then redis.call('HSET', LOG, id, log) end
   if result ~= '' then redis.call('HSET', RESULT, id, result) end
-  local ttl = tonumber(meta[6] or 3600000)
+  local ttl = whole(meta[6]) or 3600000
   if tonumber(keep) > ttl then
     meta[6] = keep
     redis.call('HSET', META, 'done_ttl', keep)
@@ -145,7 +155,8 @@ local function close(kind, id, held, mine, delay, event, log, result, keep, grou
   elseif kind == 'crashed' then
     crash(id, head, event, group ~= '' and group or 'WorkerCrashed\nits worker died with it')
   elseif kind == 'give' then
-    redis.call('ZADD', READY, string.match(held, '^%S+ %S+ %S+ (%S+)'), id)
+    local _, score = read_lease(held)
+    redis.call('ZADD', READY, score or priority_of(head) * BAND + NOW, id)
     take(id)
   elseif kind == 'unknown' then
     unknown = unknown or {}
@@ -175,7 +186,7 @@ if #finished > 0 then
   redis.call('ZADD', DONE, unpack(z))
   redis.call('ZREM', RUNNING, unpack(finished))
   redis.call('HDEL', LEASE, unpack(finished))
-  redis.call('HINCRBY', META, 'n:done', n)
+  count('n:done', n)
   if redis.call('HLEN', UNIQ) > 0 then
     local heads = redis.call('HMGET', HEAD, unpack(finished))
     for i, id in ipairs(finished) do
@@ -186,11 +197,11 @@ if #finished > 0 then
     for _, id in ipairs(finished) do ended(id, 'done') end
   end
   -- Of the last ones all is kept, of those before them the id and the result, until no call can be sent again for it.
-  local most = tonumber(meta[7] or 1000)
+  local most = whole(meta[7]) or 1000
   forget(redis.call('ZREVRANGE', DONE, most, most + n - 1), true)
-  trim(DONE, tonumber(meta[6] or 3600000), most, RESEND, 'n:dropped_done', n + SLICE)
+  trim(DONE, whole(meta[6]) or 3600000, most, RESEND, 'n:dropped_done', n + SLICE)
 end
-if #stale > 0 then redis.call('HINCRBY', META, 'n:stale', #stale) end
+if #stale > 0 then count('n:stale', #stale) end
 
 -- 3. what is due goes in order first
 local function promote()
@@ -200,8 +211,8 @@ local function promote()
   for i = 1, #due, 2 do ids[#ids + 1] = due[i] end
   local heads = redis.call('HMGET', HEAD, unpack(ids))
   for i, id in ipairs(ids) do
-    if heads[i] then
-      z[#z + 1] = priority_of(heads[i]) * BAND + tonumber(due[2 * i])
+    if heads[i] and id ~= '' then
+      z[#z + 1] = priority_of(heads[i]) * BAND + math.max(tonumber(due[2 * i]), 0)
       z[#z + 1] = id
     else
       ghost(id)
@@ -231,7 +242,7 @@ local function welcome(most)
         for i, id in ipairs(ids) do
           if dues[i] and heads[i] and tonumber(dues[i]) == tonumber(found[2 * i]) - slot * BAND then
             redis.call('ZREM', DELAYED, id)
-            z[#z + 1] = priority_of(heads[i]) * BAND + tonumber(string.match(heads[i], '^%d+'))
+            z[#z + 1] = priority_of(heads[i]) * BAND + (whole(string.match(heads[i], '^%d+')) or 0)
             z[#z + 1] = id
           end
         end
@@ -244,21 +255,28 @@ end
 
 -- How many may run: the room of the worker, within the limits of the queue.
 local wait = 0
--- The rate is used up to a moment: whole milliseconds, and a rest in parts of `count` so that nothing is rounded.
-local count, per, used, rest
+local limit = whole(meta[3]) -- one that cannot be read limits nothing
+-- The rate is used up to a moment: whole milliseconds, and a rest in parts of `starts` so that nothing is rounded.
+local starts, per, used, rest
 local function allowed()
   if meta[2] then return 0 end
   local most = room
-  if meta[3] then most = math.min(most, tonumber(meta[3]) - redis.call('ZCARD', RUNNING)) end
-  if meta[4] then
-    count, per = string.match(meta[4], '^(%d+) (%d+)$')
+  if limit then most = math.min(most, limit - redis.call('ZCARD', RUNNING)) end
+  starts, per = string.match(meta[4] or '', '^(%d+) (%d+)$')
+  starts, per = whole(starts), whole(per)
+  if starts and per and starts > 0 and per > 0 then -- a rate that cannot be read limits nothing
     used, rest = string.match(meta[5] or '', '^(%d+) (%d+)$')
-    count, per, used, rest = tonumber(count), tonumber(per), tonumber(used or 0), tonumber(rest or 0)
+    used, rest = whole(used) or 0, math.min(whole(rest) or 0, starts)
     if used < NOW then used, rest = NOW, 0 end
-    local left = math.floor(((per - (used - NOW)) * count - rest) / per)
+    -- No more than one period ahead: the clock was set back, or the rate was another.
+    if used > NOW + per then
+      used, rest = NOW + per, 0
+      redis.call('HSET', META, 'tat', string.format('%.0f 0', used))
+    end
+    local left = math.floor(((per - (used - NOW)) * starts - rest) / per)
     if left < most then
       most = left
-      wait = math.ceil(((left + 1) * per + rest) / count) + used - per - NOW
+      wait = math.ceil(((left + 1) * per + rest) / starts) + used - per - NOW
     end
   end
   return most
@@ -267,16 +285,9 @@ end
 local function expire(id, head)
   note(id, 'expired', '{"reason":"expired"}')
   redis.call('ZADD', CANCELLED, NOW, id)
-  redis.call('HINCRBY', META, 'n:expired', 1)
+  count('n:expired', 1)
   free(id, head)
   ended(id, 'cancelled')
-end
-
--- When a job may not start any more: a time, or `+` and so long after it was enqueued.
-local function expiry(head)
-  local sign, ms = string.match(head, '\nx(%+?)(%d+)')
-  if not ms then return nil end
-  return sign == '+' and tonumber(string.match(head, '^%d+')) + tonumber(ms) or tonumber(ms)
 end
 
 -- Takes up to `most` jobs from `ready`, drops what is not there any more, and cancels what may not start now.
@@ -292,7 +303,7 @@ local function claim(most)
     local head, own = heads[i], nil
     local special = head and string.find(head, '\n', 1, true)
     local expires = special and expiry(head)
-    if not head then
+    if not head or id == '' then
       ghost(id)
     elseif expires and expires < NOW then
       expire(id, head)
@@ -300,7 +311,7 @@ local function claim(most)
       hand_back(id, head, unknown, worker)
       handed_back = handed_back + 1
     else
-      own = special and tonumber(option(head, 'l'))
+      own = special and whole(option(head, 'l'))
       local n = #running
       running[n + 1], running[n + 2] = own and NOW + own or deadline, id
       leases[n + 1], leases[n + 2] = id, prefix .. (own or lease_ms) .. ' ' .. z[2 * i]
@@ -327,13 +338,16 @@ if room > 0 then
   end
   if used and #claimed > 0 then
     rest = rest + per * #claimed
-    redis.call('HSET', META, 'tat', string.format('%.0f %.0f', used + math.floor(rest / count), rest % count))
+    redis.call('HSET', META, 'tat', string.format('%.0f %.0f', used + math.floor(rest / starts), rest % starts))
   end
 end
 
-redis.call('HSET', CLAIMS, worker, number .. '\n' .. table.concat(stale, ' ') .. '\n' .. table.concat(claimed, ' ') .. '\n' .. STAMP)
+-- An id with a line break is none of ours, and would hide what is behind it.
+local record = number .. '\n' .. string.gsub(table.concat(stale, ' '), '\n', '') .. '\n'
+  .. string.gsub(table.concat(claimed, ' '), '\n', '') .. '\n' .. STAMP
+redis.call('HSET', CLAIMS, worker, record)
 if redis.call('ZCARD', READY) > 0 and not meta[2] and wait == 0
-  and not (meta[3] and redis.call('ZCARD', RUNNING) >= tonumber(meta[3])) then
+  and not (limit and redis.call('ZCARD', RUNNING) >= limit) then
   ring()
 end
 if unknown then

@@ -2,13 +2,16 @@
 -- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
 -- done once, but for jobs whose parents are not back yet: these are kept for a later call. The answer tells of all calls.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox undo
--- uses: rights time open constants head forget groups await ring tally states holder columns
+-- uses: rights time open constants whole count head lease forget groups await ring tally states holder columns
 -- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependants
 -- reply: now, how many went back, how many entries the slice had, then id and why of each that did not
 local offset = string.find(ARGV[2], '^[~^]') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])
 local packed = offset and redis.call('HGET', UNDO, offset)
 if not packed then return redis.error_reply('QDECK EXPIRED') end
-local slice = cmsgpack.unpack(packed)
+local readable, slice = pcall(cmsgpack.unpack, packed)
+if not readable or type(slice) ~= 'table' or type(slice.t) ~= 'string' or not whole(slice.t) or type(slice.n) ~= 'number' then
+  return redis.error_reply('QDECK UNDO: what is kept of this slice cannot be read')
+end
 local PARENT_GONE = 'a job that it waited for has ended'
 
 local function answer(u)
@@ -155,14 +158,14 @@ function undo.discard(kept, ids, scores)
   if LISTS[slice.s] then redis.call('ZADD', LISTS[slice.s], unpack(z)) end
   if LIVE[slice.s] then live_again(ids, heads, refs) end
   redis.call('ZREM', REMOVED, unpack(ids))
-  redis.call('HINCRBY', META, 'n:discarded', -#ids)
+  count('n:discarded', -#ids)
 end
 
 function undo.cancel(kept, ids, scores)
   if slice.s == 'running' then
     for i, lease in ipairs(redis.call('HMGET', LEASE, unpack(ids))) do
-      local words, flags = string.match(lease, '^(%S+ %S+ %S+ %S+) ?(%S*)')
-      flags = string.gsub(flags, 'c', '')
+      local words = string.match(lease, '^%S+ %S+ %S+ %S+')
+      local flags = string.gsub(select(3, read_lease(lease)), 'c', '')
       redis.call('HSET', LEASE, ids[i], flags == '' and words or words .. ' ' .. flags)
     end
     return
@@ -170,7 +173,7 @@ function undo.cancel(kept, ids, scores)
   back(CANCELLED, LISTS[slice.s], ids, scores)
   unline(ids, c.line)
   live_again(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
-  redis.call('HINCRBY', META, 'n:cancelled', -#ids)
+  count('n:cancelled', -#ids)
 end
 
 function undo.run(_, ids, scores)
@@ -186,7 +189,7 @@ function undo.bury(kept, ids, scores)
   local to = slice.s
   if to == 'running' then -- its lease is lost for good: it goes to its old place in the line
     to = 'ready'
-    for i, lease in ipairs(pick(c.leases, kept)) do scores[i] = string.match(lease, '^%S+ %S+ %S+ (%S+)') end
+    for i, lease in ipairs(pick(c.leases, kept)) do scores[i] = select(2, read_lease(lease)) or at end
   end
   back(DEAD, LISTS[to], ids, scores)
   local tries = redis.call('HMGET', TRIES, unpack(ids))
@@ -201,7 +204,7 @@ function undo.bury(kept, ids, scores)
     local handler = id .. '-f' .. slice.t
     if redis.call('ZREM', READY, handler) == 1 then forget({ handler }) end
   end
-  redis.call('HINCRBY', META, 'n:dead', -#ids)
+  count('n:dead', -#ids)
 end
 
 -- A dependant that died with what an act did is where it waited before.
@@ -271,7 +274,7 @@ local function test_of()
     local leases = redis.call('HMGET', LEASE, unpack(c.ids))
     return function(n, id)
       local mine = string.match(c.leases[n], '^%S+ ')
-      return (not leases[n] or string.sub(leases[n], 1, #mine) ~= mine) and since(id) or nil
+      return (not read_lease(leases[n]) or string.sub(leases[n], 1, #mine) ~= mine) and since(id) or nil
     end
   end
   if verb == 'go' then return test_go end
@@ -312,7 +315,7 @@ end
 slice.c, slice.u = #later > 0 and rows_of(later) or nil, u
 local left = cmsgpack.pack(slice)
 redis.call('HSET', UNDO, offset, left)
-redis.call('HINCRBY', UNDO, 'bytes', #left - #packed)
+count('bytes', #left - #packed, UNDO)
 if redis.call('ZCARD', READY) > 0 then ring() end
 tally()
 return answer(u)

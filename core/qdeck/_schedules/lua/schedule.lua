@@ -24,11 +24,17 @@ local s = {}
 for word in string.gmatch(redis.call('HGET', STATE, name) or ('1 ' .. STAMP .. ' 0 0 0 0 - -'), '%S+') do
   s[#s + 1] = word
 end
+-- Numbers of at most 15 digits; one that somebody spoiled begins anew.
+for field, default in ipairs({ '1', STAMP, '0', '0', '0', '0' }) do
+  local word = s[field]
+  if not word or #word > 15 or not string.find(word, '^%d+$') then s[field] = default end
+end
+s[7], s[8] = s[7] or '-', s[8] or '-'
 local function keep()
   redis.call('HSET', STATE, name, table.concat(s, ' '))
 end
 local function changed()
-  redis.call('HINCRBY', STATE, '', 1)
+  if type(redis.pcall('HINCRBY', STATE, '', 1)) == 'table' then redis.call('HSET', STATE, '', NOW) end
 end
 local function plus(field, more)
   s[field] = string.format('%.0f', tonumber(s[field]) + tonumber(more))

@@ -2,7 +2,7 @@
 -- Makes the jobs of a schedule's turns, each once. The queue itself keeps which turn was the last, in the step that
 -- makes the job: whoever comes late (frozen, cut off, with an old look) finds that, however long the job is gone.
 -- keys: meta ready dead done cancelled head body uniq bell
--- uses: time open constants ring
+-- uses: time open constants whole count ring
 -- args: now, when the schedule was looked at or 0, name, upto, priority, tail, payload, unique name or '', then per
 --       turn: when, id
 -- `upto` is the last turn that is settled with this, made or not. An `upto` of `now` takes back a mark in the future.
@@ -13,7 +13,7 @@ local CRON = KEYS[#KEYS]
 local STALE = 30000
 local look, name, upto = tonumber(ARGV[2]), ARGV[3], ARGV[4]
 if look > 0 and look < NOW - STALE then return { NOW, -1 } end
-local mark = tonumber(redis.call('HGET', CRON, name) or 0)
+local mark = whole(redis.call('HGET', CRON, name)) or 0
 -- So far ahead no mark is ever set: this clock, or that of a server before it, was wrong for a while.
 if mark > NOW / 1000 + 120 then mark = math.floor(NOW / 1000) end
 if upto == 'now' then
@@ -31,7 +31,7 @@ local function holder_of(unique)
   return nil
 end
 
-local out, count = { NOW, mark }, 0
+local out, fresh = { NOW, mark }, 0
 local score = tonumber(ARGV[5]) * BAND + NOW
 for i = 9, #ARGV, 2 do
   local turn, id = tonumber(ARGV[i]), ARGV[i + 1]
@@ -43,14 +43,14 @@ for i = 9, #ARGV, 2 do
       redis.call('HSET', BODY, id, ARGV[7])
       redis.call('ZADD', READY, score, id)
       if ARGV[8] ~= '' then redis.call('HSET', UNIQ, ARGV[8], id) end
-      count = count + 1
+      fresh = fresh + 1
     end
   end
   out[#out + 1] = made
 end
 if tonumber(upto) > mark then redis.call('HSET', CRON, name, upto) end
-if count > 0 then
-  redis.call('HINCRBY', META, 'n:enqueued', count)
+if fresh > 0 then
+  count('n:enqueued', fresh)
   redis.call('HSET', META, 'ready', redis.call('ZCARD', READY))
   ring()
 end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- What a program that manages its jobs by their ids alone needs beyond the engine's own steps.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox
--- uses: rights time open constants head versions tries note free place forget removed groups handler ended ring tally states
+-- uses: rights time open constants whole count head versions tries lease note free place forget removed groups handler ended ring tally states
 -- args: now, verb, id, then
 --   put      priority, due ms or '', tail, body, call        → made, moved, same or running
 --   requeue  the same, then token or ''                      → back, lost, or as put when it does not run
@@ -50,7 +50,7 @@ local function put(priority, due, tail, body, call)
   end
   head = STAMP .. ' ' .. tail .. '\nz' .. call
   redis.call('HSET', BODY, id, body)
-  redis.call('HINCRBY', META, 'n:enqueued', 1)
+  count('n:enqueued', 1)
   line_up(head, due)
   return 'made'
 end
@@ -61,10 +61,10 @@ local function requeue(priority, due, call, token)
   local attempts, crashes, outages = tries_of(id)
   redis.call('ZREM', RUNNING, id)
   redis.call('HDEL', LEASE, id)
-  note(id, 'requeued', '{"by":"' .. (string.match(held, '^(.-):%d+ ') or '') .. '"}')
+  note(id, 'requeued', '{"by":"' .. (string.match(held, '^([^%c"\\]-):%d+ ') or '') .. '"}')
   set_tries(id, attempts + 1, crashes, outages)
-  redis.call('HINCRBY', META, 'n:failed', 1)
-  redis.call('HINCRBY', META, 'n:retried', 1)
+  count('n:failed', 1)
+  count('n:retried', 1)
   local head = redis.call('HGET', HEAD, id) or STAMP .. ' ' .. priority .. ' 0 ?'
   line_up(signed(with_priority(head, priority), call), due)
   return 'back'
@@ -73,8 +73,10 @@ end
 local function own(new, lease_ms, token)
   local held = mine(token) or mine(new)
   if not held then return 'lost' end
-  local claimed, ms, score, flags = string.match(held, '^%S+ (%S+) (%S+) (%S+) ?(%S*)')
-  ms = lease_ms ~= '' and lease_ms or ms
+  local ms, _, flags = read_lease(held)
+  if not ms then return 'lost' end
+  local claimed, score = string.match(held, '^%S+ (%S+) %S+ (%S+)')
+  ms = lease_ms ~= '' and lease_ms or string.format('%.0f', ms)
   flags = string.gsub(flags, '%?', '')
   redis.call('HSET', LEASE, id, new .. claimed .. ' ' .. ms .. ' ' .. score .. (flags == '' and '' or ' ' .. flags))
   redis.call('ZADD', RUNNING, NOW + tonumber(ms), id)
@@ -90,7 +92,7 @@ local function to_grave(event, tail, body, call, token, group)
     redis.call('HDEL', LEASE, id)
     local attempts, crashes, outages = tries_of(id)
     set_tries(id, attempts + 1, crashes, outages)
-    redis.call('HINCRBY', META, 'n:failed', 1)
+    count('n:failed', 1)
   elseif token ~= '' then
     return 'lost'
   end
@@ -113,7 +115,7 @@ local function promote()
   for i = 1, #due, 2 do ids[#ids + 1] = due[i] end
   if #ids == 0 then return 0 end
   for i, head in ipairs(redis.call('HMGET', HEAD, unpack(ids))) do
-    z[2 * i - 1], z[2 * i] = (head and priority_of(head) or 100) * BAND + tonumber(due[2 * i]), ids[i]
+    z[2 * i - 1], z[2 * i] = (head and priority_of(head) or 100) * BAND + math.max(tonumber(due[2 * i]), 0), ids[i]
   end
   redis.call('ZREM', DELAYED, unpack(ids))
   redis.call('ZADD', READY, unpack(z)) -- one without a record is dropped and counted by who claims it

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Makes a job more urgent, never less: of two callers at once the more urgent one wins.
 -- keys: meta ready delayed blocked running head
--- uses: time open constants head
+-- uses: time open constants whole head
 -- args: now, id, priority
 -- reply: now, 1 if its priority was changed
 local id, new = ARGV[2], tonumber(ARGV[3])
