@@ -465,3 +465,11 @@ def test_secrets_are_masked_at_any_depth() -> None:
     assert payload.decode(b"plain") == "plain"
     deep = payload.decode(b"[" * 500 + b"]" * 500)
     assert "…" in json.dumps(deep, ensure_ascii=False)
+
+
+def test_a_read_that_would_write_is_held_back(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+    many(client, 1)
+    before = raw.execute_command("DEBUG", "DIGEST")
+    with pytest.raises(NotAllowed, match="tried to write"):
+        deck.look(programs.call(ops.configure(QUEUE, {"paused": "1"})))
+    assert raw.execute_command("DEBUG", "DIGEST") == before

@@ -11,6 +11,7 @@ import pytest
 
 import qdeck
 from qdeck._engine import keys, ops, programs
+from support.proxy import Side
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
@@ -225,3 +226,36 @@ def test_an_answer_that_took_longer_than_the_lease_costs_no_job(
     assert not [lost for lost in beside.told("lost") if lost["id"] != jobs[0].id]
     assert not raw.hget(keys.key(QUEUE, "tries"), jobs[1].id)
     producer.close()
+
+
+def test_a_claim_whose_answer_came_after_its_lease_runs_nothing(
+    url: str, make_proxy: Callable[[str], FaultProxy], start: Callable[..., Beside]
+) -> None:
+    """Another worker runs the job by then: this one has to ask for its lease before it starts the handler."""
+    proxy = make_proxy(url)
+    runs: list[tuple[str, int]] = []
+
+    def app_at(address: str, worker: str) -> qdeck.App:
+        made = qdeck.App(address, queue=QUEUE)
+
+        @made.task(name="step")
+        async def step(n: int) -> int:
+            runs.append((worker, n))
+            if n == 0:
+                # Its end is reported and the next job is claimed; the reply does not arrive.
+                proxy.blackhole(Side.TO_CLIENT)
+            return n
+
+        return made
+
+    first, second = app_at(proxy.url, "first"), app_at(url, "second")
+    jobs = [second.enqueue("step", n) for n in range(2)]
+    beside = start(first, concurrency=1, lease=1.0)
+    wait_until(lambda: ("first", 0) in runs)
+    start(second, concurrency=1, lease=1.0)
+    assert jobs[1].result(20) == 1
+    proxy.heal()
+    later = second.enqueue("step", 2)
+    assert later.result(20) == 2
+    beside.end()
+    assert [worker for worker, n in runs if n == 1] == ["second"]
