@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from engine.harness import OTHER
 from engine.model_jobs import RESEND_MS
 from engine.test_removed import act
@@ -125,3 +127,26 @@ def test_what_undo_keeps_in_another_queue_expires(rig: Rig) -> None:
     rig.deliver()
     assert rig.state("child", OTHER) == "dead"
     assert 0 < rig.raw.pttl(keys.undo_key(OTHER, "b")) <= acts.KEEP_MS
+
+
+def test_a_job_that_is_given_back_is_in_ready_alone(rig: Rig) -> None:
+    rig.add("a")
+    job = rig.claim_one()
+    rig.end(job, "give")
+    assert rig.state("a") == "ready"
+    assert rig.picture().hashes["lease"] == {}
+    assert rig.ack(job).stale == ["a"]
+    assert rig.state("a") == "ready"
+
+
+@pytest.mark.parametrize("state", ["ready", "blocked"])
+def test_the_id_of_a_job_whose_record_is_lost_is_kept(loose_rig: Rig, state: str) -> None:
+    rig = loose_rig
+    rig.add("parent", priority=0)
+    job = rig.job("a", after=["parent"] if state == "blocked" else [])
+    rig.enqueue(job)
+    rig.raw.hdel(keys.key(rig.queue, "head"), "a")
+    rig.work("parent")
+    assert [one.id for one in rig.claim(5)] == []
+    assert rig.total("ghost") == 1
+    assert not rig.enqueue(job)[0].created
