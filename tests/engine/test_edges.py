@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -150,3 +150,17 @@ def test_the_id_of_a_job_whose_record_is_lost_is_kept(loose_rig: Rig, state: str
     assert [one.id for one in rig.claim(5)] == []
     assert rig.total("ghost") == 1
     assert not rig.enqueue(job)[0].created
+
+
+def test_a_cancellation_names_each_worker_once(rig: Rig) -> None:
+    for _ in range(3):
+        rig.add()
+    one, two, other = *rig.claim(2, "w1"), rig.claim_one("w2")
+    raw: Any = rig.raw  # its replies have too many types
+    stops = keys.key(rig.queue, "stops")
+    rig.change("cancel", other.id)
+    assert [fields for _, fields in raw.xrange(stops)] == [{b"w": b"w2"}]
+    seen = [(job.id, job.token.strip()) for job in (one, two)]
+    rig.call(acts.act(rig.queue, "cancel", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now))
+    assert raw.xrevrange(stops, count=1)[0][1] == {b"w": b"w1"}
+    assert 0 < rig.raw.pttl(stops) <= 600_000
