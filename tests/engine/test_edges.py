@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from engine.harness import OTHER
+from engine.harness import LEASE_MS, OTHER
 from engine.model_jobs import RESEND_MS
 from engine.test_removed import act
 from qdeck._engine import acts, keys, ops
@@ -164,3 +164,14 @@ def test_a_cancellation_names_each_worker_once(rig: Rig) -> None:
     rig.call(acts.act(rig.queue, "cancel", "running", seen, batch="b", offset=0, event=b"{}", now=rig.now))
     assert raw.xrevrange(stops, count=1)[0][1] == {b"w": b"w1"}
     assert 0 < rig.raw.pttl(stops) <= 600_000
+
+
+def test_a_full_claim_does_not_look_at_what_comes_next(rig: Rig) -> None:
+    """The worker polls again at once anyway."""
+    for _ in range(2):
+        rig.add()
+    rig.add(delay_ms=50)
+    full = rig.turn(room=2)
+    assert (full.due_ms, full.deadline_ms) == (0, 0)
+    rest = rig.turn(room=2)
+    assert (rest.due_ms, rest.deadline_ms) == (rig.now + 50, rig.now + LEASE_MS)
