@@ -298,3 +298,20 @@ def test_the_server_is_that_of_django_where_django_is_used(url: str, monkeypatch
     assert ifdb._server_url() == "redis://elsewhere:1"
     monkeypatch.delenv("REDIS_URL")
     assert ifdb._server_url() == "redis://localhost:6379/0"
+
+
+def test_the_worker_logs_the_name_of_each_task_and_the_trace_of_each_failure(
+    work: Callable[..., Beside], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    good, bad = Enqueue(CloneFile, 1, name="CloneUrl(1)"), Enqueue(Breaks, 7, retries=0)
+    work()
+    wait_until(lambda: good.success and bad.fail)
+    texts = [record.getMessage() for record in caplog.records if record.name == "qdeck.compat.ifdb"]
+    assert "Executing task: CloneUrl(1)" in texts
+    [failed] = [record for record in caplog.records if record.name == "qdeck.compat.ifdb" and record.exc_info]
+    assert "Breaks" in failed.getMessage()
+    assert "Started at " in good.log
+    assert "Completed successfully at " in good.log
+    assert "Failed: Traceback (most recent call last)" in bad.log
+    assert "Completed" not in bad.log

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.commands import Ran, runner
+from worker.beside import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,3 +105,29 @@ def test_sync_registers_the_schedules(qdeck: Callable[..., Ran], package: Any) -
     assert json.loads(ran.out) == [{"schedule": "feeds", "how": "made"}]
     assert "feeds" in qdeck("schedule", "list").out
     assert "same" in qdeck("schedule", "sync", f"{name}.app:app", "--tasks", f"{name}.tasks").out
+
+
+def test_failures_go_to_stderr_and_events_to_stdout(
+    package: Any, url: str, tmp_path: Path, make_process: Callable[..., Any]
+) -> None:
+    import qdeck as library
+
+    name = package(tasks=TASK.replace(": ...", ':\n    raise ValueError("no such address")'))
+    app = library.App(url, queue="shop:actions")
+
+    @app.task(retries=0)
+    def send() -> None: ...
+
+    job = send.enqueue()
+    env = {"QDECK_URL": url, "PYTHONPATH": str(tmp_path)}
+    worker = make_process(
+        "-m", "qdeck_console", "--json", "worker", f"{name}.app:app", "--tasks", f"{name}.tasks", "--log-level", "info",
+        "--log-json", env=env,
+    )  # fmt: skip
+    worker.wait_for('"failed"', 60)
+    wait_until(lambda: job.state() == "dead" and any('"traceback"' in line for line in worker.stderr))
+    told = [json.loads(line) for line in worker.stderr if job.id in line]
+    assert [one["outcome"] for one in told] == ["started", "failed"]
+    assert "ValueError: no such address" in told[1]["traceback"]
+    assert all("event" in json.loads(line) for line in worker.stdout)
+    app.close()

@@ -19,12 +19,28 @@ if TYPE_CHECKING:
     from qdeck._app import App
 
 
+_LEVELS = ("debug", "info", "warning", "error")
+
+
 @command("worker", short_help="Runs jobs until SIGTERM.")
 @click.argument("app_ref", metavar="MODULE:APP")
 @click.option("-q", "--queue", "queues", multiple=True, metavar="QUEUE[=WEIGHT]", help="A queue to serve; repeats.")
 @click.option("-c", "--concurrency", type=int, default=50, metavar="N", show_default=True, help="Jobs at once.")
 @click.option("--tasks", "modules", multiple=True, metavar="MODULE", help="A module of tasks, or shop.*; repeats.")
-def worker(app_ref: str, queues: tuple[str, ...], concurrency: int, modules: tuple[str, ...]) -> None:
+@click.option(
+    "--log-level",
+    type=click.Choice(_LEVELS, case_sensitive=False),
+    help="Least severe log line on stderr; info has each job.",
+)
+@click.option("--log-json", is_flag=True, help="Log lines are JSON.")
+def worker(
+    app_ref: str,
+    queues: tuple[str, ...],
+    concurrency: int,
+    modules: tuple[str, ...],
+    log_level: str | None,
+    log_json: bool,
+) -> None:
     """Runs the jobs of an app until SIGTERM; what runs then is finished or given back. SIGHUP starts it anew."""
     weights = dict(_read_queue(text) for text in queues)
     given, url = settings(), explicit_url()
@@ -32,6 +48,10 @@ def worker(app_ref: str, queues: tuple[str, ...], concurrency: int, modules: tup
         need_writable()
     if url:
         os.environ["QDECK_URL"] = url
+    if log_level or log_json:
+        from qdeck_console.cli.logs import log_to_stderr
+
+        log_to_stderr(log_level or "warning", as_json=log_json)
     with _stdout_for_events(as_json=given.as_json) as out:
         ended = _work(app_ref, modules, weights, concurrency, url, _Events(out, as_json=given.as_json))
     if ended == "reload":

@@ -90,7 +90,8 @@ class _LogHandler(logging.Handler):
         others = [handler for handler in logging.getLogger().handlers if handler is not self]
         try:
             # A handler of the application's own may print through the captured stream: then it is there already.
-            if not any(isinstance(getattr(handler, "stream", None), _Tee) for handler in others):
+            own = record.name.startswith("qdeck.")  # the worker's lines about a job are not the job's output
+            if not own and not any(isinstance(getattr(handler, "stream", None), _Tee) for handler in others):
                 write_to_current(self.format(record) + "\n")
             if not others and record.levelno >= logging.WARNING and isinstance(sys.stderr, _Tee):
                 # With no handler at all Python would print warnings; with this one in place it does not.

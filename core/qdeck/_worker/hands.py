@@ -11,6 +11,7 @@ from qdeck._engine import codec
 from qdeck._engine.ops import Ending
 from qdeck._errors import UsageError
 from qdeck._worker.contexts import Contexts
+from qdeck._worker.joblog import JobLog
 from qdeck._worker.processes import Processes
 from qdeck._worker.run import Kind, Plan, Run, StopReason, clean, error_event, make_plan
 from qdeck._worker.runners import Runners
@@ -61,6 +62,7 @@ class Hands:
         self.lost = 0
         self.stuck = 0
         self.last_end = time.monotonic()
+        self._log = JobLog()
         self._plans: dict[bytes, Plan] = {}
         self._missing: set[str] = set()  # tasks that the app has and its child processes do not
         self._limited = False
@@ -177,6 +179,8 @@ class Hands:
         return plan
 
     def _dispatch(self, run: Run) -> None:
+        if self._log.is_verbose:
+            self._log.started(run)
         if run.plan.kind == "async":
             self._runners.put(run)
         elif run.plan.kind == "thread" or self._processes is None:
@@ -242,6 +246,8 @@ class Hands:
         if ending is None and run.stop is None:
             self.done += 1
             lane.acks.append((run.claimed.id, run.claimed.token))
+            if self._log.is_verbose:
+                self._log.ended(run, "done")
         else:
             self._tell(run, ending)
         self._stir()
@@ -276,11 +282,14 @@ class Hands:
             self.failed += 1
             self._tell_failure(run, ending)
         lane.endings.append(ending)
+        if self._log.is_verbose and ending.kind in ("done", "cancelled", "give"):
+            self._log.ended(run, ending.kind)
 
     def _tell_failure(self, run: Run, ending: Ending) -> None:
         from qdeck._deck.masking import mask_text
 
         what = codec.decode_json(ending.event)
+        self._log.failed(run, ending.kind, what)
         message = what.get("message")
         self._event(
             {

@@ -178,6 +178,7 @@ def _ending(run: Run, report: Report | None, code: int | None) -> Ending | None:
         return run.ending("unknown")
     if report.event:
         ending = run.ended_badly(RuntimeError())
+        run.error = None  # it was raised in the child, and its trace is in the event
         delay = -1 if report.rejected else ending.delay_ms
         if report.delay_ms is not None:
             delay = report.delay_ms

@@ -92,6 +92,7 @@ class Run:
         "claimed",
         "crashes",
         "due",
+        "error",
         "lane",
         "output",
         "plan",
@@ -114,6 +115,7 @@ class Run:
         self.stopped = 0.0
         self.abandoned = False
         self.output: Output | None = None
+        self.error: BaseException | None = None  # what the handler raised, for the log
         self.thread: int | asyncio.Task[None] | None = None
         self.tries = codec.read_tries(claimed.tries)
         self.crashes = self.tries.crashes
@@ -193,6 +195,7 @@ class Run:
 
     def ended_badly(self, error: BaseException) -> Ending:
         """How to tell that the handler raised."""
+        self.error = error
         attempt = self.tries.attempts + 1
         delay = retry_delay_ms(self.plan.head.backoff, attempt, random.random())  # noqa: S311 - spreads retries, guards nothing
         asked = asked_delay_ms(error)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import logging
 import sys
+import traceback
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from qdeck._app import App, Task
-from qdeck._context import Failure
+from qdeck._context import Failure, current_job
 from qdeck._errors import InvalidOption
 from qdeck._options import Options
+from qdeck._worker.capture import write_to_current
 from qdeck.compat._records import TaskRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
+
+_log = logging.getLogger("qdeck.compat.ifdb")
 
 
 def check_function(func: Callable[..., Any]) -> str:
@@ -61,12 +68,13 @@ class Functions(dict[str, Task[Any, Any]]):
 
 
 def _adapted(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Calls a failure handler as IFDB did: with the task and what it was to call."""
+    """Calls a failure handler as IFDB did: with the task and what it was to call. Logs as its worker did."""
     if inspect.iscoroutinefunction(func):
 
         @functools.wraps(func)
         async def acall(*args: Any, **kwargs: Any) -> Any:
-            return await func(*_arguments(args), **kwargs)
+            with _logged(func):
+                return await func(*_arguments(args), **kwargs)
 
         return acall
 
@@ -74,11 +82,32 @@ def _adapted(func: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         _tidy_connections()
         try:
-            return func(*_arguments(args), **kwargs)
+            with _logged(func):
+                return func(*_arguments(args), **kwargs)
         finally:
             _tidy_connections()
 
     return call
+
+
+@contextlib.contextmanager
+def _logged(func: Callable[..., Any]) -> Iterator[None]:
+    """Logs the name of the task, and its failure with the trace; into the task's own log too."""
+    job = current_job()
+    name = (job.name or job.task) if job is not None else f"{func.__module__}.{func.__name__}"
+    _log.info("Executing task: %s", name)
+    write_to_current(f"Started at {_now()}\n")
+    try:
+        yield
+    except Exception as error:
+        _log.exception("Task %s failed: %s", name, type(error).__name__)
+        write_to_current(f"Failed: {''.join(traceback.format_exception(error))}")
+        raise
+    write_to_current(f"Completed successfully at {_now()}\n")
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
 def _arguments(args: tuple[Any, ...]) -> tuple[Any, ...]:
