@@ -193,6 +193,8 @@ SPELLINGS: Final = (
     "redis://127.0.0.1:{port}/00",
     "redis://127.0.0.1:{port}//0/",
     "redis://127.0.0.1:{port}/7?db=0",
+    "redis://127.0.0.1:{port}/0#@",
+    "redis://127.0.0.1:{port}?client_name=@",
 )
 
 

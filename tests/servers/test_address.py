@@ -48,6 +48,9 @@ def test_tls_is_for_all_of_them(scheme: str) -> None:
     [
         ("redis+cluster://h/3", "no databases"),
         ("redis+cluster://h,,i", "host is missing"),
+        ("redis://h%00x", "null character"),
+        ("unix:///run/redis.sock%00x", "null character"),
+        ("redis+sentinel://h,i%00/s", "null character"),
         ("redis+cluster://h:0", "port is not a number"),
         ("redis+cluster://h:70000", "port is not a number"),
         ("redis+cluster://h:x", "port is not a number"),

@@ -26,12 +26,12 @@ def trust(file: Path, *, remove: bool) -> None:
     from qdeck._settings import read_file
     from qdeck._settings import trust as trusted
 
-    path = file.resolve()
     found, data = read_file(file)  # what is wrong with it is said before anybody relies on it
     if remove:
         trusted.remove(file)
     else:
         trusted.add(file, data)
+    path = trusted.path_of(file)
     contexts = list(found.settings.contexts)
     if settings().as_json:
         write_json({"file": str(path), "trusted": not remove, "contexts": contexts})

@@ -91,6 +91,8 @@ def read_url(url: str) -> Address:
         base, _, many = parts.scheme.partition("+")
         if many and (base not in ("redis", "rediss") or many not in _PORTS):
             raise ValueError("no such scheme")
+        if "\0" in unquote(parts.netloc.rpartition("@")[2] + parts.path):
+            raise Wrong("it holds a null character")  # connections end a name there, and comparisons do not
         query = parse_qs(parts.query)
         check(query, kind=many, tls=base == "rediss", torn=_is_torn(parts))
         if not many:

@@ -122,7 +122,12 @@ class Configuration:
     def _compare_production(self, url: str) -> list[tuple[_Guard, Same]]:
         """The production contexts, and for each whether it is the server of the URL."""
         guards = self._guards()
-        return list(zip(guards, compare(url, [guard.url for guard in guards]), strict=True))
+        found: list[tuple[_Guard, Same]] = []
+        for is_trusted in (True, False):
+            some = [guard for guard in guards if guard.is_trusted is is_trusted]
+            # A lookup of a name would tell the author of a foreign file that somebody works in its directory.
+            found += zip(some, compare(url, [guard.url for guard in some], resolve_others=is_trusted), strict=True)
+        return found
 
     def _is_named(self, url: str) -> bool:
         urls = [_readable(context.url) for context in self.settings.contexts.values() if not context.is_production]

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE_NAME: Final = "qdeck.toml"
+_MOST_BYTES: Final = 1 << 20
+_MOST_BYTES_OF_STRANGERS: Final = 1 << 15
+_LONGEST_LINE_OF_STRANGERS: Final = 2000  # tomllib takes minutes for a dotted key of many parts
 _AT: Final = re.compile(r" - at (?:key in )?`\$(.*)`$")
 _UNKNOWN: Final = re.compile(r"unknown field `(.*?)`")
 _MISSING: Final = re.compile(r"missing required field `(.*?)`")
@@ -103,8 +106,10 @@ def with_own(found: Configuration) -> Configuration:
 def _strangers(data: bytes) -> dict[str, Context]:
     """The production contexts of a file that is not trusted: they can make a server stricter, and nothing else.
 
-    Only those without variables, because the name of a server that is looked up must tell nobody what is in one.
+    Only those without variables, because the name of a server must not reveal the value of one.
     """
+    if len(data) > _MOST_BYTES_OF_STRANGERS or max(map(len, data.splitlines()), default=0) > _LONGEST_LINE_OF_STRANGERS:
+        return {}
     try:
         contexts = read_text(data.decode("utf-8")).settings.contexts
     except (InvalidOption, UnicodeDecodeError):
@@ -125,17 +130,25 @@ def _is_same_file(one: Path, other: Path) -> bool:
 
 def _read_here(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return _read_bytes(file)
     except OSError:
         return b""  # trusted it cannot be
+
+
+def _read_bytes(file: Path) -> bytes:
+    """At most one byte more than a configuration may have."""
+    with file.open("rb") as source:
+        return source.read(_MOST_BYTES + 1)
 
 
 def read_file(file: Path, hint: str = "name a configuration file") -> tuple[Configuration, bytes]:
     """Read and check one file alone; gives its bytes, too, so that what was checked is what is trusted."""
     try:
-        data = file.read_bytes()
+        data = _read_bytes(file)
     except OSError as error:
         raise InvalidOption(f"{file} cannot be read: {error.strerror}", hint=hint) from error
+    if len(data) > _MOST_BYTES:
+        raise InvalidOption(f"{file} is larger than {_MOST_BYTES:,} bytes", hint=hint)
     return _decode(data, file), data
 
 
@@ -157,7 +170,9 @@ def read_text(text: str, file: Path | None = None) -> Configuration:
     name = str(file or FILE_NAME)
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError as error:
+        raise InvalidOption(f"{name} is not TOML: it is nested too deeply", hint="nest its values less") from error
+    except ValueError as error:  # also a number with more digits than Python reads
         raise InvalidOption(f"{name} is not TOML: {error}", hint="see https://toml.io for the notation") from error
     try:
         settings = msgspec.convert(document, Settings)

@@ -47,17 +47,19 @@ class _Place:
     is_open: bool = False  # a variable that is not set says where it is
 
 
-def compare(url: str, others: Sequence[str]) -> list[Same]:
+def compare(url: str, others: Sequence[str], *, resolve_others: bool = True) -> list[Same]:
     """Return for each of the others whether it leads to the server and database of the URL.
 
-    With several hosts, one in common is enough. All names are resolved at once, in `RESOLVE_S` together.
+    With several hosts, one in common is enough. All names are resolved at once, in `RESOLVE_S` together; without
+    `resolve_others` only the names of the URL.
     """
     place = _read(url)
     if place is None:
         return [Same.NO] * len(others)  # no connection can be made to it
     places = [_read(other) for other in others]
     pairs = [frozenset[_Pair]() if found is None else _pairs(place, found) for found in places]
-    known = _resolve({name for of_both in pairs for pair in of_both for name in pair})
+    names = {name for of_both in pairs for pair in of_both for name in pair}
+    known = _resolve(names, names if resolve_others else {name for name, _ in place.hosts})
     return [
         Same.UNKNOWN if found is None else _judge(place, found, of_both, known)
         for found, of_both in zip(places, pairs, strict=True)
@@ -96,8 +98,11 @@ def _judge(one: _Place, other: _Place, pairs: frozenset[_Pair], known: dict[str,
     return Same.UNKNOWN if any(not (known[name] and known[at]) for name, at in pairs) else Same.NO
 
 
-def _resolve(names: set[str]) -> dict[str, frozenset[str]]:
-    """The addresses of each name, none where they cannot be found in time. Threads, as a lookup cannot be ended."""
+def _resolve(names: set[str], wanted: set[str]) -> dict[str, frozenset[str]]:
+    """The addresses of each name; none where they cannot be found in time, or are not wanted.
+
+    In threads, because a lookup cannot be ended.
+    """
     found = {name: frozenset({name}) for name in names if _is_address(name)}
 
     def resolve(name: str) -> None:
@@ -105,7 +110,7 @@ def _resolve(names: set[str]) -> dict[str, frozenset[str]]:
             entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
             found[name] = frozenset(_plain(str(entry[4][0])) for entry in entries)
 
-    threads = [threading.Thread(target=resolve, args=(name,), daemon=True) for name in names - found.keys()]
+    threads = [threading.Thread(target=resolve, args=(name,), daemon=True) for name in (names & wanted) - found.keys()]
     until = time.monotonic() + RESOLVE_S
     for thread in threads:
         thread.start()
@@ -127,11 +132,13 @@ def _read(url: str) -> _Place | None:
         query = parse_qs(parts.query)
         base, _, kind = parts.scheme.partition("+")
         netloc, path, db = parts.netloc.rpartition("@")[2], unquote(parts.path), query.get("db", [""])[0]
+        if "\0" in unquote(netloc) + path:
+            return None  # no connection can be made to it
         if _UNKNOWN in (netloc + path + db).lower() + base:
             return _Place("", frozenset(), 0, is_open=True)
         if base == "unix":
             return _Place("unix", frozenset(), int(db or 0), path)
-        if base not in ("redis", "rediss") or kind not in _PORTS or "@" in path + parts.query + parts.fragment:
+        if base not in ("redis", "rediss") or kind not in _PORTS:
             return None
         hosts = frozenset(_host(text, _PORTS[kind]) for text in netloc.split(","))
         service, _, in_path = path.strip("/").partition("/") if kind == "sentinel" else ("", "", path.strip("/"))

@@ -32,7 +32,7 @@ class State(Enum):
 def state_of(file: Path, data: bytes) -> State:
     """Return whether a file with this content is trusted; it is not where the store cannot be read."""
     try:
-        digest = _read().get(_key(file))
+        digest = _read().get(str(path_of(file)))
     except OSError:
         return State.UNKNOWN
     if digest is None:
@@ -42,18 +42,22 @@ def state_of(file: Path, data: bytes) -> State:
 
 def add(file: Path, data: bytes) -> None:
     """Trust a file with this content."""
-    _write(_read() | {_key(file): _digest(data)})
+    _write(_read() | {str(path_of(file)): _digest(data)})
 
 
 def remove(file: Path) -> None:
     """Trust a file no longer."""
     known = _read()
-    known.pop(_key(file), None)
+    known.pop(str(path_of(file)), None)
     _write(known)
 
 
-def _key(file: Path) -> str:
-    return str(file.resolve())
+def path_of(file: Path) -> Path:
+    """Return the path under which a file is trusted.
+
+    A link is trusted by its own path: otherwise a directory could choose among the trusted files of its reader.
+    """
+    return file.parent.resolve() / file.name
 
 
 def _digest(data: bytes) -> str:
