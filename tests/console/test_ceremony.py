@@ -152,6 +152,26 @@ def test_a_worker_takes_the_name_too(
     assert qdeck("worker", "site:app", *SHOP, "--confirm", "no").code == 64
 
 
+def test_schedules_of_an_app_take_the_name_of_the_server_that_the_app_names(
+    qdeck: Callable[..., Ran], raw: redis.Redis, scene: Scene, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_server.py").write_text(
+        f"import qdeck\napp = qdeck.App({url!r}, queue='shop:mail:actions')\n\n"
+        "@app.task\ndef yearly() -> None: ...\n\napp.schedule('yearly', yearly, cron='0 0 1 1 *')\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    before = digest(raw)
+    for elsewhere in (url, "redis://127.0.0.1:1"):
+        monkeypatch.setenv("QDECK_URL", elsewhere)
+        ran = qdeck("schedule", "sync", "own_server:app", "--config", "elsewhere.toml")
+        assert (ran.code, "--confirm shop" in ran.err) == (77, True), ran
+    for where in (SHOP, FROZEN):
+        assert qdeck("schedule", "sync", "own_server:app", *where).code == 77
+    assert digest(raw) == before
+    assert qdeck("schedule", "sync", "own_server:app", "--config", "elsewhere.toml", "--confirm", "shop").code == 0
+    assert digest(raw) != before
+
+
 def test_an_agent_without_the_name_only_looks(qdeck: Callable[..., Ran], scene: Scene) -> None:
     for where in (SHOP, FROZEN):
         ran = qdeck("agent", *where)
@@ -175,7 +195,7 @@ def test_no_writing_command_is_left_out_of_the_table() -> None:
                 found.append(here)
         return found
 
-    told = [*WRITING, *LOOKING, "worker", "agent", "config trust"]  # the last writes to no server
+    told = [*WRITING, *LOOKING, "worker", "agent", "schedule sync", "config trust"]  # the last writes to no server
     defaults = {"jobs list", "job show", "dead list", "workers list", "schedule list", "queues list"}
     screens = {"console", "demo", "snapshot", "serve"}
     for leaf in set(leaves(_top(), "")) - defaults - screens:

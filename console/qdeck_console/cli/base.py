@@ -136,11 +136,11 @@ def read_only_hint(target: Target, confirm: str | None) -> str | None:
     return None
 
 
-def need_writable() -> Target:
-    """The server, for a command that writes past the deck; raises where its context does not let it."""
+def need_writable(url: str | None = None) -> Target:
+    """The server, or that of a URL, for a command that writes past the deck; raises where its context forbids it."""
     from qdeck._errors import NotAllowed
 
-    given = settings()
+    given = settings() if url is None else settings()._replace(url=url, context=None)
     target = given.target()
     hint = read_only_hint(target, given.confirm)
     if hint is not None:

@@ -49,8 +49,8 @@ def sync(app_ref: str, modules: tuple[str, ...]) -> None:
     from qdeck_console.cli.work import load
 
     given, url = settings(), explicit_url()
-    need_writable()
     if url:
+        need_writable()
         os.environ["QDECK_URL"] = url
     app = load(app_ref, modules)
     if url and app.endpoint.url != url:
@@ -58,6 +58,8 @@ def sync(app_ref: str, modules: tuple[str, ...]) -> None:
             f"{app_ref} names its own server, {app.endpoint}: --url does not change it",
             hint="leave the URL out of the App, and it takes that of the environment or --url",
         )
+    if not url:
+        need_writable(app.endpoint.url)
     done = app.sync_schedules()
     if given.as_json:
         write_json([{"schedule": name, "how": how} for name, how in done.items()])
