@@ -172,6 +172,35 @@ def test_schedules_of_an_app_take_the_name_of_the_server_that_the_app_names(
     assert digest(raw) != before
 
 
+def test_a_served_console_is_as_read_only_as_the_default_context(
+    qdeck: Callable[..., Ran], url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("aiohttp")
+    from qdeck_console.serving import server
+
+    commands: list[list[str]] = []
+
+    class Recorder:
+        def __init__(self, command: list[str], *_: object, **__: object) -> None:
+            commands.append(command)
+
+        async def serve(self) -> None: ...
+
+    monkeypatch.setattr(server, "ConsoleServer", Recorder)
+    monkeypatch.delenv("QDECK_URL")
+    own = tmp_path / "config" / "qdeck" / "config.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(
+        f'default_context = "archive"\n[contexts.archive]\nurl = "{url}"\nread_only = true\n'
+        f'[contexts.ops]\nurl = "{url}"\n'
+    )
+    assert qdeck("serve").code == 0
+    [command] = commands
+    options = command[command.index("qdeck_console") + 1 : command.index("console")]
+    ran = qdeck("enqueue", "shop:mail:actions", "send", *options)
+    assert (ran.code, "'archive' says read_only = true" in ran.err) == (77, True), ran
+
+
 def test_an_agent_without_the_name_only_looks(qdeck: Callable[..., Ran], scene: Scene) -> None:
     for where in (SHOP, FROZEN):
         ran = qdeck("agent", *where)

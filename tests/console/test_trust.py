@@ -206,6 +206,52 @@ def test_no_other_file_hides_the_production_contexts_of_the_users_own(here: Path
         assert found.target() is None
 
 
+FROZEN: Final = """
+[contexts.shop]
+url = "redis://10.9.0.1/3"
+environment = "production"
+read_only = true
+[contexts.archive]
+url = "redis://10.9.0.4"
+read_only = true
+"""
+
+
+@pytest.mark.parametrize("where", ["redis://10.9.0.1/3", "redis://10.9.0.4"])
+def test_what_the_users_own_file_forbids_to_write_to_no_other_file_allows(here: Path, own: Path, where: str) -> None:
+    own.write_text(FROZEN)
+    other = here / "other.toml"
+    other.write_text(f"[contexts.sly]\nurl = '{where}'\nenvironment = 'production'\n[contexts.free]\nurl = '{where}'\n")
+    found = load(other)
+    assert found.target_at(where).read_only
+    for name in ("sly", "free"):
+        target = found.target(name)
+        assert target is not None
+        assert target.read_only, name
+
+
+def test_what_the_own_file_lets_this_user_write_to_another_file_may_name_too(here: Path, own: Path) -> None:
+    own.write_text(FROZEN + "[contexts.ops]\nurl = 'redis://10.9.0.4'\n")
+    other = here / "other.toml"
+    other.write_text("[contexts.project]\nurl = 'redis://10.9.0.4'\n")
+    found = load(other)
+    project = found.target("project")
+    assert project is not None
+    assert not project.read_only
+    assert not found.target_at("redis://10.9.0.4").read_only
+
+
+def test_a_url_of_a_read_only_context_cannot_be_written_to(here: Path, own: Path) -> None:
+    own.write_text(FROZEN)
+    target = load().target_at("redis://10.9.0.4:6379/00")
+    assert (target.name, target.read_only, target.is_production) == ("archive", True, False)
+    own.write_text(FROZEN + "[contexts.ops]\nurl = 'redis://10.9.0.4'\n")
+    assert not load().target_at("redis://10.9.0.4").read_only, "another context lets this user write there"
+    ops = load().target("ops")
+    assert ops is not None
+    assert not ops.read_only
+
+
 def test_the_hidden_contexts_are_there_after_saving_too(here: Path, own: Path) -> None:
     file = here / "qdeck.toml"
     file.write_text("[purge]\nmax_ready_age = 5\n")

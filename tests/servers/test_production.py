@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
-from qdeck import NotAllowed
+from qdeck import NotAllowed, QdeckError
+from qdeck._deck import identity
 from qdeck._deck.deck import Deck
 from qdeck._settings import read_text
+from support.clusters import wait_for
 from support.commands import runner
 from support.servers import raw_client
 
@@ -100,6 +105,84 @@ def test_production_that_cannot_be_reached_holds_nobody_up_for_long(make_server:
             deck.enqueue("shop:mail:actions", "send")
     finally:
         production.thaw()
+
+
+def test_production_that_was_away_for_a_moment_is_recognised(
+    make_server: Callable[..., Server], make_proxy: Callable[[str], FaultProxy]
+) -> None:
+    """The server to be written to answers late; so does production, as it is the same one."""
+    server = make_server()
+    found = read_text(f'[contexts.shop]\nurl = "{server.url}"\nenvironment = "production"\n')
+    url = make_proxy(server.url).url
+    server.freeze()
+    thaw = threading.Timer(2 * identity.PROBE_S, server.thaw)
+    thaw.start()
+    try:
+        with Deck(url, production=found.target_at(url).production) as deck, pytest.raises(NotAllowed, match="'shop'"):
+            deck.enqueue("shop:mail:actions", "send")
+    finally:
+        thaw.join()
+    with server.client() as raw:
+        assert raw.dbsize() == 0
+
+
+def test_a_server_that_is_busy_with_a_script_is_compared_later(
+    make_server: Callable[..., Server], make_proxy: Callable[[str], FaultProxy]
+) -> None:
+    """Meanwhile it does not say who it is. That must not count as a comparison."""
+    server = make_server()
+    found = read_text(f'[contexts.shop]\nurl = "{server.url}"\nenvironment = "production"\n')
+    url = make_proxy(server.url).url
+    with server.client() as raw, Deck(url, production=found.target_at(url).production) as deck:
+        raw.config_set("busy-reply-threshold", 50)
+        script = threading.Thread(target=_run_endless_script, args=(server,))
+        script.start()
+        wait_for(lambda: _is_busy(server), "a busy server")
+        try:
+            with pytest.raises(QdeckError, match="BUSY"):
+                deck.enqueue("shop:mail:actions", "send")
+        finally:
+            raw.script_kill()
+            script.join()
+        with pytest.raises(NotAllowed, match="'shop'"):
+            deck.enqueue("shop:mail:actions", "send")
+        assert raw.dbsize() == 0
+
+
+def _run_endless_script(server: Server) -> None:
+    with server.client(timeout_s=30) as raw, contextlib.suppress(redis.ResponseError):
+        raw.eval("while true do end", 0)
+
+
+def _is_busy(server: Server) -> bool:
+    with server.client() as raw:
+        try:
+            raw.ping()
+        except redis.ResponseError as error:
+            return "BUSY" in str(error)
+    return False
+
+
+@pytest.mark.parametrize("doubt", ["foreign file", "unknown name"])
+def test_the_name_of_another_context_does_not_open_a_tunnel(
+    refused: Callable[[str, str], None], make_server: Callable[..., Server], make_proxy: Callable[[str], FaultProxy],
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, doubt: str,
+) -> None:  # fmt: skip
+    """A foreign file, or a name that cannot be resolved, makes a URL that of a context which it may not be."""
+    server = make_server()
+    tunnel = make_proxy(server.url).url
+    own = tmp_path / "config" / "qdeck" / "config.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f'[contexts.shop]\nurl = "{server.url}"\nenvironment = "production"\n')
+    other = f'[contexts.other]\nurl = "{tunnel}"\nenvironment = "production"\n'
+    if doubt == "foreign file":
+        (tmp_path / "qdeck.toml").write_text(other)
+    else:
+        own.write_text(own.read_text() + other.replace("127.0.0.1", "no.such.name.invalid"))
+    ran = runner(capsys)("enqueue", "shop:mail:actions", "send", "--url", tunnel, "--confirm", "other")
+    assert (ran.code, "--context shop --confirm shop" in ran.err) == (77, True), ran
+    with server.client() as raw:
+        assert raw.dbsize() == 0
 
 
 async def test_a_console_is_refused_and_stays_so(

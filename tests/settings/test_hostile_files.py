@@ -11,6 +11,7 @@ import pytest
 
 from qdeck._errors import InvalidOption
 from qdeck._settings import load, read_text, trust
+from qdeck_console.cli.base import read_only_hint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +100,13 @@ def test_production_contexts_of_a_foreign_file_hold_without_looking_up_their_nam
 def test_what_no_parser_takes_is_an_error_with_the_file(what: str) -> None:
     with pytest.raises(InvalidOption, match=r"qdeck\.toml is not TOML"):
         read_text(HOSTILE[what])
+
+
+def test_a_name_of_a_foreign_file_is_quoted_where_it_is_to_be_pasted(here: Path) -> None:
+    here.write_text(f'[contexts."x; reboot"]\nurl = "redis://10.1.0.1"\n{PRODUCTION}')
+    hint = read_only_hint(load().target_at("redis://10.1.0.1"), None)
+    assert hint is not None
+    assert hint.endswith("add --confirm 'x; reboot'")
 
 
 def test_a_link_does_not_borrow_the_trust_of_another_file(here: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import importlib
 import os
+import shlex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -132,7 +133,7 @@ def read_only_hint(target: Target, confirm: str | None) -> str | None:
         return f"the context {target.name!r} says read_only = true"
     if target.is_production and confirm is None:
         why = target.caution or f"the context {target.name!r} is production"
-        return f"{why}: to write there, add --confirm {target.name}"
+        return f"{why}: to write there, add --confirm {shlex.quote(str(target.name))}"
     return None
 
 

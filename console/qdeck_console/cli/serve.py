@@ -58,8 +58,10 @@ def serve(
             hint="set QDECK_SERVE_TOKEN, or give --token-file or --users-file (its lines are made by --new-user NAME)",
         )
     os.environ["QDECK_URL"] = target.url
+    # The default context is named, too: its URL alone says less than the context, such as that it is read-only.
+    context = given.context or (None if given.url else target.name)
     options = [
-        *(word for name, value in (("--context", given.context), ("--config", given.config)) if value
+        *(word for name, value in (("--context", context), ("--config", given.config)) if value
           for word in (name, value)),
         *(["--confirm", given.confirm] if given.confirm else []),
         *(word for name in given.layouts for word in ("--layout", name)),

@@ -6,6 +6,7 @@ configuration names. Such a server still shows who it is: the run of its process
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,9 @@ def read_identity() -> Program[frozenset[str]]:
     """What tells this server from others, as far as it may be read; replicas and cluster nodes share some of it."""
     replies = yield reads.read((b"INFO", b"server"), (b"INFO", b"replication"), (b"CLUSTER", b"NODES"))
     *infos, nodes = replies
+    for info in infos:
+        if reads.is_error(info) and str(info).startswith("BUSY"):
+            reads.good(info)  # it will answer later: this is no answer to go on with
     found = {f"{name} {value}" for info in infos for name, value in info_fields(info).items() if name in _FIELDS}
     if isinstance(nodes, bytes):
         found |= {f"node {line.split()[0]}" for line in nodes.decode("utf-8", "replace").splitlines() if line.strip()}
@@ -40,6 +44,8 @@ def check(endpoint: Endpoint, production: Sequence[Target]) -> None:
     rivals = [target for target in production if _db(target.url) == endpoint.db]
     if not rivals:
         return
+    # First, because a server that was away for a moment, and may be production, answers both once it is back.
+    own = _identify(endpoint, patience=PROBE_S)
     known: dict[int, frozenset[str]] = {}
 
     def probe(at: int) -> None:
@@ -52,14 +58,14 @@ def check(endpoint: Endpoint, production: Sequence[Target]) -> None:
     until = time.monotonic() + PROBE_S
     for thread in threads:
         thread.start()
-    own = _identify(endpoint, patience=PROBE_S)
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     for at, target in enumerate(rivals):
         if own & known.get(at, frozenset()):
+            name = shlex.quote(str(target.name))  # as it can be pasted
             raise NotAllowed(
                 f"{endpoint} is the server of the production context {target.name!r}, and this would write",
-                hint=f"to write there, use --context {target.name} --confirm {target.name}",
+                hint=f"to write there, use --context {name} --confirm {name}",
             )
 
 

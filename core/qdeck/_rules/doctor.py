@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -92,7 +93,7 @@ def setup(configuration: Configuration, target: Target) -> list[Finding]:
         if target.read_only:
             words.append("read_only = true")
         elif target.is_production:
-            words.append(f"writing commands need --confirm {target.name}")
+            words.append(f"writing commands need --confirm {shlex.quote(str(target.name))}")
         found.append(Finding(name="context", ok=True, detail=f"{target.name}: {', '.join(words)}"))
     return found
 

@@ -26,18 +26,19 @@ _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Own(NamedTuple):
-    """The user's own file, where another one is in use, and its production contexts, which always hold."""
+    """The user's own file, where another one is in use, and its contexts; those that are protected always hold."""
 
     file: Path
     contexts: Mapping[str, Context]
 
 
 class _Guard(NamedTuple):
-    """A server of production, which no other name or spelling may lead to."""
+    """A protected server: no other name or spelling of its address makes it one that may be written to."""
 
     name: str
     context: Context
     url: str  # with the variables that are set here
+    is_own: bool = False  # of the user's own file, where another one is in use
     is_trusted: bool = True
 
 
@@ -66,10 +67,13 @@ class Configuration:
         if context is None:
             raise InvalidOption(f"there is no context {chosen!r} in {self.where}", hint=self._contexts_hint(chosen))
         found = self._target(chosen, context, self._url(chosen, context))
-        if context.is_production:
+        if context.is_production and self.own is None:
             return found
-        for guard, same in self._compare_production(found.url):
-            if same is Same.YES or (guard.name == chosen and guard.is_trusted):
+        for guard, same in self._compare_guards(found.url):
+            is_namesake = guard.name == chosen and guard.is_trusted
+            if same is not Same.YES and not is_namesake:
+                continue
+            if guard.context.is_production and not context.is_production:
                 caution = f"the context {chosen!r} leads to the server of the production context {guard.name!r}"
                 if same is not Same.YES:
                     caution = f"the context {chosen!r} is production in the user's own configuration"
@@ -79,22 +83,36 @@ class Configuration:
                     read_only=found.read_only or guard.context.read_only,
                     caution=caution,
                 )
+            if guard.is_own and (is_namesake or self._holds(guard, found.url)):
+                return replace(found, read_only=found.read_only or guard.context.read_only)
         return found
 
     def target_at(self, url: str) -> Target:
-        """The server of a URL that was given. When it is that of a production context, it is treated as that context.
+        """The server of a URL that was given. When it is that of a protected context, it is treated as that context.
 
         Otherwise a URL in an environment variable would lead past the ceremony. Where a name cannot be resolved now it
-        is treated as production, too, unless another context says what is at that URL.
+        is treated as production, too, unless another context says what is at that URL. One that is only read-only
+        protects its server unless another context lets this user write there.
         """
-        compared = self._compare_production(url)
+        compared = self._compare_guards(url)
         for guard, same in compared:
-            if same is Same.YES:
-                return self._target(guard.name, guard.context, url)
-        unknown = next((guard for guard, same in compared if same is Same.UNKNOWN and guard.is_trusted), None)
-        if unknown is not None and not self._is_named(url):
+            if same is Same.YES and self._holds(guard, url):
+                found = self._target(guard.name, guard.context, url)
+                # Who wrote a foreign file cannot say that a server is another one than the user's own production.
+                return found if guard.is_trusted else replace(found, production=self._production_targets())
+        unknown = next(
+            (
+                guard
+                for guard, same in compared
+                if same is Same.UNKNOWN and guard.is_trusted and guard.context.is_production
+            ),
+            None,
+        )
+        if unknown is not None and not _is_open(url, self.settings.contexts):
             return replace(
-                self._target(unknown.name, unknown.context, url), caution=_caution(unknown.name, unknown.url, url)
+                self._target(unknown.name, unknown.context, url),
+                caution=_caution(unknown.name, unknown.url, url),
+                production=tuple(one for one in self._production_targets() if one.name != unknown.name),
             )
         return Target(
             url=url,
@@ -104,23 +122,27 @@ class Configuration:
         )
 
     def _guards(self) -> list[_Guard]:
-        """All contexts of production: of this file, of the user's own, and of one that was ignored."""
-        places = [(self.settings.contexts, True), (self.strangers, False)]
-        if self.own is not None:
-            places.insert(1, (self.own.contexts, True))
-        found = {
-            (name, context.url): _Guard(
-                name, context, _readable(context.url) if is_trusted else context.url, is_trusted
-            )
-            for contexts, is_trusted in reversed(places)
-            for name, context in contexts.items()
-            if context.is_production
-        }
-        # Of several the one that can be written to first: the others would only say that it cannot.
-        return sorted(found.values(), key=lambda guard: (not guard.is_trusted, guard.context.read_only))
+        """All protected contexts: of the user's own file, of this one, and of one that was ignored."""
+        own = self.own.contexts if self.own is not None else {}
+        found = [
+            *(_Guard(name, one, _readable(one.url), is_own=True) for name, one in own.items() if one.is_protected),
+            *(
+                _Guard(name, one, _readable(one.url))
+                for name, one in self.settings.contexts.items()
+                if one.is_protected and own.get(name) is not one
+            ),
+            *(_Guard(name, one, one.url, is_trusted=False) for name, one in self.strangers.items()),
+        ]
 
-    def _compare_production(self, url: str) -> list[tuple[_Guard, Same]]:
-        """The production contexts, and for each whether it is the server of the URL."""
+        def order(guard: _Guard) -> tuple[bool, bool, bool, bool]:
+            # Of several in one file the one that can be written to first: the others would only say that it cannot.
+            context = guard.context
+            return not guard.is_own, not guard.is_trusted, not context.is_production, context.read_only
+
+        return sorted(found, key=order)
+
+    def _compare_guards(self, url: str) -> list[tuple[_Guard, Same]]:
+        """The protected contexts, and for each whether it is the server of the URL."""
         guards = self._guards()
         found: list[tuple[_Guard, Same]] = []
         for is_trusted in (True, False):
@@ -129,16 +151,17 @@ class Configuration:
             found += zip(some, compare(url, [guard.url for guard in some], resolve_others=is_trusted), strict=True)
         return found
 
-    def _is_named(self, url: str) -> bool:
-        urls = [_readable(context.url) for context in self.settings.contexts.values() if not context.is_production]
-        return Same.YES in compare(url, urls)
+    def _holds(self, guard: _Guard, url: str) -> bool:
+        """Whether a context protects its server: one that is only read-only unless its file has another one for it."""
+        own = self.own.contexts if self.own is not None else {}
+        return guard.context.is_production or not _is_open(url, own if guard.is_own else self.settings.contexts)
 
     def _production_targets(self) -> tuple[Target, ...]:
         """The servers of production that can be reached from here, to compare another server with."""
         found = []
         for guard in self._guards():
             with contextlib.suppress(InvalidOption):  # a variable is not set
-                if guard.is_trusted:
+                if guard.is_trusted and guard.context.is_production:
                     found.append(self._target(guard.name, guard.context, self._url(guard.name, guard.context)))
         return tuple(found)
 
@@ -207,6 +230,11 @@ def _caution(name: str, production: str, url: str) -> str:
         return f"the context {name!r} is production and its URL needs the variable {unset[2]}, which is not set"
     hosts = " or ".join(host for text in (production, url) if (host := host_of(text)))
     return f"{hosts} cannot be resolved: this may be the server of the production context {name!r}"
+
+
+def _is_open(url: str, contexts: Mapping[str, Context]) -> bool:
+    """Whether one of the contexts says that the server of this URL may be written to."""
+    return Same.YES in compare(url, [_readable(one.url) for one in contexts.values() if not one.is_protected])
 
 
 def _readable(url: str) -> str:

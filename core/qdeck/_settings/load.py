@@ -71,8 +71,8 @@ def own_file() -> Path:
 def load(given: str | Path | None = None) -> Configuration:
     """The configuration of the file that is named or found; the defaults where there is none.
 
-    Found is `./qdeck.toml` when it is trusted, then the user's own. Whatever is read, the production contexts of the
-    user's own file hold as well.
+    Found is `./qdeck.toml` when it is trusted, then the user's own. Whatever is read, the production contexts and
+    the read-only ones of the user's own file hold as well.
     """
     own, here = own_file(), Path(FILE_NAME)
     if given is not None:
@@ -90,17 +90,19 @@ def load(given: str | Path | None = None) -> Configuration:
 
 
 def with_own(found: Configuration) -> Configuration:
-    """A configuration with the production contexts of the user's own file, which no other file hides.
+    """A configuration with the protected contexts of the user's own file, which no other file hides.
 
-    Where it has another context of the same name, both stay: that one becomes production, too.
+    Where it has another context of the same name, both stay: that one becomes as strict.
     """
     own = own_file()
     if not own.is_file() or (found.file is not None and _is_same_file(found.file, own)):
         return found
     kept = _load(own, "let this user read it")
-    production = {name: context for name, context in kept.settings.contexts.items() if context.is_production}
-    contexts = production | found.settings.contexts
-    return replace(found, settings=msgspec.structs.replace(found.settings, contexts=contexts), own=Own(own, production))
+    protected = {name: context for name, context in kept.settings.contexts.items() if context.is_protected}
+    contexts = protected | found.settings.contexts
+    return replace(
+        found, settings=msgspec.structs.replace(found.settings, contexts=contexts), own=Own(own, kept.settings.contexts)
+    )
 
 
 def _strangers(data: bytes) -> dict[str, Context]:

@@ -133,6 +133,11 @@ class Context(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether writing takes the ceremony of production."""
         return self.environment.lower() in PRODUCTION
 
+    @property
+    def is_protected(self) -> bool:
+        """Whether it says that its server may not be written to just so."""
+        return self.is_production or self.read_only
+
     def __repr__(self) -> str:
         return f"Context(environment={self.environment!r})"  # the URL may hold a password
 
