@@ -52,18 +52,24 @@ class Running:
                 await asyncio.sleep(0.02)
 
     async def ask(
-        self, path: str, method: str = "GET", *, token: str | None = TOKEN, headers: dict[str, str] | None = None
+        self,
+        path: str,
+        method: str = "GET",
+        *,
+        token: str | None = TOKEN,
+        headers: dict[str, str] | None = None,
+        body: bytes | None = None,
     ) -> Answer:
         sent = dict(headers or {})
         if token is not None:
             sent["X-AUTH-TOKEN"] = token
-        return await asyncio.to_thread(_ask, self.agent.address, path, method, sent)
+        return await asyncio.to_thread(_ask, self.agent.address, path, method, sent, body)
 
 
-def _ask(address: str, path: str, method: str, headers: dict[str, str]) -> Answer:
+def _ask(address: str, path: str, method: str, headers: dict[str, str], body: bytes | None) -> Answer:
     connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=20)
     try:
-        connection.request(method, path, headers=headers)
+        connection.request(method, path, body, headers)
         reply = connection.getresponse()
         return Answer(reply.status, reply.read().decode(), {k.lower(): v for k, v in reply.getheaders()})
     finally:

@@ -135,6 +135,8 @@ async def test_dead_letters_newest_first_over_all_queues(run_agent: Callable[...
         (f"{PURGE}?dry_run=perhaps", "POST", 400, "neither true nor false"),
         (PURGE, "POST", 403, "allow_purge"),
         (f"{PURGE}?dry_run=false", "POST", 403, "allow_purge"),
+        (f"{DLQ}?limit=1&limit=2", "GET", 400, "is given twice"),
+        (f"{DLQ}/", "GET", 404, "nothing at"),  # no redirect: it would go to the host that the caller named
         ("/api/v1/queue", "GET", 404, "nothing at"),
         ("/", "GET", 404, "/healthz"),
     ],
@@ -187,6 +189,28 @@ async def test_a_purge_that_is_allowed_is_done_and_counted(
     assert again["applied"] in (0, 5), "cancelled jobs are old at once, too, when the threshold is 0"
     assert raw.zcard(f"{{{QUEUE}}}:ready") == 0
     assert "qdeck_purge_ready_count 5.0" in metrics
+
+
+@pytest.mark.parametrize(
+    ("query", "body", "words"),
+    [
+        ("?dry_run=true&dry_run=false", None, "is given twice"),
+        ("?dry_run=false&dry_run=true", None, "is given twice"),
+        ("?limit=1", None, "limit is for dry_run=true"),
+        ("", b"dry_run=true", "has a body"),
+        ("", b'{"dry_run": true}', "has a body"),
+    ],
+)
+async def test_a_request_that_could_mean_a_dry_run_purges_nothing(
+    run_agent: Callable[..., Any], client: SyncClient, raw: redis.Redis, query: str, body: bytes | None, words: str
+) -> None:
+    make_jobs(client, 2)
+    await asyncio.sleep(0.01)
+    async with run_agent(settings=OLD, allow_purge=True) as agent:
+        answer = await agent.ask(PURGE + query, "POST", body=body)
+    assert answer.code == 400, answer.text
+    assert words in answer.json["message"]
+    assert raw.zcard(f"{{{QUEUE}}}:ready") == 2
 
 
 async def test_a_read_only_context_purges_nothing(run_agent: Callable[..., Any], client: SyncClient) -> None:
@@ -342,13 +366,37 @@ async def test_callers_that_read_no_answers_take_no_room_from_others(
             writer.transport.abort()
 
 
+async def test_garbage_is_not_logged(run_agent: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Callers without a token must not fill the log, which has a JSON object on each line."""
+    async with run_agent() as agent:
+        host, port = agent.agent.address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"\xff\r\n\r\n")
+        assert b" 400 " in await reader.readline()
+        writer.close()
+    assert not caplog.records
+
+
 def _served_at(port: int) -> list[Any]:
     """Connections of this process to callers at that port."""
     mine = psutil.Process().net_connections("tcp")
     return [each for each in mine if each.raddr and each.laddr.port == port and each.status == "ESTABLISHED"]
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:9180", "127.0.0.1.evil.example", "localhost.", "[", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:9180",
+        "127.0.0.1.evil.example",
+        "localhost.",
+        "[",
+        "",
+        "[::1]evil",
+        "localhost:evil",
+        "[localhost]",
+    ],
+)
 async def test_metrics_answer_other_names_with_the_token_only(run_agent: Callable[..., Any], host: str) -> None:
     """A page in a browser on this machine can let its own name lead here (DNS rebinding)."""
     async with run_agent() as agent:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from qdeck._agent import deadletters, metrics
-from qdeck._agent.options import is_loopback
+from qdeck._agent.options import host_name, is_loopback, is_passed_on
 from qdeck._engine import codec
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 MOST_LETTERS: Final = 1000
 LETTERS: Final = 50
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_PASSED_ON: Final = ("forwarded", "via", "x-forwarded-for", "x-real-ip")  # what proxies add
 _TRUE: Final = ("1", "true", "yes", "on")
 _FALSE: Final = ("0", "false", "no", "off")
 _CODES: Final = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
@@ -39,7 +38,7 @@ _CODES: Final = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404:
 def make_app(options: AgentOptions, chores: Chores, event: Callable[[dict[str, Any]], None]) -> Starlette:
     """The API as an ASGI application; what goes wrong inside is told to `event`."""
     api = _Api(options, chores, event)
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/api/v1/queue/health", api.guarded(api.health), methods=["GET"]),
             Route("/api/v1/queue/dlq", api.guarded(api.dlq), methods=["GET"]),
@@ -49,6 +48,8 @@ def make_app(options: AgentOptions, chores: Chores, event: Callable[[dict[str, A
         ],
         exception_handlers={HTTPException: _http_error, QdeckError: _our_error},
     )
+    app.router.redirect_slashes = False  # a redirect goes to the host that the request names, maybe with the token
+    return app
 
 
 class _Api:
@@ -106,8 +107,13 @@ class _Api:
 
     async def purge(self, request: Request) -> Response:
         _check_names(request, {"dry_run", "limit"})
+        if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
+            # Ignored, dry_run=true in a body would be a purge.
+            raise _Refusal(400, "the request has a body", "write parameters into the URL: ?dry_run=true")
         limit = _whole(request, "limit", MOST_LETTERS, 100_000)
         dry = self._is_dry(request)
+        if not dry and "limit" in request.query_params:
+            raise _Refusal(400, "limit is for dry_run=true: a purge takes all that its rules name", "leave limit out")
         if not dry and not self._options.allow_purge:
             hint = "add ?dry_run=true, or set allow_purge = true in [agent] of the agent's qdeck.toml"
             raise _Refusal(403, "this agent only shows what a purge would do", hint)
@@ -122,7 +128,7 @@ class _Api:
     def _is_dry(self, request: Request) -> bool:
         word = request.query_params.get("dry_run", "false").lower()
         if word not in (*_TRUE, *_FALSE):
-            raise _Refusal(400, f"dry_run={word!r} is neither true nor false", "write dry_run=true")
+            raise _Refusal(400, f"dry_run={word[:100]!r} is neither true nor false", "write dry_run=true")
         return word in _TRUE
 
     async def metrics(self, request: Request) -> Response:
@@ -157,9 +163,8 @@ def _is_local(request: Request) -> bool:
     """Whether it was sent to this machine under its own name and not passed on by a proxy. The name matters: a page in
     a browser here can let a name of its own lead to this address (DNS rebinding) and read what is answered.
     """
-    host = request.headers.get("host", "")
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    return is_loopback(name.lower()) and not any(header in request.headers for header in _PASSED_ON)
+    name = host_name(request.headers.get("host", ""))
+    return name is not None and is_loopback(name) and not is_passed_on(request.headers)
 
 
 def _digest(text: str) -> bytes:
@@ -167,7 +172,10 @@ def _digest(text: str) -> bytes:
 
 
 def _check_names(request: Request, known: set[str]) -> None:
-    for name in request.query_params:
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if given.count(name) > 1:
+            raise _Refusal(400, f"the parameter {name[:100]!r} is given twice", "give it once")
         if name not in known:
             raise _Refusal(400, f"there is no parameter {name[:100]!r}", f"parameters are: {', '.join(sorted(known))}")
 

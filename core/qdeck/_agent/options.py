@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,8 @@ from qdeck._layout_names import LAYOUTS
 from qdeck._settings import Settings, Thresholds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from qdeck._settings import Configuration, Target
 
 TOKEN_VARIABLE: Final = "QDECK_HTTP_TOKEN"  # noqa: S105 - the name of a variable
@@ -18,6 +21,10 @@ TEND_S: Final = 10.0
 LEASE_S: Final = 15.0
 LEAST_TOKEN: Final = 16
 READ_ONLY: Final = "open it for writing"
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
+_PASSED_ON: Final = frozenset(
+    ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")  # what proxies add
+)
 
 
 def is_loopback(host: str) -> bool:
@@ -26,6 +33,17 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def host_name(header: str) -> str | None:
+    """The name or address of a Host header, in lower case, without port and brackets; None when malformed."""
+    found = _HOST.fullmatch(header.lower())
+    return found and (found[1] or found[2])
+
+
+def is_passed_on(headers: Iterable[str]) -> bool:
+    """Whether a proxy passed the request on: then it may come from anywhere."""
+    return not _PASSED_ON.isdisjoint(name.lower() for name in headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,6 +127,7 @@ async def listening(
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # garbage that callers send is no event of the agent
         access_log=False,
         server_header=False,
         proxy_headers=False,
