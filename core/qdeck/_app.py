@@ -223,6 +223,8 @@ class App:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, Definition] = {}
         self.task_modules: list[str] = []  # child processes import them too
+        # Queues that other services write to, with the tasks that run there: no others do, and these run nowhere else.
+        self.inboxes: dict[str, set[str]] = {}
         # What every worker of this app keeps open beside its work: whatever else brings it jobs.
         self.beside: list[Callable[[], AbstractAsyncContextManager[Any]]] = []
         self.client = SyncClient(self.endpoint, patience=patience)
@@ -261,6 +263,13 @@ class App:
             import_module(name)
         self.task_modules += [name for name in found if name not in self.task_modules]
         return found
+
+    def accepts(self, queue: str, task: Task[Any, Any]) -> bool:
+        """Return whether jobs of a queue may name this task."""
+        if not self.inboxes:
+            return True
+        named = self.inboxes.get(queue)
+        return task.options.queue not in self.inboxes if named is None else task.name in named
 
     def find_task(self, name: str) -> Task[Any, Any]:
         """The task of that name."""

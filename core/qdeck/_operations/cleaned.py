@@ -55,8 +55,9 @@ def index_key(batch: str) -> bytes:
 class Keeper:
     """What one cleaning keeps. The room for all that can be undone is one, so it may be less than was removed."""
 
-    def __init__(self, batch: str, where: str) -> None:
+    def __init__(self, batch: str, where: str, *, ended: bool = False) -> None:
         self.batch = batch
+        self._ended = ended
         self.count = 0
         self.until_ms = 0
         self._where = where
@@ -68,12 +69,20 @@ class Keeper:
         now = yield from reads.clock()
         known = yield from registry.read()
         yield from registry.sweep(known, now)
-        self._room = registry.room(known, self.batch)
+        self._room = registry.room_for_end(known) if self._ended else registry.room(known, self.batch)
+        if self._ended and not self._room:
+            return
         self.until_ms = now + acts.KEEP_MS
         self._kept = Kept(
-            batch=self.batch, verb=VERB, by=changes.actor(), at_ms=now, until_ms=self.until_ms, where=self._where
-        )
+            batch=self.batch, verb=VERB, by=changes.actor(), at_ms=now, until_ms=self.until_ms, where=self._where,
+            ended=self._ended,
+        )  # fmt: skip
         yield from registry.write(self._kept)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a batch; ends of tasks have none when they used up their share."""
+        return self._kept is not None
 
     def most(self, count: int) -> int:
         """How many bytes the copy of each of so many queues may take."""

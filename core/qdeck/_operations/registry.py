@@ -34,6 +34,7 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
     bytes: int = 0
     undone: bool = False
     applied: int | None = None
+    ended: bool = False  # of what a task left, by its service: messages make these, no operator
 
 
 def read() -> Program[dict[str, Kept]]:
@@ -69,3 +70,14 @@ def sweep(known: dict[str, Kept], now: int) -> Program[None]:
 def room(known: dict[str, Kept], batch: str, most: int = KEEP_BYTES) -> int:
     """How many bytes a batch may keep beside the others."""
     return max(0, most - sum(kept.bytes for name, kept in known.items() if name != batch))
+
+
+def room_for_end(known: dict[str, Kept]) -> int:
+    """Return how many bytes the end of a task may keep: all ends have half of the batches and of the bytes.
+
+    They follow from messages, which others write. So no flood of them takes the undo of what operators do.
+    """
+    ends = {name: kept for name, kept in known.items() if kept.ended}
+    if len(ends) >= MOST // 2:
+        return 0
+    return min(room(known, ""), room(ends, "", KEEP_BYTES // 2))

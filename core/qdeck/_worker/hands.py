@@ -112,6 +112,8 @@ class Hands:
                 if plan.task is None:
                     self._hand_back(lane, job, plan.head.task)
                     continue
+                if not self._app.accepts(lane.queue, plan.task):
+                    raise UsageError(f"task {plan.head.task!r} does not take jobs of queue {lane.queue!r}")
                 run = Run(lane, job, plan, asked)
             except (ValueError, TypeError) as error:
                 self._refuse(lane, job, error)

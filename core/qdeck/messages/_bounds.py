@@ -13,6 +13,7 @@ from qdeck._errors import InvalidName, InvalidOption, UsageError
 from qdeck._names import QueueName, QueueType
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
+from qdeck.messages._naming import is_within, may_be_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,10 +62,9 @@ def read_reply_name(
         return text, kind
     place = names.shape(reached_by)
     hint = "Add its beginning to replies_to of the service, if answers may go there."
-    if (target.prefix, target.env) != (place.prefix, place.env):
+    if not is_within(target, place):
         raise Refused(f"reply target {text!r} is outside of {_scope(place)} of {reached_by!r}", hint=hint)
-    if place.env is None and target.context not in ("", "default"):
-        # Without an environment nothing tells a context from the prefix of somebody else.
+    if may_be_elsewhere(target, place):
         raise Refused(f"reply target {text!r} has a context, which may be another prefix", hint=hint)
     return text, kind
 

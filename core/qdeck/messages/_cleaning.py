@@ -105,7 +105,7 @@ def look(names: Sequence[str], idle_s: int = 0) -> Program[list[Removal]]:
         entry = known[i]
         seconds = idle if isinstance(idle, int) else None
         outcome = "would_remove"
-        if kind not in (b"list", b"none"):
+        if kind not in (b"list", b"none") or temporary_name(name.encode()) is None:
             outcome = "foreign"
         elif entry is not None and entry.waited_until_ms > now:
             outcome = "in_use"
@@ -136,8 +136,10 @@ def remove(
     if not names:
         return []
     now = yield from registry.server_ms()
+    # Only what is called like a temporary queue is one, whatever is registered.
+    ours = {name for name in names if temporary_name(name.encode()) is not None}
     free = yield from registry.begin(names)
-    mine = [name for name, answer in zip(names, free, strict=True) if answer == "free"]
+    mine = [name for name, answer in zip(names, free, strict=True) if answer == "free" and name in ours]
     keeping: dict[str, Any] = {}
     if keeper is not None and mine:
         yield from keeper.note(mine)
@@ -145,8 +147,8 @@ def remove(
     # The clock was read before the announcements were made: all of them last until then.
     dropped = yield from registry.drop_many(mine, now + registry.ACT_MS, idle_s, needs_copy=needs_copy, **keeping)
     ended: list[tuple[str, int, int]] = []
-    left: list[str] = []
-    outcome: dict[str, Removal] = {}
+    left = [name for name, answer in zip(names, free, strict=True) if answer == "free" and name not in ours]
+    outcome = {name: Removal(name=name, outcome="foreign") for name in left}
     for name, told in zip(mine, dropped, strict=True):
         if isinstance(told, tuple):
             messages, size, copied = told
@@ -218,8 +220,9 @@ class _Ending:
         bare = [name for name, count in zip(names, there, strict=True) if count == 0]
         found = yield from remove(bare, idle_s=self.idle_s, event="cleaned", needs_copy=True)
         if full and self.keeper is None:
-            self.keeper = yield from keep(f"task {self.task_id}")
-        found += yield from remove(full, idle_s=self.idle_s, event="cleaned", keeper=self.keeper, needs_copy=True)
+            self.keeper = yield from keep(f"task {self.task_id}", ended=True)
+        keeper = self.keeper if self.keeper is not None and self.keeper.is_open else None
+        found += yield from remove(full, idle_s=self.idle_s, event="cleaned", keeper=keeper, needs_copy=True)
         return found
 
 
@@ -227,7 +230,7 @@ def end_task(task_id: str, within: Callable[[str], bool], *, idle_s: int = 0) ->
     """Remove the temporary queues of a task that are `within`; unread messages are copied for undo, or stay."""
     ending = _Ending(task_id, idle_s)
     found = yield from _each_of(task_id, ending.remove, within)
-    if ending.keeper is not None:
+    if ending.keeper is not None and ending.keeper.is_open:
         yield from end(ending.keeper, report_of(found, dry_run=False))
     return found
 
@@ -282,9 +285,9 @@ def goes_on(found: Sequence[Removal], most: int = SLICE) -> bool:
     return len(found) >= most and any(one.outcome == "removed" for one in found)
 
 
-def keep(where: str) -> Program[Keeper]:
-    """A keeper for one cleaning by hand, whose batch can be undone."""
-    keeper = cleaned.Keeper(f"b-{new_id()}", where)
+def keep(where: str, *, ended: bool = False) -> Program[Keeper]:
+    """A keeper for one cleaning, whose batch can be undone. `ended`: a service cleans what its task left."""
+    keeper = cleaned.Keeper(f"b-{new_id()}", where, ended=ended)
     yield from keeper.open()
     return keeper
 
@@ -416,7 +419,7 @@ def orphans(cursor: Any, *, idle_s: int = IDLE_S, dry_run: bool = True, keeper: 
 
 def temporary_name(key: bytes) -> str | None:
     """The name, when a key is called like a temporary queue of any generation."""
-    if not _MAY_BE.search(key) or b"{" in key or len(key) > 400:
+    if not _MAY_BE.search(key) or b"{" in key or b"}" in key or len(key) > 400:
         return None
     try:
         text = key.decode("ascii")

@@ -113,20 +113,26 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
         [made] = yield from programs.enqueue(text, [job_of(callback, retries=retries, id=once)])
         return "sent" if made.created else "again"
     [known] = yield from registry.describe([text])
-    ttl_ms = known.ttl_ms if known else round(registry.TTL_S * 1000)
+    ttl_ms = (known.ttl_ms if known else 0) or round(registry.TTL_S * 1000)
     told = yield from registry.answer(text, once, callback.to_json(), ttl_ms=ttl_ms, deadline_ms=None)
     if known is None and told == "sent":
         # Its time was over, or its task ended: registered again, it is found also when nobody hears the bell.
-        # Which task it belonged to is not for the message to say.
+        # Which task it belonged to is not for the message to say. A list that was there is left as it was: registered,
+        # it would go with all that others put into it.
         kind, tier = QueueType.CALLBACKS.value, asked.tier or ""
         yield from registry.register(text, kind, owner, task="", tier=tier, ttl_ms=ttl_ms)
     else:
         yield from registry.touch([text])
-    bell = bell_of(text)
-    yield ops.commands(
-        (b"RPUSH", bell, text), (b"LTRIM", bell, -100, -1), (b"PEXPIRE", bell, _BELL_MS), key=bell.encode()
-    )
+    yield from ring(text)
     return told
+
+
+def ring(name: str) -> Program[None]:
+    """Tell followers of a service's callbacks which queue to look at."""
+    bell = bell_of(name)
+    yield ops.commands(
+        (b"RPUSH", bell, name), (b"LTRIM", bell, -100, -1), (b"PEXPIRE", bell, _BELL_MS), key=bell.encode()
+    )
 
 
 def bell_of(callbacks: str) -> str:

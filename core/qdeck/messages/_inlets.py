@@ -13,14 +13,14 @@ import logging
 import socket
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 from redis.exceptions import ResponseError
 
 from qdeck._engine import codec, ops, programs
 from qdeck._engine.ops import NewJob
-from qdeck._errors import QdeckError, UsageError
+from qdeck._errors import LayoutMismatch, QdeckError, UsageError
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
@@ -59,20 +59,23 @@ class Follower:
         digest = hashlib.sha256(raw).hexdigest()[:32]
         try:
             action = DomainAction.parse(raw)
-            if why := why_other_task(action, task):
-                found = codec.encode_json({"refused": why, "message": action.to_dict()})
-                return _raw_job(f"x{digest}", REFUSED_TASK, found, retries=0)
-            return exchange.job_of(action, retries=self.retries)
-        except UsageError:
-            return _raw_job(f"x{digest}", "callbacks.unreadable", raw, retries=0)
+            why, message = why_other_task(action, task), cast("Any", action.to_dict())
+            if not why:
+                return exchange.job_of(action, retries=self.retries)
+        except UsageError as error:
+            why, message = f"callback cannot be read: {error}", raw.decode("utf-8", "backslashreplace")
+        found = codec.encode_json({"refused": why, "message": message})
+        return _raw_job(f"x{digest}", REFUSED_TASK, found, retries=0)
 
     def forward(self, name: str, task: str = "") -> Program[int]:
-        """Hands over what is in one queue, which is registered to a task."""
-        count = 0
-        while (raw := (yield from exchange.first_of(name))) is not None:
+        """Hand over what is in one queue, which is registered to a task: so much at once that others get their turn."""
+        for count in range(COUNT):
+            raw = yield from exchange.first_of(name)
+            if raw is None:
+                return count
             yield from exchange.forward(name, self.inbox, self.job(raw, task), raw)
-            count += 1
-        return count
+        yield from exchange.ring(name)
+        return COUNT
 
     def sweep(self) -> Program[int]:
         """Looks at all registered queues; those that a reader waits on are the reader's."""
@@ -211,7 +214,11 @@ class Inlets:
         """Subscribes, then begins."""
         client = self._owner.app.aclient()
         for subscription in self._subscriptions:
-            await client.run(subscription.open())
+            try:
+                await client.run(subscription.open())
+            except LayoutMismatch as error:
+                # One topic that somebody overwrote; it is opened as soon as it can be.
+                _log.error("%s: %s", subscription.stream, error)
         loops: list[Coroutine[Any, Any, None]] = [self._expire()]
         if self._followers:
             loops.append(self._follow())
@@ -294,4 +301,8 @@ async def _patient(what: str) -> Any:
         yield
     except QdeckError as error:
         _log.warning("%s: %s", what, error)
+        await asyncio.sleep(1.0)
+    except Exception:  # noqa: BLE001 - whatever it was
+        # Data that nobody foresaw: what hands over goes on all the same, since nothing else would start it again.
+        _log.exception("%s", what)
         await asyncio.sleep(1.0)

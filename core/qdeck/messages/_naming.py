@@ -91,7 +91,7 @@ class Names:
             found = self.shape(text)
         except InvalidName:
             return False
-        return (found.prefix, found.env) == (self.own.prefix, self.own.env)
+        return is_within(found, self.own) and not may_be_elsewhere(found, self.own)
 
     def _of(
         self, service: str, context: str | Sequence[str], kind: QueueType = QueueType.ACTIONS, *detail: str
@@ -109,6 +109,20 @@ class Names:
         )
 
 
+def is_within(found: QueueName, place: QueueName) -> bool:
+    """Return whether two names have the same prefix and environment."""
+    return (found.prefix, found.env) == (place.prefix, place.env)
+
+
+def may_be_elsewhere(found: QueueName, place: QueueName) -> bool:
+    """Return whether the service of a name may be the prefix or the environment of somebody else.
+
+    Without an environment nothing tells a context from a service. What a place has itself is its own.
+    """
+    bare = found.env is None and found.context not in ("", "default")
+    return bare and (found.service, found.context) != (place.service, place.context)
+
+
 def own_name(text: str, service: str | None, environments: tuple[str, ...]) -> QueueName:
     """Return the name of a service's own queue. `service` says which segment the service is."""
     read = QueueName.parse(text, environments=environments)
@@ -124,6 +138,13 @@ def own_name(text: str, service: str | None, environments: tuple[str, ...]) -> Q
         raise InvalidOption(
             f"queue {text!r} does not have the service {service!r} after a prefix and an environment",
             hint=f"Use one of: {', '.join(before[:3])}.",
+        )
+    if before[:3].count(service) > 1:
+        if read.service == service and read.env is not None:
+            return read
+        raise InvalidOption(
+            f"queue {text!r} can be read in more than one way: {service!r} stands there more than once",
+            hint="Use another word for the service, or an environment after the prefix.",
         )
     at = before.index(service)
     known = KNOWN_ENVIRONMENTS.union(environments)

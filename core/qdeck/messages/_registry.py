@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from qdeck._engine import acts, ops, programs
 from qdeck._engine.numbers import clipped, digits
-from qdeck._errors import InvalidName, NotAllowed
+from qdeck._errors import InvalidName, NotAllowed, UsageError
 from qdeck._names import QueueName
 from qdeck._operations import cleaned
 
@@ -27,6 +27,7 @@ TTL_S: Final = 3600.0
 _PARTS: Final = ("queues", "waiting", "about", "tasks", "callbacks", "removing", "metrics", "readers")
 KEYS: Final = tuple(f"{cleaned.TAG}:{part}".encode() for part in _PARTS)
 QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS, READERS = KEYS
+MOST_TASK: Final = 1000  # characters of a task's id
 AT_ONCE: Final = 100  # names in one call, which is not to keep the server busy for long
 UNREADABLE: Final = ("unreadable", "unknown", "-", "")  # service, type, tier and task of what cannot be read
 ACT_MS: Final = 5_000  # how long a remover may act after it announced itself
@@ -78,6 +79,11 @@ def _registration(
     name: str, kind: str, service: str, task: str, tier: str, ttl_ms: int, wait_ms: int | None
 ) -> list[Arg]:
     wait: Arg = "" if wait_ms is None else wait_ms
+    if len(task) > MOST_TASK:
+        raise UsageError(
+            f"task id {task[:60] + '…'!r}: {len(task):,} characters",
+            hint=f"A task id has at most {MOST_TASK:,} characters.",
+        )
     return [0, "register", name, ttl_ms, wait, service, kind, _word(tier), task]
 
 
@@ -102,6 +108,7 @@ def unlink_and_finish(event: str, name: str) -> Program[None]:
 
 
 def _word(text: str) -> str:
+    text = text[:64]
     if text.isalnum():
         return text
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in text) or "-"
@@ -154,9 +161,8 @@ def _group(name: str) -> str:
 
 def count(event: str, service: str, kind: str) -> Program[None]:
     """Count what happened to a message."""
-    [reply] = yield ops.commands((b"HINCRBY", METRICS, f"{event} {_word(service)} {kind} -", 1), key=METRICS)
-    if isinstance(reply, ResponseError):
-        raise programs.explain(reply)
+    # A count that is broken stops nothing.
+    yield ops.commands((b"HINCRBY", METRICS, f"{event} {_word(service)} {kind} -", 1), key=METRICS)
 
 
 def keep(names: Sequence[str]) -> Program[None]:
@@ -166,7 +172,12 @@ def keep(names: Sequence[str]) -> Program[None]:
 
 def expired(most: int) -> Program[list[str]]:
     """Queues whose time is over and where nobody waits."""
-    return [raw.decode("utf-8", "replace") for raw in (yield from call("registry", KEYS, [0, "expired", most]))]
+    found: list[bytes] = yield from call("registry", KEYS, [0, "expired", most])
+    strange = [raw for raw in found if not raw.isascii()]
+    if strange:
+        # No queue is called so: left there they would come first each time.
+        yield ops.commands((b"ZREM", QUEUES, *strange), (b"HDEL", ABOUT, *strange), key=QUEUES)
+    return [raw.decode() for raw in found if raw.isascii()]
 
 
 def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_ms: int | None) -> Program[str]:
@@ -210,14 +221,18 @@ def drop_many(
 
 def of_task(task: str, most: int = 1000) -> Program[list[str]]:
     """Names of the queues that are registered to a task."""
-    head = f"{task}\0"
-    first, last = f"[{head}", f"[{head}\xff"
-    [found] = yield ops.commands((b"ZRANGEBYLEX", TASKS, first, last, b"LIMIT", 0, most), key=TASKS, reads=True)
-    if isinstance(found, ResponseError):
-        raise programs.explain(found)
-    names = (raw.decode("utf-8", "replace").removeprefix(head) for raw in found)
-    # What has the mark twice is another task's, whose id goes on after ours.
-    return [name for name in names if "\0" not in name]
+    head = f"{task}\0".encode()
+    first, last, names = b"[" + head, b"[" + head + b"\xff", list[str]()
+    while True:
+        [found] = yield ops.commands((b"ZRANGEBYLEX", TASKS, first, last, b"LIMIT", 0, most), key=TASKS, reads=True)
+        if isinstance(found, ResponseError):
+            raise programs.explain(found)
+        # What has the mark twice is another task's, whose id goes on after ours.
+        texts = (raw.removeprefix(head).decode("utf-8", "replace") for raw in found)
+        names += [name for name in texts if "\0" not in name]
+        if len(found) < most or len(names) >= most:
+            return names[:most]
+        first = b"(" + found[-1]
 
 
 def callbacks_of(prefix: str, most: int = 1000, after: str = "") -> Program[list[str]]:

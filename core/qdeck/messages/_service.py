@@ -128,7 +128,9 @@ class Service(Messenger):
         if not event:
             if not self._followers:
                 self.app.task(name=REFUSED_TASK, queue=queue, retries=0)(self._refuse)
+            self.app.inboxes.setdefault(queue, set()).add(REFUSED_TASK)
             self._followers.append(Follower(queue, options.get("retries", RETRIES)))
+        self.app.inboxes.setdefault(queue, set()).add(action_type)
         return self._bind(action_type, queue, ends_task=ends_task, **options)
 
     def on_notification(
@@ -140,6 +142,7 @@ class Service(Messenger):
         stream = str(self.names.notifications(topic, emitter))
         own = group or str(self.names.service)
         self._subscriptions.append(Subscription(stream, own, inbox, task, options.get("retries", RETRIES), start))
+        self.app.inboxes.setdefault(inbox, set()).add(task)
         return self._bind(task, inbox, ends_task=False, **options)
 
     def run(self, **options: Any) -> str:

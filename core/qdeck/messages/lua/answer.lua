@@ -3,7 +3,7 @@
 -- queue gets its end, so that an answer which nobody reads any more does not stay.
 -- keys: queue (list) once (string: there while this sender has answered)
 -- args: now (0 = the server's clock), deadline ms since the epoch or '', ms to live, message
--- reply: `sent`, `again` (was answered before) or `late` (nobody waits any more)
+-- reply: `sent`, `joined` (to a list that was there), `again` (was answered before) or `late` (nobody waits any more)
 local NOW = tonumber(ARGV[1])
 if NOW == 0 then
   local t = redis.call('TIME')
@@ -23,8 +23,12 @@ end
 live = string.format('%.0f', live)
 if not redis.call('SET', KEYS[2], '1', 'NX', 'PX', live) then return 'again' end
 redis.call('RPUSH', KEYS[1], ARGV[4])
--- What waits there already keeps its time: an answer to a shorter question must not take it away.
+if found == 'none' then
+  redis.call('PEXPIRE', KEYS[1], live)
+  return 'sent'
+end
+-- What waits there already keeps its time: an answer to a shorter question must not take it away, and a list without an
+-- end is not made by a service: whoever asked named a queue of others.
 local left = redis.call('PTTL', KEYS[1])
-if found == 'list' and left < 0 then live = string.format('%.0f', MOST) end
-if left < tonumber(live) then redis.call('PEXPIRE', KEYS[1], live) end
-return 'sent'
+if left >= 0 and left < tonumber(live) then redis.call('PEXPIRE', KEYS[1], live) end
+return 'joined'

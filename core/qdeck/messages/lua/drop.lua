@@ -21,7 +21,7 @@ if least > 0 then
   if idle < least then return 'busy' end
 end
 local size = redis.call('LLEN', KEYS[1])
-local bytes = redis.pcall('MEMORY', 'USAGE', KEYS[1])
+local bytes = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', 0) -- all of it: by its first entries a list may look small
 bytes = type(bytes) == 'number' and bytes or 0
 local most, copied = tonumber(ARGV[4]), 0
 if bytes > 0 and bytes <= most then

@@ -33,6 +33,16 @@ local function after(key, name)
   return at and tonumber(at) > NOW
 end
 
+-- Services and tiers are words of messages: beyond so many kinds what is new is counted as `other`.
+local function tally(event, group, by)
+  local field = event .. ' ' .. group
+  local count = redis.pcall('HINCRBY', METRICS, field, by) -- a count that is broken stops nothing
+  if count == by and redis.call('HLEN', METRICS) > 5000 then
+    redis.call('HDEL', METRICS, field)
+    redis.pcall('HINCRBY', METRICS, event .. ' other other -', by)
+  end
+end
+
 if verb == 'register' then
   local name, ttl, wait, task = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[9]
   local removing = redis.call('ZSCORE', REMOVING, name)
@@ -60,7 +70,7 @@ if verb == 'register' then
     redis.call('HSET', ABOUT, name, text(NOW) .. ' ' .. ARGV[4] .. ' ' .. group .. ' ' .. task)
     if task ~= '' then redis.call('ZADD', TASKS, 0, task .. '\0' .. name) end
     if ARGV[7] == 'callbacks' then redis.call('ZADD', CALLBACKS, 0, name) end
-    redis.call('HINCRBY', METRICS, 'made ' .. group, 1)
+    tally('made', group, 1)
   elseif task ~= '' then
     -- An answer that came first registered the queue without a task: only the one who asks knows it.
     local about = redis.call('HGET', ABOUT, name)
@@ -77,8 +87,8 @@ if verb == 'touch' then
   local found = 0
   for i = 3, #ARGV do
     local about = redis.call('HGET', ABOUT, ARGV[i])
-    if about then
-      local ttl = tonumber(string.match(about, '^%d+ (%d+)'))
+    local ttl = about and tonumber(string.match(about, '^%d+ (%d+)'))
+    if ttl then
       redis.call('ZADD', QUEUES, 'XX', 'GT', text(NOW + ttl), ARGV[i])
       found = found + 1
     end
@@ -113,21 +123,21 @@ if verb == 'finish' or verb == 'strike' then
     struck[#struck + 1] = about and 1 or 0
     if about then
       local found, task = string.match(about, '^%d+ %d+ (%S+ %S+ %S+) (.*)$')
-      group = found
-      if task ~= '' then redis.call('ZREM', TASKS, task .. '\0' .. name) end
+      group = found or 'unreadable unknown -'
+      if task and task ~= '' then redis.call('ZREM', TASKS, task .. '\0' .. name) end
       redis.call('HDEL', ABOUT, name)
-      redis.call('ZREM', QUEUES, name)
-      redis.call('ZREM', CALLBACKS, name)
     end
     if mine then
+      redis.call('ZREM', QUEUES, name)
+      redis.call('ZREM', CALLBACKS, name)
       if redis.call('ZREM', WAITING, name) == 1 then redis.call('HDEL', READERS, name) end
       redis.call('ZREM', REMOVING, name)
     end
     local size, bytes = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
-    if about or size > 0 then redis.call('HINCRBY', METRICS, ARGV[3] .. ' ' .. group, 1) end
+    if about or size > 0 then tally(ARGV[3], group, 1) end
     if size > 0 then
-      redis.call('HINCRBY', METRICS, 'discarded ' .. group, size)
-      redis.call('HINCRBY', METRICS, 'freed ' .. group, bytes)
+      tally('discarded', group, size)
+      tally('freed', group, bytes)
     end
   end
   return struck

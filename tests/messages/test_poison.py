@@ -1,0 +1,353 @@
+"""Messages and registry entries that were written to do harm: they stay what they are, and their neighbours go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import qdeck
+from messages.waiting import OWN, until
+from qdeck._deck.deck import Deck
+from qdeck._operations import api
+from qdeck._operations import registry as batches
+from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueManager, looking
+from qdeck.messages import _cleaning as cleaning
+from qdeck.messages import _exchange as exchange
+from qdeck.messages import _registry as registry
+from qdeck.messages._inlets import Follower
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+INBOX = f"{OWN}:callbacks:embedding"
+EMBEDDING = "nooble4:dev:embedding:actions"
+
+
+def callback(correlation: str, **more: Any) -> DomainAction:
+    return DomainAction(action_type="embedding.completed", correlation_id=correlation, **more)
+
+
+def listen(service: Service, sender: str = "embedding", kind: str = "embedding.completed") -> list[str | None]:
+    got: list[str | None] = []
+
+    @service.on_callback(sender, kind, retries=0)
+    async def completed(action: DomainAction) -> None:
+        got.append(action.correlation)
+
+    return got
+
+
+POISON = {
+    "large": b'{"action_id":"1","action_type":"embedding.completed","data":{"x":"' + b"x" * 3_000_000 + b'"}}',
+    "deep": b'{"action_id":"1","action_type":"embedding.completed","data":' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001,
+    "bytes": b"\xff\xfe\x00",
+    "empty": b"",
+    "null": b"null",
+    "surrogate": b'{"action_id":"\\ud800","action_type":"embedding.completed","data":{}}',
+    "name": b'{"action_id":"1","action_type":"a b\\u0000","data":{}}',
+    "number": b'{"action_id":"1","action_type":"embedding.completed","data":{"n":1e999}}',
+    "integer": b'{"action_id":"1","action_type":"embedding.completed","data":{"n":' + b"9" * 5000 + b"}}",
+    "task": b'{"action_id":"1","action_type":"embedding.completed","task_id":"' + b"t" * 900_000 + b'","data":{}}',
+    "id": b'{"action_id":"' + b"i" * 900_000 + b'","action_type":"embedding.completed","data":{}}',
+    "time": b'{"action_id":"1","action_type":"embedding.completed","timestamp":"99999999-99","data":{}}',
+    "zero": b"x" * 40_000_000,
+}
+
+
+@pytest.mark.parametrize("kind", POISON)
+async def test_a_callback_that_cannot_be_read_does_not_stop_the_next(
+    kind: str, make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qdeck.messages._inlets.SWEEP_S", 0.2)
+    service = make_service("ingestion_service")
+    got = listen(service)
+    for name in ("a", "b"):
+        await service.arequest_callback(service.new_action("embedding.x", correlation_id=name, task_id="mine"))
+    raw.rpush(f"{INBOX}:a", POISON[kind], callback("after").to_json())
+    raw.rpush(f"{INBOX}:b", callback("beside").to_json())
+    await serve(service)
+    await until(lambda: {"after", "beside"} <= set(got), 15)
+
+
+@pytest.mark.parametrize("kind", POISON)
+async def test_an_event_that_cannot_be_read_does_not_stop_the_next(
+    kind: str, make_service: Callable[..., Service], serve: Any, raw: redis.Redis
+) -> None:
+    service = make_service("ingestion_service")
+    got: list[str | None] = []
+
+    @service.on_notification("catalogue", "changed", start="0", retries=0)
+    async def changed(event: DomainAction) -> None:
+        got.append(event.correlation)
+
+    stream = "nooble4:dev:catalogue:notifications:changed"
+    raw.xadd(stream, {"data": POISON[kind]})
+    raw.xadd(stream, {b"\xff": b"other"})
+    raw.xadd(stream, {"data": callback("after").to_json()})
+    await serve(service)
+    await until(lambda: "after" in got, 15)
+
+
+@pytest.mark.parametrize("kind", ["string", "list"])
+async def test_a_topic_that_holds_something_else_does_not_stop_the_service(
+    kind: str, make_service: Callable[..., Service], serve: Any, raw: redis.Redis
+) -> None:
+    service = make_service("ingestion_service")
+    got = listen(service)
+    topics: list[str | None] = []
+
+    @service.on_notification("catalogue", "changed", start="0", retries=0)
+    async def changed(event: DomainAction) -> None:
+        topics.append(event.correlation)
+
+    stream = "nooble4:dev:catalogue:notifications:changed"
+    raw.set(stream, "x") if kind == "string" else raw.rpush(stream, "x")
+    await serve(service)
+    service.app.client.run(exchange.send(INBOX, exchange.job_of(callback("c"), retries=0)))
+    await until(lambda: got)
+    raw.delete(stream)
+    raw.xadd(stream, {"data": callback("event").to_json()})
+    await until(lambda: topics)
+
+
+async def test_a_handler_gets_only_what_came_on_its_own_queue(
+    make_service: Callable[..., Service], serve: Any, client: Messenger, raw: redis.Redis
+) -> None:
+    embedding, ingestion = make_service("embedding"), make_service("ingestion_service")
+    got = listen(ingestion)
+    wiped: list[Any] = []
+
+    @ingestion.on_action("ingestion_service.wipe")
+    async def wipe(action: DomainAction) -> None:
+        wiped.append(action)
+
+    @ingestion.app.task(name="plain")
+    def plain(value: Any) -> None:
+        wiped.append(value)
+
+    @ingestion.on_callback("billing", "billing.paid")
+    async def paid(action: DomainAction) -> None:
+        wiped.append(action)
+
+    @embedding.on_action("embedding.generate", retries=0)
+    async def generate(action: DomainAction) -> dict[str, Any]:
+        return {}
+
+    await serve(embedding, ingestion)
+    for kind in ("ingestion_service.wipe", "plain", "billing.paid"):
+        for target in (INBOX, f"{INBOX}:{kind}"):
+            client.send(
+                DomainAction(
+                    action_type="embedding.generate", callback_queue_name=target, callback_action_type=kind,
+                    correlation_id=kind,
+                ), retries=0,
+            )  # fmt: skip
+    await until(lambda: raw.zcard(f"{{{EMBEDDING}}}:done") + raw.zcard(f"{{{EMBEDDING}}}:dead_letter") == 6)
+    client.send(
+        DomainAction(
+            action_type="embedding.generate", callback_queue_name=INBOX, callback_action_type="embedding.completed"
+        )
+    )
+    await until(lambda: got)
+    await until(lambda: raw.zcard(f"{{{INBOX}}}:ready") == raw.zcard(f"{{{INBOX}}}:running") == 0)
+    assert wiped == []
+
+
+async def test_an_answer_gives_a_list_of_others_no_end(
+    make_service: Callable[..., Service], serve: Any, client: Messenger, raw: redis.Redis
+) -> None:
+    embedding = make_service("embedding")
+
+    @embedding.on_action("embedding.generate", retries=0)
+    async def generate(action: DomainAction) -> dict[str, Any]:
+        return {}
+
+    await serve(embedding)
+    names = ("nooble4:dev:legacy:callbacks:billing:all", "nooble4:dev:legacy:responses:x:all")
+    for name in names:
+        raw.rpush(name, b"of the legacy service")
+        client.send(DomainAction(action_type="embedding.generate", callback_queue_name=name, correlation_id="c"))
+    await until(lambda: all(raw.llen(name) == 2 for name in names))
+    await until(lambda: raw.zcard(f"{{{EMBEDDING}}}:running") == 0)
+    assert [raw.pttl(name) for name in names] == [-1, -1]
+    assert raw.zscore(registry.QUEUES, names[0]) is None, "it would be removed when its time is over"
+
+
+async def test_invented_services_and_tiers_do_not_grow_the_counts(
+    make_service: Callable[..., Service], serve: Any, client: Messenger, raw: redis.Redis
+) -> None:
+    embedding = make_service("embedding")
+
+    @embedding.on_action("embedding.generate", retries=0)
+    async def generate(action: DomainAction) -> dict[str, Any]:
+        return {}
+
+    await serve(embedding)
+    for n in range(50):
+        target = f"nooble4:dev:s{n}:callbacks:embedding:x"
+        tier = "t" * 10_000 + str(n)
+        client.send(DomainAction(action_type="embedding.generate", callback_queue_name=target, tenant_tier=tier))
+    await until(lambda: raw.zcard(registry.QUEUES) == 50)
+    assert sum(len(field) for field in raw.hkeys(registry.METRICS)) < 10_000
+
+
+@pytest.mark.parametrize("about", [b"garbage", b"", b"\xff", b"1 2 3", b"x 1 a b - t", b"1 2 a b -"])
+def test_a_registration_that_cannot_be_read_does_not_keep_the_others(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str, about: bytes
+) -> None:
+    names = [f"{INBOX}:{n}" for n in range(3)]
+    for name in names:
+        client.app.client.run(registry.register(name, "callbacks", "x", task="t", tier="", ttl_ms=1000))
+    raw.hset(registry.ABOUT, names[1], about)
+    raw.zadd(registry.QUEUES, dict.fromkeys(names, 1))
+    assert client.app.client.run(registry.touch(names)) >= 2
+    raw.zadd(registry.QUEUES, dict.fromkeys(names, 1))
+    with Deck(url) as deck:
+        deck.look(looking.read_queues())
+        deck.look(looking.read_tasks())
+    assert manager.clean_expired_queues().removed >= 2
+    assert raw.zcard(registry.QUEUES) == 0
+
+
+def test_names_that_are_no_temporary_queues_are_never_removed(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
+) -> None:
+    names = ["celery", "nooble4:dev:pay:actions", "x" * 5000, "{a}:responses:b", "nooble4:dev:pay:notifications:x"]
+    for name in names:
+        raw.rpush(name, b"of others")
+        raw.zadd(registry.QUEUES, {name: 1})
+        raw.hset(registry.ABOUT, name, b"1 1 a b - t")
+        raw.zadd(registry.TASKS, {f"t\0{name}": 0})
+    manager.report_task_queues("t", dry_run=False, undo=True, everywhere=True)
+    manager.clean_task_queues("t")
+    manager.clean_expired_queues()
+    assert [raw.llen(name) for name in names] == [1] * len(names)
+
+
+def test_names_that_are_no_text_do_not_keep_the_others(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis
+) -> None:
+    name = f"{INBOX}:mine"
+    client.app.client.run(registry.register(name, "callbacks", "x", task="t", tier="", ttl_ms=1000))
+    for kind in (b"\xff%d", b"celery%d", INBOX.encode() + b":%d"):
+        raw.zadd(registry.QUEUES, {kind % n: 1 for n in range(cleaning.SLICE + 5)})
+    raw.zadd(registry.QUEUES, {name: 2})
+    for _ in range(5):
+        manager.clean_expired_queues()
+    assert raw.zscore(registry.QUEUES, name) is None
+
+
+def test_a_task_whose_id_goes_on_after_the_mark_does_not_hide_another(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis
+) -> None:
+    mine = client.new_action("embedding.x", task_id="t", correlation_id="zz")
+    client.request_callback(mine)
+    for n in range(cleaning.SLICE + 5):
+        asked = client.new_action("embedding.x", task_id=f"t\0{n}", correlation_id=f"a{n}")
+        client.request_callback(asked)
+    assert len(manager.task_queues("t")) == 1
+    assert manager.clean_task_queues("t") == 1
+
+
+def test_bare_names_do_not_end_what_may_have_a_prefix(url: str, raw: redis.Redis) -> None:
+    bank = Messenger(qdeck.App(url, queue="bank:pay:actions"), service="pay")
+    name = str(bank.request_callback(bank.new_action("embedding.x", task_id="t", correlation_id="c")))
+    raw.rpush(name, b"of the bank")
+    for own, service in (
+        ("ingestion:actions", None),
+        ("bank:actions", None),
+        ("ingestion:tenant:actions", "ingestion"),
+    ):
+        bare = Messenger(qdeck.App(url, queue=own), service=service)
+        mine = str(bare.request_callback(bare.new_action("embedding.x", task_id="t", correlation_id="m")))
+        assert SyncDomainQueueManager(bare).clean_task_queues("t") == 1
+        assert not raw.zscore(registry.QUEUES, mine)
+        assert raw.llen(name) == 1
+        bare.close()
+    bank.close()
+
+
+def test_a_list_that_looks_small_is_measured_before_it_is_copied(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis
+) -> None:
+    asked = client.new_action("embedding.x", task_id="t", correlation_id="c")
+    name = str(client.request_callback(asked))
+    for _ in range(60):
+        raw.rpush(name, b"x" * 7000)
+    for _ in range(20):
+        raw.rpush(name, b"y" * 1_000_000)
+    report = manager.report_task_queues("t", dry_run=False, undo=True)
+    assert report.undoable == 0
+    assert sum(raw.memory_usage(key) or 0 for key in raw.scan_iter(f"{{{name}}}:undo:*")) < 2_000_000
+
+
+def test_ends_of_tasks_leave_the_undo_of_operators(
+    client: Messenger, raw: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "MOST", 10)
+    service = Service(qdeck.App(url, queue=f"{OWN}:actions"))
+    app = qdeck.App(url, queue="work:actions")
+    kept = batches.Kept(batch="b-mine", verb="discard", by="x", at_ms=1, until_ms=2**50, applied=1)
+    app.client.run(batches.write(kept))
+    for n in range(20):
+        asked = service.new_action("embedding.x", task_id=f"t{n}", correlation_id=f"c{n}")
+        raw.rpush(str(service.request_callback(asked)), b"x")
+        [found] = service.end_task(f"t{n}")
+        assert found.outcome == ("removed" if n < 5 else "uncopied")
+    assert len(found_batches := app.client.run(batches.read())) == 6
+    assert "b-mine" in found_batches
+    with Deck(url) as deck:
+        assert len(api.read_activity(deck)) == 5
+        assert api.undo_batch(deck).restored == 1
+    service.close()
+    app.close()
+
+
+async def test_a_flood_of_callbacks_of_one_task_leaves_the_others_their_turn(
+    make_service: Callable[..., Service], raw: redis.Redis
+) -> None:
+    service = make_service("ingestion_service")
+    follower, run = Follower(INBOX, 0), service.app.aclient().run
+    for name in ("a", "b"):
+        await service.arequest_callback(service.new_action("embedding.x", correlation_id=name))
+    raw.rpush(f"{INBOX}:a", *(callback(str(n)).to_json() for n in range(150)))
+    raw.rpush(f"{INBOX}:b", callback("b").to_json())
+    assert await run(follower.sweep()) == 101
+    assert (raw.llen(f"{INBOX}:a"), raw.llen(f"{INBOX}:b")) == (50, 0)
+    assert raw.lpop(exchange.bell_of(INBOX)) == f"{INBOX}:a".encode(), "the rest comes when the others had their turn"
+    await service.aclose()
+
+
+def test_a_broken_count_stops_nothing(client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis) -> None:
+    raw.set(registry.METRICS, "x")
+    asked = client.new_action("embedding.x", task_id="t", correlation_id="c")
+    client.request_callback(asked)
+    assert manager.clean_task_queues("t") == 1
+
+
+def test_what_is_counted_is_bounded(client: Messenger, raw: redis.Redis) -> None:
+    raw.hset(registry.METRICS, mapping={f"made s{n} callbacks -": 1 for n in range(5000)})
+    for n in range(20):
+        client.app.client.run(registry.register(f"{INBOX}:{n}", "callbacks", f"new{n}", task="", tier="", ttl_ms=1000))
+    assert raw.hlen(registry.METRICS) == 5001
+    assert raw.hget(registry.METRICS, "made other other -") == b"20"
+
+
+@pytest.mark.parametrize("own", ["a:a:actions", "a:b:a:actions", "a:a:a:actions"])
+def test_a_service_that_stands_twice_in_its_name_is_refused(url: str, own: str) -> None:
+    with pytest.raises(qdeck.InvalidOption, match="more than one way"):
+        Messenger(qdeck.App(url, queue=own), service="a")
+
+
+def test_a_service_called_like_its_prefix_keeps_its_environment(url: str) -> None:
+    made = Messenger(qdeck.App(url, queue="a:dev:a:actions"), service="a")
+    assert str(made.names.actions("b")) == "a:dev:b:actions"
+
+
+def test_a_task_id_that_is_too_long_is_refused(client: Messenger, raw: redis.Redis) -> None:
+    with pytest.raises(qdeck.UsageError, match="task id"):
+        client.request_callback(client.new_action("embedding.x", task_id="t" * 2000))
+    assert not raw.keys("*")
