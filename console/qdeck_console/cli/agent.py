@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from qdeck._python import module_command
 from qdeck_console.cli.base import command, read_only_hint, settings
 from qdeck_console.cli.output import dumps, note, safe
 
@@ -35,7 +36,7 @@ def agent(purge_every: float | None, health_every: float | None, clean_every: fl
     if made.run() == "reload":
         sys.stdout.flush()
         # A new process, because it reads its configuration anew.
-        os.execv(sys.executable, [sys.executable, "-m", "qdeck_console", *sys.argv[1:]])  # noqa: S606 - ourselves
+        os.execv(sys.executable, module_command("qdeck_console", *sys.argv[1:]))  # noqa: S606 - ourselves
     if not given.as_json:
         sys.stdout.flush()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from qdeck._python import module_command
 from qdeck_console.cli.base import command, explicit_url, need_writable, settings
 from qdeck_console.cli.output import dumps, note, safe
 
@@ -57,7 +58,7 @@ def worker(
     if ended == "reload":
         sys.stdout.flush()
         # A new process, because modules that changed cannot be loaded anew with certainty.
-        os.execv(sys.executable, [sys.executable, "-m", "qdeck_console", *sys.argv[1:]])  # noqa: S606 - ourselves
+        os.execv(sys.executable, module_command("qdeck_console", *sys.argv[1:]))  # noqa: S606 - ourselves
 
 
 def _work(

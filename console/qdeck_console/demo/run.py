@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 from qdeck import QdeckError
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import keys, ops
+from qdeck._python import module_command
 from qdeck_console.demo import names
 from qdeck_console.demo.others import seed_others
 from qdeck_console.demo.schedules import seed_schedules
@@ -114,7 +115,7 @@ class Demo:
         client.close()
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"qdeck_console.demo.{module}", *arguments]
+        command = module_command(f"qdeck_console.demo.{module}", *arguments)
         process = subprocess.Popen(
             dying_with_parent(command),
             env={**os.environ, "QDECK_URL": self.url},

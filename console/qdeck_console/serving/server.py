@@ -10,7 +10,6 @@ import ipaddress
 import signal
 import socket
 import string
-import sys
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -18,6 +17,7 @@ from aiohttp import web
 
 from qdeck import InvalidOption
 from qdeck._agent.options import is_loopback
+from qdeck._python import module_command
 from qdeck_console.serving.visit import END_S, MOST_MESSAGE, Visit
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _FILES: Final = {
 
 def console_command(options: Sequence[str]) -> list[str]:
     """What runs for a visitor. The server's URL is in its environment: a command line can be read by everybody."""
-    return [sys.executable, "-m", "qdeck_console", *options, "console"]
+    return module_command("qdeck_console", *options, "console")
 
 
 class ConsoleServer:

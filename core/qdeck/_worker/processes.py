@@ -6,7 +6,6 @@ import contextlib
 import multiprocessing.connection as pipes
 import socket
 import subprocess
-import sys
 import threading
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._engine import codec
+from qdeck._python import module_command
 from qdeck._worker.run import STOPS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Child:
 
     def __init__(self, app_ref: str, modules: Sequence[str] = ()) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "qdeck._worker.child", app_ref, str(theirs.fileno()), *modules]
+        command = module_command("qdeck._worker.child", app_ref, str(theirs.fileno()), *modules)
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
         theirs.close()
         self._pipe: pipes.Connection[bytes, bytes] = pipes.Connection(ours.detach())
