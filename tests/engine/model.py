@@ -25,6 +25,7 @@ from engine.model_jobs import (
     Spec,
     join,
     leave,
+    renew_newest,
 )  # fmt: skip
 from engine.picture import LIVE, STATES, Picture
 from qdeck._engine import keys
@@ -139,6 +140,7 @@ class Model:
             if counter in ("discarded", "dropped_dead") and job.enqueued >= self.now - RESEND_MS:
                 self.removed[job_id] = self.now
                 self.drop_removed()
+        renew_newest(self.groups, self.jobs)
         self.totals[counter] += len(job_ids)
 
     def was_removed(self, job_id: str) -> bool:
@@ -284,7 +286,12 @@ class Model:
             if ref in unannounced:
                 self.outbox.append({"k": "watch", "r": ref, "i": spec.id})
             elif "@" not in ref:
-                self.kids.setdefault(ref, []).append(spec.id)
+                self.expect(ref, spec.id)
+
+    def expect(self, parent: str, kid: str) -> None:
+        kids = self.kids.setdefault(parent, [])
+        if kid not in kids:
+            kids.append(kid)
 
     def turn(
         self,
@@ -630,7 +637,7 @@ class Model:
         self.now = now
         answer = (self.outcome(parent) or "live") if parent in self.jobs else "unknown"
         if answer == "live":
-            self.kids.setdefault(parent, []).append(kid)
+            self.expect(parent, kid)
         if self.of_state("ready"):
             self.ring()
         return answer

@@ -138,6 +138,14 @@ def leave(groups: dict[str, Group], job: Job) -> None:
         job.group = ""
 
 
+def renew_newest(groups: dict[str, Group], jobs: dict[str, Job]) -> None:
+    """Groups whose newest job has left get the newest of those that stay."""
+    for digest, group in groups.items():
+        stays = {job_id: job for job_id, job in jobs.items() if job.group == digest}
+        if group.sample not in stays:
+            group.last, group.sample = max((int(job.at), job_id) for job_id, job in stays.items())
+
+
 @dataclass(slots=True)
 class Answer:
     """What a turn tells a worker."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck._engine import acts, keys
+from qdeck._engine import acts, codec, keys
 from qdeck._engine.shapes import group_of, shape_of
 
 if TYPE_CHECKING:
@@ -177,3 +177,64 @@ def test_no_password_gets_into_a_group() -> None:
     assert "s3cret" not in shape_of("E", told)
     padded = "x" * 90 + " " + "1 " * 440 + "redis://app:" + "s" * 200 + "@host"
     assert "sss" not in shape_of("E", padded)
+
+
+def act_on(rig: Rig, verb: str, state: str, job_id: str, batch: str) -> None:
+    """An operator's batch on one job, as it is now."""
+    seen = str(int(rig.raw.zscore(keys.key(rig.queue, state), job_id) or 0))
+    if state in ("ready", "delayed", "blocked"):
+        seen = codec.version_seen(state, seen, rig.field("head", job_id))
+    elif state == "running":
+        seen = (rig.field("lease", job_id) or b"").decode().split(" ")[0]
+    op = acts.act(rig.queue, verb, state, [(job_id, seen)], batch=batch, offset=0, event=b'{"by":"op"}', now=rig.now)
+    assert rig.call(op).skipped == []
+
+
+def test_the_newest_of_a_group_is_one_that_is_there(rig: Rig) -> None:
+    """Also after the newest was retried, discarded, or its bury was undone."""
+    ids = []
+    for _ in range(4):
+        ids.append(rig.add())
+        rig.end(rig.claim_one(), delay_ms=-1, event=b'{"class":"Boom","message":"no"}')
+        rig.tick()
+    before = rig.picture().hashes["groups"]
+    act_on(rig, "retry", "dead", ids[3], "b1")
+    [group] = rig.picture().hashes["groups"].values()
+    assert group.split(b"\n")[0].split() == [b"3", b"%d" % (rig.now - 4), b"%d" % (rig.now - 2), ids[2].encode()]
+    rig.call(acts.undo(rig.queue, "b1", 1, rig.now))
+    assert rig.picture().hashes["groups"] == before
+    act_on(rig, "discard", "dead", ids[3], "b2")
+    [group] = rig.picture().hashes["groups"].values()
+    assert group.split(b"\n")[0].split()[3] == ids[2].encode()
+
+
+def test_undo_of_a_bury_names_the_newest_that_stays(rig: Rig) -> None:
+    first, second = rig.add(), rig.add()
+    act_on(rig, "bury", "ready", first, "b1")
+    rig.tick()
+    act_on(rig, "bury", "ready", second, "b2")
+    rig.call(acts.undo(rig.queue, "b2", 1, rig.now))
+    [group] = rig.picture().hashes["groups"].values()
+    assert group.split(b"\n")[0].split() == [b"1", b"%d" % (rig.now - 1), b"%d" % (rig.now - 1), first.encode()]
+
+
+def test_undo_of_the_bury_of_a_running_job_keeps_that_it_was_interrupted(rig: Rig) -> None:
+    rig.add("a")
+    rig.claim_one()
+    act_on(rig, "bury", "running", "a", "b")
+    rig.tick()
+    rig.call(acts.undo(rig.queue, "b", 1, rig.now))
+    assert rig.state("a") == "ready"
+    assert [event.kind for event in rig.events("a")] == ["buried", "requeued"]
+
+
+def test_discard_and_undo_leave_who_waits_for_whom_as_it_was(rig: Rig) -> None:
+    rig.add("parent")
+    rig.add("child", after=["parent"])
+    before = rig.picture().hashes["after"]
+    for number in range(5):
+        act_on(rig, "discard", "blocked", "child", f"b{number}")
+        rig.call(acts.undo(rig.queue, f"b{number}", 1, rig.now))
+        assert rig.picture().hashes["after"] == before
+    rig.work("parent")
+    assert rig.state("child") == "ready"

@@ -258,11 +258,25 @@ def test_when_a_whole_fleet_dies_nobody_is_quarantined(rig: Rig) -> None:
         for worker in ("w1", "w2", "w3"):
             rig.claim(2, worker)
         rig.crash()
-        rig.tick(60_000)
-    assert rig.sizes() == {"ready": 6}
+        rig.tick(600_000)
+    assert sum(rig.sizes().values()) == 6
+    assert set(rig.sizes()) <= {"ready", "delayed"}
     assert {rig.tries(job_id) for job_id in ids} == {codec.Tries(0, 0, 10)}
     assert set(kinds(rig, ids[0])) == {"outage"}
     assert rig.total("dead") == 0
+
+
+def test_two_poison_jobs_do_not_hide_behind_each_other(rig: Rig) -> None:
+    """Each kills its worker at once; both at the same moment look like an outage, until they run apart."""
+    rig.enqueue(rig.job("p1"), rig.job("p2"))
+    killed = dict.fromkeys(("p1", "p2"), 0)
+    for second in range(600):
+        for job in rig.claim(1, f"w{second}a") + rig.claim(1, f"w{second}b"):
+            killed[job.id] += 1
+        rig.tick(1_000)
+        rig.reap()
+    assert rig.sizes() == {"dead": 2}
+    assert max(killed.values()) <= 8
 
 
 def test_outages_have_a_limit_of_their_own(rig: Rig) -> None:

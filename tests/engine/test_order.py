@@ -89,7 +89,7 @@ def test_ten_thousand_jobs_due_in_the_same_millisecond(rig: Rig) -> None:
         rig.enqueue(*jobs[at : at + ops.SLICE])
     rig.tick(1_000)
     claimed: list[str] = []
-    while got := rig.claim(200):
+    while (got := rig.claim(200)) or rig.sizes().keys() & {"ready", "delayed"}:
         claimed += [job.id for job in got]
         if len(claimed) == 5_000:
             rig.change("cancel", jobs[7_777].id)
@@ -98,11 +98,54 @@ def test_ten_thousand_jobs_due_in_the_same_millisecond(rig: Rig) -> None:
 
 
 def test_promotion_takes_a_bounded_slice(rig: Rig) -> None:
-    for _ in range(3):
+    for _ in range(5):
         rig.enqueue(*(rig.job(delay_ms=1) for _ in range(250)))
     rig.tick()
+    turn = rig.turn(room=1)
+    assert (turn.jobs, turn.due_ms) == ([], rig.now), (
+        "what is due and not in order yet may come first: ask again at once"
+    )
+    assert rig.sizes() == {"ready": 1_000, "delayed": 250}
     rig.claim(1)
-    assert rig.sizes() == {"running": 1, "ready": 499, "delayed": 250}
+    assert rig.sizes() == {"running": 1, "ready": 1_249}
+
+
+def test_a_critical_job_does_not_wait_behind_thousands_of_due_ones(rig: Rig) -> None:
+    for _ in range(0, 20_000, ops.SLICE):
+        rig.enqueue(*(rig.job(priority=LOW, delay_ms=5) for _ in range(ops.SLICE)))
+    rig.add("critical", priority=CRITICAL, delay_ms=6)
+    rig.tick(10)
+    first: list[str] = []
+    for _ in range(30):
+        first = first or [job.id for job in rig.claim(10)]
+    assert first[:1] == ["critical"]
+
+
+def test_a_ready_job_of_the_first_priority_does_not_wait_for_what_is_due(rig: Rig) -> None:
+    for _ in range(3):
+        rig.enqueue(*(rig.job(priority=LOW, delay_ms=5) for _ in range(ops.SLICE)))
+    rig.tick(10)
+    rig.add("now", priority=CRITICAL)
+    assert [job.id for job in rig.claim(10)] == ["now"]
+
+
+def test_a_claim_is_bounded_by_bytes(rig: Rig) -> None:
+    """The whole server waits for a call: jobs that do not fit into its answer stay where they are."""
+    rig.add("small", priority=0)
+    rig.enqueue(*(rig.job(f"large{n}", body=b"x" * 8_000_000) for n in range(6)))
+    rig.tick(5)
+    turns = [rig.turn(room=50) for _ in range(7)]
+    sizes = [[len(job.body) for job in turn.jobs] for turn in turns]
+    assert max(sum(one) for one in sizes) <= 3 * 8_000_000
+    assert max(sum(one) for one in sizes[1:]) == 8_000_000, "one that is larger than the bound goes alone"
+    assert turns[0].due_ms == rig.now, "there is more: ask again at once"
+    claimed = [job.id for turn in turns for job in turn.jobs]
+    assert claimed == ["small", *(f"large{n}" for n in range(6))], "in order, each once"
+
+
+def test_many_small_jobs_come_in_one_claim(rig: Rig) -> None:
+    rig.enqueue(*(rig.job(body=b"x" * 4_000) for _ in range(500)))
+    assert len(rig.claim(500)) == 500
 
 
 def test_given_back_means_the_old_place(rig: Rig) -> None:

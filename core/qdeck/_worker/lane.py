@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from qdeck._engine.programs import SLICE_BYTES
 from qdeck._worker.shares import Account
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Ending, Turn
     from qdeck._worker.run import Run
 
+MOST_ENDINGS: Final = 100  # reported in one call
 LONGEST_S: Final = 60.0  # between two looks for expired leases while anything runs
 
 
@@ -90,6 +92,17 @@ class Lane(Account):
             else:
                 self.deadline = None
         self.outbox = turn.outbox
+
+    def take_endings(self) -> list[Ending]:
+        """Take the next endings to report: as many as one call may carry, in number and in bytes, and at least one."""
+        size = count = 0
+        for ending in self.endings[:MOST_ENDINGS]:
+            size += len(ending.event) + len(ending.log) + len(ending.result)
+            if count and size > SLICE_BYTES:
+                break
+            count += 1
+        taken, self.endings = self.endings[:count], self.endings[count:]
+        return taken
 
     def expect(self, now: float, left_s: float) -> None:
         """Look for expired leases then, and in a minute at the latest: the server's clock may be set back."""

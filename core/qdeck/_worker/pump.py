@@ -172,7 +172,7 @@ class Pump:
 
     async def _turn(self, lane: Lane, room: int) -> None:
         acks, lane.acks = lane.acks[:MOST_ENDS], lane.acks[MOST_ENDS:]
-        endings, lane.endings = lane.endings[:100], lane.endings[100:]
+        endings = lane.take_endings()
         lane.number += 1
         asked = time.monotonic()
         turn = await self._insist(

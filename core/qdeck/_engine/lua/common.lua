@@ -259,7 +259,27 @@ local function join(ids, scores, tries, texts)
   save_groups(sums)
   return out
 end
--- Dead jobs with these tries are not counted any more. Returns the texts of their groups by digest.
+-- Groups whose newest job has left get the newest of those that stay, where it is among the last of the list.
+local function renew_newest(sums)
+  local lost, any = {}, false
+  for digest, sum in pairs(sums) do
+    if digest ~= 1 and sum.count > 0 and not redis.call('ZSCORE', DEAD, sum.id) then lost[digest], any = sum, true end
+  end
+  local last = any and redis.call('ZREVRANGE', DEAD, 0, SLICE - 1, 'WITHSCORES') or {}
+  local ids = {}
+  for i = 1, #last, 2 do ids[#ids + 1] = last[i] end
+  if #ids == 0 then return end
+  for i, tries in ipairs(redis.call('HMGET', TRIES, unpack(ids))) do
+    local digest = digest_of(tries)
+    local sum = digest and lost[digest]
+    if sum then
+      sum.last, sum.id = math.max(0, math.min(tonumber(last[2 * i]), NOW)), ids[i]
+      lost[digest] = nil
+    end
+  end
+end
+-- Dead jobs with these tries, which are on the list no more, are not counted any more. Returns the texts of their groups
+-- by digest.
 local function leave(tries)
   local sums, texts, alike = { 0 }, {}, {} -- most tries are the same text
   for i = 1, #tries do
@@ -274,6 +294,7 @@ local function leave(tries)
       texts[digest] = sum.text
     end
   end
+  renew_newest(sums)
   save_groups(sums)
   return texts
 end
@@ -458,6 +479,8 @@ local function await(parent, child)
   local list = redis.call('HGET', AFTER, field)
   if not list then
     redis.call('HSET', AFTER, field, '0 ' .. child)
+  elseif string.find(list .. ' ', ' ' .. child .. ' ', 1, true) then
+    return -- put back by undo, or sent twice
   elseif #list < 4000 then
     redis.call('HSET', AFTER, field, list .. ' ' .. child)
   else

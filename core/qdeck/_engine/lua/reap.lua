@@ -86,6 +86,18 @@ local function warn(id, lease)
   warned = warned + 1
 end
 
+-- When a job that fell to outages again and again may run: apart from others like it. Two jobs that crash two workers at
+-- the same moment look like an outage; one after the other each is found out by its own crashes.
+local OFTEN = 3
+local function apart(lease)
+  local gap = (read_lease(lease) or 0) + 20000 -- until the sweeps have found that its worker died
+  local first = NOW + 10000 -- this outage is over then
+  local at = math.max(whole(redis.call('HGET', META, 'apart')) or 0, first)
+  if at > first + 16 * gap then at = first end
+  redis.call('HSET', META, 'apart', string.format('%.0f', at + gap))
+  return at
+end
+
 local function take_back(id, lease, head)
   local owner = owner_of(lease)
   local attempts, crashes, outages, broken = tries_of(id)
@@ -105,7 +117,7 @@ local function take_back(id, lease, head)
     bury(id, head, outage and 'Outage\nits worker was lost with many others' or 'WorkerCrashed\nits worker died with it')
     buried = buried + 1
   else
-    place(id, head, NOW)
+    place(id, head, outage and outages >= OFTEN and apart(lease) or NOW)
     back = back + 1
   end
 end

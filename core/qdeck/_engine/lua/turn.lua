@@ -26,17 +26,33 @@ local stale, rows, claimed = {}, {}, {}
 local unknown = meta[8] and read_unknown(meta[8]) -- tasks that a worker refused; nil when there are none
 local handed_back = 0
 
+local again = false -- whether there is more to claim at once than this call may look at
+
 local function answer(wait, full)
   local due, deadline = 0, 0
   if not full then
-    due, deadline = first_at(DELAYED), deadline_at()
+    due, deadline = again and NOW or first_at(DELAYED), deadline_at()
   end
   return { NOW, wait, due, deadline, redis.call('XLEN', OUTBOX), stale, rows, meta[8] or '' }
 end
 
-local function add_rows(ids)
-  local heads = redis.call('HMGET', HEAD, unpack(ids))
-  local bodies = redis.call('HMGET', BODY, unpack(ids))
+-- Payloads, a few at a time, as far as one answer may carry them: the whole server waits for a call. At least the first
+-- is read, and at most seven more than fit.
+local MOST_BYTES = 2097152
+local bytes = 0
+local function bodies_of(ids)
+  local all, step = {}, 1
+  while #all < #ids and bytes < MOST_BYTES do
+    for _, body in ipairs(redis.call('HMGET', BODY, unpack(ids, #all + 1, math.min(#all + step, #ids)))) do
+      all[#all + 1] = body
+      if body then bytes = bytes + #body end
+    end
+    step = math.min(step * 2, 8)
+  end
+  return all
+end
+
+local function add_rows(ids, heads, bodies)
   local tries = redis.call('HLEN', TRIES) > 0 and redis.call('HMGET', TRIES, unpack(ids)) or {}
   local n = #rows
   for i, id in ipairs(ids) do
@@ -61,7 +77,7 @@ if last then
     for i, id in ipairs(claimed) do
       if leases[i] and string.sub(leases[i], 1, #token) == token then held[#held + 1] = id end
     end
-    if #held > 0 then add_rows(held) end
+    if #held > 0 then add_rows(held, redis.call('HMGET', HEAD, unpack(held)), redis.call('HMGET', BODY, unpack(held))) end
     return answer(0, false)
   end
   if tonumber(done) > tonumber(number) then return answer(0, false) end
@@ -204,9 +220,10 @@ end
 if #stale > 0 then count('n:stale', #stale) end
 
 -- 3. what is due goes in order first
+-- Gives true when more are due than one call puts in order.
 local function promote()
-  local due = redis.call('ZRANGEBYSCORE', DELAYED, '-inf', STAMP, 'WITHSCORES', 'LIMIT', 0, 500)
-  if #due == 0 then return end
+  local due = redis.call('ZRANGEBYSCORE', DELAYED, '-inf', STAMP, 'WITHSCORES', 'LIMIT', 0, 1000)
+  if #due == 0 then return false end
   local ids, z = {}, {}
   for i = 1, #due, 2 do ids[#ids + 1] = due[i] end
   local heads = redis.call('HMGET', HEAD, unpack(ids))
@@ -221,6 +238,7 @@ local function promote()
   redis.call('ZREM', DELAYED, unpack(ids))
   if unknown then redis.call('ZREM', UNKNOWN, unpack(ids)) end
   if #z > 0 then redis.call('ZADD', READY, unpack(z)) end
+  return #ids == 1000 and redis.call('ZCOUNT', DELAYED, '-inf', STAMP) > 0
 end
 
 -- What this worker said about the tasks that some worker refused. Those that it knows: up to `most` of their jobs are
@@ -297,10 +315,10 @@ local function claim(most)
   local ids = {}
   for i = 1, #z, 2 do ids[#ids + 1] = z[i] end
   local heads = redis.call('HMGET', HEAD, unpack(ids))
-  local running, leases, taken = {}, {}, {}
+  local running, leases, taken, found = {}, {}, {}, {}
   local deadline, prefix = NOW + lease_ms, token .. STAMP .. ' '
   for i, id in ipairs(ids) do
-    local head, own = heads[i], nil
+    local head = heads[i]
     local special = head and string.find(head, '\n', 1, true)
     local expires = special and expiry(head)
     if not head or id == '' then
@@ -311,27 +329,36 @@ local function claim(most)
       hand_back(id, head, unknown, worker)
       handed_back = handed_back + 1
     else
-      own = special and whole(option(head, 'l'))
-      local n = #running
-      running[n + 1], running[n + 2] = own and NOW + own or deadline, id
-      leases[n + 1], leases[n + 2] = id, prefix .. (own or lease_ms) .. ' ' .. z[2 * i]
-      taken[#taken + 1] = id
+      local own, n = special and whole(option(head, 'l')), #taken + 1
+      taken[n], found[n] = id, head
+      running[2 * n - 1], running[2 * n] = own and NOW + own or deadline, id
+      leases[2 * n - 1], leases[2 * n] = id, prefix .. (own and string.format('%.0f', own) or lease_ms) .. ' ' .. z[2 * i]
     end
   end
-  if #taken > 0 then
-    redis.call('ZADD', RUNNING, unpack(running))
-    redis.call('HSET', LEASE, unpack(leases))
-    add_rows(taken)
-    for _, id in ipairs(taken) do claimed[#claimed + 1] = id end
+  if #taken == 0 then return true end
+  local bodies = bodies_of(taken)
+  for n = #taken, #bodies + 1, -1 do -- back to where it was: the next call takes it
+    redis.call('ZADD', READY, string.match(leases[2 * n], '%S+$'), taken[n])
+    taken[n], running[2 * n], running[2 * n - 1], leases[2 * n], leases[2 * n - 1] = nil, nil, nil, nil, nil
+    again = true
   end
-  return true
+  if #taken == 0 then return false end
+  for _, id in ipairs(taken) do claimed[#claimed + 1] = id end
+  redis.call('ZADD', RUNNING, unpack(running))
+  redis.call('HSET', LEASE, unpack(leases))
+  add_rows(taken, found, bodies)
+  return not again
 end
 
 local most = 0
 if room > 0 then
-  promote()
+  local more = promote()
   most = allowed()
   if unknown then welcome(most) end
+  -- Among what is due and not in order yet may be jobs of any priority: until then only those of the first are surely next.
+  if more and most > 0 then
+    most, again = math.min(most, redis.call('ZCOUNT', READY, '-inf', '(' .. string.format('%.0f', BAND))), true
+  end
   -- What is dropped or handed back makes room for others, within bounds.
   for _ = 1, next(strange) and 20 or 3 do
     if #claimed >= most or not claim(most - #claimed) then break end
@@ -343,9 +370,11 @@ if room > 0 then
 end
 
 -- An id with a line break is none of ours, and would hide what is behind it.
-local record = number .. '\n' .. string.gsub(table.concat(stale, ' '), '\n', '') .. '\n'
-  .. string.gsub(table.concat(claimed, ' '), '\n', '') .. '\n' .. STAMP
-redis.call('HSET', CLAIMS, worker, record)
+local function line(ids)
+  local text = table.concat(ids, ' ')
+  return string.find(text, '\n', 1, true) and string.gsub(text, '\n', '') or text
+end
+redis.call('HSET', CLAIMS, worker, number .. '\n' .. line(stale) .. '\n' .. line(claimed) .. '\n' .. STAMP)
 if redis.call('ZCARD', READY) > 0 and not meta[2] and wait == 0
   and not (limit and redis.call('ZCARD', RUNNING) >= limit) then
   ring()

@@ -2,7 +2,7 @@
 -- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
 -- done once, but for jobs whose parents are not back yet: these are kept for a later call. The answer tells of all calls.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox undo
--- uses: rights time open constants whole count head lease forget groups await ring tally states holder columns
+-- uses: rights time open constants whole count head lease forget groups await ring tally states holder columns annotate
 -- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependants
 -- reply: now, how many went back, how many entries the slice had, then id and why of each that did not
 local offset = string.find(ARGV[2], '^[~^]') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])
@@ -198,7 +198,11 @@ function undo.bury(kept, ids, scores)
     local own = tries[i] and string.match(tries[i], '^%d+ %d+ %d+')
     if own == '0 0 0' then redis.call('HDEL', TRIES, id) elseif own then redis.call('HSET', TRIES, id, own) end
   end
-  unline(ids, c.line or pick(c.lines, kept))
+  if slice.s == 'running' then -- its run was interrupted: that it was stays in its history
+    annotate(ids, 'requeued', '{"reason":"its bury was undone"}')
+  else
+    unline(ids, c.line or pick(c.lines, kept))
+  end
   live_again(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
   for _, id in ipairs(ids) do
     local handler = id .. '-f' .. slice.t
