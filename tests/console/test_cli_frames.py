@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
-import socket
-import subprocess
-import sys
-import time
-from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
 from qdeck._deck.deck import Deck
 from qdeck_console.__main__ import main
-from qdeck_console.embedded import dying_with_parent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -76,52 +65,3 @@ def test_a_missing_extra_is_named(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == module else find(name, *more))
     assert main([command, "--url", url]) == 64
     assert "pip install 'qdeck[" in capsys.readouterr().err
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@pytest.fixture
-def served(filled: str) -> Iterator[str]:
-    port = _free_port()
-    command = [sys.executable, "-m", "qdeck_console", "--url", filled, "serve", "--port", str(port)]
-    process = subprocess.Popen(dying_with_parent(command), stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        assert "until Ctrl+C" in process.stdout.readline()
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        assert process.wait(15) == 0
-        process.stdout.close()
-
-
-async def _get(session: aiohttp.ClientSession, address: str, **headers: str) -> tuple[int, str]:
-    async with session.get(f"http://{address}/", headers=headers) as answer:
-        return answer.status, await answer.text()
-
-
-async def test_the_console_in_a_browser_and_only_for_its_own_page(served: str) -> None:
-    async with aiohttp.ClientSession() as session:
-        for _ in range(100):
-            try:
-                status, page = await _get(session, served)
-                break
-            except aiohttp.ClientConnectionError:  # it says where it is just before it listens
-                await asyncio.sleep(0.1)
-        assert status == 200
-        assert f"ws://{served}/ws" in page
-        assert (await _get(session, served, Origin="http://evil.example"))[0] == 403
-        assert (await _get(session, served, Host="evil.example"))[0] == 403
-        with pytest.raises(aiohttp.WSServerHandshakeError):
-            await session.ws_connect(f"ws://{served}/ws", headers={"Origin": "http://evil.example"})
-        async with session.ws_connect(f"ws://{served}/ws?width=120&height=40", origin=f"http://{served}") as socket_:
-            seen, until = "", time.monotonic() + 20
-            while "paused" not in seen and time.monotonic() < until:
-                message: Any = await socket_.receive(timeout=20)
-                seen += message.data.decode("utf-8", "replace") if isinstance(message.data, bytes) else ""
-            assert "paused" in seen

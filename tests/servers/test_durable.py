@@ -41,6 +41,8 @@ def app_on(url: str, **options: object) -> tuple[qdeck.App, qdeck.Task[..., int]
     return app, step
 
 
+# Both ways to enqueue, one after the other, so that they are compared on the same servers.
+@pytest.mark.filterwarnings("ignore:a blocking enqueue:RuntimeWarning")
 async def test_a_replica_that_follows_and_one_that_is_frozen(make_server: Callable[..., Server]) -> None:
     master, replica = pair(make_server)
     app, step = app_on(master.url, durable=1)
