@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,8 @@ from qdeck._settings.save import save
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import redis
 
     from support.commands import Ran
 
@@ -146,7 +149,7 @@ def test_trust_is_of_a_path_and_of_what_is_in_it(here: Path, tmp_path: Path) -> 
     assert trust.state_of(other / "qdeck.toml", OWN.encode()) is trust.State.UNKNOWN
 
 
-@pytest.mark.parametrize("wrong", ["mode", "link", "garbage", "list"])
+@pytest.mark.parametrize("wrong", ["mode", "link", "pipe", "garbage", "list"])
 def test_a_store_that_others_can_write_to_trusts_nothing(here: Path, tmp_path: Path, wrong: str) -> None:
     file = here / "qdeck.toml"
     file.write_text(OWN)
@@ -157,10 +160,13 @@ def test_a_store_that_others_can_write_to_trusts_nothing(here: Path, tmp_path: P
     elif wrong == "link":
         store.rename(tmp_path / "elsewhere")
         store.symlink_to(tmp_path / "elsewhere")
+    elif wrong == "pipe":
+        store.unlink()
+        os.mkfifo(store, 0o600)
     else:
         store.write_text("{" if wrong == "garbage" else "[1]")
     assert load().file is None
-    if wrong in ("mode", "link"):
+    if wrong in ("mode", "link", "pipe"):
         with pytest.raises(NotAllowed):
             trust.add(file, file.read_bytes())
     else:
@@ -178,6 +184,39 @@ def test_what_the_console_saves_stays_trusted(here: Path) -> None:
     other.write_text("[purge]\nmax_ready_age = 5\n")
     save(other, {("purge", "max_ready_age"): 6})
     assert trust.state_of(other, other.read_bytes()) is trust.State.UNKNOWN, "it never was"
+
+
+def test_a_trusted_file_that_changed_does_not_send_commands_elsewhere(
+    qdeck: Callable[..., Ran], url: str, raw: redis.Redis, here: Path, own: Path
+) -> None:
+    """Not to the server that the user's own file names, either by default or by the same name."""
+    own.write_text(f'default_context = "dev"\n[contexts.dev]\nurl = "{url}"\n')
+    file = here / "qdeck.toml"
+    file.write_text('default_context = "dev"\n[contexts.dev]\nurl = "redis://10.9.0.2"\n')
+    trust.add(file, file.read_bytes())
+    file.write_text(file.read_text() + "# a comment\n")
+    for args in ((), ("--context", "dev")):
+        ran = qdeck("enqueue", "shop:mail:actions", "send", *args)
+        assert (ran.code, "it changed since it was trusted" in ran.err) == (64, True), ran
+        assert "qdeck config trust" in ran.err
+    assert raw.dbsize() == 0
+    assert qdeck("enqueue", "shop:mail:actions", "send", "--url", url).code == 0
+    assert qdeck("enqueue", "shop:mail:actions", "send", "--config", str(own)).code == 0
+
+
+def test_a_file_that_changed_is_not_read_to_save_a_setting(here: Path) -> None:
+    """A console that runs would go on with the servers of whoever changed it."""
+    file = here / "qdeck.toml"
+    file.write_text("[purge]\nmax_ready_age = 5\n")
+    trust.add(file, file.read_bytes())
+    changed = file.read_text() + HOSTILE.format(port=1).replace(
+        "[purge]\npurge_enabled = true\nmax_ready_age = 0\n", ""
+    )
+    file.write_text(changed.replace('default_context = "a"\n', ""))
+    before = file.read_bytes()
+    with pytest.raises(InvalidOption, match="changed since it was trusted"):
+        save(file, {("purge", "max_ready_age"): 6})
+    assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize("hides", ["local", "empty", "null", "same name", "untrusted"])

@@ -51,6 +51,8 @@ class Configuration:
     own: Own | None = None
     ignored: str = ""
     """Which file was not read, and why."""
+    was_trusted: bool = False
+    """Whether that file was trusted before it changed. Then its contexts are meant, and those here do not stand in."""
     strangers: Mapping[str, Context] = field(default_factory=dict)
     """Production contexts of that file: whoever wrote them, they can make a server stricter."""
 
@@ -60,6 +62,8 @@ class Configuration:
         Only now, because a machine that never works on a context need not know its password. A context that leads to a
         server of production is treated as production, whatever it says itself.
         """
+        if self.was_trusted:
+            raise InvalidOption(self.ignored, hint="read it, then run: qdeck config trust; or give --url or --config")
         chosen = name if name is not None else self.settings.default_context
         if chosen is None:
             return None

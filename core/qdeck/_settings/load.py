@@ -85,7 +85,7 @@ def load(given: str | Path | None = None) -> Configuration:
             return with_own(_decode(data, here))
         ignored = f"{here} was ignored, with its servers and settings: {state.value}"
         found = _load(own, "let this user read it") if own.is_file() else Configuration(settings=Settings())
-        return replace(found, ignored=ignored, strangers=_strangers(data))
+        return replace(found, ignored=ignored, was_trusted=state is trust.State.CHANGED, strangers=_strangers(data))
     return _load(own, "let this user read it") if own.is_file() else Configuration(settings=Settings())
 
 

@@ -33,6 +33,9 @@ def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
         text = before.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidOption(f"{file} cannot be read: {error}") from error
+    state = trust.state_of(file, before)
+    if state is trust.State.CHANGED:  # what is saved is read at once: servers of others would come with it
+        raise InvalidOption(f"{file} changed since it was trusted", hint="read it, then run: qdeck config trust")
     for (table, key), value in changes.items():
         text = with_setting(text, table, key, value)
     found = read_text(text, file)
@@ -41,12 +44,11 @@ def save(file: Path, changes: Mapping[tuple[str, str], Value]) -> Configuration:
         if (list(now) if isinstance(now, list | tuple) else now) != value:
             hint = f"set {key} = {_written(value)} in [{table}] by hand"
             raise InvalidOption(f"{file}: {table}.{key} is written in a way that cannot be changed here", hint=hint)
-    is_trusted = trust.state_of(file, before) is trust.State.TRUSTED
     try:
         _replace(file, text)
     except OSError as error:
         raise InvalidOption(f"{file} cannot be written: {error.strerror or error}") from error
-    if is_trusted:  # what changed since is our own doing
+    if state is trust.State.TRUSTED:  # what changed since is our own doing
         trust.add(file, text.encode("utf-8"))
     return with_own(found)
 

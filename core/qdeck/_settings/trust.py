@@ -71,7 +71,7 @@ def _store() -> Path:
 def _read() -> dict[str, str]:
     path = _store()
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return {}
     except OSError as error:
