@@ -1,6 +1,7 @@
 """Every key of every screen is pressed on a server with something of everything, and does what it says.
 
-Each walk notes what it pressed; at its end no key of its screen may be left over.
+Each walk notes what it pressed; at its end no key of its screen may be left over. The console has the published rights
+of an operator, and the server refuses it nothing.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from qdeck_console.screens.redrive import RedriveScreen
 from qdeck_console.screens.tasks import TaskScreen, TasksScreen
 from qdeck_console.screens.workers import WorkerScreen
 from qdeck_console.widgets.lines import LineList
+from support.roles import Roles
 from support.scene import QUEUE
 from support.screens import command, fail_next, run, text, until
 from support.walk import Walk, ends, looks, moves, walking
@@ -422,7 +424,8 @@ WALKS: Final[dict[str, tuple[Reach, Own]]] = {
 @pytest.mark.parametrize("name", WALKS)
 async def test_every_key_does_what_it_says(url: str, raw: redis.Redis, tmp_path: Path, name: str) -> None:
     reach, own = WALKS[name]
-    async with walking(url, raw, tmp_path) as walk:
+    roles = Roles(url, raw)
+    async with walking(url, raw, tmp_path, user=roles.make("operator")) as walk:
         await reach(walk)
         walk.begin()
         await moves(walk)
@@ -430,3 +433,4 @@ async def test_every_key_does_what_it_says(url: str, raw: redis.Redis, tmp_path:
         await own(walk)
         await ends(walk, reach)
         assert not walk.lacks()
+    assert roles.denied() == set()

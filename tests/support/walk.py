@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 class Walk:
     """A console on the scene, and the keys that were pressed on the screen that is walked."""
 
-    def __init__(self, pilot: Pilot[int], scene: Scene, folder: Path) -> None:
+    def __init__(self, pilot: Pilot[int], scene: Scene, folder: Path, url: str) -> None:
         self.pilot = pilot
         self.app = app_of(pilot)
         self.scene = scene
         self.folder = folder
         self.pressed: set[str] = set()
         self.screen: FrameScreen
-        self.url = self.app.deck.endpoint.url
+        self.url = url
 
     def begin(self) -> None:
         """The screen in sight is the one whose keys are counted."""
@@ -112,14 +112,20 @@ class Walk:
 
 
 @contextlib.asynccontextmanager
-async def walking(url: str, raw: redis.Redis, folder: Path) -> AsyncIterator[Walk]:
-    """A console on a fresh scene, with a configuration that knows two contexts."""
+async def walking(
+    url: str, raw: redis.Redis, folder: Path, *, user: str = "", read_only: bool = False
+) -> AsyncIterator[Walk]:
+    """A console on a fresh scene, with a configuration that knows two contexts.
+
+    With `user`, the url of a user of the same server, the console has the rights of that user only.
+    """
     scene = make_scene(url, raw)
-    said = f'[contexts.here]\nurl = "{url}"\nenvironment = "dev"\n[contexts.there]\nurl = "{url}"\n'
+    user = user or url
+    said = f'[contexts.here]\nurl = "{user}"\nenvironment = "dev"\n[contexts.there]\nurl = "{user}"\n'
     servers = contexts_of(folder / "qdeck.toml", said, "here")
-    deck = servers.deck(servers.target, read_only=False)
+    deck = servers.deck(servers.target, read_only=read_only)
     async with shown(ConsoleApp(deck, servers.describe(servers.target, deck), contexts=servers)) as pilot:
-        yield Walk(pilot, scene, folder)
+        yield Walk(pilot, scene, folder, url)
 
 
 async def moves(walk: Walk) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from qdeck._deck import changes, reads
 from qdeck._engine import acts, codec, keys, programs
-from qdeck._errors import QdeckError, UsageError
+from qdeck._errors import NotAllowed, QdeckError, UsageError
 from qdeck._layouts import steps
 from qdeck._operations import activity, cleaned, registry
 from qdeck._operations.driving import Step
@@ -69,6 +69,8 @@ def undo_steps(
         if kept.verb == cleaned.VERB:
             run.restored, run.skipped, run.whole = yield from cleaned.put_back_steps(kept, progress, cancelled)
     except QdeckError as caught:
+        if isinstance(caught, NotAllowed) and not run.restored:
+            raise  # nothing was changed, as with a plan that is refused
         run.error, run.whole = str(caught), False
     yield Step(run.finish())
     return UndoResult(

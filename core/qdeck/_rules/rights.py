@@ -31,11 +31,11 @@ _COMMANDS: Final = {
     "viewer": _READ,
     "operator": f"{_WRITE} +slowlog|get +slowlog|len +script|exists +config|get +restore",
     "worker": f"{_WRITE} +wait +waitaof +client|tracking +subscribe",
-    "producer": f"{_WRITE} -@blocking +wait +waitaof",
+    "producer": f"{_WRITE} -@blocking +blmove +blpop +wait +waitaof",
     "agent": f"{_WRITE} +slowlog|get +slowlog|len +script|exists +config|get",
 }
 # With messages, workers and producers use plain lists and streams beside the queues.
-_MESSAGES: Final = ("*:actions", "*:actions:*", "*:responses*", "*:callbacks*", "*:notifications*")
+_MESSAGES: Final = ("task_queues:*", "*:actions", "*:actions:*", "*:responses*", "*:callbacks*", "*:notifications*")
 
 
 def line(role: str, adapters: Sequence[str] = LAYOUTS, user: str | None = None, prefix: str = "") -> str:

@@ -1,0 +1,31 @@
+"""Users on a test's server who get their rights from the published lines, and what they were refused."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from qdeck._rules import rights
+
+if TYPE_CHECKING:
+    import redis
+
+
+class Roles:
+    """The users of one database of a server; `url` is the administrator's."""
+
+    def __init__(self, url: str, raw: redis.Redis) -> None:
+        self.url, self.raw = url, raw
+
+    def make(self, role: str, **options: Any) -> str:
+        """Return the url of a user with the published line of a role; what was refused before is forgotten."""
+        user = f"qdeck-{role}"
+        self.raw.execute_command("ACL", "DELUSER", user)
+        self.raw.execute_command(*shlex.split(rights.line(role, **options)), ">pw")
+        self.raw.execute_command("ACL", "LOG", "RESET")
+        return self.url.replace("redis://", f"redis://{user}:pw@")
+
+    def denied(self) -> set[str]:
+        """Return what the server refused since the last user was made."""
+        log: list[dict[str, Any]] = self.raw.acl_log()
+        return {f"{entry['username']}: {entry['reason']} {entry['object']}" for entry in log}
