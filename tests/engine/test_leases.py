@@ -270,13 +270,13 @@ def test_two_poison_jobs_do_not_hide_behind_each_other(rig: Rig) -> None:
     """Each kills its worker at once; both at the same moment look like an outage, until they run apart."""
     rig.enqueue(rig.job("p1"), rig.job("p2"))
     killed = dict.fromkeys(("p1", "p2"), 0)
-    for second in range(600):
+    for second in range(900):
         for job in rig.claim(1, f"w{second}a") + rig.claim(1, f"w{second}b"):
             killed[job.id] += 1
         rig.tick(1_000)
         rig.reap()
     assert rig.sizes() == {"dead": 2}
-    assert max(killed.values()) <= 8
+    assert max(killed.values()) <= 13, "8 outages, then 5 crashes of its own"
 
 
 def test_outages_have_a_limit_of_their_own(rig: Rig) -> None:

@@ -88,7 +88,7 @@ end
 
 -- When a job that fell to outages again and again may run: apart from others like it. Two jobs that crash two workers at
 -- the same moment look like an outage; one after the other each is found out by its own crashes.
-local OFTEN = 3
+local OFTEN = 8 -- a fleet that is killed a few times in a row goes on at once
 local function apart(lease)
   local gap = (read_lease(lease) or 0) + 20000 -- until the sweeps have found that its worker died
   local first = NOW + 10000 -- this outage is over then
