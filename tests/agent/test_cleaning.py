@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.test_metrics import parse
+from qdeck._deck.deck import Deck
+from qdeck._operations import api
 from qdeck._settings import Settings
 from qdeck._settings.model import Agent
 from qdeck.messages import _registry as registry
@@ -55,3 +57,15 @@ async def test_a_dry_run_only_tells_and_orphans_go_when_it_is_told_to(
     assert found["qdeck_temporary_queues_total", labels("", "responses", event="orphaned")] == 1
     assert found["qdeck_temporary_messages_discarded_total", labels("", "responses")] == 2
     assert found["qdeck_temporary_freed_bytes_total", labels("free", "callbacks")] > 0
+
+
+@pytest.mark.usefixtures("litter")
+async def test_orphans_that_the_agent_removed_can_be_put_back(
+    run_agent: Callable[..., Any], raw: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qdeck.messages._cleaning.IDLE_S", 1)
+    async with run_agent(http=None, clean_every=0.2, settings=Settings(agent=Agent(clean_orphans=True))) as agent:
+        await agent.until(lambda: [run for run in agent.of("clean") if run.get("orphans")])
+    with Deck(url) as deck:
+        assert api.undo_batch(deck).restored == 1
+    assert raw.lrange(ORPHAN, 0, -1) == [b"a message", b"another"]

@@ -8,8 +8,9 @@ import pytest
 
 import qdeck
 from messages.waiting import OWN, until
+from qdeck._deck.changes import actor
 from qdeck._deck.deck import Deck
-from qdeck._operations import api
+from qdeck._operations import api, undoing
 from qdeck._operations import registry as batches
 from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueManager, looking
 from qdeck.messages import _cleaning as cleaning
@@ -351,3 +352,38 @@ def test_a_task_id_that_is_too_long_is_refused(client: Messenger, raw: redis.Red
     with pytest.raises(qdeck.UsageError, match="task id"):
         client.request_callback(client.new_action("embedding.x", task_id="t" * 2000))
     assert not raw.keys("*")
+
+
+def test_an_unreadable_registration_does_not_keep_the_others_from_coming_back(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
+) -> None:
+    asked = (client.new_action("embedding.x", task_id="t", correlation_id=f"c{n}") for n in range(3))
+    names = [str(client.request_callback(one)) for one in asked]
+    for name in names:
+        raw.rpush(name, b"x")
+    raw.hset(registry.ABOUT, names[0], b"garbage")
+    report = manager.report_task_queues("t", dry_run=False, undo=True)
+    with Deck(url) as deck:
+        done = api.undo_batch(deck, report.batch)
+    assert (done.restored, done.error) == (3, None)
+    assert raw.exists(*names) == 3
+
+
+def test_undo_takes_what_an_operator_did_before_what_a_service_ended(client: Messenger, url: str) -> None:
+    run = client.app.client.run
+    for batch, at_ms, automatic in (("b-operator", 1, False), ("b-service", 2, True)):
+        kept = batches.Kept(
+            batch=batch, verb="clean", by=actor(), at_ms=at_ms, until_ms=2**50, applied=1, automatic=automatic
+        )
+        run(batches.write(kept))
+    assert run(undoing.find(None)).batch == "b-operator"
+
+
+async def test_a_bell_for_something_else_does_not_delay_the_others(
+    make_service: Callable[..., Service], raw: redis.Redis
+) -> None:
+    service = make_service("ingestion_service")
+    follower, run = Follower(INBOX, 0), service.app.aclient().run
+    raw.set(f"{INBOX}:a", "x")
+    assert await run(follower.ring(f"{INBOX}:a")) == 0
+    await service.aclose()

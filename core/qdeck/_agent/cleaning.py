@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._connection import AsyncClient
+    from qdeck._operations.cleaned import Keeper
     from qdeck._settings.model import Agent
     from qdeck.messages import LifeCycleCount
 
@@ -49,9 +50,21 @@ async def _expired(client: AsyncClient, report: cleaning.CleanReport, cancelled:
 
 
 async def _orphans(client: AsyncClient, report: cleaning.CleanReport, cancelled: Callable[[], bool]) -> None:
+    keeper = cleaning.automatic("orphans")
+    try:
+        await _search(client, report, cancelled, keeper)
+    finally:
+        if keeper.is_open:
+            await client.run(cleaning.end(keeper, report))
+
+
+async def _search(
+    client: AsyncClient, report: cleaning.CleanReport, cancelled: Callable[[], bool], keeper: Keeper
+) -> None:
     cursor: Any = 0
     while not cancelled():
-        seen = await client.run(cleaning.orphans(cursor, idle_s=cleaning.IDLE_S, dry_run=report.dry_run))
+        step = cleaning.orphans(cursor, idle_s=cleaning.IDLE_S, dry_run=report.dry_run, keeper=keeper)
+        seen = await client.run(step)
         report.scanned += seen.scanned
         for one in seen.found:
             report.add(one)

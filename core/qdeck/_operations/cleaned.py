@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import changes, reads
 from qdeck._engine import acts, ops
-from qdeck._errors import QdeckError
+from qdeck._engine.numbers import digits
 from qdeck._operations import activity, registry
 from qdeck._operations.driving import Step
 from qdeck._operations.model import Skip
@@ -55,9 +55,9 @@ def index_key(batch: str) -> bytes:
 class Keeper:
     """What one cleaning keeps. The room for all that can be undone is one, so it may be less than was removed."""
 
-    def __init__(self, batch: str, where: str, *, ended: bool = False) -> None:
+    def __init__(self, batch: str, where: str, *, automatic: bool = False) -> None:
         self.batch = batch
-        self._ended = ended
+        self._automatic = automatic
         self.count = 0
         self.until_ms = 0
         self._where = where
@@ -69,19 +69,19 @@ class Keeper:
         now = yield from reads.clock()
         known = yield from registry.read()
         yield from registry.sweep(known, now)
-        self._room = registry.room_for_end(known) if self._ended else registry.room(known, self.batch)
-        if self._ended and not self._room:
+        self._room = registry.room_for_automatic(known) if self._automatic else registry.room(known, self.batch)
+        if self._automatic and not self._room:
             return
         self.until_ms = now + acts.KEEP_MS
         self._kept = Kept(
             batch=self.batch, verb=VERB, by=changes.actor(), at_ms=now, until_ms=self.until_ms, where=self._where,
-            ended=self._ended,
+            automatic=self._automatic,
         )  # fmt: skip
         yield from registry.write(self._kept)
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a batch; ends of tasks have none when they used up their share."""
+        """Whether there is a batch; an automatic one is opened late, and not once they used up their share."""
         return self._kept is not None
 
     def most(self, count: int) -> int:
@@ -155,13 +155,11 @@ def _put_back(rows: Sequence[tuple[str, bytes]], batch: str) -> Program[list[tup
 
 def _register(name: str, about: bytes, now: int) -> Program[bool]:
     """Registers a queue as it was, for as long as it had been made for; False when it is another's by now."""
-    try:
-        _, ttl_ms, _, kind, _, task = about.decode("utf-8", "replace").split(" ", 5)
-        until = now + int(ttl_ms)
-    except ValueError as error:
-        raise QdeckError(
-            f"what is kept about {name!r} cannot be read", hint="it was changed by somebody else"
-        ) from error
+    words = about.decode("utf-8", "replace").split(" ", 5)
+    ttl = digits(words[1]) if len(words) == 6 else None
+    if ttl is None:
+        return True  # nothing that could be registered again: the list alone comes back
+    until, kind, task = now + ttl, words[3], words[5]
     made, there = yield ops.commands((b"HSETNX", ABOUT, name, about), (b"HGET", ABOUT, name), key=ABOUT)
     reads.good(made)
     if bytes(reads.good(there) or b"").split(b" ", 2)[2:] != about.split(b" ", 2)[2:]:

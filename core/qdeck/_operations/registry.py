@@ -34,7 +34,7 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
     bytes: int = 0
     undone: bool = False
     applied: int | None = None
-    ended: bool = False  # of what a task left, by its service: messages make these, no operator
+    automatic: bool = False  # no operator asked for it: a service removed what its task left, or an agent orphans
 
 
 def read() -> Program[dict[str, Kept]]:
@@ -72,12 +72,12 @@ def room(known: dict[str, Kept], batch: str, most: int = KEEP_BYTES) -> int:
     return max(0, most - sum(kept.bytes for name, kept in known.items() if name != batch))
 
 
-def room_for_end(known: dict[str, Kept]) -> int:
-    """Return how many bytes the end of a task may keep: all ends have half of the batches and of the bytes.
+def room_for_automatic(known: dict[str, Kept]) -> int:
+    """Return how many bytes an automatic batch may keep: all of them have half of the batches and of the bytes.
 
     They follow from messages, which others write. So no flood of them takes the undo of what operators do.
     """
-    ends = {name: kept for name, kept in known.items() if kept.ended}
-    if len(ends) >= MOST // 2:
+    others = {name: kept for name, kept in known.items() if kept.automatic}
+    if len(others) >= MOST // 2:
         return 0
-    return min(room(known, ""), room(ends, "", KEEP_BYTES // 2))
+    return min(room(known, ""), room(others, "", KEEP_BYTES // 2))

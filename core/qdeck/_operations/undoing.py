@@ -27,7 +27,10 @@ _ROUNDS: Final = 20  # back and forth between queues
 
 
 def find(batch: str | None) -> Program[Kept]:
-    """The batch of that id, or this user's own last one that did something and is not undone."""
+    """The batch of that id, or this user's own last one that did something and is not undone.
+
+    What a service of this user removed by itself is meant only where there is nothing else.
+    """
     known = yield from registry.read()
     now = yield from reads.clock()
     if batch is not None:
@@ -45,7 +48,7 @@ def find(batch: str | None) -> Program[Kept]:
     ]
     if not mine:
         raise UsageError(f"{me} did nothing that can be undone", hint="name the batch: qdeck activity tells them")
-    return max(mine, key=lambda kept: (kept.at_ms, kept.batch))
+    return max(mine, key=lambda kept: (not kept.automatic, kept.at_ms, kept.batch))
 
 
 def undo_steps(

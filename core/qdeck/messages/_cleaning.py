@@ -210,27 +210,24 @@ def clean_task(
 class _Ending:
     """The end of a task by its service: what holds messages is copied first, and only then a batch is made."""
 
-    task_id: str
     idle_s: int
-    keeper: Keeper | None = None
+    keeper: Keeper
 
     def remove(self, names: Sequence[str]) -> Program[list[Removal]]:
         there = yield ops.commands(*((b"EXISTS", name) for name in names), key=names[0].encode(), reads=True)
         full = [name for name, count in zip(names, there, strict=True) if count != 0]
         bare = [name for name, count in zip(names, there, strict=True) if count == 0]
         found = yield from remove(bare, idle_s=self.idle_s, event="cleaned", needs_copy=True)
-        if full and self.keeper is None:
-            self.keeper = yield from keep(f"task {self.task_id}", ended=True)
-        keeper = self.keeper if self.keeper is not None and self.keeper.is_open else None
+        keeper = (yield from _opened(self.keeper)) if full else None
         found += yield from remove(full, idle_s=self.idle_s, event="cleaned", keeper=keeper, needs_copy=True)
         return found
 
 
 def end_task(task_id: str, within: Callable[[str], bool], *, idle_s: int = 0) -> Program[list[Removal]]:
     """Remove the temporary queues of a task that are `within`; unread messages are copied for undo, or stay."""
-    ending = _Ending(task_id, idle_s)
+    ending = _Ending(idle_s, automatic(f"task {task_id}"))
     found = yield from _each_of(task_id, ending.remove, within)
-    if ending.keeper is not None and ending.keeper.is_open:
+    if ending.keeper.is_open:
         yield from end(ending.keeper, report_of(found, dry_run=False))
     return found
 
@@ -285,11 +282,22 @@ def goes_on(found: Sequence[Removal], most: int = SLICE) -> bool:
     return len(found) >= most and any(one.outcome == "removed" for one in found)
 
 
-def keep(where: str, *, ended: bool = False) -> Program[Keeper]:
-    """A keeper for one cleaning, whose batch can be undone. `ended`: a service cleans what its task left."""
-    keeper = cleaned.Keeper(f"b-{new_id()}", where, ended=ended)
+def keep(where: str) -> Program[Keeper]:
+    """A keeper for one cleaning by hand, whose batch can be undone."""
+    keeper = cleaned.Keeper(f"b-{new_id()}", where)
     yield from keeper.open()
     return keeper
+
+
+def automatic(where: str) -> Keeper:
+    """Return a keeper for what no operator asked for; it is opened when there is something to copy."""
+    return cleaned.Keeper(f"b-{new_id()}", where, automatic=True)
+
+
+def _opened(keeper: Keeper) -> Program[Keeper | None]:
+    if not keeper.is_open:
+        yield from keeper.open()
+    return keeper if keeper.is_open else None
 
 
 def end(keeper: Keeper, report: CleanReport) -> Program[None]:
@@ -413,6 +421,8 @@ def orphans(cursor: Any, *, idle_s: int = IDLE_S, dry_run: bool = True, keeper: 
     seen = yield from find_orphans(cursor, idle_s=idle_s)
     if dry_run or not seen.found:
         return seen
+    if keeper is not None:
+        keeper = yield from _opened(keeper)
     gone = yield from remove([one.name for one in seen.found], idle_s=idle_s, event="orphaned", keeper=keeper)
     return Slice(seen.cursor, seen.scanned, gone)
 

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.ops import NewJob
-from qdeck._errors import PayloadTooLarge
+from qdeck._errors import LayoutMismatch, PayloadTooLarge
 from qdeck._names import QueueType
 from qdeck._options import read_task_name
 from qdeck.messages import _registry as registry
@@ -147,10 +147,13 @@ def forward(name: str, inbox: str, job: NewJob, message: bytes) -> Program[None]
 
 
 def first_of(name: str) -> Program[bytes | None]:
-    """The first message of a list, which stays there."""
+    """The first message of a list, which stays there; None also where there is something else than a list."""
     [found] = yield ops.commands((b"LINDEX", name, 0), key=name.encode(), reads=True)
     if isinstance(found, ResponseError):
-        raise programs.explain(found)
+        error = programs.explain(found)
+        if isinstance(error, LayoutMismatch):
+            return None
+        raise error
     message: bytes | None = found
     return message
 
