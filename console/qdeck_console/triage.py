@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
 from qdeck._filter import parse
 from qdeck._layouts.base import Entry
@@ -39,7 +40,9 @@ _QUIET_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triaged:
-    """The groups so far: `scanned` of `of` entries looked at, exact when it is all of them."""
+    """The groups so far: `scanned` of `of` entries looked at, exact when it is all of them that can be read. `unread`
+    queues could not be.
+    """
 
     groups: tuple[Group, ...] = ()
     count: int = 0  # of all groups; `groups` are the largest
@@ -47,6 +50,7 @@ class Triaged:
     scanned: int = 0
     of: int = 0
     exact: bool = True
+    unread: int = 0
 
 
 @dataclass(slots=True)
@@ -78,6 +82,7 @@ class Triage:
         self._order: dict[tuple[str, str, str], int] = {}
         self._sorted_at = float("-inf")
         self._visible: set[str] = set()
+        self._left_out = 0
         self._one = asyncio.Lock()
 
     async def go_on(self, snapshot: Snapshot) -> None:
@@ -98,10 +103,10 @@ class Triage:
         return await self._told(list(self._queues.values()), last_key_at)
 
     async def _look(self, snapshot: Snapshot) -> None:
-        rows = [row for row in snapshot.queues if row.dead]
         named = self._wanted.pushdown(snapshot.at_ms).queues
-        if named is not None:
-            rows = [row for row in rows if row.name in named]
+        rows = [row for row in snapshot.queues if named is None or row.name in named]
+        self._left_out = sum(row.is_unread for row in rows)
+        rows = [row for row in rows if row.dead]
         queues: list[_Queue] = []
         for at in range(0, len(rows), _STEP):
             await breathe()
@@ -166,7 +171,7 @@ class Triage:
         if queue.gathering is None and queue.layout == NATIVE and self._wanted.is_everything:
             # Queues count their dead letters by kind: most need not be read at all.
             counted = await self._deck.alook(read_groups([queue.name], most_read=1))
-            if counted.exact:
+            if counted.exact or counted.unread:
                 queue.groups = queue.found = counted
                 queue.has_trends = True
                 queue.read_mark, queue.cost_s, queue.rested_at = queue.mark, time.monotonic() - begun, time.monotonic()
@@ -188,9 +193,10 @@ class Triage:
     async def _page(self, queue: _Queue) -> bool:
         assert queue.gathering is not None  # noqa: S101 - _read made it
         if queue.walk is not None:
-            await self._deck.alook(queue.walk.page())
+            reading = reads.contained(queue.walk.page(), queue.name, queue.gathering.unread)
+            is_read = await self._deck.alook(reading) is not None
             queue.looked_at = queue.walk.scanned
-            return queue.walk.over
+            return queue.walk.over or not is_read
         page = await self._deck.apage(queue.name, state="dead", where=self._where, cursor=queue.cursor)
         for job in page.jobs:
             if isinstance(job, Entry):
@@ -217,6 +223,7 @@ class Triage:
             scanned=sum(queue.size if queue.found is not None else queue.looked_at for queue in queues),
             of=sum(queue.size for queue in queues),
             exact=all(queue.found is not None for queue in queues),
+            unread=self._left_out + sum(bool(queue.groups.unread) for queue in queues),
         )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from qdeck._engine import keys
-from support.screens import HOOKS, SEARCH, app_of, console, fill, text, until
+from support.screens import HOOKS, MAIL, SEARCH, app_of, console, fill, text, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,6 +70,130 @@ def test_a_command_over_all_queues_names_it_and_shows_the_others(
         found = {row["name"]: row for row in rows}
         assert found[SEARCH]["ready"] == 40
         assert found[HOOKS]["dead"] is None, "what it holds is not known"
+
+
+PARTS = [("dead",), ("dead", "--group"), ("dead", "export"), ("stuck",), ("find", "some-id"), ("doctor",)]
+
+
+@pytest.mark.parametrize("command", PARTS)
+def test_a_list_over_all_queues_names_what_it_leaves_out(
+    newer: redis.Redis, url: str, qdeck: Callable[..., Ran], command: tuple[str, ...]
+) -> None:
+    check_named(qdeck, url, command, HOOKS, NEWER)
+
+
+@pytest.mark.parametrize("verb", ["retry", "discard"])
+def test_a_plan_over_all_queues_skips_it(newer: redis.Redis, url: str, qdeck: Callable[..., Ran], verb: str) -> None:
+    ran = qdeck("dead", verb, "--json", "--url", url)
+    assert ran.code == 1, ran
+    assert ran.json["count"] == 0, "its jobs are not guessed at"
+    assert [skip["queue"] for skip in ran.json["skipped"]] == [HOOKS]
+    assert NEWER in ran.err
+
+
+def test_a_purge_over_all_queues_skips_it(newer: redis.Redis, url: str, qdeck: Callable[..., Ran]) -> None:
+    ran = qdeck("purge", "--json", "--url", url)
+    assert ran.code == 1, ran
+    assert NEWER in ran.err
+    assert all(entry["queue"] != HOOKS for entry in ran.json["entries"])
+
+
+def check_named(qdeck: Callable[..., Ran], url: str, command: tuple[str, ...], name: str, why: str) -> None:
+    """The command goes on, with exit code 1, and names what it left out and why in one line."""
+    ran = qdeck(*command, *([] if command[-1] == "export" else ["--json"]), "--url", url)
+    assert ran.code == 1, ran
+    if command == ("doctor",):
+        told = " ".join(check["detail"] for check in ran.json["checks"] if check["name"] == "unreadable")
+    else:
+        assert all(
+            isinstance(json.loads(line), list | dict) for line in ran.out.splitlines() if command[-1] == "export"
+        )
+        assert command[-1] == "export" or isinstance(ran.json, list)
+        [told] = [line for line in ran.err.splitlines() if "cannot be read" in line]
+    assert name in told, ran
+    assert why in told, ran
+
+
+@pytest.mark.parametrize("command", [("dead",), ("dead", "--group"), ("dead", "export")])
+@pytest.mark.parametrize("part", ["dead", "meta", "head"])
+def test_a_list_over_all_queues_names_a_queue_with_a_key_of_another_type(
+    url: str, raw: redis.Redis, qdeck: Callable[..., Ran], command: tuple[str, ...], part: str
+) -> None:
+    fill(url)
+    raw.delete(keys.key(HOOKS, part))
+    raw.set(keys.key(HOOKS, part), "text")
+    if command == ("dead", "--group") and part == "head":
+        return  # groups are counted without it
+    check_named(qdeck, url, command, HOOKS, "another kind of data")
+
+
+@pytest.mark.parametrize("command", [("stuck",), ("doctor",)])
+@pytest.mark.parametrize("part", ["running", "meta"])
+def test_stuck_and_doctor_name_a_queue_with_a_key_of_another_type(
+    url: str, raw: redis.Redis, qdeck: Callable[..., Ran], command: tuple[str, ...], part: str
+) -> None:
+    fill(url)
+    raw.delete(keys.key(MAIL, part))
+    raw.set(keys.key(MAIL, part), "text")
+    check_named(qdeck, url, command, MAIL, "another kind of data")
+
+
+def test_counters_that_are_no_numbers_do_not_hide_the_dead_letters(
+    url: str, raw: redis.Redis, qdeck: Callable[..., Ran]
+) -> None:
+    fill(url)
+    raw.hset(keys.key(HOOKS, "meta"), "dead_letter", "many")
+    ran = qdeck("dead", "--json", "--url", url)
+    assert ran.code == 0, ran
+    assert len(ran.json) == 12
+    told = qdeck("doctor", "--json", "--url", url)
+    assert any(HOOKS in check["detail"] and "counters" in check["detail"] for check in told.json["checks"])
+
+
+def test_very_many_unreadable_queues_are_named_in_few_lines(
+    url: str, raw: redis.Redis, qdeck: Callable[..., Ran]
+) -> None:
+    for number in range(50):
+        raw.hset(keys.QUEUES, f"demo:dev:q{number}:actions", 1)
+        raw.hset(keys.key(f"demo:dev:q{number}:actions", "meta"), "v", "2" * 5000)
+    for command in (("dead",), ("dead", "--group"), ("stuck",)):
+        ran = qdeck(*command, "--json", "--url", url)
+        assert ran.code == 1, ran
+        lines = ran.err.splitlines()
+        assert len(lines) == 21, lines
+        assert max(map(len, lines)) < 500
+        assert "30 more" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    "key", ["scheduler:queue:dlq", "scheduler:processing", "ifdb:task_data", "vmpooler__ready__p", "vmpooler__pools"]
+)
+def test_a_list_over_all_queues_names_a_key_of_another_system(
+    url: str, raw: redis.Redis, qdeck: Callable[..., Ran], key: str
+) -> None:
+    raw.sadd("vmpooler__pools", "p")
+    raw.zadd("ifdb:task_queue", {"t": 1})
+    raw.zadd("scheduler:queue:priority", {"j": 1})
+    raw.delete(key)
+    raw.set(key, "text")
+    for command in (("dead",), ("dead", "--group"), ("stuck",)):
+        ran = qdeck(*command, "--json", "--url", url)
+        assert ran.code == 1, (command, ran)
+        told = [line for line in ran.err.splitlines() if key in line]
+        assert len(told) == 1, (command, ran)
+
+
+async def test_dead_and_stuck_say_how_many_queues_are_left_out(url: str, raw: redis.Redis) -> None:
+    fill(url)
+    raw.hset(keys.key(HOOKS, "meta"), "v", "2")
+    raw.delete(keys.key(MAIL, "running"))
+    raw.set(keys.key(MAIL, "running"), "text")
+    async with console(url) as pilot:
+        await until(pilot, NEWER)
+        await pilot.press("4")
+        await until(pilot, "1 queue could not be read")
+        await pilot.press("3")
+        await until(pilot, "2 queues could not be read")
 
 
 async def test_the_console_shows_it_as_unreadable_and_offers_nothing(newer: redis.Redis, url: str) -> None:

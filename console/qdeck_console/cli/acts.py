@@ -19,7 +19,7 @@ from qdeck_console.cli.operate import (
     state_option,
     where_option,
 )
-from qdeck_console.cli.output import Column, JsonList, age, note, table
+from qdeck_console.cli.output import Column, JsonList, age, note, note_unread, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,8 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
     """Running jobs whose lease is over or whose time limit is, and jobs whose task no worker knows, each with why and
     whether its worker lives.
 
-    What to do about them: qdeck requeue QUEUE, or qdeck bury QUEUE. The exit code is 1 when there are some.
+    What to do about them: qdeck requeue QUEUE, or qdeck bury QUEUE. The exit code is 1 when there are some,
+    or when a queue cannot be read.
     """
     from qdeck._operations import api
 
@@ -46,19 +47,18 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
         unread: list[str] = []
         most = None if limit is None else limit + 1
         found = api.read_stuck(deck, plain_queue(queue), where=where, limit=most, unread=unread)
-    for why in unread:
-        note(f"qdeck: {why}")
+    left_out = note_unread(unread)
     more = limit is not None and len(found) > limit
     found = found[:limit]
     if given.as_json:
         with JsonList() as out:
             for job in found:
                 out.add(shapes.stuck(job))
-    elif not table(_COLUMNS, map(_cells, found)):
+    elif not table(_COLUMNS, map(_cells, found)) and not unread:
         note("qdeck: nothing is stuck")
     if more:
         note(f"qdeck: there are more than these {limit:,} (--limit)")
-    ctx.exit(1 if found else 0)
+    ctx.exit(1 if found else left_out)
 
 
 _COLUMNS = (

@@ -11,7 +11,7 @@ from qdeck_console.cli.acts import edit_command
 from qdeck_console.cli.base import Command, VerbGroup, settings
 from qdeck_console.cli.jobs import Cut
 from qdeck_console.cli.operate import act, act_options, check_filter, plain_queue, priority_option, where_option
-from qdeck_console.cli.output import Column, JsonList, age, dumps, iso, note, number, table, write_text
+from qdeck_console.cli.output import Column, JsonList, age, dumps, iso, note, note_unread, number, table, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,15 +24,18 @@ dead = VerbGroup("dead", default="list", help="Dead letters: lists them, or retr
 _TEXT = 200  # characters of a message or a payload that are made ready for a cell
 
 
-def _records(deck: Deck, queue: str | None, where: str, limit: int | None) -> Iterator[JobRecord]:
-    from qdeck._deck.reads import concerns_all
+def _records(deck: Deck, queue: str | None, where: str, limit: int | None, unread: list[str]) -> Iterator[JobRecord]:
+    """The dead letters that match, of a queue or of all; queues that cannot be read are noted in `unread`."""
+    from qdeck._deck.reads import concerns_all, unread_words
     from qdeck._errors import QdeckError
     from qdeck._filter import parse
 
     names: tuple[str, ...] = plain_queue(queue)
     if not names:
         wanted = parse(where).pushdown().queues
-        names = tuple(row.name for row in deck.status(visible=()).queues if row.dead)
+        # One whose counters cannot be read may have some.
+        names = tuple(row.name for row in deck.status(visible=()).queues if row.dead or row.problem is not None)
+        unread += deck.others.unread
         names = tuple(name for name in names if wanted is None or name in wanted)
     left = limit
     for name in names:
@@ -44,7 +47,7 @@ def _records(deck: Deck, queue: str | None, where: str, limit: int | None) -> It
         except QdeckError as error:
             if queue is not None or concerns_all(error):
                 raise
-            note(f"qdeck: {name} cannot be read: {error}")
+            unread.append(unread_words(name, error))
         if left is not None and left <= 0:
             return
 
@@ -54,26 +57,28 @@ def _records(deck: Deck, queue: str | None, where: str, limit: int | None) -> It
 @where_option
 @click.option("--group", is_flag=True, help="By error class and shape of message.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
-def list_dead(queue: str | None, where: str, limit: int | None, *, group: bool) -> None:
-    """Lists the dead letters of a queue or of all, newest first.
+@click.pass_context
+def list_dead(ctx: click.Context, queue: str | None, where: str, limit: int | None, *, group: bool) -> None:
+    """Lists the dead letters of a queue or of all, newest first. The exit code is 1 when a queue cannot be read.
 
     To act on them: qdeck dead retry|discard|export|edit (see qdeck dead retry --help).
     """
     check_filter(where)
     if group:
-        _list_groups(queue, where, limit)
-        return
+        ctx.exit(_list_groups(queue, where, limit))
     given = settings()
+    unread: list[str] = []
     with given.deck() as deck:
-        cut = Cut(_records(deck, queue, where, None if limit is None else limit + 1), limit)
+        cut = Cut(_records(deck, queue, where, None if limit is None else limit + 1, unread), limit)
         if given.as_json:
             with JsonList() as out:
                 for record in cut:
                     out.add(_letter(record))
-        elif not table(_COLUMNS, map(_cells, cut)) and not cut.more:
+        elif not table(_COLUMNS, map(_cells, cut)) and not cut.more and not unread:
             note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
     if cut.more:
         note(f"qdeck: there are more than these {limit:,} (--limit)")
+    ctx.exit(note_unread(unread))
 
 
 def _letter(record: JobRecord) -> dict[str, Any]:
@@ -100,23 +105,23 @@ def _cells(record: JobRecord) -> list[str]:
     ]  # fmt: skip
 
 
-def _list_groups(queue: str | None, where: str, limit: int | None) -> None:
+def _list_groups(queue: str | None, where: str, limit: int | None) -> int:
     from qdeck._operations import api
 
     given = settings()
     with given.deck() as deck:
         found = api.read_groups(deck, plain_queue(queue), where=where)
-    for why in found.unread:
-        note(f"qdeck: {why}")
+    left_out = note_unread(found.unread)
     groups = found.groups[:limit]
     if given.as_json:
         with JsonList() as out:
             for group in groups:
                 out.add(_group(group, exact=found.exact))
-    elif not table(_GROUP_COLUMNS, map(_group_cells, groups)):
+    elif not table(_GROUP_COLUMNS, map(_group_cells, groups)) and not found.unread:
         note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
     if len(groups) < len(found.groups):
         note(f"qdeck: there are more than these {limit:,} groups (--limit)")
+    return left_out
 
 
 def _group(group: Group, *, exact: bool) -> dict[str, Any]:
@@ -169,17 +174,23 @@ def discard(queue: str | None, **options: Any) -> None:
 @click.argument("queue", required=False)
 @where_option
 @click.option("--id", "ids", multiple=True, metavar="ID", help="This job; repeats.")
-def export(queue: str | None, where: str, ids: tuple[str, ...]) -> None:
-    """Writes the dead letters that match to stdout, all about each on a line of JSON. It changes nothing."""
+@click.pass_context
+def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ...]) -> None:
+    """Writes the dead letters that match to stdout, all about each on a line of JSON. It changes nothing.
+
+    The exit code is 1 when a queue cannot be read.
+    """
     check_filter(where)
     given = settings()
     wanted = where
     if ids:
         wanted = f"id:{','.join(ids)}" + (f" ({where})" if where else "")
+    unread: list[str] = []
     with given.deck() as deck:
-        for record in _records(deck, queue, wanted, None):
+        for record in _records(deck, queue, wanted, None, unread):
             found = deck.job(record.queue, record.id if record.layout == "native" else record.key)
             write_text(dumps(shapes.detail(found) | {"queue_from": _letter(record)["queue_from"]}) + "\n")
+    ctx.exit(note_unread(unread))
 
 
 dead.add_command(edit_command("edit"))

@@ -8,7 +8,20 @@ import click
 
 from qdeck_console.cli import shapes
 from qdeck_console.cli.base import Command, VerbGroup, command, settings
-from qdeck_console.cli.output import Column, age, dumps, line, note, note_once, number, safe, styled, table, write_json
+from qdeck_console.cli.output import (
+    Column,
+    age,
+    dumps,
+    line,
+    note,
+    note_once,
+    note_unread,
+    number,
+    safe,
+    styled,
+    table,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,11 +128,13 @@ def _print_block(text: str | None) -> None:
 
 @command("find", short_help="Where a job is.")
 @click.argument("job_id", metavar="ID")
-def find(job_id: str) -> None:
-    """Where a job is, in every queue."""
+@click.pass_context
+def find(ctx: click.Context, job_id: str) -> None:
+    """Where a job is, in every queue. The exit code is 1 when a queue cannot be read."""
     given = settings()
+    unread: list[str] = []
     with given.deck() as deck:
-        places = deck.find(job_id)
+        places = deck.find(job_id, unread)
     if given.as_json:
         write_json([shapes.found(place) for place in places])
     else:
@@ -128,7 +143,9 @@ def find(job_id: str) -> None:
             ([place.queue, place.state, place.layout, place.id] for place in places),
         )
     if not places:
-        note(f"qdeck: there is no job {job_id!r} in any queue")
+        where = "that can be read" if unread else ""
+        note(f"qdeck: there is no job {job_id!r} in any queue {where}".rstrip())
+    ctx.exit(note_unread(unread))
 
 
 workers = VerbGroup("workers", default="list", help="Lists the workers, or asks one to be quiet or to stop.")

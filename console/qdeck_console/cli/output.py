@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNREAD_LINES: Final = 20
+_UNREAD_CHARS: Final = 400
 _LOOKAHEAD: Final = 200  # rows whose width decides that of the columns
 
 
@@ -51,6 +53,15 @@ def note_once(message: str) -> None:
     if message not in told:
         told.add(message)
         note(message)
+
+
+def note_unread(unread: Sequence[str]) -> int:
+    """A line on stderr for each of the first queues that a list left out; returns the exit code."""
+    for why in unread[:_UNREAD_LINES]:
+        note(f"qdeck: {' '.join(why.split())[:_UNREAD_CHARS]}")
+    if len(unread) > _UNREAD_LINES:
+        note(f"qdeck: {len(unread) - _UNREAD_LINES:,} more queues cannot be read (qdeck health names them)")
+    return 1 if unread else 0
 
 
 def line(text: str = "") -> None:

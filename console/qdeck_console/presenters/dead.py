@@ -11,7 +11,7 @@ from qdeck_console.leaving import Left
 from qdeck_console.presenters.charts import sparkline, thin_bar
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, title_lines
 from qdeck_console.presenters.job_past import FAILING, noted, ran_ms
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
+from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section, unread_words
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.retrying import retry_abroad
 from qdeck_console.sources import Part
@@ -111,6 +111,7 @@ def groups_title(seen: Triaged, cells: int, below: int = 0) -> Line:
     words = f"{fmt.counted(seen.total, 'entry', 'entries')} in {fmt.counted(count, 'group')}"
     words = f"{words}, exact" if seen.exact else f"≥ {words}, {seen.scanned:,} of ~{seen.of:,} read"
     words += f", the largest {len(seen.groups):,} listed" if count > len(seen.groups) else ""
+    words += f", {unread_words(seen.unread)}" if seen.unread else ""
     return section("groups", f"{words}, {below:,} more ↓" if below else words, "muted", cells)
 
 

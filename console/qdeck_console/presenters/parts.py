@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck import QueueName
 from qdeck._deck.words import NATIVE
 from qdeck._names import QueueType
-from qdeck_console.format import Line, Piece, fit, length, path
+from qdeck_console.format import Line, Piece, counted, fit, length, path
 from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def in_height(lines: Sequence[Line], height: int, cells: int, where: str = "in a
         return [line for at, line in enumerate(lines) if line or at in blanks]
     more = len(kept) - height + 1
     return [*kept[: height - 1], tuple(fit([(f"{more:,} more lines ↓ {where}", "faint")], cells))]
+
+
+def unread_words(count: int) -> str:
+    """How many queues a list leaves out because they could not be read; empty for none."""
+    return f"{counted(count, 'queue')} could not be read" if count else ""
 
 
 def pair(label: str, value: Iterable[Piece], cells: int) -> Line:

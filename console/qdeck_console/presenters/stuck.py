@@ -82,6 +82,7 @@ class StuckSeen:
     served: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
     gone: Left | None = None  # what was under the cursor, and is not stuck any more
     all_read: bool = True  # whether `jobs` are all that match
+    unread: int = 0  # queues that could not be read
 
 
 def theirs(entry: Entry) -> Stuck:

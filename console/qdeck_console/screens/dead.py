@@ -19,6 +19,7 @@ from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.dead import Alike, DeadSeen
 from qdeck_console.presenters.job_detail import gone_lines
 from qdeck_console.presenters.jobs import range_words
+from qdeck_console.presenters.parts import unread_words
 from qdeck_console.presenters.payload import shared_columns
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.joblist import plain_line
@@ -284,14 +285,18 @@ class DeadScreen(WindowedScreen):
             return ((("    …", "ghost"), (f"  {triaged.scanned:,} of ~{triaged.of:,} read", "muted")),)
         if self.filter_text:
             told: tuple[Line, ...] = ((("    no dead letter matches; esc clears the filter", "muted"),),)
+            told += (((f"    {unread_words(triaged.unread)}", "warn"),),) if triaged.unread else ()
             if ":" in self.filter_text and "*" not in self.filter_text:
                 told += ((("    a value is compared whole: * stands for anything, as in error:Time*", "muted"),),)
             return told
         if triaged.groups:
             return ((("    its entries are gone meanwhile", "muted"),),)
+        asked = "every queue was asked"
+        if triaged.unread:
+            asked = f"{unread_words(triaged.unread)}; every other queue was asked"
         return (
             (("    no dead letters", "strong bold"),),
-            (("    every queue was asked; a job comes here when its last try has failed", "muted"),),
+            ((f"    {asked}; a job comes here when its last try has failed", "muted"),),
         )
 
     def side(self, cells: int, height: int) -> Sequence[Line]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from qdeck import NotAllowed, UnknownJob
+from qdeck import NotAllowed, QdeckError, UnknownJob
 from qdeck._deck.jobs import SLICE
 from qdeck._deck.model import NATIVE
+from qdeck._deck.reads import concerns_all
 from qdeck._filter import parse
 from qdeck._layouts.base import Entry
 from qdeck._operations.closeup import read_close_up
@@ -17,6 +18,7 @@ from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.operating import Wish
 from qdeck_console.presenters import stuck as present
+from qdeck_console.presenters.parts import unread_words
 from qdeck_console.presenters.stuck import Stuck, StuckSeen, Why
 from qdeck_console.screens.joblist import JobListScreen
 from qdeck_console.widgets.lines import Item
@@ -125,11 +127,19 @@ class StuckScreen(JobListScreen):
             rows = sorted((row for row in snapshot.queues if row.stuck), key=lambda row: -(row.stuck or 0))
             rows, all_read = rows[:MOST_QUEUES], len(rows) <= MOST_QUEUES
             most = min(present.MOST, max(LEAST_OF_QUEUE, MOST_JOBS // max(1, len(rows))))
+            unread = {row.name for row in snapshot.queues if row.problem is not None}
             for row in rows:
-                if row.layout != NATIVE:
-                    found += await _theirs(deck, row.name)
+                try:
+                    if row.layout != NATIVE:
+                        found += await _theirs(deck, row.name)
+                        continue
+                    stuck, over = await _native(deck, row.name, where, workers, most, at_ms)
+                except QdeckError as error:
+                    if concerns_all(error):
+                        raise
+                    unread.add(row.name)
                     continue
-                stuck, over = await _native(deck, row.name, where, workers, most, at_ms)
+                unread.discard(row.name)
                 all_read = all_read and over
                 found += stuck
             kept, gone = await self._under_cursor(found, workers, at_ms)
@@ -140,7 +150,10 @@ class StuckScreen(JobListScreen):
             usual = {queue: spread for queue, (_, spread) in self._usual.items()}
             self._drop_marks(found, all_read)
             total = snapshot.totals.stuck
-            return StuckSeen(jobs=tuple(found), total=total, usual=usual, served=served, gone=gone, all_read=all_read)
+            return StuckSeen(
+                jobs=tuple(found), total=total, usual=usual, served=served, gone=gone, all_read=all_read,
+                unread=len(unread),
+            )  # fmt: skip
 
         return read
 
@@ -223,7 +236,8 @@ class StuckScreen(JobListScreen):
         """How much is shown."""
         shown, total = len(self.seen.jobs), self.seen.total
         words = counted(shown, "stuck job")
-        return words if shown >= total else f"{words} of {total:,}"
+        words = words if shown >= total else f"{words} of {total:,}"
+        return f"{words}, {unread_words(self.seen.unread)}" if self.seen.unread else words
 
     def to_export(self) -> Export:
         """What `w` writes: all that is stuck and matches, not only what is shown; as `qdeck stuck` tells it."""
@@ -245,11 +259,15 @@ class StuckScreen(JobListScreen):
         """What is said when nothing is stuck."""
         if self.filter_text:
             words = "no stuck job matches" if self.seen.all_read else "none of those that were read matches"
-            return (((f"    {words}; esc clears the filter", "muted"),),)
+            return (((f"    {words}; esc clears the filter", "muted"),), *self._unread_lines())
         return (
             (("    nothing is stuck", "strong bold"),),
             (("    no running job is past its lease or its time limit", "muted"),),
+            *self._unread_lines(),
         )
+
+    def _unread_lines(self) -> Sequence[Line]:
+        return (((f"    {unread_words(self.seen.unread)}", "warn"),),) if self.seen.unread else ()
 
     def detail(self) -> JobDetail | None:
         """All about the job under the cursor."""

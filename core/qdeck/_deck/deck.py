@@ -224,19 +224,25 @@ class Deck:
         yield from changes.need_queue(self._memory, queue)
         return (yield from job.read_job(queue, job_id))
 
-    def find(self, job_id: str) -> list[Found]:
-        """Where a job is, in every queue."""
-        return self.look(self._find(job_id))
+    def find(self, job_id: str, unread: list[str] | None = None) -> list[Found]:
+        """Where a job is, in every queue. Queues that cannot be read are noted in `unread`."""
+        return self.look(self._find(job_id, unread))
 
-    async def afind(self, job_id: str) -> list[Found]:
+    async def afind(self, job_id: str, unread: list[str] | None = None) -> list[Found]:
         """Where a job is, in every queue, in asyncio."""
-        return await self.alook(self._find(job_id))
+        return await self.alook(self._find(job_id, unread))
 
-    def _find(self, job_id: str) -> Program[list[Found]]:
+    def _find(self, job_id: str, unread: list[str] | None) -> Program[list[Found]]:
         from qdeck._deck import job
 
-        found = yield from job.find((yield from native.names(self._memory)), job_id)
-        return found + (yield from self._others.find(job_id))
+        left_out: list[tuple[str, str]] = []
+        names = yield from native.readable((yield from native.names(self._memory)), left_out)
+        unread = [] if unread is None else unread
+        unread += [why for _, why in left_out]
+        found = yield from job.find(names, job_id, unread)
+        found += yield from self._others.find(job_id)
+        unread += self._others.unread if self._others.layouts else ()
+        return found
 
     def history(self, queue: str, *, seconds: float = 86_400) -> list[Sample]:
         """What an agent saw of a queue, oldest first: every 10 s of the last hour, every minute of the time before."""

@@ -115,7 +115,7 @@ def find(names: Sequence[str], job_id: str, unread: list[str] | None = None) -> 
     replies = yield from reads.ask(calls)
     for at, name in enumerate(names):
         head, done = replies[2 * at : 2 * at + 2]
-        if (reads.is_error(head) or not head) and (reads.is_error(done) or done is None):
+        if not (reads.is_error(head) or reads.is_error(done) or head or done is not None):
             continue
         there = yield from reads.contained(by_id(name, [job_id]), name, unread)
         raw = there[0] if there else None

@@ -104,6 +104,11 @@ class QueueRow:
     unknown_tasks: tuple[UnknownTask, ...] = ()
     problem: str | None = None
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether not even its dead letters could be counted: lists leave it out."""
+        return self.problem is not None and self.dead is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:

@@ -167,6 +167,26 @@ def names(memory: Memory) -> Program[list[str]]:
     return memory.names
 
 
+def readable(names: Sequence[str], unread: list[tuple[str, str]]) -> Program[list[str]]:
+    """Those of these queues that this qdeck can read; the others with the reason in `unread`. Deleted ones are in
+    neither. Raises where none may be read.
+    """
+    versions = yield from reads.ask([(b"HGET", keys.key(name, "meta"), b"v") for name in names])
+    found, denied = [], []
+    for name, version in zip(names, versions, strict=True):
+        if version == VERSION:
+            found.append(name)
+        elif reads.is_error(version):
+            error = programs.explain(version, name)
+            unread.append((name, reads.unread_words(name, error)))
+            denied += [error] if isinstance(error, NotAllowed) else []
+        elif version is not None:
+            unread.append((name, reads.unread_words(name, _newer(name, version))))
+    if denied and len(denied) == len(names):
+        raise denied[0]
+    return found
+
+
 def exists(queue: str) -> Program[bool]:
     """Whether there is a queue of this name; raises when it is not ours or of a newer qdeck."""
     if not queue.isascii():
@@ -179,7 +199,7 @@ def exists(queue: str) -> Program[bool]:
 
 
 def _newer(queue: str, version: bytes) -> str:
-    return f"queue {queue!r} has layout version {version.decode('utf-8', 'replace')}, this qdeck knows version 1"
+    return f"queue {queue!r} has layout version {version[:40].decode('utf-8', 'replace')}, this qdeck knows version 1"
 
 
 def _notices(stamp: Any, info: Any) -> list[str]:

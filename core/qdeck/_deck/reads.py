@@ -57,10 +57,15 @@ def contained(program: Program[T], name: str, unread: list[str]) -> Program[T | 
     except QdeckError as error:
         if concerns_all(error):
             raise
-        unread.append(f"{name} cannot be read: {error}")
+        unread.append(unread_words(name, error))
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        unread.append(f"{name} cannot be read: {type(error).__name__}: {error}")
+        unread.append(unread_words(name, f"{type(error).__name__}: {error}"))
     return None
+
+
+def unread_words(name: str, why: object) -> str:
+    """What lists say of a queue that they leave out."""
+    return f"{name} cannot be read: {why}"
 
 
 def pairs(flat: Sequence[bytes]) -> list[tuple[bytes, bytes]]:

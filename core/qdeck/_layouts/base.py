@@ -156,10 +156,11 @@ class LayoutHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
-    """The queues of a layout at one moment, and what was wrong with its keys."""
+    """The queues of a layout at one moment; `unread` names the keys that are left out, with the reason."""
 
     rows: tuple[QueueRow, ...] = ()
     notices: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 class Fate(StrEnum):

@@ -101,10 +101,11 @@ class Sight:
         return any(kind != "none" for kind in self.types.values()) or bool(self.groups)
 
 
-def look(layouts: Sequence[Layout], remembered: Remembered) -> Program[list[str]]:
-    """Gives each layout its sight; returns what to tell."""
+def look(layouts: Sequence[Layout], remembered: Remembered) -> Program[tuple[list[str], list[str]]]:
+    """Gives each layout its sight; returns notices, and what was left out with the reason."""
     notices: list[str] = []
-    programs: list[Program[Any]] = [_read_types(layouts, notices), _sweep(layouts, remembered, notices)]
+    unread: list[str] = []
+    programs: list[Program[Any]] = [_read_types(layouts, unread), _sweep(layouts, remembered, unread)]
     types, _ = yield from all_of(programs)
     for layout in layouts:
         passes = [remembered.passes[_name(layout, i)] for i in range(len(layout.patterns()))]
@@ -114,24 +115,24 @@ def look(layouts: Sequence[Layout], remembered: Remembered) -> Program[list[str]
         for key, kind in layout.fixed_keys().items():
             found = types[layout.name][key]
             if kind is not None and found not in ("none", kind.value):
-                notices.append(f"{_shown(key)} holds a {found}, {layout.name} needs a {kind}: it is left out")
+                unread.append(f"{_shown(key)} holds a {found}, {layout.name} needs a {kind}: it is left out")
         if not complete:
             notices.append(f"the server has many keys: not all were looked through yet for {layout.name}")
-    return notices
+    return notices, unread
 
 
-def _read_types(layouts: Sequence[Layout], notices: list[str]) -> Program[dict[str, dict[bytes, str]]]:
+def _read_types(layouts: Sequence[Layout], unread: list[str]) -> Program[dict[str, dict[bytes, str]]]:
     fixed = [(layout, key) for layout in layouts for key in layout.fixed_keys()]
     replies = yield from reads.ask([(b"TYPE", key) for _, key in fixed])
     types: dict[str, dict[bytes, str]] = {layout.name: {} for layout in layouts}
     for (layout, key), reply in zip(fixed, replies, strict=True):
         types[layout.name][key] = "none" if reads.is_error(reply) else _text(reply)
         if reads.is_error(reply):
-            notices.append(f"{_shown(key)} may not be looked at: {reply}")
+            unread.append(f"{_shown(key)} may not be looked at: {reply}")
     return types
 
 
-def _sweep(layouts: Sequence[Layout], remembered: Remembered, notices: list[str]) -> Program[None]:
+def _sweep(layouts: Sequence[Layout], remembered: Remembered, unread: list[str]) -> Program[None]:
     walks: list[tuple[Layout, Pass, bytes, str | None]] = []
     for layout in layouts:
         for i, (glob, kind) in enumerate(layout.patterns()):
@@ -148,7 +149,7 @@ def _sweep(layouts: Sequence[Layout], remembered: Remembered, notices: list[str]
         replies = yield reads.read(*(_scan(one, glob, kind) for _, one, glob, kind in due))
         for (layout, one, _, _), reply in zip(due, replies, strict=True):
             if reads.is_error(reply):
-                notices.append(f"keys may not be looked for (SCAN): {reply}")
+                unread.append(f"keys may not be looked for (SCAN): {reply}")
                 return
             _take(layout, one, reply)
 

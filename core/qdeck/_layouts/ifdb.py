@@ -99,11 +99,11 @@ class Ifdb(Layout):
         bad = reads.is_error(waiting) or reads.is_error(total)
         sizes = [0 if reads.is_error(size) else int(size) for size in (waiting, total)]
         if bad or sum(sizes) > MOST_COUNTED:
-            note = "one of its keys is of another type" if bad else f"{sizes[1]:,} tasks: their states are not counted"
             row = QueueRow(
                 layout=NAME, name=NAME, ready=None if reads.is_error(waiting) else waiting, oldest_exact=False
             )
-            return Look(rows=(row,), notices=(f"ifdb: {note}",))
+            notices = () if bad else (f"ifdb: {sizes[1]:,} tasks: their states are not counted",)
+            return Look(rows=(row,), notices=notices)  # a key of another type was named when its type was read
         count = Count()
         entries = yield from listing.every(self, NAME, tuple(State), most=MOST_COUNTED * 2, now=now)
         for entry in entries:

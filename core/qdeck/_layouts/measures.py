@@ -27,7 +27,7 @@ def measure(layout: Layout, now: int, ages: Ages) -> Program[LayoutHealth]:
         for entry in (yield from listing.every(layout, row.name, _MEASURED, most=MOST)):
             by_state[entry.state].append(entry)
         found += [_state(row, state, by_state[state]) for state in State if getattr(row, state.value) is not None]
-    return LayoutHealth(states=tuple(found), notices=look.notices)
+    return LayoutHealth(states=tuple(found), notices=(*look.notices, *look.unread))
 
 
 def _state(row: QueueRow, state: State, entries: list[JobRecord]) -> StateHealth:

@@ -52,12 +52,14 @@ class Others:
         self._remembered: discovery.Remembered | None = None
         self._kept_at = -math.inf
         self._homes: dict[str, Layout] = {}
+        self.unread: list[str] = []
+        """What the last look at these layouts left out, with the reason."""
         for layout in self.layouts:
             layout.thresholds = thresholds
 
     def rows(self, now: int) -> Program[tuple[list[QueueRow], list[str]]]:
         """The queues of those layouts that are there; one that cannot be read is told and does not stop the rest."""
-        notices = yield from discovery.look(self.layouts, self._recall())
+        notices, unread = yield from discovery.look(self.layouts, self._recall())
         self._keep()
         rows: list[QueueRow] = []
         self._homes = {}
@@ -65,13 +67,15 @@ class Others:
         looks = yield from apart([layout.rows(now) for layout in there])
         for layout, look in zip(there, looks, strict=True):
             if isinstance(look, QdeckError):
-                notices.append(f"{layout.name} cannot be read: {look}")
+                unread.append(reads.unread_words(layout.name, look))
                 continue
             rows += look.rows
             notices += look.notices
+            unread += look.unread
             for row in look.rows:
                 self._homes.setdefault(row.name, layout)
-        return rows, notices
+        self.unread = list(dict.fromkeys(unread))
+        return rows, [*notices, *self.unread]
 
     def _recall(self) -> discovery.Remembered:
         if self._remembered is None:
@@ -135,10 +139,13 @@ class Others:
         layout = next((one for one in self.layouts if one.name == name), None)
         return "" if layout is None or layout.tells_fates else f"{name} does not tell how retried entries fare"
 
-    def queues(self) -> Program[list[tuple[Layout, str]]]:
-        """The foreign queues that are there now."""
+    def queues(self, unread: list[tuple[str, str]] | None = None) -> Program[list[tuple[Layout, str]]]:
+        """The foreign queues that are there now; what was left out, with the reason, is in `unread`."""
         rows, _ = yield from self.rows((yield from reads.clock()))
         by_name = {layout.name: layout for layout in self.layouts}
+        if unread is not None:
+            unread += [("", why) for why in self.unread]
+            unread += [(row.name, reads.unread_words(row.name, row.problem)) for row in rows if row.problem]
         return [(by_name[row.layout], row.name) for row in rows]
 
     def find(self, job_id: str) -> Program[list[Found]]:

@@ -112,7 +112,10 @@ class Scheduler(Layout):
             overdue=overdue, oldest_s=least, oldest_exact=False,
             problem=f"{bad[0].decode()} cannot be read: {counts[_ROW_KEYS.index(bad[0])]}" if len(bad) == 4 else None,
         )  # fmt: skip
-        return Look(rows=(row,), notices=tuple(f"{key.decode()} of scheduler is left out" for key in bad))
+        # One of another type was named when its type was read.
+        types = {} if self.sight is None else self.sight.types
+        known = [key for key in bad if types.get(key) == self.fixed_keys()[key]]
+        return Look(rows=(row,), unread=tuple(f"{key.decode()} of scheduler may not be read" for key in known))
 
     def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
         """One key for each state."""

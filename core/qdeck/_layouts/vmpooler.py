@@ -136,9 +136,10 @@ class VmPooler(Layout):
     def rows(self, now: int) -> Program[Look]:
         """Pools first, then requests and tasks, then dead letters that are of no pool."""
         notices: list[str] = []
+        unread: list[str] = []
         pools = yield from self.pools()
         programs: list[Program[Any]] = [self._count_letters(notices), self._other_rows(now)]
-        programs += [self._pool_row(pool, now, notices) for pool in pools]
+        programs += [self._pool_row(pool, now, unread) for pool in pools]
         found: list[Any] = []
         for at in range(0, len(programs), TOGETHER):
             found += yield from all_of(programs[at : at + TOGETHER])
@@ -153,12 +154,12 @@ class VmPooler(Layout):
             for kind, size in zip(DEAD, sizes, strict=True):
                 if not reads.is_error(size) and size:
                     rows.append(QueueRow(layout=self.name, name=f"dlq:{kind}", dead=size))
-        return Look(rows=tuple(rows), notices=tuple(notices))
+        return Look(rows=tuple(rows), notices=tuple(notices), unread=tuple(unread))
 
-    def _pool_row(self, pool: str, now: int, notices: list[str]) -> Program[QueueRow]:
+    def _pool_row(self, pool: str, now: int, unread: list[str]) -> Program[QueueRow]:
         sizes = yield reads.read(*((b"SCARD", pool_key(name, pool)) for name in SETS))
         bad = [name for name, size in zip(SETS, sizes, strict=True) if reads.is_error(size)]
-        notices += [f"vmpooler__{name}__{pool} is no set: it is left out" for name in bad]
+        unread += [f"vmpooler__{name}__{pool} is not a set: it is left out" for name in bad]
         total = sum(size for size in sizes if not reads.is_error(size))
         if total > MOST_VMS:
             known = {name: None if name in bad else size for name, size in zip(SETS, sizes, strict=True)}

@@ -10,6 +10,7 @@ undo_batch(deck, result.batch)                                                  
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qdeck._deck import reads
@@ -198,6 +199,9 @@ def _groups(deck: Deck, queues: str | Sequence[str], where: str | Filter, option
     wanted = parse(where) if isinstance(where, str) else where
     ground = yield from foreign.ground_of(deck.memory, deck.others, _names(queues), wanted)
     found = yield from groups.read_groups(ground.native, wanted=wanted, **options)
+    if ground.unread:
+        left_out = tuple(why for _, why in ground.unread)
+        found = replace(found, exact=False, unread=(*left_out, *found.unread))
     if not ground.foreign:
         return found
     now = yield from reads.clock()
@@ -231,13 +235,23 @@ async def aread_stuck(
 
 
 def _stuck(
-    deck: Deck, queues: str | Sequence[str], where: str | Filter, limit: int | None, **more: Any
+    deck: Deck,
+    queues: str | Sequence[str],
+    where: str | Filter,
+    limit: int | None,
+    *,
+    unread: list[str] | None = None,
+    **more: Any,
 ) -> Program[list[StuckJob]]:
+    unread = [] if unread is None else unread
     wanted = parse(where) if isinstance(where, str) else where
     ground = yield from foreign.ground_of(deck.memory, deck.others, _names(queues), wanted)
-    found = yield from stuck_jobs.read_stuck(ground.native, wanted=wanted, limit=limit, **more)
+    unread += [why for _, why in ground.unread]
+    found = yield from stuck_jobs.read_stuck(ground.native, wanted=wanted, limit=limit, unread=unread, **more)
     left = None if limit is None else limit - len(found)
-    return found + (yield from foreign_reads.read_stuck(ground.foreign, wanted=wanted, limit=left, **more))
+    return found + (
+        yield from foreign_reads.read_stuck(ground.foreign, wanted=wanted, limit=left, unread=unread, **more)
+    )
 
 
 def _names(queues: str | Sequence[str]) -> tuple[str, ...]:

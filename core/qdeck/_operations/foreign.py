@@ -36,10 +36,13 @@ SLICE: Final = 50  # steps that are built, and done, in one go
 
 @dataclass(slots=True)
 class Ground:
-    """The queues that a plan is about: our own by name, and those of other layouts."""
+    """The queues that a plan is about: our own by name, and those of other layouts. `unread` has what was left out of
+    all queues: the name of a queue, where it is one, and the reason.
+    """
 
     native: tuple[str, ...] = ()
     foreign: list[tuple[Layout, str]] = field(default_factory=list)
+    unread: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def abroad(self) -> list[tuple[str, str]]:
@@ -101,9 +104,12 @@ def _survey(
         return ground
     if shows_native:
         known = yield from native.names(memory)
-        ground.native = tuple(queue for queue in known if limits is None or queue in limits)
+        wanted = [queue for queue in known if limits is None or queue in limits]
+        ground.native = tuple((yield from native.readable(wanted, ground.unread)))
     if others is not None and others.layouts:
-        ground.foreign = [pair for pair in (yield from others.queues()) if limits is None or pair[1] in limits]
+        ground.foreign = [
+            pair for pair in (yield from others.queues(ground.unread)) if limits is None or pair[1] in limits
+        ]
     return ground
 
 

@@ -223,6 +223,8 @@ def build(
             if progress is not None:
                 progress(sums.scanned, writer.count)
 
+        for queue, why in ground.unread:
+            sums.skip(queue, "", why)
         for queue in queues:
             unread: list[str] = []
             yield from reads.contained(_match(queue, wish, head.created_ms, sums, take), queue, unread)

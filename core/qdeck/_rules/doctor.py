@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.exceptions import ResponseError
 
 from qdeck._deck import native, reads, verdict, workers
-from qdeck._deck.model import Status
+from qdeck._deck.model import NATIVE, Status
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
-from qdeck._rules import rights
+from qdeck._rules import rights, unreadable
 from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.deck import Deck
-    from qdeck._deck.model import ServerInfo
+    from qdeck._deck.model import QueueRow, ServerInfo
+    from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
     from qdeck._layouts.base import Layout
     from qdeck._settings import Configuration, Target
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 SKEW_MS: Final = 2_000  # more than that between two clocks, and times on screens mislead
 _QUEUE: Final = "qdeck:doctor"  # a queue that nobody has
 _CALL: Final = re.compile(r"redis\.p?call\('(\w+)'")
+_MOST_UNREADABLE: Final = 20  # that are named one by one
 _OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
 
 
@@ -296,23 +298,37 @@ def _script_cache() -> Program[Finding]:
 
 def _layouts(deck: Deck) -> Program[list[Finding]]:
     """Whose queues are there, and what can be done with those of others."""
-    memory = native.Memory()
     try:
-        names: Sequence[str] = yield from native.names(memory)
+        seen = yield from deck.others.look(native.Memory(), deck.address, ())
         rows = yield from workers.list_workers()
-        foreign, notices = yield from deck.others.rows((yield from reads.clock()))
+        notices = list(seen.notices)
+        broken = yield from unreadable.check(seen.queues, notices)
     except QdeckError as error:
         return [Finding(name="layouts", ok=False, detail=str(error), fix=error.hint)]
-    counts = Counter(row.layout for row in foreign)
+    counts = Counter(row.layout for row in seen.queues)
+    own = counts.pop(NATIVE, 0)
     told = [
-        f"native: {counted(len(names), 'queue')}",
+        f"native: {counted(own, 'queue')}",
         *(f"{name}: {counted(count, 'queue')}" for name, count in counts.items()),
     ]
     found = [Finding(name="layouts", ok=True, detail="; ".join(told))]
     found += [Finding(name="layouts", ok=None, detail=notice) for notice in notices]
     found += [_layout(layout) for layout in deck.others.layouts if layout.name in counts]
+    found += _unreadable(seen.queues, broken)
     alive = sum(row.alive for row in rows)
     found.append(Finding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))
+    return found
+
+
+def _unreadable(rows: Sequence[QueueRow], broken: Check) -> list[Finding]:
+    """The queues and the stored values that cannot be read, the first of them one by one."""
+    told = [reads.unread_words(row.name, row.problem) for row in rows if row.problem is not None]
+    told += [reason.text for reason in broken.reasons]
+    fix = "upgrade qdeck where a queue is of a newer version; else see what else writes these keys"
+    found = [Finding(name="unreadable", ok=False, detail=text, fix=fix) for text in told[:_MOST_UNREADABLE]]
+    if len(told) > _MOST_UNREADABLE:
+        more = f"{len(told) - _MOST_UNREADABLE:,} more queues or keys cannot be read (qdeck health names them)"
+        found.append(Finding(name="unreadable", ok=False, detail=more))
     return found
 
 

@@ -128,6 +128,8 @@ class _Build:
             (yield from _alive(head.created_ms)),
             head.created_ms - self.limits.age_ms(Rule.DEAD_TOO_OLD) if too_old else None,
         )
+        for queue, why in ground.unread:
+            self.sums.skip(queue, "", why)
         with PlanWriter(head, self.path) as writer:
             for queue in queues:
                 for rule in self.rules:
