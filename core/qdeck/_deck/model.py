@@ -176,9 +176,9 @@ class JobRecord:
 
     def __post_init__(self) -> None:
         # Names and tags are shown and exported like texts, whatever system they came from.
-        if self.name is not None and (name := payload.mask_text(self.name)) is not self.name:
+        if self.name is not None and (name := payload.mask_label(self.name)) is not self.name:
             object.__setattr__(self, "name", name)
-        if self.tags and (tags := tuple(map(payload.mask_text, self.tags))) != self.tags:
+        if self.tags and (tags := tuple(map(payload.mask_label, self.tags))) != self.tags:
             object.__setattr__(self, "tags", tags)
 
     def payload(self) -> Any:

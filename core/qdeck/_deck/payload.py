@@ -8,53 +8,100 @@ from typing import Any, Final
 
 import msgspec
 
-from qdeck._deck.masking import MASK, is_secret, is_secret_field, is_secret_flag, mask_text, may_hold_secrets
+from qdeck._deck.masked_commands import mask_words
+from qdeck._deck.masking import (
+    MASK,
+    is_secret,
+    is_secret_field,
+    is_secret_flag,
+    mask_label,
+    mask_text,
+    may_hold_secrets,
+)
 from qdeck._engine import codec
 
-__all__ = ("MASK", "decode", "is_secret", "mask", "mask_text", "may_hold_secrets", "read", "show_bytes", "text")
-_DEEPEST: Final = 100
-_NAMES: Final = frozenset(
-    ("name", "Name", "key", "Key", "field", "header", "variable", "param", "parameter", "env", "k")
+__all__ = (
+    "MASK",
+    "decode",
+    "is_secret",
+    "mask",
+    "mask_label",
+    "mask_text",
+    "may_hold_secrets",
+    "read",
+    "show_bytes",
+    "text",
 )
-_VALUES: Final = frozenset(("value", "Value", "val", "content", "default", "data", "values", "v"))
+_DEEPEST: Final = 100
+_LONGEST_NAME: Final = 100
+# What holds the name of a value, and what the value, in lower case and without what separates words.
+_NAMES: Final = frozenset((
+    "name", "key", "field", "header", "variable", "param", "parameter", "env", "k", "id", "label", "property",
+    "attribute", "type", "parameterkey", "parametername",
+))  # fmt: skip
+_VALUES: Final = frozenset(("value", "val", "content", "default", "data", "values", "v", "parametervalue"))
+_BASE64: Final = re.compile(r"(?:ey[A-P]|W[wyz0-9])[A-Za-z0-9+/_-]{8,}={0,2}")  # of a table, or of a list
 _HEADER: Final = re.compile(
     r"(?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]{0,30}(?:token|key)|[\w.-]{0,40}password",
     re.IGNORECASE | re.ASCII,
 )
-_LOGINS: Final = ("--proxy-user", "--user", "-u", "-U")
-_MYSQL: Final = frozenset(
-    ("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump")
-)  # the next word is a database
-_TOOLS: Final = {
-    "curl": _LOGINS,
-    "sshpass": ("-p",),
-    "redis-cli": ("-a",),
-    "valkey-cli": ("-a",),
-    **dict.fromkeys(_MYSQL, ("-p",)),
-}  # fmt: skip
 
 
 def mask(value: Any, depth: int = 0) -> Any:
     """A JSON value with its secrets replaced."""
     if isinstance(value, str):
-        return mask_text(value)
+        return MASK if value[:1] in {"e", "W"} and _hides_secrets(value, depth) else mask_text(value)
     if depth >= _DEEPEST:
         return "…"
     if isinstance(value, dict):
-        found = {key: MASK if is_secret_field(key, item) else mask(item, depth + 1) for key, item in value.items()}
-        return _mask_named(value, found)
+        shown = {key: MASK if is_secret_field(key, item) else mask(item, depth + 1) for key, item in value.items()}
+        _mask_named(value, shown)
+        keys = shown_keys(value)
+        return shown if keys is None else {keys[key]: item for key, item in shown.items()}
     return _mask_list(value, depth + 1) if isinstance(value, list) else value
 
 
-def _mask_named(value: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+def _hides_secrets(text: str, depth: int) -> bool:
+    """Whether a text is JSON as base64, as some systems write payloads, and has secrets."""
+    if _BASE64.fullmatch(text) is None or depth >= _DEEPEST:
+        return False
+    try:
+        value = codec.decode_json(
+            base64.b64decode(text + "=" * (-len(text) % 4), b"-_" if "-" in text or "_" in text else None)
+        )
+        return bool(mask(value, depth + 1) != value)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+
+
+def shown_keys(value: dict[str, Any]) -> dict[str, str] | None:
+    """Return how the keys of a table are shown where one has a secret; each stays a key of its own."""
+    shown = {key: mask_label(key) for key in value}
+    if all(key is text for key, text in shown.items()):
+        return None
+    taken: set[str] = set()
+    for key, text in shown.items():
+        found, number = text, 1
+        while found in taken or (found != key and found in value):
+            number += 1
+            found = f"{text} ({number})"
+        taken.add(found)
+        shown[key] = found
+    return shown
+
+
+def _mask_named(value: dict[str, Any], shown: dict[str, Any]) -> None:
     """A table that says the name of its value: `{"name": "password", "value": …}`."""
-    if _NAMES.isdisjoint(value):
-        return found
-    for key in _NAMES.intersection(value):
-        name = value[key]
-        if isinstance(name, str) and is_secret(name):
-            found.update((one, MASK) for one in _VALUES.intersection(value) if value[one] is not None)
-    return found
+    # Most tables have none of these, and only a short text can be the name of something.
+    names = [item for key, item in value.items() if type(item) is str and _bare(key) in _NAMES]
+    if any(is_secret(name) for name in names if len(name) <= _LONGEST_NAME):
+        for key, item in value.items():
+            if item is not None and _bare(key) in _VALUES:
+                shown[key] = MASK
+
+
+def _bare(key: str) -> str:
+    return key.lower().replace("_", "").replace("-", "")
 
 
 def _mask_list(items: list[Any], depth: int) -> list[Any]:
@@ -65,30 +112,15 @@ def _mask_list(items: list[Any], depth: int) -> list[Any]:
             found[at] = MASK
     if len(items) == 2 and type(items[0]) is str and type(items[1]) is str and _HEADER.fullmatch(items[0]):
         found[1] = MASK
-    for word in items[:4]:
-        if type(word) is str and word.rpartition("/")[2] in _TOOLS:
-            _mask_command(word.rpartition("/")[2], items, found)
-            break
+    for at, word in mask_words(items).items():
+        found[at] = word
+    if items and all(type(item) is list and len(item) == 2 and type(item[0]) is str for item in items):
+        # Pairs of names and values: how some write a table.
+        found = [
+            [one[0], MASK if is_secret_field(item[0], item[1]) else one[1]]
+            for one, item in zip(found, items, strict=True)
+        ]
     return found
-
-
-def _mask_command(tool: str, items: list[Any], found: list[Any]) -> None:
-    """The words of a program that takes a password without a name for it: `["curl", "-u", "user:…"]`."""
-    for at, item in enumerate(items[1:], 1):
-        if not isinstance(item, str):
-            continue
-        flag = next((flag for flag in _TOOLS[tool] if item.startswith(flag)), None)
-        if flag is None:
-            continue
-        if item != flag:
-            found[at] = flag + _secret_part(flag, item[len(flag) :])
-        elif at + 1 < len(items) and isinstance(items[at + 1], str) and tool not in _MYSQL:
-            found[at + 1] = _secret_part(flag, items[at + 1])
-
-
-def _secret_part(flag: str, word: str) -> str:
-    login, colon, _ = word.partition(":")
-    return f"{login}:{MASK}" if colon and flag in _LOGINS else MASK if flag not in _LOGINS else word
 
 
 def show_bytes(raw: bytes) -> Any:

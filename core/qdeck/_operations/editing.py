@@ -79,17 +79,97 @@ def new_body(draft: Draft, text: str | bytes) -> bytes:
 
 
 def unmask(value: Any, before: Any) -> Any:
-    """The value with what is masked in it put back from the same place of the one before."""
+    """The value with what is masked in it put back from where it was in the one before.
+
+    Rows of a list may have moved. Raises where a mask could stand for several secrets, or for none.
+    """
+    return _restored(value, payload.mask(before), before)
+
+
+def _restored(value: Any, shown: Any, before: Any) -> Any:
     if isinstance(value, dict):
-        old = before if isinstance(before, dict) else {}
-        return {key: unmask(item, old.get(key)) for key, item in value.items()}
+        if not isinstance(shown, dict):
+            shown, before = {}, {}
+        places = dict(zip(shown, before, strict=True))
+        return {
+            places.get(key, key): _restored(item, shown.get(key), before.get(places[key]) if key in places else None)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
-        old_items = before if isinstance(before, list) else []
-        return [unmask(item, old_items[at] if at < len(old_items) else None) for at, item in enumerate(value)]
-    if not isinstance(value, str) or payload.MASK not in value or before is None:
+        if not isinstance(shown, list):
+            shown, before = [], []
+        places_of = _places(value, shown, before)
+        return [
+            item
+            if at is None and not _has_mask(item)
+            else _restored(item, *((None, None) if at is None else (shown[at], before[at])))
+            for item, at in zip(value, places_of, strict=True)
+        ]
+    if not isinstance(value, str):
         return value
-    is_masked = value == payload.MASK or (isinstance(before, str) and value == payload.mask_text(before))
-    return before if is_masked else value
+    if value == shown:
+        return before
+    if value == payload.MASK or (payload.MASK in value and shown != before):
+        raise UsageError(
+            f"it is not known which secret {value[:40]!r} stands for",
+            hint="Write the value itself, or leave the masked text as it was.",
+        )
+    return value
+
+
+def _has_mask(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(payload.MASK in key or _has_mask(item) for key, item in value.items())
+    if isinstance(value, list):
+        return any(map(_has_mask, value))
+    return isinstance(value, str) and payload.MASK in value
+
+
+def _places(items: list[Any], shown: list[Any], before: list[Any]) -> list[int | None]:
+    """Where in the list before each masked item was; None for those without a mask that moved or are new."""
+    texts = [codec.encode_json(item) for item in shown]
+    where: dict[bytes, list[int]] = {}
+    for at, text in enumerate(texts):
+        where.setdefault(text, []).append(at)
+    now: dict[bytes, list[int]] = {}
+    for at, item in enumerate(items):
+        now.setdefault(codec.encode_json(item), []).append(at)
+    found: list[int | None] = [None] * len(items)
+    taken: set[int] = set()
+    for text, ats in now.items():
+        places = where.get(text, [])
+        if len(places) == len(ats) or (places and all(before[at] == before[places[0]] for at in places)):
+            for number, at in enumerate(ats):
+                found[at] = places[min(number, len(places) - 1)]
+                taken.add(found[at] or 0)
+        elif places and _has_mask(items[ats[0]]) and shown[places[0]] != before[places[0]]:
+            raise UsageError(
+                f"{len(places)} items of a list were masked alike, and now {len(ats)} of them are there",
+                hint="Write the values themselves, or leave all of them.",
+            )
+    # Those that were edited: by what is alike, then by where they are.
+    left = [at for at in range(len(shown)) if at not in taken]
+    for at, item in enumerate(items):
+        if found[at] is None and left and _has_mask(item):
+            best = max(left, key=lambda one: (_alike(item, shown[one]), one == at))
+            ties = [one for one in left if one != best and _alike(item, shown[one]) == _alike(item, shown[best])]
+            if ties and (best != at or len(items) != len(shown)):
+                raise UsageError(
+                    f"it is not known which item of a list number {at + 1} was, and it has a masked value",
+                    hint="Write the value itself, or leave the items where they were.",
+                )
+            found[at] = best
+            left.remove(best)
+    return found
+
+
+def _alike(item: Any, shown: Any) -> int:
+    """How much of an item is as it was."""
+    if isinstance(item, dict) and isinstance(shown, dict):
+        return sum(
+            key in shown and (shown[key] == value) * (1 + (value != payload.MASK)) for key, value in item.items()
+        )
+    return int(type(item) is type(shown))
 
 
 def apply_edit(draft: Draft, body: bytes, reason: str = "") -> Program[BatchResult]:
