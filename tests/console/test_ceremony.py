@@ -201,6 +201,17 @@ def test_a_served_console_is_as_read_only_as_the_default_context(
     assert (ran.code, "'archive' says read_only = true" in ran.err) == (77, True), ran
 
 
+@pytest.mark.parametrize("option", ["--url", "--context", "--config", "--confirm", "--layout"])
+def test_an_empty_option_is_not_one_that_was_left_out(
+    qdeck: Callable[..., Ran], raw: redis.Redis, option: str, tmp_path: Path
+) -> None:
+    """`--url "$DEV_URL"` without that variable must not go to the server of another one."""
+    for args in ((option, ""), (f"{option}=",)):
+        ran = qdeck("enqueue", "shop:mail:actions", "send", *args)
+        assert (ran.code, f"{option} is empty" in ran.err) == (64, True), ran
+    assert raw.dbsize() == 0
+
+
 def test_an_agent_without_the_name_only_looks(qdeck: Callable[..., Ran], scene: Scene) -> None:
     for where in (SHOP, FROZEN):
         ran = qdeck("agent", *where)

@@ -185,9 +185,14 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         from qdeck._layout_names import LAYOUTS
 
         value = tuple(name for given in value for name in given.split(",") if name)
+        if not value:
+            raise click.BadParameter("--layout is empty", ctx, param)
         for name in value:
             if name not in LAYOUTS:
                 raise click.BadParameter(f"there is no layout {name!r}: there is {', '.join(LAYOUTS)}", ctx, param)
+    if isinstance(value, str) and not value.strip():
+        # Perhaps a variable of a shell that is not set: what was meant is not what holds without the option.
+        raise click.BadParameter(f"{param.opts[0]} is empty", ctx, param)
     if value not in (None, (), False):
         ctx.meta[f"{_META}{param.name}"] = value
 
