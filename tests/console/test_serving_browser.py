@@ -11,7 +11,7 @@ from qdeck._deck.deck import Deck
 from support.browser import CHROMIUM, browsing
 from support.driving import bury
 from support.screens import HOOKS
-from support.serving import serving
+from support.serving import TOKEN, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ pytestmark = [
     pytest.mark.timeout(240),
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium"),
 ]
-TOKEN = "a-token-of-tests-1234567890"
 
 
 async def test_a_console_in_chromium(

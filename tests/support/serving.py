@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import psutil
+from aiohttp import web
+
+from qdeck_console.serving.server import ConsoleServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from qdeck_console.serving.login import Login
     from support.processes import PythonProcess
+
+
+TOKEN = "a-token-of-tests-1234567890"
 
 
 def free_port() -> int:
@@ -71,6 +78,32 @@ async def serving(
         if made.process.code is None:
             made.process.signal(signal.SIGTERM)
             await made.until(lambda: made.process.code is not None)
+
+
+@dataclass(frozen=True)
+class Listening:
+    """A server in this process: for its pages no console has to start."""
+
+    made: ConsoleServer
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextlib.asynccontextmanager
+async def listening(login: Login) -> AsyncIterator[Listening]:
+    port = free_port()
+    made = ConsoleServer([], login, port=port, title="qdeck · secret.example")
+    runner = web.AppRunner(made.make_app(), access_log=None)
+    await runner.setup()
+    listener = await made._listen(runner)
+    try:
+        yield Listening(made, port)
+    finally:
+        listener.close()
+        await runner.cleanup()
 
 
 class Visitor:

@@ -7,16 +7,18 @@ import contextlib
 import html
 import importlib.resources
 import ipaddress
+import logging
 import signal
 import socket
 import string
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from qdeck import InvalidOption
-from qdeck._agent.options import is_loopback
+from qdeck._agent.options import host_and_port, is_loopback, is_passed_on
 from qdeck._python import module_command
 from qdeck_console.serving.visit import END_S, MOST_MESSAGE, Visit
 
@@ -26,10 +28,13 @@ if TYPE_CHECKING:
     from qdeck_console.serving.login import Login
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    Origin = tuple[str, str, int]
 
 VISITORS: Final = 8
 MOST_PLAIN: Final = 256  # connections that are not a console's; then the oldest is closed
 PLAIN_S: Final = 60.0  # for such a connection to send its request and to read the answer
+SETTLE_S: Final = 0.5  # within which an accepted connection has its transport
+_PORTS: Final = {"http": 80, "https": 443}
 _ANY: Final = {"0.0.0.0", "::", ""}  # noqa: S104 - names for what is recognised, not bound to
 # Styles: the terminal measures and colours its cells with some of its own.
 _POLICY: Final = (
@@ -79,10 +84,11 @@ class ConsoleServer:
         self._login = login
         self._host, self._port = host, port
         self._public = urlsplit(public_url) if public_url else None
+        self._public_origin = _origin(f"{self._public.scheme}://{self._public.netloc}") if self._public else None
         self._most_visitors = visitors
         self._title = title
         self._visits: dict[Visit, bytes | None] = {}
-        self._plain: dict[asyncio.BaseProtocol, None] = {}  # connections, the oldest first
+        self._plain: dict[asyncio.BaseProtocol, asyncio.TimerHandle] = {}  # connections, the oldest first
         self._cookie = "__Host-qdeck" if self._is_secure and self._public_path == "/" else f"qdeck-{port}"
 
     @property
@@ -136,6 +142,7 @@ class ConsoleServer:
             ]
         )
         app.on_response_prepare.append(_add_headers)
+        logging.getLogger("aiohttp.server").addFilter(_is_own_fault)
         return app
 
     async def _listen(self, runner: web.AppRunner) -> asyncio.Server:
@@ -143,11 +150,10 @@ class ConsoleServer:
 
         def connection() -> asyncio.BaseProtocol:
             assert runner.server is not None  # noqa: S101 - it is set up
+            if len(self._plain) >= MOST_PLAIN:
+                self._make_room(loop.time() + PLAIN_S - SETTLE_S)
             made = runner.server()
-            self._plain[made] = None
-            loop.call_later(PLAIN_S, self._end_plain, made)
-            if len(self._plain) > MOST_PLAIN:
-                self._end_plain(next(iter(self._plain)))
+            self._plain[made] = loop.call_later(PLAIN_S, self._end_plain, made)
             return made
 
         try:
@@ -157,37 +163,61 @@ class ConsoleServer:
             told = error.strerror or "the address is not known"
             raise InvalidOption(f"cannot listen on {self._host}:{self._port}: {told}", hint=hint) from error
 
+    def _make_room(self, until: float) -> None:
+        """Forget connections that were closed, or close the oldest. `until` leaves those of now: they have no transport
+        yet.
+        """
+        closed = [each for each, timer in self._plain.items() if timer.when() < until and _transport(each) is None]
+        for each in closed or [next(iter(self._plain))]:
+            self._end_plain(each)
+
     def _end_plain(self, connection: asyncio.BaseProtocol) -> None:
-        transport: asyncio.Transport | None = getattr(connection, "transport", None)
-        if connection in self._plain and transport is not None:
+        if (transport := _transport(connection)) is not None:
             transport.abort()
-        self._plain.pop(connection, None)
+        self._keep(connection)
+
+    def _keep(self, connection: asyncio.BaseProtocol) -> None:
+        """Let a connection be for as long as it likes."""
+        timer = self._plain.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse other names for this server (Host) and pages of others (Origin)."""
+        """Refuse other names for this server (Host), pages of others (Origin), and without a login what a proxy passes
+        on, which comes from anywhere.
+        """
         host = request.headers.get("Host", "")
         if not self.is_own_name(host):
             hint = "name the URL that browsers use with --public-url"
             raise web.HTTPMisdirectedRequest(text=f"this server does not answer under that name: {hint}\n")
         origin = request.headers.get("Origin")
-        if origin is not None and _netloc(origin) not in self._own_places(host):
+        if origin is not None and _origin(origin) not in self._own_origins(host):
             raise web.HTTPForbidden(text="this page is not of this server\n")
+        if not self._login.is_needed and is_passed_on(request.headers):
+            raise web.HTTPForbidden(text="a proxy passed this on: start qdeck serve with a login\n")
         return await handler(request)
 
     def is_own_name(self, host: str) -> bool:
         """Whether a Host header names this server. Other names can be made to lead here by anybody (DNS rebinding)."""
-        name = _hostname(f"//{host}")
-        if name is None:
+        found = host_and_port(host)
+        if found is None:
             return False
+        name = found[0]
         if self._public is not None and name == self._public.hostname:
             return True
         if self._host not in _ANY:
             return name == self._host.lower() or (is_loopback(self._host) and is_loopback(name))
         return name == socket.gethostname().lower() or is_loopback(name) or _is_address(name)
 
-    def _own_places(self, host: str) -> set[str]:
-        return {host.lower()} | ({self._public.netloc.lower()} if self._public is not None else set())
+    def _own_origins(self, host: str) -> set[Origin | None]:
+        """Where pages of this server come from. A page of the same name in plain HTTP is not of a server with TLS:
+        anybody on the way to the browser could have made it.
+        """
+        here = _origin(f"http://{host}")
+        public = self._public_origin
+        is_plain_public = public is not None and public[0] == "https" and here is not None and here[1] == public[1]
+        return ({public} if public is not None else set()) | ({here} if not is_plain_public else set())
 
     def _session(self, request: web.Request) -> bytes | None:
         return self._login.session(request.cookies.get(self._cookie, ""))
@@ -204,7 +234,7 @@ class ConsoleServer:
         size = request.query.get("fontsize", "16")
         font_size = size if size.isascii() and size.isdecimal() and 6 <= int(size[:4]) <= 72 else "16"
         logout = "" if self._session(request) is not None else "hidden"
-        return self._page("index.html", font_size=font_size, logout=logout)
+        return self._page("index.html", self._title, font_size=font_size, logout=logout)
 
     def _login_page(self, problem: str = "") -> web.Response:
         has_users = self._login.has_users
@@ -217,10 +247,10 @@ class ConsoleServer:
         page.set_status(401)
         return page
 
-    def _page(self, name: str, **values: str) -> web.Response:
+    def _page(self, name: str, title: str = "qdeck", **values: str) -> web.Response:
         text = _read("qdeck_console.serving", f"page/{name}").decode()
         shown = {key: html.escape(value) for key, value in values.items()}
-        text = string.Template(text).substitute(shown, title=html.escape(self._title))
+        text = string.Template(text).substitute(shown, title=html.escape(title))
         return web.Response(text=text, content_type="text/html")
 
     async def _file(self, request: web.Request) -> web.Response:
@@ -233,9 +263,9 @@ class ConsoleServer:
         return response
 
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
-        form = await request.post()
+        form = await _form(request)
         user, secret = form.get("user", ""), form.get("secret", "")
-        if not isinstance(user, str) or not isinstance(secret, str) or not self._login.is_needed:
+        if not form or not self._login.is_needed:
             raise web.HTTPBadRequest(text="this is not a login\n")
         problem = await self._login.check(request.remote or "", user.strip(), secret)
         if problem is not None:
@@ -265,11 +295,11 @@ class ConsoleServer:
             raise web.HTTPUnauthorized(text="log in first\n")
         websocket = web.WebSocketResponse(heartbeat=15, max_msg_size=MOST_MESSAGE)
         await websocket.prepare(request)
-        self._plain.pop(request.protocol, None)
         if len(self._visits) >= self._most_visitors:
             reason = f"All {self._most_visitors} consoles are in use. Try again later."
             await websocket.close(code=1013, message=reason.encode())
             return websocket
+        self._keep(request.protocol)
         visit, session = Visit(self._command, websocket), self._session(request)
         self._visits[visit] = session
         ending = None
@@ -302,22 +332,40 @@ async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
         response.force_close()  # a request each: a connection that has its answer would be idle
 
 
+async def _form(request: web.Request) -> dict[str, str]:
+    """The fields of the login page; none when it is anything else. Other forms have parsers that fail in many ways."""
+    if request.content_type != "application/x-www-form-urlencoded":
+        return {}
+    try:
+        return dict(parse_qsl((await request.read()).decode(), keep_blank_values=True, max_num_fields=8))
+    except (ValueError, web.RequestPayloadError):
+        return {}
+
+
 def _read(package: str, path: str) -> bytes:
     return importlib.resources.files(package).joinpath(path).read_bytes()
 
 
-def _hostname(text: str) -> str | None:
-    try:
-        return urlsplit(text).hostname
-    except ValueError:
+def _origin(text: str) -> Origin | None:
+    """Scheme, name and port of an Origin header; None when it is none of a web page."""
+    scheme, _, place = text.lower().partition("://")
+    found = host_and_port(place)
+    if found is None or scheme not in _PORTS:
         return None
+    return scheme, found[0], _PORTS[scheme] if found[1] is None else found[1]
 
 
-def _netloc(text: str) -> str | None:
-    try:
-        return urlsplit(text).netloc.lower()
-    except ValueError:
-        return None
+def _transport(connection: asyncio.BaseProtocol) -> asyncio.Transport | None:
+    transport: asyncio.Transport | None = getattr(connection, "transport", None)
+    return transport
+
+
+def _is_own_fault(record: logging.LogRecord) -> bool:
+    """Whether the log needs it: what is wrong with a request is nothing for the operator, and anybody can send any
+    number of them.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
 def _is_address(name: str) -> bool:

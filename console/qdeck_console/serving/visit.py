@@ -68,26 +68,38 @@ class Visit:
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         async for message in self._websocket:
-            packet = None
+            asked = None
             if message.type is WSMsgType.TEXT:
-                packet = _packet(message.data)
-            if packet is None:
+                asked = packet(message.data)
+            if asked is None:
                 reason = b"The browser sent something that the console does not know."
                 await self._websocket.close(code=WSCloseCode.POLICY_VIOLATION, message=reason)
                 return
-            kind, value = packet
+            kind, value = asked
             if kind == "ping":
                 await self._websocket.send_json(["pong", value])
                 continue
             assert process.stdin is not None  # noqa: S101 - a pipe was asked for
             data = value.encode("utf-8", "replace") if kind == "stdin" else json.dumps({"type": kind} | value).encode()
             process.stdin.write((b"D" if kind == "stdin" else b"M") + len(data).to_bytes(4, "big") + data)
-            try:
-                await process.stdin.drain()
-            except ConnectionError:
+            if not await self._is_drained(process.stdin):
                 return
             if kind == "resize":
                 await asyncio.sleep(_RESIZE_S)
+
+    async def _is_drained(self, pipe: asyncio.StreamWriter) -> bool:
+        """Whether the console took what was written; False when it or the browser is gone before."""
+        draining = asyncio.ensure_future(pipe.drain())
+        try:
+            while not (await asyncio.wait({draining}, timeout=1.0))[0]:
+                if self._websocket.closed:
+                    return False
+            draining.result()
+        except ConnectionError:
+            return False
+        finally:
+            draining.cancel()
+        return True
 
     async def _draw(self, process: asyncio.subprocess.Process) -> None:
         """Send what the console draws, and close the connection when it ends."""
@@ -136,7 +148,7 @@ class Visit:
 def _environment(width: int, height: int) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in SECRETS}
     return kept | {
-        "TEXTUAL_DRIVER": "textual.drivers.web_driver:WebDriver",
+        "TEXTUAL_DRIVER": "qdeck_console.serving.driver:WebDriver",
         "TEXTUAL_FPS": "60",
         "TEXTUAL_COLOR_SYSTEM": "truecolor",
         "COLUMNS": str(width),
@@ -144,7 +156,7 @@ def _environment(width: int, height: int) -> dict[str, str]:
     }
 
 
-def _packet(text: str) -> tuple[str, Any] | None:
+def packet(text: str) -> tuple[str, Any] | None:
     """What a message of a browser asks for; None when it is nothing known."""
     try:
         message = json.loads(text)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from qdeck._agent import deadletters, metrics
-from qdeck._agent.options import host_name, is_loopback, is_passed_on
+from qdeck._agent.options import host_and_port, is_loopback, is_passed_on
 from qdeck._engine import codec
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
 
@@ -163,8 +163,8 @@ def _is_local(request: Request) -> bool:
     """Whether it was sent to this machine under its own name and not passed on by a proxy. The name matters: a page in
     a browser here can let a name of its own lead to this address (DNS rebinding) and read what is answered.
     """
-    name = host_name(request.headers.get("host", ""))
-    return name is not None and is_loopback(name) and not is_passed_on(request.headers)
+    host = host_and_port(request.headers.get("host", ""))
+    return host is not None and is_loopback(host[0]) and not is_passed_on(request.headers)
 
 
 def _digest(text: str) -> bytes:

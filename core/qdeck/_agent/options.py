@@ -21,7 +21,7 @@ TEND_S: Final = 10.0
 LEASE_S: Final = 15.0
 LEAST_TOKEN: Final = 16
 READ_ONLY: Final = "open it for writing"
-_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
+_HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::([0-9]{1,5}))?")
 _PASSED_ON: Final = frozenset(
     ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")  # what proxies add
 )
@@ -35,10 +35,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def host_name(header: str) -> str | None:
-    """The name or address of a Host header, in lower case, without port and brackets; None when malformed."""
+def host_and_port(header: str) -> tuple[str, int | None] | None:
+    """The name or address of a Host header in lower case, without brackets, and the port; None when malformed."""
     found = _HOST.fullmatch(header.lower())
-    return found and (found[1] or found[2])
+    return found and (found[1] or found[2], int(found[3]) if found[3] else None)
 
 
 def is_passed_on(headers: Iterable[str]) -> bool:
