@@ -312,6 +312,21 @@ def test_an_own_file_that_cannot_be_read_is_no_reason_to_go_on_without_it(here: 
         load("/dev/null")
 
 
+@pytest.mark.parametrize("wrong", ["link to nothing", "loop", "directory"])
+@pytest.mark.parametrize("given", [None, "/dev/null"])
+def test_an_own_file_that_is_there_and_no_file_is_none_either(
+    here: Path, own: Path, wrong: str, given: str | None
+) -> None:
+    """Such as a link to a volume that is not mounted: its production contexts are not known."""
+    own.unlink()
+    if wrong == "directory":
+        own.mkdir()
+    else:
+        own.symlink_to(own if wrong == "loop" else "/no/such/volume/config.toml")
+    with pytest.raises(InvalidOption, match=r"config\.toml cannot be read"):
+        load(given)
+
+
 def test_a_link_from_the_directory_to_the_own_file_is_the_own_file(here: Path, own: Path) -> None:
     (here / "qdeck.toml").symlink_to(own)
     assert load().settings.default_context == "shop"

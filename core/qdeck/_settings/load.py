@@ -84,9 +84,9 @@ def load(given: str | Path | None = None) -> Configuration:
         if state is trust.State.TRUSTED:
             return with_own(_decode(data, here))
         ignored = f"{here} was ignored, with its servers and settings: {state.value}"
-        found = _load(own, "let this user read it") if own.is_file() else Configuration(settings=Settings())
+        found = _load_own(own)
         return replace(found, ignored=ignored, was_trusted=state is trust.State.CHANGED, strangers=_strangers(data))
-    return _load(own, "let this user read it") if own.is_file() else Configuration(settings=Settings())
+    return _load_own(own)
 
 
 def with_own(found: Configuration) -> Configuration:
@@ -95,9 +95,11 @@ def with_own(found: Configuration) -> Configuration:
     Where it has another context of the same name, both stay: that one becomes as strict.
     """
     own = own_file()
-    if not own.is_file() or (found.file is not None and _is_same_file(found.file, own)):
+    if found.file is not None and _is_same_file(found.file, own):
         return found
-    kept = _load(own, "let this user read it")
+    kept = _load_own(own)
+    if kept.file is None:
+        return found
     protected = {name: context for name, context in kept.settings.contexts.items() if context.is_protected}
     contexts = protected | found.settings.contexts
     return replace(
@@ -152,6 +154,17 @@ def read_file(file: Path, hint: str = "name a configuration file") -> tuple[Conf
     if len(data) > _MOST_BYTES:
         raise InvalidOption(f"{file} is larger than {_MOST_BYTES:,} bytes", hint=hint)
     return _decode(data, file), data
+
+
+def _load_own(own: Path) -> Configuration:
+    """The user's own file; the defaults only where there is none, as one that cannot be read may protect servers."""
+    try:
+        own.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return Configuration(settings=Settings())
+    except OSError as error:
+        raise InvalidOption(f"{own} cannot be read: {error.strerror}", hint="let this user read it") from error
+    return _load(own, "let this user read it")
 
 
 def _load(file: Path, hint: str) -> Configuration:
