@@ -10,6 +10,8 @@ import qdeck
 from messages.waiting import OWN, until
 from qdeck._deck.changes import actor
 from qdeck._deck.deck import Deck
+from qdeck._engine import codec, programs
+from qdeck._engine.ops import NewJob
 from qdeck._operations import api, undoing
 from qdeck._operations import registry as batches
 from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueManager, looking
@@ -387,3 +389,35 @@ async def test_a_bell_for_something_else_does_not_delay_the_others(
     raw.set(f"{INBOX}:a", "x")
     assert await run(follower.ring(f"{INBOX}:a")) == 0
     await service.aclose()
+
+
+@pytest.mark.parametrize("task", ["", "other"])
+def test_no_depth_of_a_callback_raises(task: str) -> None:
+    """Near the interpreter's limit a value can be read and then not be written with one level more around it."""
+    follower = Follower(INBOX, 0)
+    for depth in range(300, 1100):
+        data = b'{"a":' * depth + b"1" + b"}" * depth
+        raw = b'{"action_id":"1","action_type":"a.b","task_id":"t","data":%s}' % data
+        assert follower.job(raw, task).body
+
+
+def test_an_action_that_is_too_deep_is_a_dead_letter(manager: SyncDomainQueueManager, raw: redis.Redis) -> None:
+    tail = codec.Head(enqueued_ms=0, priority=100, retries=3, task="embedding.x", keep_ms=0).tail()
+    deep = NewJob("deep", 100, tail, b"[[" + b"[" * 100_000)
+    manager.app.client.run(programs.enqueue(EMBEDDING, [deep]))
+    assert manager.dequeue_action("embedding") is None
+    assert raw.zcard(f"{{{EMBEDDING}}}:dead_letter") == 1
+
+
+def test_members_that_name_no_task_hide_none(client: Messenger, raw: redis.Redis, url: str) -> None:
+    client.request_callback(client.new_action("embedding.x", task_id="t"))
+    raw.zadd(registry.TASKS, {f"!{n}": 0 for n in range(20)})
+    found, after = [], ""
+    with Deck(url) as deck:
+        while True:
+            page = deck.look(looking.read_tasks(after=after, most=5))
+            found += [row.task for row in page.rows]
+            if page.next is None:
+                break
+            after = page.next
+    assert found == ["t"]

@@ -249,7 +249,7 @@ def decode_call(body: bytes) -> tuple[list[Any], dict[str, Any]]:
     """Arguments of a call; raises `ValueError` when the payload is not one."""
     try:
         args, kwargs = _decoder.decode(body)
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"the payload is not a call: {error}") from error
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise ValueError("the payload is not a call: it should be [arguments, named arguments]")

@@ -59,7 +59,8 @@ class Follower:
         digest = hashlib.sha256(raw).hexdigest()[:32]
         try:
             action = DomainAction.parse(raw)
-            why, message = why_other_task(action, task), cast("Any", action.to_dict())
+            # As it was written: near the interpreter's limit a value can be read and not be written one level deeper.
+            why, message = why_other_task(action, task), cast("Any", msgspec.Raw(raw))
             if not why:
                 return exchange.job_of(action, retries=self.retries)
         except UsageError as error:

@@ -152,7 +152,7 @@ def read_tasks(*, after: str = "", most: int = PAGE) -> Program[TaskPage]:
         (b"ZRANGEBYLEX", registry.TASKS, first, b"+", b"LIMIT", 0, most + 1),
     )
     queues, owned, raw = int(reads.good(cards[0])), int(reads.good(cards[1])), reads.good(cards[2])
-    pairs = [member.decode("utf-8", "replace").rpartition("\0")[::2] for member in raw]
+    pairs = [_pair(member) for member in raw]
     cut = len(pairs) > most
     if cut:
         # The last task may go on beyond the page: it is the next page's, unless the page is all its own.
@@ -235,6 +235,13 @@ class RemovableSearch:
         seen = yield from self._orphans.step()
         self.bytes += seen.bytes - before
         return not seen.is_done
+
+
+def _pair(member: bytes) -> tuple[str, str]:
+    """Task and queue of a member of the registry; one without a mark is passed over like a task without queues."""
+    text = member.decode("utf-8", "replace")
+    task, mark, name = text.rpartition("\0")
+    return (task, name) if mark else (text, "")
 
 
 def _rows(names: Sequence[str], now: int) -> Program[tuple[QueueRow, ...]]:
