@@ -392,7 +392,19 @@ def test_looking_sends_plain_reads_only(make_server: Callable[..., Server]) -> N
         raw.config_resetstat()
         look_at_everything(deck, made.id)
         sent = {name.removeprefix("cmdstat_").split("|")[0] for name in raw.info("commandstats")}
-    reads = {"hget", "hmget", "hexists", "hlen", "hscan", "scan", "zrange", "zrevrange", "zrangebyscore", "zcount"}
+    reads = {
+        "hget",
+        "hmget",
+        "hexists",
+        "hlen",
+        "hstrlen",
+        "hscan",
+        "scan",
+        "zrange",
+        "zrevrange",
+        "zrangebyscore",
+        "zcount",
+    }
     reads |= {"zscore", "zrank", "zrevrank", "zrevrangebyscore", "time", "info", "hello"}
     assert sent <= reads | {"client", "select", "config"}
 

@@ -185,11 +185,15 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
     wanted = where
     if ids:
         wanted = f"id:{','.join(ids)}" + (f" ({where})" if where else "")
+    from qdeck._deck.reads import unread_words
+
     unread: list[str] = []
     with given.deck() as deck:
         for record in _records(deck, queue, wanted, None, unread):
             found = deck.job(record.queue, record.id if record.layout == "native" else record.key)
             write_text(dumps(shapes.detail(found) | {"queue_from": _letter(record)["queue_from"]}) + "\n")
+            if found.body is None and found.body_bytes:
+                unread.append(unread_words(f"job {found.id} of {found.queue}", found.problem))
     ctx.exit(note_unread(unread))
 
 

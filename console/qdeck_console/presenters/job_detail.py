@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.details import GRACE_MS
 from qdeck._deck.model import NATIVE, State
+from qdeck._deck.records import MOST_SHOWN
 from qdeck._engine.codec import UNKNOWN_TASK
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import pair, queue_path, section
@@ -151,9 +152,16 @@ def payload_lines(job: JobDetail, cells: int, *, most: int) -> list[Line]:
     if len(pairs) > most:
         lines.append(((f"{len(pairs) - most:,} more", "faint"),))
     if not pairs:
-        lines.append((("no arguments", "faint"),))
+        lines.append(((no_payload(job), "faint"),))
     lines.append(_BLANK)
     return lines
+
+
+def no_payload(job: JobDetail) -> str:
+    """What stands in place of a payload without parts, or of one that was not read."""
+    if job.body is None and job.body_bytes:
+        return f"not read: over {fmt.counted(MOST_SHOWN // 1024 // 1024, 'MiB', 'MiB')}"
+    return "no arguments"
 
 
 def _pairs(payload: Any) -> list[tuple[str, str]]:

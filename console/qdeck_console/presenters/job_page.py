@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.payload import MASK, mask
 from qdeck_console import format as fmt
-from qdeck_console.presenters.job_detail import task_words, trouble
+from qdeck_console.presenters.job_detail import no_payload, task_words, trouble
 from qdeck_console.presenters.job_past import noted
 from qdeck_console.presenters.parts import name_parts, pair, queue_path, section
 from qdeck_console.presenters.retrying import retry_abroad
@@ -96,7 +96,7 @@ def tree(job: JobDetail, cells: int, folded: AbstractSet[str]) -> list[Keyed]:
     for name, value in nodes:
         _node(lines, f"p/{name}", name, value, 0, cells, folded)
     if not nodes:
-        lines.append(("p/", (("no arguments", "faint"),)))
+        lines.append(("p/", ((no_payload(job), "faint"),)))
     return [(key, tuple(fmt.fit(line, cells)) if fmt.length(line) > cells else line) for key, line in lines]
 
 

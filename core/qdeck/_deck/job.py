@@ -31,12 +31,20 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
             hint=f"qdeck find {job_id} looks in every queue; what ended is kept for a while only",
         )
     after, field = keys.key(queue, "after"), raw_id(job_id)
-    replies = yield reads.read(
-        *((b"HGET", keys.key(queue, part), field) for part in _PARTS),
+    sizes = yield reads.read(*((b"HSTRLEN", keys.key(queue, part), field) for part in _PARTS))
+    size_of = {part: reads.good(size, queue) for part, size in zip(_PARTS, sizes, strict=True)}
+    short = [part for part in _PARTS if size_of[part] <= records.MOST_SHOWN]
+    *replies, waits, kids = yield reads.read(
+        *((b"HGET", keys.key(queue, part), field) for part in short),
         (b"HGET", after, b"<" + field),
         (b"HGET", after, b">" + field),
     )
-    head, tries, lease, error, body, result, log, waits, kids = (reads.good(reply, queue) for reply in replies)
+    values = {part: reads.good(reply, queue) for part, reply in zip(short, replies, strict=True)}
+    head, tries, lease, error, body, result, log = (values.get(part) for part in _PARTS)
+    waits, kids = reads.good(waits, queue), reads.good(kids, queue)
+    for part in _PARTS:
+        if part not in values:
+            raw.leave_out(part, size_of[part])
     raw.head, raw.tries, raw.lease, raw.error, raw.body = head, tries, lease, error, body
     dependents, more = yield from _dependents(queue, job_id, kids)
     known = _of_head(raw) | _of_lease(raw)
@@ -46,10 +54,10 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
         depends_on=tuple(_words(waits)),
         dependents=tuple(dependents),
         more_dependents=more,
-        has_result=result is not None,
+        has_result=result is not None or "result" not in values,
         result=None if result is None else payload.decode(result),
         log=None if log is None else payload.mask_text(log.decode("utf-8", "backslashreplace")),
-        body_bytes=len(body or b""),
+        body_bytes=size_of["body"],
     )
 
 

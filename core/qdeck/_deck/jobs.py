@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
 from qdeck._deck.model import JobRecord, Page, State
-from qdeck._deck.records import Raw, make_record
+from qdeck._deck.records import MOST_SHOWN, Raw, make_record
 from qdeck._engine import keys
 from qdeck._errors import InvalidOption
 
@@ -20,8 +20,7 @@ SLICE: Final = 500
 ALL_STATES: Final = (
     State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD, State.CANCELLED, State.DONE,
 )  # fmt: skip
-_FIRST_VALUES: Final = 32  # payloads and errors may be large: their slices grow with what the first ones took
-_VALUE_BYTES: Final = 4 * 1024 * 1024
+_VALUE_BYTES: Final = 4 * 1024 * 1024  # of payloads or errors in one reply
 # Fields of a filter that the short facts answer, before errors and payloads are read.
 OF_HEAD: Final = frozenset(
     {"id", "name", "task", "queue", "layout", "state", "tag", "priority", "attempts", "crashes", "age", "due"}
@@ -195,13 +194,11 @@ def fill(
     kept = _passing(queue, kept, tests.early, now)
     if errors or tests.needs_error:
         failed = [raw for raw in kept if raw.tries is not None or raw.state in (State.DEAD, State.CANCELLED)]
-        for raw, error in zip(failed, (yield from _values(queue, "error", [raw.id for raw in failed])), strict=True):
-            raw.error = error
+        yield from _read_values(queue, "error", failed, bounded=not tests.needs_error)
     if not tests.needs_body:
         kept = _passing(queue, kept, tests.full, now)
     if bodies or tests.needs_body:
-        for raw, body in zip(kept, (yield from _values(queue, "body", [raw.id for raw in kept])), strict=True):
-            raw.body = body
+        yield from _read_values(queue, "body", kept, bounded=not tests.needs_body)
     records = [make_record(queue, raw, now) for raw in kept]
     return [record for record in records if tests.full(record)] if tests.needs_body else records
 
@@ -228,14 +225,29 @@ def _read_heads(queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:
     return [raw for raw in raws if id(raw) not in gone]
 
 
-def _values(queue: str, part: str, job_ids: Sequence[str]) -> Program[list[Any]]:
-    """Values that may be large, so many at a time that a reply stays at a few MB."""
-    found: list[Any] = []
-    size = _FIRST_VALUES
-    while len(found) < len(job_ids):
-        ids = [raw_id(job_id) for job_id in job_ids[len(found) : len(found) + size]]
-        [values] = yield reads.read((b"HMGET", keys.key(queue, part), *ids))
-        found += reads.good(values, queue)
-        average = sum(len(value or b"") for value in values) // len(values) + 1
-        size = max(1, min(SLICE, _VALUE_BYTES // average))
-    return found
+def _read_values(queue: str, part: str, raws: Sequence[Raw], *, bounded: bool) -> Program[None]:
+    """Values that may be large, as many at a time as take a few MB. A very large one is left out where it is `bounded`:
+    where no filter needs it.
+    """
+    key = keys.key(queue, part)
+    sizes = yield from reads.ask([(b"HSTRLEN", key, raw_id(raw.id)) for raw in raws])
+    some: list[Raw] = []
+    taken = 0
+    for raw, size in zip(raws, sizes, strict=True):
+        if reads.good(size, queue) > MOST_SHOWN and bounded:
+            raw.leave_out(part, size)
+            continue
+        if some and taken + size > _VALUE_BYTES:
+            yield from _read_some(queue, part, some)
+            some, taken = [], 0
+        some.append(raw)
+        taken += size
+    yield from _read_some(queue, part, some)
+
+
+def _read_some(queue: str, part: str, raws: Sequence[Raw]) -> Program[None]:
+    if not raws:
+        return
+    [values] = yield reads.read((b"HMGET", keys.key(queue, part), *(raw_id(raw.id) for raw in raws)))
+    for raw, value in zip(raws, reads.good(values, queue), strict=True):
+        setattr(raw, part, value)

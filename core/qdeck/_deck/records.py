@@ -25,6 +25,7 @@ _CLASS_OF: Final = {
     "cancelled": "Cancelled",
     "buried": "Buried",
 }
+MOST_SHOWN: Final = 2 * codec.MAX_PAYLOAD  # bytes of one value that are read to show its job
 _NO_TRIES: Final = Tries()  # in place of tries that cannot be read
 
 
@@ -40,6 +41,12 @@ class Raw:
     lease: bytes | None = None
     error: bytes | None = None
     body: bytes | None = None
+    over: tuple[str, ...] = ()  # what was not read because of its size
+
+    def leave_out(self, part: str, size: int) -> None:
+        """Note a value that is too large to be read for showing."""
+        name = "payload" if part == "body" else part
+        self.over += (f"{name} of {size:,} bytes",)
 
 
 def read_head(raw: bytes | None) -> Head | None:
@@ -65,7 +72,9 @@ def _problem(raw: Raw, head: Head | None, tries: Tries, lease: Lease | None, eve
     broken += ["tries"] if tries is _NO_TRIES else []
     broken += ["error"] if any(event.kind == codec.UNREADABLE for event in events) else []
     broken += [f"score {raw.score:g}"] if numbers.whole(raw.score) is None else []
-    return f"unreadable: {', '.join(broken)}" if broken else None
+    told = [f"unreadable: {', '.join(broken)}"] if broken else []
+    told += [f"not read, over {MOST_SHOWN:,} bytes: {', '.join(raw.over)}"] if raw.over else []
+    return "; ".join(told) or None
 
 
 def read_lease(raw: bytes | None) -> Lease | None:

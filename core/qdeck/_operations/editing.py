@@ -9,6 +9,7 @@ import msgspec
 
 from qdeck._deck import changes, jobs, payload, reads
 from qdeck._deck.model import State
+from qdeck._deck.records import MOST_SHOWN
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._engine.ids import new_id
 from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
@@ -44,6 +45,12 @@ def read_draft(queue: str, job_id: str) -> Program[Draft]:
         raise UnknownJob(f"no job {job_id!r} in {queue}", hint=f"qdeck find {job_id} looks in every queue")
     if place.state not in Verb.EDIT.states:
         raise UsageError(f"job {job_id!r} is {place.state}", hint="a job that waits, or a dead letter, can be edited")
+    [size] = yield reads.read((b"HSTRLEN", keys.key(queue, "body"), jobs.raw_id(job_id)))
+    if reads.good(size, queue) > MOST_SHOWN:
+        raise PayloadTooLarge(
+            f"the payload of job {job_id!r} takes {size:,} bytes, up to {MOST_SHOWN:,} can be edited",
+            hint="enqueue it again with a smaller payload",
+        )
     body, head = yield reads.read(
         (b"HGET", keys.key(queue, "body"), jobs.raw_id(job_id)), (b"HGET", keys.key(queue, "head"), jobs.raw_id(job_id))
     )
