@@ -223,7 +223,7 @@ class App:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.schedules: dict[str, Definition] = {}
         self.task_modules: list[str] = []  # child processes import them too
-        # Queues that other services write to, with the tasks that run there: no others do, and these run nowhere else.
+        # Queues that other services write to, with the tasks that run there besides those declared for them.
         self.inboxes: dict[str, set[str]] = {}
         # What every worker of this app keeps open beside its work: whatever else brings it jobs.
         self.beside: list[Callable[[], AbstractAsyncContextManager[Any]]] = []
@@ -266,7 +266,7 @@ class App:
 
     def accepts(self, queue: str, task: Task[Any, Any]) -> bool:
         """Return whether jobs of a queue may name this task."""
-        if not self.inboxes:
+        if not self.inboxes or task.options.queue == queue:
             return True
         named = self.inboxes.get(queue)
         return task.options.queue not in self.inboxes if named is None else task.name in named

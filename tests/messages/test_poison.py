@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueMana
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
+from qdeck.messages._envelopes import new_message_id
 from qdeck.messages._inlets import Follower
 
 if TYPE_CHECKING:
@@ -114,6 +116,22 @@ async def test_a_topic_that_holds_something_else_does_not_stop_the_service(
     raw.delete(stream)
     raw.xadd(stream, {"data": callback("event").to_json()})
     await until(lambda: topics)
+
+
+async def test_a_plain_task_that_is_declared_for_an_inbox_runs_there(
+    make_service: Callable[..., Service], serve: Any
+) -> None:
+    service = make_service("ingestion_service")
+    listen(service)
+    got: list[int] = []
+
+    @service.app.task(name="own", queue=INBOX)
+    def own(value: int) -> None:
+        got.append(value)
+
+    await serve(service)
+    await own.aenqueue(1)
+    await until(lambda: got, 15)
 
 
 async def test_a_handler_gets_only_what_came_on_its_own_queue(
@@ -421,3 +439,30 @@ def test_members_that_name_no_task_hide_none(client: Messenger, raw: redis.Redis
                 break
             after = page.next
     assert found == ["t"]
+
+
+async def test_a_failure_handler_runs_for_a_callback_of_a_service(
+    make_service: Callable[..., Service], serve: Any
+) -> None:
+    service = make_service("ingestion_service")
+    failures: list[str] = []
+
+    @service.app.task(name="note")
+    def note(failure: qdeck.Failure) -> None:
+        failures.append(failure.queue)
+
+    @service.on_callback("embedding", "embedding.completed", retries=0, on_failure=note)
+    async def completed(action: DomainAction) -> None:
+        raise ValueError(action.action_id)
+
+    await serve(service)
+    await service.app.tasks["embedding.completed"].aenqueue(callback("d").to_dict())
+    await until(lambda: failures, 15)
+
+
+def test_ids_of_messages_cannot_be_foreseen() -> None:
+    found = set()
+    for _ in range(2):
+        random.seed(1)
+        found.add(new_message_id()[19:])
+    assert len(found) == 2

@@ -6,7 +6,7 @@ not strip their messages. Only what a message cannot do without is required, bec
 
 from __future__ import annotations
 
-import random
+import os
 import threading
 import time
 from datetime import UTC, datetime
@@ -33,8 +33,8 @@ def new_message_id() -> str:
         _last_us = us = max(_last_us + 1, time.time_ns() // 1000)
     ms, rest = divmod(us, 1000)
     # 48 bits of milliseconds, then the microseconds in the 12 bits that the standard leaves to the maker.
-    # Unique, not secret; `random` starts anew in a forked child.
-    number = (ms << 80) | (7 << 76) | ((rest * 4) << 64) | (2 << 62) | random.getrandbits(62)
+    # From the system: who is sent many ids must not foresee those that go to others.
+    number = (ms << 80) | (7 << 76) | ((rest * 4) << 64) | (2 << 62) | int.from_bytes(os.urandom(8)) >> 2
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

@@ -130,7 +130,7 @@ class Service(Messenger):
                 self.app.task(name=REFUSED_TASK, queue=queue, retries=0)(self._refuse)
             self.app.inboxes.setdefault(queue, set()).add(REFUSED_TASK)
             self._followers.append(Follower(queue, options.get("retries", RETRIES)))
-        self.app.inboxes.setdefault(queue, set()).add(action_type)
+        self.app.inboxes.setdefault(queue, set())
         return self._bind(action_type, queue, ends_task=ends_task, **options)
 
     def on_notification(
@@ -142,7 +142,7 @@ class Service(Messenger):
         stream = str(self.names.notifications(topic, emitter))
         own = group or str(self.names.service)
         self._subscriptions.append(Subscription(stream, own, inbox, task, options.get("retries", RETRIES), start))
-        self.app.inboxes.setdefault(inbox, set()).add(task)
+        self.app.inboxes.setdefault(inbox, set())
         return self._bind(task, inbox, ends_task=False, **options)
 
     def run(self, **options: Any) -> str:
