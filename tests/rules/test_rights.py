@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ from messages.waiting import until as become
 from qdeck._agent.chores import NAMES
 from qdeck._deck.deck import Deck
 from qdeck._rules import rights
-from qdeck._settings import Settings
+from qdeck._rules.doctor import Finding, diagnose
+from qdeck._settings import Configuration, Settings, Target
 from qdeck.messages import DomainAction, Messenger, Service
 from support.brands import redis_binary
 from support.commands import runner
@@ -347,6 +349,29 @@ async def test_an_agent(roles: Roles) -> None:
         assert (await agent.ask("/api/v1/queue/purge", "POST")).code == 200
         assert [event for event in agent.events if event["event"] == "failed"] == []
     assert roles.denied() == set()
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "operator that reads"])
+def test_doctor_finds_queues_whose_keys_are_closed(roles: Roles, role: str) -> None:
+    """Its other checks use keys of its own, which every line opens."""
+    fill(roles)
+    name, _, reads = role.partition(" that ")
+    url = roles.make(name)
+    assert queue_keys(url, name).ok is True
+    closed = [word for word in shlex.split(rights.line(name)) if not word.endswith("~{*}:*")]
+    # Without the right to ask, keys that may only be read cannot be told from open ones.
+    roles.raw.execute_command(*closed, *(["%R~{*}:*", "+acl|dryrun"] if reads else []))
+    found = queue_keys(url, name)
+    assert found.ok is False
+    assert "leave out 2 queues, such as 'shop:" in found.detail
+    assert "~{*}:*" in found.fix
+
+
+def queue_keys(url: str, role: str) -> Finding:
+    """What `doctor` finds about the keys of queues."""
+    with Deck(url, read_only=role == "viewer") as deck:
+        found = diagnose(deck, Configuration(settings=Settings()), Target(url=url)).findings
+    return next(one for one in found if one.name == "queue_keys")
 
 
 def test_a_prefix_closes_the_queues_of_others(roles: Roles) -> None:

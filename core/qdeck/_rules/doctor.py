@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 SKEW_MS: Final = 2_000  # more than that between two clocks, and times on screens mislead
 _QUEUE: Final = "qdeck:doctor"  # a queue that nobody has
+_QUEUES_CHECKED: Final = 1000
 _CALL: Final = re.compile(r"redis\.p?call\('(\w+)'")
 _MOST_UNREADABLE: Final = 20  # that are named one by one
 _OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
@@ -120,6 +121,8 @@ def _server(deck: Deck, *, found_read_only: bool) -> Program[list[Finding]]:
     else:
         changing = yield from _may_change(user, fix)
     found.append(changing)
+    if looking.ok:
+        found.append((yield from _queue_keys(user, fix, read_only=found_read_only)))
     found += yield from _settings(server, info, deck.thresholds)
     found.append((yield from _script_cache()))
     if looking.ok:
@@ -250,6 +253,27 @@ def _may_change(user: str | None, fix: str) -> Program[Finding]:
         return Finding(name="changing", ok=True, detail="this user may do all that changing jobs takes")
     detail = f"not allowed: {', '.join(denied)}"
     return Finding(name="changing", ok=False, detail=detail, fix=fix)
+
+
+def _queue_keys(user: str | None, fix: str, *, read_only: bool) -> Program[Finding]:
+    """Whether this user's key patterns open the queues that exist: the other checks use keys of their own."""
+    try:
+        names = (yield from native.names(native.Memory()))[:_QUEUES_CHECKED]
+    except QdeckError as error:
+        return Finding(name="queue_keys", ok=False, detail=str(error), fix=error.hint)
+    metas = [keys.key(name, "meta") for name in names]
+    replies = yield from reads.ask([(b"HGET", key, b"v") for key in metas])
+    closed = [name for name, reply in zip(names, replies, strict=True) if _is_denied(reply)]
+    if not closed and not read_only:
+        asked = [(b"ACL", b"DRYRUN", user or "default", b"HSET", key, b"f", b"1") for key in metas]
+        replies = yield from reads.ask(asked)
+        closed = [
+            name for name, reply in zip(names, replies, strict=True) if isinstance(reply, bytes) and b"key" in reply
+        ]
+    if not closed:
+        return Finding(name="queue_keys", ok=True, detail=f"the keys of {counted(len(names), 'queue')} are open")
+    detail = f"the key patterns of this user leave out {counted(len(closed), 'queue')}, such as {closed[0]!r}"
+    return Finding(name="queue_keys", ok=False, detail=detail, fix=fix)
 
 
 def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[Finding]]:
