@@ -35,6 +35,7 @@ class Crew:
         notes_url: str,
         state: Path,
         make_process: Callable[..., PythonProcess],
+        seconds: float,
     ) -> None:
         self.server = server
         self.proxy = proxy
@@ -43,7 +44,14 @@ class Crew:
         self.faults: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         self._made = 0
-        self._env = {"SOAK_URL": proxy.url, "QDECK_URL": proxy.url, NOTES_URL: notes_url, "XDG_STATE_HOME": str(state)}
+        # The last 1,000 batches can be undone, and all of them are at the end: the longer it takes, the more seldom.
+        self._env = {
+            "SOAK_URL": proxy.url,
+            "QDECK_URL": proxy.url,
+            NOTES_URL: notes_url,
+            "XDG_STATE_HOME": str(state),
+            "SOAK_PAUSE": str(max(0.1, seconds / 800)),
+        }
         self._make_process = make_process
         app = make_app(server.url)
         for queue in QUEUES:

@@ -121,7 +121,7 @@ def main(seed: str) -> None:
             notebook.hincrby(COMMANDS, f"{' '.join(command[:2])} → {code}")
         except Exception:  # noqa: BLE001 - whatever it is, the soak reports it
             notebook.rpush(FAULTS, traceback.format_exc())
-        time.sleep(0.1)
+        time.sleep(float(os.environ["SOAK_PAUSE"]))
 
 
 if __name__ == "__main__":

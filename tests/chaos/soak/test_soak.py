@@ -53,7 +53,7 @@ def test_soak(
     that each confirmed job has to be there, and all keys are audited."""
     server = make_server("--enable-debug-command", "local", appendonly=True)
     own_state.mkdir(exist_ok=True)
-    crew = Crew(server, make_proxy(server.url), url, own_state, make_process)
+    crew = Crew(server, make_proxy(server.url), url, own_state, make_process, SECONDS)
     crew.fill()
     crew.strike(time.monotonic() + SECONDS)
     crew.proxy.heal()
