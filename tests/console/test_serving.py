@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -181,13 +182,14 @@ def test_a_message_of_nonsense_asks_for_nothing(name: str) -> None:
 async def test_a_message_of_nonsense_ends_that_visit_alone(served: Served, session: aiohttp.ClientSession) -> None:
     async with visiting(served, session) as other:
         await other.until("Queues")
+        watching = asyncio.create_task(other.until("keys", 200))
         for name, text in NONSENSE.items():
             async with visiting(served, session) as visitor:
                 await visitor.websocket.send_str(text)
                 assert await visitor.closed() == 1008, name
             await served.until(lambda: len(served.consoles()) == 1)
         await other.send("stdin", "\ud800?")  # half a character is none, and stops nothing
-        await other.until("keys")
+        await watching
     assert "Traceback" not in served.process.output
 
 
@@ -212,12 +214,42 @@ async def test_there_are_no_more_visitors_than_allowed(
             async with visiting(served, session) as other:
                 assert await other.closed() == 1013
             assert len(served.consoles()) == 1
-        async with asyncio.timeout(30):
-            while True:  # until the first has left
-                async with visiting(served, session) as again:
-                    with contextlib.suppress(AssertionError):
-                        await again.until("Queues")
-                        break
+        await _until_there_is_room(served, session)
+
+
+async def _until_there_is_room(served: Served, session: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(15):
+        while True:  # until the one before has left
+            async with visiting(served, session) as visitor:
+                with contextlib.suppress(AssertionError):
+                    await visitor.until("Queues")
+                    break
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("last", [b"", b"\x81\x81\0\0\0\0{"], ids=["lost", "nonsense"])
+async def test_a_visitor_who_reads_nothing_leaves_no_trace(
+    make_process: Callable[..., PythonProcess], url: str, session: aiohttp.ClientSession, last: bytes
+) -> None:
+    """What the console drew for it fills every buffer on the way: nothing may wait for them to be read."""
+    head = b"GET /ws?width=600&height=250 HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    head += b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    async with serving(make_process, url, "--visitors", "1") as served:
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(("127.0.0.1", served.port))
+            deaf.sendall(head)
+            await served.until(served.consoles)
+            keys = b'["stdin","?\\u001b12345"]'
+            for _ in range(100):
+                deaf.sendall(bytes((0x81, 0x80 | len(keys))) + b"\0\0\0\0" + keys)
+                await asyncio.sleep(0.02)
+            deaf.sendall(last)
+            if last:
+                await served.until(lambda: not served.consoles())
+        await served.until(lambda: not served.consoles(), 40)
+        await _until_there_is_room(served, session)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])

@@ -89,7 +89,13 @@ class Page:
 
     async def until_js(self, expression: str, seconds: float = 30.0) -> None:
         async with asyncio.timeout(seconds):
-            while not await self.js(expression):  # noqa: ASYNC110 - any condition
+            while True:
+                try:
+                    if await self.js(expression):
+                        return
+                except AssertionError as error:  # asked while the next page was loaded
+                    if "navigated" not in str(error):
+                        raise
                 await asyncio.sleep(0.05)
 
     def text(self, since: int = 0) -> str:

@@ -308,6 +308,8 @@ class ConsoleServer:
         try:
             await visit.run(request.query.get("width"), request.query.get("height"))
         finally:
+            if request.transport is not None:
+                request.transport.abort()  # what a browser did not read until now would be kept for it
             del self._visits[visit]
             if ending is not None:
                 ending.cancel()

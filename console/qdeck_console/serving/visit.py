@@ -60,11 +60,11 @@ class Visit:
         finally:
             await self._end(process, drawing)
 
-    async def close(self, reason: str) -> None:
-        """End it from here: the browser shows the reason."""
+    async def close(self, reason: str, code: int = WSCloseCode.GOING_AWAY) -> None:
+        """End it from here: the browser shows the reason, if it still reads."""
         if not self._websocket.closed:
             with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
-                await asyncio.wait_for(self._websocket.close(code=WSCloseCode.GOING_AWAY, message=reason.encode()), 1)
+                await asyncio.wait_for(self._websocket.close(code=code, message=reason.encode()), 1)
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         async for message in self._websocket:
@@ -72,8 +72,8 @@ class Visit:
             if message.type is WSMsgType.TEXT:
                 asked = packet(message.data)
             if asked is None:
-                reason = b"The browser sent something that the console does not know."
-                await self._websocket.close(code=WSCloseCode.POLICY_VIOLATION, message=reason)
+                reason = "The browser sent something that the console does not know."
+                await self.close(reason, WSCloseCode.POLICY_VIOLATION)
                 return
             kind, value = asked
             if kind == "ping":
@@ -124,8 +124,7 @@ class Visit:
         except (asyncio.IncompleteReadError, ConnectionError, ValueError):
             reason = "The console failed: see the terminal of qdeck serve."
         finally:
-            with contextlib.suppress(ConnectionError):
-                await self._websocket.close(message=reason.encode())
+            await self.close(reason, WSCloseCode.OK)
 
     async def _end(self, process: asyncio.subprocess.Process, drawing: asyncio.Task[None]) -> None:
         quit_packet = json.dumps({"type": "quit"}).encode()
@@ -139,10 +138,13 @@ class Visit:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
-                await process.wait()
             drawing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await drawing
+            assert process.stdout is not None  # noqa: S101 - a pipe was asked for
+            while await process.stdout.read(1 << 16):  # what nobody will see: `wait` ends after the pipe
+                pass
+            await process.wait()
 
 
 def _environment(width: int, height: int) -> dict[str, str]:
