@@ -25,6 +25,11 @@ def is_shown(char: str) -> bool:
     return char.isprintable() and HIDDEN.match(char) is None
 
 
+def escaped_json(text: str) -> str:
+    """Return JSON without a character that a terminal could obey; it means the same."""
+    return text if text.isascii() and text.isprintable() else HIDDEN.sub(lambda found: json_escape(found[0]), text)
+
+
 def json_escape(char: str) -> str:
     """Return a character as JSON escapes it."""
     code = char.encode("utf-16-be", "surrogatepass")

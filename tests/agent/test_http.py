@@ -414,3 +414,21 @@ async def test_metrics_that_a_proxy_passes_on_need_the_token(run_agent: Callable
     async with run_agent() as agent:
         for name in ("X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"):
             assert (await agent.ask("/metrics", token=None, headers={name: "192.0.2.7"})).code == 401
+
+
+async def test_answers_hold_nothing_that_a_terminal_obeys(
+    run_agent: Callable[..., Any], client: SyncClient, raw: redis.Redis
+) -> None:
+    """JSON escapes it, and metrics write it out: names of other systems' queues hold anything."""
+    hostile = "\x9b2J\u202e\x7f\u200b\U000e0041"
+    make_jobs(client, 1, body=json.dumps([[hostile], {}], ensure_ascii=False).encode())
+    bury(client, claim(client), message=hostile)
+    raw.sadd("vmpooler__pools", f"pool{hostile}")
+    raw.sadd(f"vmpooler__ready__pool{hostile}", "vm-1")
+    async with run_agent() as agent:
+        letters = (await agent.ask(DLQ)).text
+        metrics = (await agent.ask("/metrics")).text
+    assert hostile in json.loads(letters)["entries"][0]["error_message"]
+    assert "pool" in metrics
+    for text in (letters, metrics):
+        assert not any(char in text for char in hostile if char not in "2J")

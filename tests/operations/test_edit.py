@@ -84,3 +84,12 @@ VALUES = st.recursive(
 @given(VALUES)
 def test_what_is_not_touched_stays_as_it_was(value: Any) -> None:
     assert unmask(payload.mask(value), value) == value
+
+
+def test_what_is_edited_holds_nothing_that_a_terminal_obeys(deck: Deck, yard: Yard) -> None:
+    job_id = yard.die({"note": "a\x9b2J\u202e\x7f\U000e0041b"})
+    draft = api.read_draft(deck, QUEUE, job_id)
+    assert all(char.isprintable() or char == "\n" for char in draft.text())
+    api.edit_job(deck, draft, draft.text().replace('"a', '"c'))
+    body = json.loads(yard.raw.hget(yard.key("body"), job_id) or b"")
+    assert body == [[{"note": "c\x9b2J\u202e\x7f\U000e0041b"}], {}]

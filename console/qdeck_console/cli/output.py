@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
-from qdeck._hidden import HIDDEN, is_shown, json_escape
+from qdeck._deck.masking import mask_text
+from qdeck._hidden import escaped_json, is_shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,8 +44,10 @@ def safe(value: object) -> str:
 
 def note(message: str) -> None:
     """A line on stderr."""
+    # An error says what was typed, or what a server has said: a URL with its password, too.
+    shown = "\n".join(map(safe, mask_text(message).splitlines()))
     with contextlib.suppress(BrokenPipeError):
-        click.echo(_encodable("\n".join(map(safe, message.splitlines())), sys.stderr), err=True)
+        click.echo(_encodable(shown, sys.stderr), err=True)
 
 
 def note_once(message: str) -> None:
@@ -76,8 +79,7 @@ def _encodable(text: str, stream: Any) -> str:
 
 def dumps(value: object) -> str:
     """JSON without a character that a terminal could obey."""
-    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=_default)
-    return text if text.isascii() and text.isprintable() else HIDDEN.sub(lambda found: json_escape(found[0]), text)
+    return escaped_json(json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=_default))
 
 
 def _default(value: object) -> object:

@@ -14,8 +14,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
 from qdeck._deck.model import JobRecord
-from qdeck._deck.payload import mask_text
+from qdeck._deck.payload import decode
 from qdeck._files import Dropped
+from qdeck._hidden import escaped_json
 from qdeck_console.format import counted
 from qdeck_console.newfile import new_file
 from qdeck_console.screens.dialog import Dialog
@@ -64,7 +65,7 @@ def plain(value: object) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     if isinstance(value, bytes):
-        return mask_text(value.decode("utf-8", "backslashreplace"))
+        return decode(value)
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
@@ -96,7 +97,7 @@ class Sheet:
                     return
 
     def _put(self, row: object) -> None:
-        self._file.write(msgspec.json.encode(plain(row)) + b"\n")
+        self._file.write(escaped_json(msgspec.json.encode(plain(row)).decode()).encode() + b"\n")
         self._work.done += 1
 
 

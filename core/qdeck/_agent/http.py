@@ -16,6 +16,7 @@ from qdeck._agent import deadletters, metrics
 from qdeck._agent.options import host_and_port, is_loopback, is_passed_on
 from qdeck._engine import codec
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
+from qdeck._hidden import escaped_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -190,9 +191,9 @@ def _whole(request: Request, name: str, usual: int, most: int) -> int:
 
 
 def _json(value: Any, code: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(
-        codec.encode_json(value), code, headers=_HEADERS | (headers or {}), media_type="application/json; charset=utf-8"
-    )
+    # Somebody may read it with curl in a terminal.
+    text = escaped_json(codec.encode_json(value).decode())
+    return Response(text, code, headers=_HEADERS | (headers or {}), media_type="application/json; charset=utf-8")
 
 
 def error_response(code: int, message: str, hint: str = "", headers: dict[str, str] | None = None) -> Response:

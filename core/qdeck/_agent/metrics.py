@@ -6,6 +6,7 @@ of them is asked.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -13,6 +14,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from qdeck._engine.numbers import whole
+from qdeck._hidden import HIDDEN, json_escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow, Snapshot
     from qdeck.messages import LifeCycleCount
 
+_OBEYED: Final = re.compile(rf"(?!\n){HIDDEN.pattern}")
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 VERDICTS: Final = {"healthy": 0, "degraded": 1, "unhealthy": 2}
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
@@ -44,7 +47,8 @@ def expose(
     registry.register(
         _Collected([*_queues(seen), *_health(seen, report), *_purge(slots), *_agents(slots), *_life(life)])
     )
-    return generate_latest(registry)
+    # A name of another system's queue may hold anything, and somebody may read this in a terminal.
+    return _OBEYED.sub(lambda found: "\\" + json_escape(found[0]), generate_latest(registry).decode()).encode()
 
 
 class _Collected(Collector):

@@ -145,6 +145,14 @@ class Snapshot:
     workers_alive: int | None = None
 
 
+def _mask_fields(row: object, names: tuple[str, ...]) -> None:
+    """Mask what is shown and exported like a text, whatever system it came from."""
+    for name in names:
+        text = getattr(row, name)
+        if text is not None and (shown := payload.mask_label(text)) is not text:
+            object.__setattr__(row, name, shown)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     """One job of a list; `key` is its exact identity, `since_ms` the moment it came into its state."""
@@ -175,9 +183,7 @@ class JobRecord:
     problem: str | None = None  # what of it cannot be read
 
     def __post_init__(self) -> None:
-        # Names and tags are shown and exported like texts, whatever system they came from.
-        if self.name is not None and (name := payload.mask_label(self.name)) is not self.name:
-            object.__setattr__(self, "name", name)
+        _mask_fields(self, ("name", "task", "error", "problem"))
         if self.tags and (tags := tuple(map(payload.mask_label, self.tags))) != self.tags:
             object.__setattr__(self, "tags", tags)
 
@@ -281,6 +287,9 @@ class WorkerRow:
     started_ms: int | None = None
     seen_ms: int | None = None
     heartbeat_s: float | None = None
+
+    def __post_init__(self) -> None:
+        _mask_fields(self, ("state", "asked", "host", "version"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

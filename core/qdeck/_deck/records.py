@@ -181,7 +181,9 @@ def _failure(event: Event) -> Failure:
         kind=event.kind,
         at_ms=event.at_ms,
         # The bare class, as a filter wants it; the traceback has the rest of the name.
-        class_name=str(named).rpartition(".")[2] if named else _CLASS_OF.get(event.kind, event.kind),
+        class_name=payload.mask_label(str(named).rpartition(".")[2])
+        if named
+        else _CLASS_OF.get(event.kind, event.kind),
         message=payload.mask_text(_message(event)),
         traceback=payload.mask_text(str(traceback)) if traceback else None,
     )

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _PAGE: Final = 500
 
 
+_TEXTS: Final = ("who", "host", "where", "outcome", "plan", "reason")  # other programs write here, too
+
+
 def make(
     verb: str,
     at_ms: int,
@@ -99,6 +102,7 @@ def read_entry(raw: bytes | None) -> Activity | None:
     try:
         data = msgspec.json.decode(raw or b"")
         known = {name: data[name] for name in as_json(Activity(at_ms=0, who="", host="", verb="")) if name in data}
+        known |= {name: mask_text(known[name]) for name in _TEXTS if isinstance(known.get(name), str)}
         known["queues"] = tuple(known.get("queues") or ())
         known["counts"] = MappingProxyType(dict(known.get("counts") or {}))
         return Activity(**known)

@@ -13,6 +13,7 @@ from qdeck._deck.records import MOST_SHOWN
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._engine.ids import new_id
 from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
+from qdeck._hidden import escaped_json
 from qdeck._operations import activity, registry
 from qdeck._operations.model import BatchResult, Skip, Verb
 
@@ -34,8 +35,8 @@ class Draft:
         return payload.decode(self.body)
 
     def text(self) -> str:
-        """The payload as indented JSON."""
-        return msgspec.json.format(codec.encode_json(self.shown), indent=2).decode()
+        """The payload as indented JSON, without a character that a terminal could obey."""
+        return msgspec.json.format(escaped_json(codec.encode_json(self.shown).decode()), indent=2)
 
 
 def read_draft(queue: str, job_id: str) -> Program[Draft]:
