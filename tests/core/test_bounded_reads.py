@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -14,6 +13,7 @@ from qdeck._deck.window import read_stretch
 from qdeck._engine import keys
 from qdeck_console.__main__ import main
 from support.breaking import BROKEN, HEALTHY, fill
+from support.listening import listening
 
 if TYPE_CHECKING:
     import redis
@@ -60,22 +60,10 @@ def test_the_rule_finds_what_is_unbounded() -> None:
 
 def test_no_command_that_looks_is_unbounded(url: str, raw: redis.Redis) -> None:
     ids = fill(url, raw)
-    seen: list[list[bytes]] = []
-    with raw.monitor() as monitor:
-
-        def listen() -> None:
-            for told in monitor.listen():
-                words = [word.encode("utf-8", "replace") for word in told["command"].split(" ")]
-                if words[0] == b"PING" and b"end" in words:
-                    return
-                seen.append(words)
-
-        thread = threading.Thread(target=listen)
-        thread.start()
+    with listening(url) as heard:
         for look in LOOKS:
             main([word.format(id=ids[HEALTHY], other=ids[BROKEN]) for word in look] + ["--json", "--url", url])
-        raw.execute_command("PING", "end")
-        thread.join(20)
+    seen = [[word.encode("utf-8", "replace") for word in text.split(" ")] for _, text in heard]
     assert len(seen) > 100
     found = sorted({b" ".join(words)[:110] for words in seen if too_much(words)})
     assert found == [], found

@@ -243,3 +243,7 @@ def test_the_engine_on_a_cluster_node(make_server: Callable[..., Server]) -> Non
                 rig.call(op)
         assert rig.state("child", OTHER) == "dead"
         rig.client.close()
+
+
+def test_claims_are_bounded_by_the_bytes_that_other_calls_are() -> None:
+    assert f"local MOST_BYTES = {ops.SLICE_BYTES}\n" in scripts.load("turn").source.decode()

@@ -71,7 +71,7 @@ def test_a_job_is_edited_while_a_plan_is_made(deck: Deck, yard: Yard) -> None:
     edited = False
     while True:
         reply = yard.client.run(_once(send))
-        if b"{%s}:body" % QUEUE.encode() in send.data and not edited:
+        if b"HMGET\r\n" in send.data and b"{%s}:body" % QUEUE.encode() in send.data and not edited:
             edited = True
             edit(deck, job_id, "[[43], {}]")
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck import reads
 from qdeck._deck.model import JobRecord, Page, State
 from qdeck._deck.records import MOST_SHOWN, Raw, make_record
+from qdeck._deck.values import read_lengths, read_values
 from qdeck._engine import keys
 from qdeck._errors import InvalidOption
 
@@ -20,7 +21,6 @@ SLICE: Final = 500
 ALL_STATES: Final = (
     State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD, State.CANCELLED, State.DONE,
 )  # fmt: skip
-_VALUE_BYTES: Final = 4 * 1024 * 1024  # of payloads or errors in one reply
 # Fields of a filter that the short facts answer, before errors and payloads are read.
 OF_HEAD: Final = frozenset(
     {"id", "name", "task", "queue", "layout", "state", "tag", "priority", "attempts", "crashes", "age", "due"}
@@ -226,28 +226,17 @@ def _read_heads(queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:
 
 
 def _read_values(queue: str, part: str, raws: Sequence[Raw], *, bounded: bool) -> Program[None]:
-    """Values that may be large, as many at a time as take a few MB. A very large one is left out where it is `bounded`:
-    where no filter needs it.
+    """Read one kind of value into these entries. A very large one is left out where it is `bounded`: where no filter
+    needs it.
     """
-    key = keys.key(queue, part)
-    sizes = yield from reads.ask([(b"HSTRLEN", key, raw_id(raw.id)) for raw in raws])
-    some: list[Raw] = []
-    taken = 0
-    for raw, size in zip(raws, sizes, strict=True):
-        if reads.good(size, queue) > MOST_SHOWN and bounded:
-            raw.leave_out(part, size)
-            continue
-        if some and taken + size > _VALUE_BYTES:
-            yield from _read_some(queue, part, some)
-            some, taken = [], 0
-        some.append(raw)
-        taken += size
-    yield from _read_some(queue, part, some)
-
-
-def _read_some(queue: str, part: str, raws: Sequence[Raw]) -> Program[None]:
-    if not raws:
-        return
-    [values] = yield reads.read((b"HMGET", keys.key(queue, part), *(raw_id(raw.id) for raw in raws)))
-    for raw, value in zip(raws, reads.good(values, queue), strict=True):
+    lengths = yield from read_lengths(queue, part, [raw_id(raw.id) for raw in raws])
+    wanted: list[tuple[Raw, int]] = []
+    for raw, length in zip(raws, lengths, strict=True):
+        if bounded and length > MOST_SHOWN:
+            raw.leave_out(part, length)
+        else:
+            wanted.append((raw, length))
+    known = {part: [length for _, length in wanted]}
+    [values] = yield from read_values(queue, (part,), [raw_id(raw.id) for raw, _ in wanted], known)
+    for (raw, _), value in zip(wanted, values, strict=True):
         setattr(raw, part, value)

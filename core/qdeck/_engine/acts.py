@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine.ops import Arg, Op
+from qdeck._engine.ops import SLICE_BYTES, Arg, Op
 from qdeck._engine.scripts import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SLICE: Final = 200  # jobs that one act changes at most
-MOST_BYTES: Final = 1024 * 1024  # of events and payloads that one act reads
 KEEP_MS: Final = 24 * 3600 * 1000  # how long an act can be undone
 KEEP_BYTES: Final = 64 * 1024 * 1024  # what is kept of all acts that can be undone
 
@@ -47,13 +46,13 @@ def act(
     entries: Sequence[tuple[str, str]],
     *,
     batch: str,
-    offset: int,
+    offset: int | str,
     event: bytes,
     extra: Arg = "",
     group: str = "",
     keep_bytes: int = KEEP_BYTES,
     keep_ms: int = KEEP_MS,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = SLICE_BYTES,
     now: int = 0,
 ) -> Op[Acted]:
     """Acts on jobs of one state, given as pairs of id and what was seen: the score as text, of a running job its token.
@@ -87,7 +86,7 @@ def edit(
         KEEP_MS,
         event,
         after,
-        MOST_BYTES,
+        SLICE_BYTES,
         "",
         *entry,
         before,

@@ -20,6 +20,7 @@ Arg = bytes | str | int
 _FEW: Final = 2  # arguments before the ids of a command
 _MANY: Final = 16
 SLICE: Final = 500  # jobs in one call at most: `unpack` in Lua fails from 8,000 values on
+SLICE_BYTES: Final = 2 * 1024 * 1024  # of values in one call or reply, unless one job alone has more
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,12 @@ def _pack_bytes(out: list[bytes], args: Sequence[Any]) -> None:
 def commands(*calls: tuple[Arg, ...], key: bytes = b"", reads: bool = False) -> Send:
     """Several plain commands in one round trip."""
     return Send(b"".join(pack(*call) for call in calls), len(calls), key, reads)
+
+
+def command_each(name: bytes, key: bytes, fields: Sequence[bytes]) -> Send:
+    """Build one plain read of a key for each of very many fields, in one round trip."""
+    head = b"*3\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(key), key)
+    return Send(b"".join([b"%b$%d\r\n%b\r\n" % (head, len(one), one) for one in fields]), len(fields), reads=True)
 
 
 def init(queue: str) -> Op[None]:

@@ -19,7 +19,6 @@ T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
 _ANNOUNCEMENTS: Final = 5  # tries to enqueue jobs soon after they were announced
 _FIRST_PAGE: Final = 16  # entries of an outbox read at first: nobody knows yet how large they are
-SLICE_BYTES: Final = 2 * 1024 * 1024  # of payloads in one call, unless one alone is larger
 
 
 class Late(QdeckError):
@@ -125,7 +124,7 @@ def _slices(jobs: Sequence[NewJob]) -> Iterator[Sequence[NewJob]]:
     for at, job in enumerate(jobs):
         size += len(job.body)
         refs += len(job.after)
-        if at > start and (at - start >= ops.SLICE or size > SLICE_BYTES or refs > ops.SLICE):
+        if at > start and (at - start >= ops.SLICE or size > ops.SLICE_BYTES or refs > ops.SLICE):
             yield jobs[start:at]
             start, size, refs = at, len(job.body), len(job.after)
     if start < len(jobs):
@@ -158,7 +157,7 @@ def deliver(queue: str, now: int = 0, report: Callable[[str], None] | None = Non
             break
         start = b"(" + entries[-1][0]
         size = max(sum(map(len, flat)) for _, flat in entries)
-        page = max(1, min(page * 4, SLICE_BYTES // (size + 1)))
+        page = max(1, min(page * 4, ops.SLICE_BYTES // (size + 1)))
     if refused is not None:
         raise refused
     return looked_at

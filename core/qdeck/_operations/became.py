@@ -8,8 +8,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import reads
+from qdeck._deck import jobs, reads
 from qdeck._deck.model import NATIVE, State
+from qdeck._deck.values import read_values
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import registry, undoing
@@ -151,8 +152,9 @@ def _count(queue: str, ids: list[str | bytes], counts: dict[str, int]) -> Progra
 def _errors(queue: str, ids: list[str | bytes], errors: Counter[str]) -> Program[None]:
     if not ids:
         return
-    [replies] = yield reads.read((b"HMGET", keys.key(queue, "error"), *ids))
-    for raw in reads.good(replies, queue):
+    raw_ids = [job_id if isinstance(job_id, bytes) else jobs.raw_id(job_id) for job_id in ids]
+    [values] = yield from read_values(queue, ("error",), raw_ids)
+    for raw in values:
         events = codec.read_events(raw)
         found = next((event.data.get("class") for event in reversed(events) if event.data.get("class")), None)
         errors[str(found) if found else "unknown"] += 1

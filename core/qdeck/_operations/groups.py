@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._deck import payload, reads
 from qdeck._deck.model import NATIVE, State
+from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._engine.numbers import need
 from qdeck._engine.shapes import LONGEST, LOOKED_AT, VARIES, shape_of
@@ -280,12 +281,10 @@ def _samples_of(counted: Mapping[str, Sequence[Kind]], now: int) -> Program[dict
     places = yield from reads.ask(
         [(b"ZMSCORE", keys.key(queue, "dead"), *(kind.sample for kind in kinds)) for queue, kinds in filled.items()]
     )
-    errors = yield from reads.ask(
-        [(b"HMGET", keys.key(queue, "error"), *(kind.sample for kind in kinds)) for queue, kinds in filled.items()]
-    )
     found = {}
-    for (queue, kinds), scores, values in zip(filled.items(), places, errors, strict=True):
-        for kind, score, value in zip(kinds, reads.good(scores, queue), reads.good(values, queue), strict=True):
+    for (queue, kinds), scores in zip(filled.items(), places, strict=True):
+        [values] = yield from read_values(queue, ("error",), [kind.sample for kind in kinds])
+        for kind, score, value in zip(kinds, reads.good(scores, queue), values, strict=True):
             if score is not None:
                 row = found[queue, kind.sample] = Row(queue, State.DEAD, kind.sample, score, now, True)
                 row.put("error", value)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import changes, jobs, reads
 from qdeck._deck.model import State
+from qdeck._deck.values import read_lengths
 from qdeck._engine import codec, keys
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption
@@ -19,7 +20,7 @@ from qdeck._operations import foreign, stuck
 from qdeck._operations.model import PLAN_LIFE_MS, Blast, PlanEntry, PlanHead, PlanTail, Skip, Verb
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.rows import Row, reaches_no_secret
-from qdeck._operations.scan import Needs, Walk, fill, put, values_of
+from qdeck._operations.scan import Needs, Walk, fill, put
 from qdeck._options import read_priority
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 NO_UNDO: Final = "this cannot be undone: the workers that have these jobs lose them for good"
 MOST_SKIPS: Final = 1000  # that are told one by one
 _SIZED: Final = ("body", "error", "log", "result")
-_SAMPLE: Final = 32  # values of a page whose length tells whether reading them all is cheap
-_SMALL: Final = 1024
 # Those that wait for others come before these, so that they are acted on and do not die with them first; and the way
 # goes with the stream, so that a job that moves on is met again rather than missed.
 _ORDER: Final = (
@@ -379,25 +378,13 @@ def _look_around(queue: str, state: str, rows: Sequence[Row], verb: Verb, sums: 
     if verb not in (Verb.DISCARD, Verb.PURGE, Verb.MOVE):
         return [0] * len(ids)
     sizes = [len(head or b"") for head in heads]
-    for part in _SIZED:
-        lengths = yield from _lengths(queue, part, rows)
+    filled = yield reads.read(*((b"HLEN", keys.key(queue, part)) for part in _SIZED))
+    for part, count in zip(_SIZED, filled, strict=True):
+        if reads.is_error(count) or not count:
+            continue
+        lengths = yield from read_lengths(queue, part, ids)
         sizes = [size + length for size, length in zip(sizes, lengths, strict=True)]
     return sizes
-
-
-def _lengths(queue: str, part: str, rows: Sequence[Row]) -> Program[list[int]]:
-    """How long one kind of value is: small ones are read, because to ask for lengths takes a command for each."""
-    name = keys.key(queue, part)
-    [there, *sample] = yield reads.read(
-        (b"HLEN", name), *[(b"HSTRLEN", name, row.raw_id) for row in rows[:: len(rows) // _SAMPLE + 1]]
-    )
-    if reads.is_error(there) or not there:
-        return [0] * len(rows)
-    if sum(length for length in sample if not reads.is_error(length)) <= _SMALL * len(sample):
-        [values] = yield from values_of(queue, (part,), [row.raw_id for row in rows])
-        return [len(value or b"") for value in values]
-    found = yield from reads.ask([(b"HSTRLEN", name, row.raw_id) for row in rows])
-    return [0 if reads.is_error(length) else length for length in found]
 
 
 def _count_twins(queue: str, rows: Sequence[Row], sums: Sums) -> Program[None]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import reads
 from qdeck._deck.jobs import OF_BODY, OF_HEAD
 from qdeck._deck.model import State
+from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._operations.rows import ENDED, Row, reaches_no_secret
 
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
 
 PAGE: Final = 2000
 _FIRST: Final = 64
-_CALL: Final = 500  # values that one call reads
 _WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
-_BYTES: Final = 4 * 1024 * 1024  # of one kind of value in one reply
+_BYTES: Final = 4 * 1024 * 1024  # of one kind of value in one page
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ class Walk:
         largest = 0
         parts = needs.parts if needs.early is not None or not needs.body else (*needs.parts, "body")
         if parts:
-            for part, values in zip(parts, (yield from values_of(queue, parts, ids)), strict=True):
+            for part, values in zip(parts, (yield from read_values(queue, parts, ids)), strict=True):
                 columns[part] = values
                 largest = max(largest, sum(map(len, filter(None, columns[part]))))
         now, plain = self.now, needs.plain
@@ -197,27 +197,12 @@ class Walk:
         self._step = max(1, min(self._size, self._step * 4, _BYTES // average))
 
 
-def values_of(queue: str, parts: Sequence[str], ids: Sequence[bytes]) -> Program[list[list[bytes | None]]]:
-    """Some kinds of value of these jobs, in one round trip, but by calls that hold the server up for a moment only."""
-    starts = range(0, len(ids), _CALL)
-    calls = [(b"HMGET", keys.key(queue, part), *ids[at : at + _CALL]) for part in parts for at in starts]
-    replies = yield reads.read(*calls)
-    pieces = [reads.good(reply, queue) for reply in replies]
-    per_part = len(starts)
-    return [list(chain.from_iterable(pieces[n * per_part : (n + 1) * per_part])) for n in range(len(parts))]
-
-
 def put(rows: Sequence[Row], part: str, values: Sequence[bytes | None]) -> None:
     """Gives rows what was read of them."""
     deque(map(setattr, rows, repeat(f"{part}_raw"), values), maxlen=0)  # a loop in C
 
 
 def fill(queue: str, part: str, rows: Sequence[Row]) -> Program[None]:
-    """Reads one kind of value of these jobs, so many at a time that a reply stays at a few MB."""
-    at, step = 0, _FIRST
-    while at < len(rows):
-        some = rows[at : at + step]
-        [values] = yield from values_of(queue, (part,), [row.raw_id for row in some])
-        put(some, part, values)
-        at += len(some)
-        step = max(1, min(PAGE, step * 4, _BYTES // (sum(map(len, filter(None, values))) // len(some) + 1)))
+    """Read one kind of value of these jobs."""
+    [values] = yield from read_values(queue, (part,), [row.raw_id for row in rows])
+    put(rows, part, values)

@@ -206,15 +206,17 @@ def _move_back(kept: Kept, queue: str, place: int, number: int) -> Program[acts.
     event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": kept.batch})
     while (yield from programs.deliver(queue)):
         pass
-    op = acts.act(
-        kept.target, "move", slice_["s"], entries, batch=f"{kept.batch}-undo-{place}", offset=number, event=event,
-        extra=queue,
-    )  # fmt: skip
-    acted = yield from programs.call(op)
+    done, skipped = 0, []
+    while done < len(entries):  # one call takes as many as it may read
+        op = acts.act(
+            kept.target, "move", slice_["s"], entries[done:], batch=f"{kept.batch}-undo-{place}",
+            offset=f"{number}+{done}" if done else number, event=event, extra=queue,
+        )  # fmt: skip
+        acted = yield from programs.call(op)
+        skipped += [(str(entries[done + at][0]), why) for at, why in acted.skipped]
+        done += acted.count
     while (yield from programs.deliver(kept.target)):
         pass
-    skipped = [(str(entries[at][0]), why) for at, why in acted.skipped]
-    skipped += [(str(job_id), "was too much for one step") for job_id, _ in entries[acted.count :]]
     return acts.Undone(acted.now_ms, len(entries) - len(skipped), len(entries), skipped)
 
 

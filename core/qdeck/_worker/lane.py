@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from qdeck._engine.programs import SLICE_BYTES
+from qdeck._engine.ops import SLICE_BYTES
 from qdeck._worker.shares import Account
 
 if TYPE_CHECKING:

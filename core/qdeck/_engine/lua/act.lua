@@ -44,45 +44,25 @@ local why, asked = {}, 0 -- by index of the entry
 local left_unknown = false -- whether a job left that waited for a worker that knows its task
 local touches_others = redis.call('HLEN', AFTER) > 0
 
--- What was read of the whole slice already: key → values by index of the entry.
-local read_before = {}
-local function values_of(key, j)
-  local all = read_before[key]
-  if not all then return column(key, j.ids) end
-  if #all == #j.ids then return all end
-  local out = {}
-  for n, i in ipairs(j.i) do out[n] = all[i] end
-  return out
-end
-
--- How many of the jobs this call looks at: it stops where it has read as many bytes as it may. Values are read a few
--- at a time, and more as they prove to be small.
+-- How many of the jobs this call looks at: as many as have no more than `most_bytes` of values to read, at least one.
+-- Lengths are read first, because small values prove nothing about the next one.
 local function within(ids)
   if verb == 'run' or verb == 'reprioritise' then return #ids end -- reads none
   local parts = { ERROR }
   if verb == 'discard' or verb == 'move' then parts = { ERROR, BODY, RESULT, LOG } end
   if verb == 'bury' then parts = { ERROR, BODY } end -- a handler gets a copy
-  local left, n = most_bytes, #ids
+  local filled, bytes = {}, 0
   for _, key in ipairs(parts) do
-    if redis.call('HLEN', key) > 0 then
-      local all, step = {}, 2
-      while #all < n and (left > 0 or #all == 0) do
-        local part = redis.call('HMGET', key, unpack(ids, #all + 1, math.min(#all + step, n)))
-        for _, value in ipairs(part) do
-          all[#all + 1] = value
-          if value then left = left - #value end
-        end
-        step = math.max(1, math.min(step * 5, math.floor(left / ((most_bytes - left) / #all + 1))))
-      end
-      n = #all
-      read_before[key] = all
+    if redis.call('HLEN', key) > 0 then filled[#filled + 1] = key end
+  end
+  for n, id in ipairs(ids) do
+    for _, key in ipairs(filled) do bytes = bytes + redis.call('HSTRLEN', key, id) end
+    if n > 1 and bytes > most_bytes then
+      for i = #ids, n, -1 do ids[i] = nil end
+      return n - 1
     end
   end
-  for _, all in pairs(read_before) do
-    for i = #all, n + 1, -1 do all[i] = nil end
-  end
-  for i = #ids, n + 1, -1 do ids[i] = nil end
-  return n
+  return #ids
 end
 
 -- Keeps the jobs of `j` for which `test` gives no reason against.
@@ -157,7 +137,7 @@ local function retry(j)
   end)
   if #j.ids == 0 then return j end
   local tries = column(TRIES, j.ids)
-  local line = annotate(j.ids, 'retried', event, values_of(ERROR, j))
+  local line = annotate(j.ids, 'retried', event, column(ERROR, j.ids))
   redis.call('ZREM', DEAD, unpack(j.ids))
   line_up(j)
   local groups = tries and leave(tries)
@@ -167,8 +147,8 @@ end
 
 local function discard(j, state)
   if state == 'running' then return only(j, function() return 'is running' end) end
-  local c = { heads = j.heads, body = values_of(BODY, j), tries = column(TRIES, j.ids),
-    error = values_of(ERROR, j), result = values_of(RESULT, j), log = values_of(LOG, j), waits = waits_of(j, state) }
+  local c = { heads = j.heads, body = column(BODY, j.ids), tries = column(TRIES, j.ids),
+    error = column(ERROR, j.ids), result = column(RESULT, j.ids), log = column(LOG, j.ids), waits = waits_of(j, state) }
   if LISTS[state] then redis.call('ZREM', LISTS[state], unpack(j.ids)) end
   -- What is left of a dead letter that somebody took off the list is counted still.
   if c.tries and (state == 'dead' or state == 'none') then c.groups = leave(c.tries) end
@@ -195,7 +175,7 @@ end
 local function cancel(j, state)
   if state == 'running' then return ask(j) end
   redis.call('ZREM', LISTS[state], unpack(j.ids))
-  local c = { waits = waits_of(j, state), line = annotate(j.ids, 'cancelled', event, values_of(ERROR, j)) }
+  local c = { waits = waits_of(j, state), line = annotate(j.ids, 'cancelled', event, column(ERROR, j.ids)) }
   redis.call('ZADD', CANCELLED, unpack(each_score(j.ids, NOW)))
   count('n:cancelled', #j.ids)
   tell(j, 'cancelled')
@@ -235,7 +215,7 @@ local function requeue(j)
   end)
   if #j.ids == 0 then return j end
   take(j)
-  annotate(j.ids, 'requeued', event, values_of(ERROR, j))
+  annotate(j.ids, 'requeued', event, column(ERROR, j.ids))
   local z = {}
   for n, id in ipairs(j.ids) do z[2 * n - 1], z[2 * n] = select(2, read_lease(j.leases[n])), id end
   redis.call('ZADD', READY, unpack(z))
@@ -245,7 +225,7 @@ end
 local function to_grave(j, state)
   local c = { waits = waits_of(j, state), leases = j.leases }
   if state == 'running' then take(j) else redis.call('ZREM', LISTS[state], unpack(j.ids)) end
-  c.line = annotate(j.ids, 'buried', event, values_of(ERROR, j))
+  c.line = annotate(j.ids, 'buried', event, column(ERROR, j.ids))
   for n, id in ipairs(j.ids) do bury(id, j.heads[n], group) end
   return j, c
 end
@@ -255,7 +235,7 @@ local function move(j, state)
     return touches_others and redis.call('HEXISTS', AFTER, '>' .. id) == 1 and 'others wait for it' or nil
   end)
   if #j.ids == 0 then return j end
-  local bodies, tries, errors = values_of(BODY, j) or {}, column(TRIES, j.ids) or {}, values_of(ERROR, j) or {}
+  local bodies, tries, errors = column(BODY, j.ids) or {}, column(TRIES, j.ids) or {}, column(ERROR, j.ids) or {}
   for n, id in ipairs(j.ids) do
     redis.call('XADD', OUTBOX, '*', 'k', 'accept', 'q', extra, 'i', id, 's', state, 'c', j.scores[n], 'h', j.heads[n],
       'b', bodies[n] or '', 'a', tries[n] or '', 'e', errors[n] or '')
