@@ -52,6 +52,7 @@ async def test_every_metric_of_the_document_is_there(run_agent: Callable[..., An
     assert 0 <= found["qdeck_health_queue_oldest_age", queue] < 60
     assert found["qdeck_queue_enqueued_total", queue] == 4
     assert found["qdeck_queue_dead_total", queue] == 1
+    assert found["qdeck_queue_quarantined_total", queue] == 0
 
 
 async def test_names_of_any_kind_survive(run_agent: Callable[..., Any], client: SyncClient) -> None:

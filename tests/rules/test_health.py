@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck.deck import Deck
 from qdeck._deck.model import State, Status
-from qdeck._engine import keys
+from qdeck._engine import keys, programs
 from qdeck._engine.codec import BAND
 from qdeck._operations import api
 from qdeck._rules import ages, doctor, orphans
@@ -247,3 +249,24 @@ def test_a_handler_that_ignores_its_cancellation_is_unhealthy(yard: Yard) -> Non
     yard.raw.hset(keys.WORKERS, "w1", json.dumps(said | {"stuck_handlers": 0}))
     [check] = [one for one in check_health(yard.deck).checks if one.name == "stuck_handlers"]
     assert (check.status, check.value) == (Status.HEALTHY, 0)
+
+
+def test_entries_that_were_set_aside_are_a_finding_until_they_are_removed(yard: Yard, url: str) -> None:
+    yard.raw.xadd(yard.key("outbox"), {"k": "newkind"})
+    yard.raw.xadd(yard.key("outbox"), {"i": b"\xff"})
+    with contextlib.closing(SyncClient(Endpoint(url))) as client:
+        client.run(programs.deliver(QUEUE))
+    report = check_health(yard.deck)
+    [check] = [one for one in report.checks if one.name == "quarantined"]
+    key = yard.key("quarantine")
+    assert (check.status, check.value, check.threshold) == (Status.DEGRADED, 2, 0)
+    [reason] = check.reasons
+    assert reason in report.reasons
+    assert reason.queue == QUEUE
+    assert reason.text == (
+        f"2 entries of the outbox of {QUEUE} could not be read and were set aside: "
+        f"look at them with XRANGE {key} - +, then clear this with DEL {key}"
+    )
+    yard.raw.delete(key)
+    [check] = [one for one in check_health(yard.deck).checks if one.name == "quarantined"]
+    assert (check.status, check.value, check.reasons) == (Status.HEALTHY, 0, ())

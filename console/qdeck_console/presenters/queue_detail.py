@@ -194,6 +194,7 @@ _TOTAL_WORDS: Final = {
     "dead": "died",
     "expired": "expired",
     "dropped_dead": "dead letters dropped",
+    "quarantined": "outbox entries set aside",
 }
 
 

@@ -86,6 +86,7 @@ _TOTALS: Final = {
     "dead": "Jobs that died",
     "crashed": "Runs whose worker went away",
     "dropped_dead": "Dead letters dropped because of their age or number",
+    "quarantined": "Entries of the outbox that could not be read and were set aside",
 }
 
 

@@ -34,7 +34,7 @@ PORTION: Final = 1000  # queues beyond the visible ones whose counts are read at
 _COUNTS: Final = ("ready", "delayed", "blocked", "running", "dead_letter", "done", "cancelled")
 TOTALS: Final = (
     "enqueued", "done", "failed", "retried", "dead", "crashed", "expired", "cancelled", "stale", "ghost",
-    "dropped_dead", "dropped_done", "discarded",
+    "dropped_dead", "dropped_done", "discarded", "quarantined",
 )  # fmt: skip
 _FIELDS: Final = ("v", "paused", "limit", "rate", "unknown", *_COUNTS, *(f"n:{name}" for name in TOTALS))
 _LEAVING: Final = ("done", "dead", "cancelled", "expired")

@@ -126,6 +126,7 @@ def report(
     checks = [
         *verdict.check_all(seen.server, seen.queues, memory.thresholds),
         (yield from unreadable.check(seen.queues, notices)),
+        (yield from _quarantined_check(rows)),
         (yield from _handlers_check(seen.at_ms)),
         _orphan_check(orphaned, limits),
         _clock_check(seen),
@@ -178,6 +179,30 @@ def _orphan_check(count: int | None, limits: Limits) -> Check:
     detail = "no record is without its job" if not count else f"{records} of no job; qdeck purge removes them"
     return verdict.Check(
         name="orphaned_records", detail=detail, value=count, threshold=limits.told(Rule.ORPHANED_RECORDS)
+    )
+
+
+def _quarantined_check(rows: Sequence[QueueRow]) -> Program[verdict.Check]:
+    """Check for outbox entries that were set aside. The counter of a queue only grows; the stream can be cleared."""
+    suspects = [row for row in rows if row.totals.get("quarantined")]
+    lengths = yield from reads.ask([(b"XLEN", keys.key(row.name, "quarantine")) for row in suspects])
+    found = [(row.name, n) for row, n in zip(suspects, lengths, strict=True) if isinstance(n, int) and n]
+    reasons = tuple(Reason(status=Status.DEGRADED, text=_set_aside(name, n), queue=name) for name, n in found)
+    return verdict.Check(
+        name="quarantined",
+        status=Status.DEGRADED if reasons else Status.HEALTHY,
+        detail="; ".join(reason.text for reason in reasons[:3]) or "no entry of an outbox is set aside",
+        value=sum(n for _, n in found),
+        threshold=0,
+        reasons=reasons,
+    )
+
+
+def _set_aside(queue: str, count: int) -> str:
+    key, was = keys.key(queue, "quarantine").decode(), "was" if count == 1 else "were"
+    return (
+        f"{counted(count, 'entry', 'entries')} of the outbox of {queue} could not be read and {was} set aside: "
+        f"look at {'it' if count == 1 else 'them'} with XRANGE {key} - +, then clear this with DEL {key}"
     )
 
 
