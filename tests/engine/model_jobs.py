@@ -70,7 +70,8 @@ class Job:
 
     @property
     def expires_at(self) -> int | None:
-        if self.spec.expires_after_ms is not None:
+        # A head with both, which no client of ours writes, goes by the moment: it stands first.
+        if self.spec.expires_ms is None and self.spec.expires_after_ms is not None:
             return self.enqueued + self.spec.expires_after_ms
         return self.spec.expires_ms
 
