@@ -133,3 +133,10 @@ def test_who_may_only_read_gets_the_plan(qdeck: Callable[..., Ran], yard: Yard, 
     assert (ran.code, ran.json["counts"]) == (0, {"done_too_old": 1})
     assert qdeck("purge", "--apply", ran.json["plan"], "--url", there).code == 77
     assert yard.digest() == before
+
+
+def test_what_no_queue_has_is_left_out_with_its_own_name(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
+    raw.zadd("scheduler:queue:priority", {"job": 1})
+    raw.zadd("scheduler:processing", {"job": 1})
+    ran = qdeck("purge")
+    assert "qdeck: 'scheduler:processing' holds a zset, scheduler needs a hash: it is left out\n" in ran.err

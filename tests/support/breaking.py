@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from operations.yard import Yard
@@ -22,7 +25,7 @@ from qdeck._schedules.model import Definition
 from qdeck.messages import _registry as registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import redis
 
@@ -48,6 +51,13 @@ TEXTS: Final[dict[str, bytes]] = {
     "odd json": b'{"at_ms":1e400,"seen_ms":1e300,"pid":1e300,"queues":{"q":1e300},"at":[],"places":7,"verb":[]}',
     "events": b"1 failed " + b"[" * 3000 + b"\n" + b"9" * 400 + b' failed {"class":1e400}',
 }
+# As a field of a JSON object, which is in one of these.
+JSON: Final[dict[str, str]] = {
+    "infinity": "-Infinity", "nan": "NaN", "exponent": "1e400", "far": "1e300", "huge": "9" * 4500, "null": "null",
+    "negative": "-9223372036854775809", "true": "true", "object": '{"a":[NaN]}', "list": '[[],{},"x",1e400]',
+    "empty": '""', "last day": '"9999-12-31T23:59:59.999999+00:00"', "surrogate": '"\\ud800"',
+    "long": f'"{"x" * 5000}"', "deep": "[" * 900 + "]" * 900,
+}  # fmt: skip
 SCORES: Final = ("inf", "-inf", "1e300", "-1e300", "-5", "0.5")
 
 
@@ -68,9 +78,7 @@ def fill(url: str, raw: redis.Redis) -> dict[str, str]:
     """A healthy queue with an expired lease, another with jobs in every state, and all that is kept beside them."""
     ids = {}
     for name in (HEALTHY, BROKEN):
-        yard = Yard(url, raw, name)
-        ids[name] = _states(yard)
-        yard.client.close()
+        ids[name] = states(url, raw, name)
     now = time.time_ns() // 1_000_000
     # Seen far ahead, so that it lives as long as the test takes.
     said = {"id": "w1", "host": "h", "pid": 1, "version": "1", "queues": {HEALTHY: 1}, "concurrency": 1, "running": 1,
@@ -118,7 +126,9 @@ def deck_job() -> Any:
     return ops.NewJob(id="x", priority=100, tail=head.tail(), body=b"[[],{}]")
 
 
-def _states(yard: Yard) -> str:
+def states(url: str, raw: redis.Redis, queue: str) -> str:
+    """A queue with jobs in every state, one of them with an expired lease; returns the id of a dead letter."""
+    yard = Yard(url, raw, queue)
     dead = yard.die(1, retries=2)
     yard.die(2)
     yard.add(3)
@@ -134,34 +144,80 @@ def _states(yard: Yard) -> str:
     with Deck(yard.url) as deck:
         api.apply_plan(deck, api.build_plan(deck, "cancel", yard.queue, ids=spare))
     assert held
+    yard.client.close()
     return dead
 
 
-def breaks(raw: Any) -> Iterator[Break]:
-    """Every field of every key, but for those of the healthy queue, with every value that it must not have."""
+def breaks(raw: Any, *, members: int = 1) -> Iterator[Break]:
+    """Every field of every key, but for those of the healthy queue, with every value that it must not have.
+
+    Of a sorted set as many members get another score; of what holds a JSON object, each of its fields another value.
+    """
     for key in sorted(raw.scan_iter(count=1000)):
         if key.startswith(b"{%s}" % HEALTHY.encode()):
             continue
         kind = raw.type(key)
         yield from (Break(key, None, f"type {other}", other.encode()) for other in _others(kind.decode()))
         if kind == b"zset":
-            for member in raw.zrange(key, 0, 0):
+            some = raw.zrange(key, 0, members - 1)
+            for member in some:
                 yield from (Break(key, member, f"score {score}", score.encode()) for score in SCORES)
+            yield from _inside(key, {member: member for member in some})
             yield from (Break(key, None, f"member {name}", b"+" + text) for name, text in TEXTS.items() if text)
         elif kind == b"hash":
-            for field in _some(raw.hkeys(key)):
+            fields = raw.hgetall(key)
+            for field in sorted(fields):
                 yield from (Break(key, field, name, text) for name, text in TEXTS.items())
+            yield from _inside(key, fields)
             yield from (Break(key, None, f"field {name}", b"+" + text) for name, text in TEXTS.items())
         else:
+            if kind == b"list":
+                yield from _inside(key, {entry: entry for entry in raw.lrange(key, 0, -1)})
             yield from (Break(key, None, name, b"=" + text) for name, text in TEXTS.items())
 
 
-def _some(fields: list[bytes]) -> list[bytes]:
-    return sorted(fields)
+def _inside(key: bytes, texts: dict[bytes, bytes]) -> Iterator[Break]:
+    """The fields of JSON objects; something that is none may stand before the object."""
+    for field, text in sorted(texts.items()):
+        before, brace, rest = text.partition(b"{")
+        try:
+            found = json.loads(brace + rest)
+        except ValueError:
+            continue
+        for name in found:
+            others = json.dumps({other: value for other, value in found.items() if other != name})
+            more = f", {others[1:]}" if len(found) > 1 else "}"
+            for value, text_of in JSON.items():
+                whole = f"{{{json.dumps(name)}: {text_of}{more}"
+                yield Break(key, field, f"json {name} {value}", before + whole.encode())
+
+
+def whole_or_sample(every: Iterable[Break], one_in: int) -> list[Break]:
+    """About one of so many, the same in each run: of every field some, and every value for some field.
+
+    With `QDECK_FUZZ=all` in the environment it is all of them.
+    """
+    if os.environ.get("QDECK_FUZZ") == "all":
+        return list(every)
+    found: list[Break] = []
+    turns: Counter[str] = Counter()  # of each kind of break: the values take turns from field to field
+    for (_, _, kind, _), group in groupby(every, key=_group):
+        some, turn = list(group), turns[kind]
+        found += some[turn % one_in :: one_in] or [some[turn % len(some)]]
+        turns[kind] += 1
+    return found
+
+
+def _group(one: Break) -> tuple[bytes, bytes | None, str, str]:
+    """What a sample takes some of: a field with its values, all scores of a member, all types of a key …"""
+    kind, _, rest = one.value.partition(" ")
+    if kind == "json":
+        return one.key, one.field, kind, rest.partition(" ")[0]
+    return one.key, one.field, kind if kind in ("type", "score", "member", "field") else "", ""
 
 
 def _others(kind: str) -> list[str]:
-    return [other for other in ("hash", "zset", "string", "list") if other != kind]
+    return [other for other in ("hash", "zset", "string", "list", "set") if other != kind]
 
 
 class Image:
@@ -201,8 +257,12 @@ def _write(raw: Any, kind: str, one: Break) -> None:
                 raw.zadd(one.key, {"m": 1})
             case b"string":
                 raw.set(one.key, "s")
+            case b"set":
+                raw.sadd(one.key, "m")
             case _:
                 raw.rpush(one.key, "l")
+    elif one.value.startswith("json ") and kind != "hash":
+        _exchange(raw, kind, one)
     elif kind == "zset":
         member, score = (one.field, one.raw) if one.field is not None else (one.raw[1:], b"5")
         raw.execute_command("ZADD", one.key, score, member)
@@ -213,5 +273,17 @@ def _write(raw: Any, kind: str, one: Break) -> None:
         raw.xadd(one.key, {"e": one.raw[1:], "k": one.raw[1:], "i": one.raw[1:]})
     elif kind == "list":
         raw.rpush(one.key, one.raw[1:])
+    elif kind == "set":
+        raw.sadd(one.key, one.raw[1:])
     else:
         raw.set(one.key, one.raw[1:], keepttl=True)
+
+
+def _exchange(raw: Any, kind: str, one: Break) -> None:
+    """Another entry in the place of one."""
+    if kind == "list":
+        raw.lset(one.key, raw.lpos(one.key, one.field), one.raw)
+    else:
+        score = raw.zscore(one.key, one.field)
+        raw.zrem(one.key, one.field)
+        raw.zadd(one.key, {one.raw: score})

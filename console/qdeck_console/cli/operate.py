@@ -21,6 +21,7 @@ from qdeck_console.cli.output import (
     iso,
     line,
     note,
+    note_skips,
     safe,
     seconds,
     table,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 INTERRUPTED: Final = 130
 _FAILED: Final = 2
-_SHOWN: Final = 20  # entries of a plan, and skips, that people get to see
+_SHOWN: Final = 20  # entries of a plan that people get to see
 _TOLD_EVERY: Final = 100_000
 _RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/(s|m|min|h))?")
 _PER: Final = {None: 1, "s": 1, "m": 60, "min": 60, "h": 3600}
@@ -227,7 +228,7 @@ def show_plan(plan: Plan, *, as_json: bool) -> int:
         _print_plan(plan)
     if not plan.count:
         note("qdeck: nothing matches that this can be done to")
-    _tell_skips(plan.tail.skipped, len(plan.tail.skipped))
+    note_skips(plan.tail.skipped, len(plan.tail.skipped))
     return 1 if plan.tail.skipped else 0
 
 
@@ -239,7 +240,7 @@ def show_batch(result: BatchResult, *, as_json: bool, fates: Fates | None = None
         _print_batch(result, fates)
     if not result.applied and not result.skipped_count and result.error is None:
         note("qdeck: nothing matches that this can be done to")
-    _tell_skips(result.skipped, result.skipped_count)
+    note_skips(result.skipped, result.skipped_count)
     if result.stopped is not None:
         note(f"qdeck: stopped after {result.applied:,}: {result.stopped}; --apply {result.batch[2:]} does the rest")
     if result.error is not None:
@@ -392,10 +393,3 @@ def _print_batch(result: BatchResult, fates: Fates | None) -> None:
     if result.undoable:
         rest = "" if result.undoable == result.applied else f" {result.undoable:,} of them"
         line(f"qdeck undo {safe(result.batch)} takes{rest or ' it'} back until {iso(result.undo_until_ms)}")
-
-
-def _tell_skips(skips: Sequence[Skip], count: int) -> None:
-    for skip in skips[:_SHOWN]:
-        note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
-    if count > _SHOWN:
-        note(f"qdeck: {count - _SHOWN:,} more are skipped")

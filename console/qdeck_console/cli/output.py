@@ -24,9 +24,12 @@ from qdeck._hidden import escaped_json, is_shown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from qdeck._operations.model import Skip
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNREAD_LINES: Final = 20
 _UNREAD_CHARS: Final = 400
+_SKIP_LINES: Final = 20
 _LOOKAHEAD: Final = 200  # rows whose width decides that of the columns
 
 
@@ -65,6 +68,15 @@ def note_unread(unread: Sequence[str]) -> int:
     if len(unread) > _UNREAD_LINES:
         note(f"qdeck: {len(unread) - _UNREAD_LINES:,} more queues cannot be read (qdeck health names them)")
     return 1 if unread else 0
+
+
+def note_skips(skips: Sequence[Skip], count: int) -> None:
+    """A line on stderr for each of the first of so many jobs, queues or keys that were left alone."""
+    for skip in skips[:_SKIP_LINES]:
+        name = skip.id or skip.queue
+        note(f"qdeck: {name} is skipped: {skip.why}" if name else f"qdeck: {skip.why}")
+    if count > _SKIP_LINES:
+        note(f"qdeck: {count - _SKIP_LINES:,} more are skipped")
 
 
 def line(text: str = "") -> None:

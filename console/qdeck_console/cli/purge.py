@@ -17,6 +17,7 @@ from qdeck_console.cli.output import (
     iso,
     line,
     note,
+    note_skips,
     safe,
     seconds,
     table,
@@ -26,10 +27,10 @@ from qdeck_console.cli.output import (
 
 if TYPE_CHECKING:
     from qdeck._deck.deck import Deck
-    from qdeck._operations.model import PlanEntry, Skip
+    from qdeck._operations.model import PlanEntry
     from qdeck._operations.planfile import Plan
 
-_SHOWN: Final = 20  # entries of a plan, and skips, that people get to see
+_SHOWN: Final = 20  # entries of a plan that people get to see
 _TOLD_EVERY: Final = 100_000  # entries looked at between two lines of progress
 
 
@@ -75,7 +76,7 @@ def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, 
     else:
         _print_plan(plan)
         _print_temporary(temporary)
-    _tell_skips(plan.tail.skipped, len(plan.tail.skipped))
+    note_skips(plan.tail.skipped, len(plan.tail.skipped))
     ctx.exit(1 if plan.tail.skipped else 0)
 
 
@@ -123,7 +124,7 @@ def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
         line(f"purged {counted(result.applied, 'entry', 'entries')}; batch {result.batch}")
         if result.undoable:
             line(f"qdeck undo {result.batch} takes {result.undoable:,} of them back until {iso(result.undo_until_ms)}")
-    _tell_skips(result.skipped, result.skipped_count)
+    note_skips(result.skipped, result.skipped_count)
     if result.error is not None:
         note(f"qdeck: ended after {result.applied:,}: {result.error}; the same command goes on from there")
         return 2
@@ -221,10 +222,3 @@ def _print_plan(plan: Plan) -> None:
 
 def _cells(entry: PlanEntry) -> list[str]:
     return [entry.queue, entry.id, entry.effect, age(entry.age_s), entry.reason]
-
-
-def _tell_skips(skips: tuple[Skip, ...], count: int) -> None:
-    for skip in skips[:_SHOWN]:
-        note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
-    if count > _SHOWN:
-        note(f"qdeck: {count - _SHOWN:,} more are skipped")

@@ -7,9 +7,8 @@ import click
 from qdeck._words import counted
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.operate import skip_json
-from qdeck_console.cli.output import line, note, safe, write_json
+from qdeck_console.cli.output import line, note, note_skips, safe, write_json
 
-_SHOWN = 20
 _OF_QUEUES = ("clean", "clean lists")
 
 
@@ -44,10 +43,7 @@ def undo(ctx: click.Context, batch: str | None) -> None:
         line(f"{what} of {safe(result.batch)} went back")
         if result.dependants:
             line(f"{counted(result.dependants, 'job')} that waited for them, and had died or gone on, went back too")
-    for skip in result.skipped[:_SHOWN]:
-        note(f"qdeck: {skip.id or skip.queue} is skipped: {skip.why}")
-    if len(result.skipped) > _SHOWN:
-        note(f"qdeck: {len(result.skipped) - _SHOWN:,} more are skipped")
+    note_skips(result.skipped, len(result.skipped))
     if result.error is not None:
         note(f"qdeck: ended after {result.restored:,}: {result.error}; the same command goes on from there")
         ctx.exit(2)

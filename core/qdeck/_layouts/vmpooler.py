@@ -137,8 +137,11 @@ class VmPooler(Layout):
         """Pools first, then requests and tasks, then dead letters that are of no pool."""
         notices: list[str] = []
         unread: list[str] = []
+        tasks = "none" if self.sight is None else self.sight.types.get(DEAD["tasks"], "none")
+        if tasks not in ("none", "hash", "zset"):
+            unread.append(f"{DEAD['tasks'].decode()} holds a {tasks}, vmpooler needs a hash or a zset: it is left out")
         pools = yield from self.pools()
-        programs: list[Program[Any]] = [self._count_letters(notices), self._other_rows(now)]
+        programs: list[Program[Any]] = [self._count_letters(notices), self._other_rows(now, unread)]
         programs += [self._pool_row(pool, now, unread) for pool in pools]
         found: list[Any] = []
         for at in range(0, len(programs), TOGETHER):
@@ -199,7 +202,7 @@ class VmPooler(Layout):
             done=sums[1], overdue=sizes["pending"], oldest_exact=False,
         )  # fmt: skip
 
-    def _other_rows(self, now: int) -> Program[list[QueueRow]]:
+    def _other_rows(self, now: int, unread: list[str]) -> Program[list[QueueRow]]:
         waiting, working, create, *tasks = yield reads.read(
             (b"ZCARD", REQUESTS), (b"ZCARD", PROCESSING), (b"ZCARD", CREATE),
             *((b"SCARD", key) for key in TASKS.values()),
@@ -207,7 +210,7 @@ class VmPooler(Layout):
         group = self.sight.groups.get("requests") if self.sight is not None else None
         ended: Counter[State] | None = Counter()
         if group is not None:
-            ended = yield from self._ended(group.names, now) if group.count <= len(group.names) else _nothing()
+            ended = yield from self._ended(group.names, now, unread) if group.count <= len(group.names) else _nothing()
         oldest = yield reads.read(*((b"ZRANGE", key, 0, 0, b"WITHSCORES") for key in (REQUESTS, PROCESSING)))
         moments = [score_ms(first[1], 1000) for first in oldest if not reads.is_error(first) and first]
         since = [at for at in moments if at is not None]
@@ -234,8 +237,9 @@ class VmPooler(Layout):
                 rows.append(QueueRow(layout=self.name, name=name, ready=size))
         return rows
 
-    def _ended(self, names: Sequence[bytes], now: int) -> Program[Counter[State] | None]:
-        entries = yield from fill_requests([Raw(source=_REQUEST_SCAN, member=name) for name in names], now)
+    def _ended(self, names: Sequence[bytes], now: int, unread: list[str]) -> Program[Counter[State] | None]:
+        raws = [Raw(source=_REQUEST_SCAN, member=name) for name in names]
+        entries = yield from fill_requests(raws, now, unread)
         return Counter(State(entry.state) for entry in entries)
 
     def _count_letters(self, notices: list[str]) -> Program[Counter[str] | None]:

@@ -129,12 +129,18 @@ def body_of(fields: Mapping[str, bytes]) -> bytes | None:
     return codec.encode_json({name: value.decode("utf-8", "replace") for name, value in fields.items()})
 
 
-def fill_requests(raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
-    """Requests that wait or are worked on; or by the scan of their hashes, those that ended."""
+def fill_requests(raws: Sequence[Raw], now: int, unread: list[str] | None = None) -> Program[list[Entry]]:
+    """Requests that wait or are worked on; or by the scan of their hashes, those that ended.
+
+    Keys that hold no hash are named in `unread`.
+    """
     names = raws[0].source.kind is Kind.NAMES
     ids = [raw.member.removeprefix(request_key(b"")) for raw in raws]
     wanted = ("requested", "status", "retry_count", "failure_reason", "token:token", "token:user")
     replies = yield from reads.ask([(b"HMGET", request_key(name), *wanted) for name in ids])
+    if unread is not None:
+        lost = [text_of(request_key(name)) for name, reply in zip(ids, replies, strict=True) if reads.is_error(reply)]
+        unread += [f"{key} is not a hash: it is left out" for key in lost]
     scores: list[Any] = [None, None]
     if names and ids:
         scores = yield reads.read((b"ZMSCORE", REQUESTS, *ids), (b"ZMSCORE", PROCESSING, *ids))

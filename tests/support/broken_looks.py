@@ -1,0 +1,61 @@
+"""What the commands that read say of a healthy queue, to be compared before and after something beside it broke."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck_console.__main__ import main
+from support.breaking import HEALTHY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    Said = tuple[int, Any, str]
+    """An exit code, what was said of the healthy queue, and all that was written."""
+
+PASSING: Final = (
+    "age_s",
+    "stuck_s",
+    "oldest_s",
+    "oldest_age",
+    "avg_age",
+    "in_per_s",
+    "out_per_s",
+    "worker_alive",
+    "exact",
+)
+
+
+def look(url: str, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> Said:
+    """One command with --json."""
+    capsys.readouterr()
+    code = main([*words, "--json", "--url", url])
+    out, told = capsys.readouterr()
+    said = healthy(json.loads(out)) if out and words[0] != "activity" and code in (0, 1) else None
+    return code, said, out + told
+
+
+def is_no_crash(told: str) -> bool:
+    """Whether nothing of an exception of ours was written."""
+    return "Error: " not in told.replace("TimeoutError: ", "") and "Traceback" not in told.replace("traceback", "")
+
+
+def healthy(document: Any) -> Any:
+    """What a document says of the healthy queue, without what passes with time and sums over all queues."""
+    if isinstance(document, list):
+        return [healthy(one) for one in document if not isinstance(one, dict) or _is_healthy(one)]
+    if not isinstance(document, dict):
+        return document
+    queues = document.get("queues")
+    if isinstance(queues, list):
+        return healthy(queues)
+    if isinstance(queues, dict) and f"native/{HEALTHY}" in queues.get("ready", ()):
+        return {state: healthy(rows[f"native/{HEALTHY}"]) for state, rows in queues.items()}
+    return {name: healthy(value) for name, value in document.items() if name not in PASSING}
+
+
+def _is_healthy(one: dict[str, Any]) -> bool:
+    return bool(one.get("queue", one.get("name", HEALTHY)) == HEALTHY)
