@@ -189,7 +189,7 @@ def _inside(key: bytes, texts: dict[bytes, bytes]) -> Iterator[Break]:
             more = f", {others[1:]}" if len(found) > 1 else "}"
             for value, text_of in JSON.items():
                 whole = f"{{{json.dumps(name)}: {text_of}{more}"
-                yield Break(key, field, f"json {name} {value}", before + whole.encode())
+                yield Break(key, field, f"object {name} {value}", before + whole.encode())
 
 
 def whole_or_sample(every: Iterable[Break], one_in: int) -> list[Break]:
@@ -211,7 +211,7 @@ def whole_or_sample(every: Iterable[Break], one_in: int) -> list[Break]:
 def _group(one: Break) -> tuple[bytes, bytes | None, str, str]:
     """What a sample takes some of: a field with its values, all scores of a member, all types of a key …"""
     kind, _, rest = one.value.partition(" ")
-    if kind == "json":
+    if kind == "object":
         return one.key, one.field, kind, rest.partition(" ")[0]
     return one.key, one.field, kind if kind in ("type", "score", "member", "field") else "", ""
 
@@ -261,7 +261,7 @@ def _write(raw: Any, kind: str, one: Break) -> None:
                 raw.sadd(one.key, "m")
             case _:
                 raw.rpush(one.key, "l")
-    elif one.value.startswith("json ") and kind != "hash":
+    elif one.value.startswith("object ") and kind != "hash":
         _exchange(raw, kind, one)
     elif kind == "zset":
         member, score = (one.field, one.raw) if one.field is not None else (one.raw[1:], b"5")
