@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from core.test_broken_values import LOOKS
 from operations.yard import Yard
 from qdeck._deck.deck import Deck
 from qdeck._deck.window import read_stretch
 from qdeck._engine import keys
-from qdeck_console.__main__ import main
-from support.breaking import BROKEN, HEALTHY, fill
+from support.bounds import read_commands, too_much, unbounded
+from support.breaking import fill
 from support.listening import listening
 
 if TYPE_CHECKING:
     import redis
-
-MOST: Final = 20_001  # entries in one range: the jobs whose tasks health counts
-SCANNED: Final = 6_000  # keys or fields in one step of a scan
-WHOLE: Final = ("SMEMBERS", "KEYS", "HVALS", "LRANGE", "SORT", "SUNION", "SINTER")
-BOUNDED: Final = (b":groups", b"qdeck:schedules", b":state", b":metrics", b"qdeck:agent:", b"qdeck:health")
-
-
-def too_much(words: list[bytes]) -> bool:
-    """Whether a command may answer with any number of entries."""
-    name = words[0].decode().upper()
-    if len(words) > 1 and words[1].startswith(b"{qdeck:doctor}"):
-        return False  # keys that nobody has: only whether it may be asked matters
-    if name in ("SCAN", "HSCAN", "SSCAN", "ZSCAN"):
-        upper = [word.upper() for word in words]
-        return b"COUNT" in upper and int(words[upper.index(b"COUNT") + 1]) > SCANNED
-    if name in ("ZRANGE", "ZREVRANGE"):
-        first, last = words[2].lstrip(b"("), words[3]
-        if not (first.lstrip(b"-").isdigit() and last.lstrip(b"-").isdigit()):
-            return b"LIMIT" not in [word.upper() for word in words]
-        return int(last) < 0 <= int(first) or int(last) - int(first) >= MOST
-    if name in ("ZRANGEBYSCORE", "ZREVRANGEBYSCORE", "ZRANGEBYLEX"):
-        return b"LIMIT" not in [word.upper() for word in words]
-    if name == "HGETALL":
-        return not any(known in words[1] for known in BOUNDED)
-    return name in WHOLE
 
 
 def test_the_rule_finds_what_is_unbounded() -> None:
@@ -61,12 +35,9 @@ def test_the_rule_finds_what_is_unbounded() -> None:
 def test_no_command_that_looks_is_unbounded(url: str, raw: redis.Redis) -> None:
     ids = fill(url, raw)
     with listening(url) as heard:
-        for look in LOOKS:
-            main([word.format(id=ids[HEALTHY], other=ids[BROKEN]) for word in look] + ["--json", "--url", url])
-    seen = [[word.encode("utf-8", "replace") for word in text.split(" ")] for _, text in heard]
-    assert len(seen) > 100
-    found = sorted({b" ".join(words)[:110] for words in seen if too_much(words)})
-    assert found == [], found
+        read_commands(url, ids)
+    assert len(heard) > 100
+    assert unbounded(heard) == []
 
 
 @pytest.mark.timeout(120)

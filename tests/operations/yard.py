@@ -97,12 +97,25 @@ class Yard:
             )
             pipe.zadd(self.key("dead"), {i: at + n // 10 for n, i in part})
             pipe.execute()
-        self.raw.hset(self.key("meta"), "dead_letter", count)
+        self.raw.hset(self.key("meta"), "dead_letter", self.raw.zcard(self.key("dead")))
         for odd in range(min(2, count)):
             numbers = range(odd, count, 2)
             told = f"{len(numbers)} {at + odd // 10} {at + numbers[-1] // 10} {ids[numbers[-1]]}\n{kinds[odd]}"
             self.raw.hset(self.key("groups"), digests[odd], told)
         return ids
+
+    def bulk_ready(self, count: int) -> None:
+        """Very many jobs that wait, written as scripts leave them."""
+        self.client.run(programs.make_queue(self.queue))
+        ids, at = new_ids(count), now_ms() - 600_000
+        for start in range(0, count, 10_000):
+            part = ids[start : start + 10_000]
+            pipe = self.raw.pipeline(transaction=False)
+            pipe.hset(self.key("head"), mapping=dict.fromkeys(part, f"{at} 100 3 send"))
+            pipe.hset(self.key("body"), mapping=dict.fromkeys(part, b'[["someone"],{}]'))
+            pipe.zadd(self.key("ready"), {i: 100 * codec.BAND + at + n for n, i in enumerate(part, start)})
+            pipe.execute()
+        self.raw.hset(self.key("meta"), "ready", self.raw.zcard(self.key("ready")))
 
     def ids(self, state: str) -> list[str]:
         return [raw.decode() for raw in self.raw.zrange(self.key(state), 0, -1)]
