@@ -49,7 +49,7 @@ def _failed(name: str, error: Exception) -> ImportFailed:
     lines = [*traceback.format_list(own), *traceback.format_exception_only(error)]
     return ImportFailed(
         f"module {name!r} failed to import: {type(error).__name__}: {error} ({place})",
-        hint="mend the line, or install what it needs",
+        hint="fix the line, or install what it needs",
         trace="Traceback (most recent call last):\n" + "".join(lines),
     )
 

@@ -39,7 +39,7 @@ SAFEGUARDS: Final = (
     ),
     Safeguard(
         name="answer to a poll that is sent again",
-        prevents="the jobs of a claim whose reply was lost stay with nobody until their leases end",
+        prevents="no worker holds the jobs of a claim whose reply was lost until their leases end",
         file=f"{_LUA}/turn.lua",
         text="  if done == number then",
         without="  if false then",
