@@ -273,7 +273,7 @@ async def test_it_survives_an_emptied_script_cache(app: qdeck.App, raw: redis.Re
     await tick_once(app)
     assert len(ids(raw)) == 1
     assert app.client.run(programs.exists(QUEUE, ids(raw))) == [True]
-    assert calls.plain_script("qdeck", "_schedules/lua", "schedule")[1]
+    assert calls.plain_script("qdeck", "_schedules/lua", "schedule").digest
 
 
 async def test_a_clock_that_was_far_ahead_for_a_while_does_not_end_a_schedule(app: qdeck.App, raw: redis.Redis) -> None:

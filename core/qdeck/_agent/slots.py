@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ResponseError
 
 from qdeck._deck import reads
-from qdeck._engine import codec, ops, programs
+from qdeck._engine import codec, ops, programs, scripts
 from qdeck._engine.numbers import digits, score_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._engine.ops import Arg, Program
+    from qdeck._engine.scripts import Script
 
 PREFIX: Final = "qdeck:agent:"
 EVERY: Final = "every_s"  # in a summary: the seconds between two runs
@@ -146,18 +145,13 @@ def _slot(chore: str, said: Mapping[bytes, bytes], now: int) -> Slot:
     )
 
 
-@cache
-def _script() -> tuple[bytes, bytes]:
-    source = resources.files("qdeck").joinpath("_agent", "lua", "slot.lua").read_bytes()
-    # The server names scripts by SHA-1; it guards nothing.
-    return source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
-
-
 def _call(names: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
-    source, digest = _script()
-    [reply] = yield ops.commands((b"EVALSHA", digest, len(names), *names, *args), key=names[0])
-    if isinstance(reply, NoScriptError):
-        [reply] = yield ops.commands((b"EVAL", source, len(names), *names, *args), key=names[0])
+    reply = yield from programs.evaluate(_script(), names, args)
     if isinstance(reply, ResponseError):
         raise programs.explain(reply)
     return reply
+
+
+@cache
+def _script() -> Script:
+    return scripts.plain("qdeck", "_agent/lua", "slot")

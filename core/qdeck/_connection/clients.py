@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from redis.exceptions import BusyLoadingError, ResponseError
 
+from qdeck._connection import rights
 from qdeck._connection.address import Kind, Node
 from qdeck._connection.effort import ASK_LOADING, BROKEN, TROUBLE, Effort, classify, is_loading, loading_error
 from qdeck._connection.endpoint import is_connected
@@ -57,7 +58,12 @@ class SyncClient:
         try:
             send = next(program)
             while True:
-                send = program.send(self._exchange(send))
+                try:
+                    replies = self._exchange(send)
+                except rights.Refused as refused:
+                    send = program.throw(refused.error)
+                else:
+                    send = program.send(replies)
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -108,8 +114,7 @@ class SyncClient:
             sent = False
             # As `_hear` does for several, without a list of one: most calls of most programs go this way.
             try:
-                if not is_connected(line):
-                    line.connect()
+                self._open(line, send)
                 self._met = sent = True
                 line.send_packed_command([send.data], check_health=False)
                 return [_read(line) for _ in range(send.count)]
@@ -134,32 +139,40 @@ class SyncClient:
                     time.sleep(wish)
                     came = None
                 else:
-                    came = self._hear([(talk.node, talk.data, talk.count) for talk in wish])
+                    came = self._hear(wish)
         except StopIteration as stop:
             replies: list[Any] = stop.value
             return replies
 
-    def _hear(self, talks: Sequence[tuple[Node | None, bytes, int]]) -> list[Heard]:
+    def _open(self, line: blocking.AbstractConnection, send: Send | None) -> None:
+        """Connect if that is to be done, and check the rights for a script that is new to the connection."""
+        if not is_connected(line):
+            line.connect()
+            rights.forget(line)
+        if send is not None and (asked := rights.question(line, send)):
+            line.send_packed_command([asked], check_health=False)
+            rights.check(line, send, _read(line))
+
+    def _hear(self, talks: Sequence[Talk]) -> list[Heard]:
         """Sends to all, then reads from all, so that the servers work at the same time."""
-        lines = [self._connection(node) for node, _, _ in talks]
+        lines = [self._connection(talk.node) for talk in talks]
         try:
-            lost = [self._say(line, data) for line, (_, data, _) in zip(lines, talks, strict=True)]
+            lost = [self._say(line, talk) for line, talk in zip(lines, talks, strict=True)]
             return [
-                self._listen(line, count) if gone is None else gone
-                for line, gone, (_, _, count) in zip(lines, lost, talks, strict=True)
+                self._listen(line, talk.count) if gone is None else gone
+                for line, gone, talk in zip(lines, lost, talks, strict=True)
             ]
         except BaseException:
             for line in lines:
                 line.disconnect()
             raise
 
-    def _say(self, line: blocking.AbstractConnection, data: bytes) -> Lost | None:
+    def _say(self, line: blocking.AbstractConnection, talk: Talk) -> Lost | None:
         sent = False
         try:
-            if not is_connected(line):
-                line.connect()
+            self._open(line, talk.send)
             self._met = sent = True
-            line.send_packed_command([data], check_health=False)
+            line.send_packed_command([talk.data], check_health=False)
         except TROUBLE as error:
             line.disconnect()
             return Lost(error, sent)
@@ -199,7 +212,12 @@ class AsyncClient:
         try:
             send = next(program)
             while True:
-                send = program.send(await self._exchange(send))
+                try:
+                    replies = await self._exchange(send)
+                except rights.Refused as refused:
+                    send = program.throw(refused.error)
+                else:
+                    send = program.send(replies)
         except StopIteration as stop:
             value: T = stop.value
             return value
@@ -269,7 +287,7 @@ class AsyncClient:
                 return await self._drive(self._routes.exchange(send, self._effort()))
             effort: Effort | None = None
             while True:
-                heard = await self._hear(None, send.data, send.count)
+                heard = await self._hear(None, send.data, send.count, send)
                 if not isinstance(heard, Lost):
                     return heard
                 effort = effort or self._effort()
@@ -294,17 +312,25 @@ class AsyncClient:
             return replies
 
     async def _talk(self, talk: Talk) -> Heard:
-        return await self._hear(talk.node, talk.data, talk.count)
+        return await self._hear(talk.node, talk.data, talk.count, talk.send)
 
-    async def _hear(self, node: Node | None, data: bytes, count: int) -> Heard:
+    async def _open(self, line: aio.AbstractConnection, send: Send | None) -> None:
+        """Connect if that is to be done, and check the rights for a script that is new to the connection."""
+        if not line.is_connected:
+            await line.connect()
+            rights.forget(line)
+        if send is not None and (asked := rights.question(line, send)):
+            await line.send_packed_command(asked, check_health=False)
+            rights.check(line, send, await _aread(line))
+
+    async def _hear(self, node: Node | None, data: bytes, count: int, send: Send | None) -> Heard:
         """One talk on a connection that nobody uses meanwhile."""
         free = self._free.setdefault(node, [])
         connection = free.pop() if free else self.endpoint.async_connection(node)
         sent = False
         try:
             async with asyncio.timeout(self.endpoint.timeout):
-                if not connection.is_connected:
-                    await connection.connect()
+                await self._open(connection, send)
                 self._met = sent = True
                 await connection.send_packed_command(data, check_health=False)
                 replies = [await _aread(connection) for _ in range(count)]

@@ -131,7 +131,7 @@ class ClusterRoutes(Routes):
         hops = 0
         while left:
             ordered = not send.reads and bool(send.key)
-            talks = self._plan(left, ordered=ordered)
+            talks = self._plan(send, left, ordered=ordered)
             if not talks:
                 self.doubt()
                 yield effort.next_pause(ConnectionError("the cluster has no server for a slot"), reads=send.reads)
@@ -179,7 +179,7 @@ class ClusterRoutes(Routes):
             return wide.stepped(parts[0].reply, parts[0].pinned, masters)
         return parts[0].reply
 
-    def _plan(self, left: list[_Part], *, ordered: bool) -> list[tuple[Talk, list[_Part]]]:
+    def _plan(self, send: Send, left: list[_Part], *, ordered: bool) -> list[tuple[Talk, list[_Part]]]:
         """The talks of one round, one for each server; of an ordered request those that come before a change of it."""
         found: dict[tuple[Node, bool], list[_Part]] = {}
         for part in left:
@@ -192,7 +192,7 @@ class ClusterRoutes(Routes):
             if ordered and found and place not in found:
                 break
             found.setdefault(place, []).append(part)
-        return [(_talk(node, members, asking=asking), members) for (node, asking), members in found.items()]
+        return [(_talk(send, node, members, asking=asking), members) for (node, asking), members in found.items()]
 
     def _take(self, talk: Talk, members: list[_Part], heard: Heard, came: _Round, effort: Effort) -> None:
         asked = members[0].asks is not None
@@ -265,10 +265,10 @@ class ClusterRoutes(Routes):
         raise NoAnswer(last)
 
 
-def _talk(node: Node, members: list[_Part], *, asking: bool) -> Talk:
+def _talk(send: Send, node: Node, members: list[_Part], *, asking: bool) -> Talk:
     if not asking:
-        return Talk(node, b"".join(part.command.data for part in members), len(members))
-    return Talk(node, b"".join(_ASKING + part.command.data for part in members), 2 * len(members))
+        return Talk(node, b"".join(part.command.data for part in members), len(members), send)
+    return Talk(node, b"".join(_ASKING + part.command.data for part in members), 2 * len(members), send)
 
 
 def _sent_to(reply: AskError, asked: Node) -> Node:

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """Bytes for one server, and how many replies they bring."""
+    """Bytes for one server, and how many replies they bring; `send` is the request that they are part of."""
 
     node: Node
     data: bytes
     count: int
+    send: Send | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class SentinelRoutes(Routes):
             except NoAnswer as error:
                 yield effort.next_pause(error.last, reads=send.reads)
                 continue
-            [heard] = yield [Talk(master, send.data, send.count)]
+            [heard] = yield [Talk(master, send.data, send.count, send)]
             if isinstance(heard, Lost):
                 self.doubt()
                 effort.sent = effort.sent or heard.sent

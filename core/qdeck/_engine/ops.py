@@ -28,13 +28,15 @@ class Send:
     """Bytes for the server and how many replies they bring. `reads` tells that sending again cannot matter.
 
     `key` is one of the keys. On a cluster, commands that have none themselves go to its server, and what writes keeps
-    its order; without it, the commands of a request have nothing to do with each other.
+    its order; without it, the commands of a request have nothing to do with each other. `script` is what it calls, if
+    the rights for that are to be checked first.
     """
 
     data: bytes
     count: int
     key: bytes = b""
     reads: bool = False
+    script: Script | None = None
 
 
 Program = Generator[Send, list[Any], T]

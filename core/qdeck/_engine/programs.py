@@ -9,7 +9,8 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from qdeck._engine import acts, keys, ops, outbox
 from qdeck._engine.numbers import score_ms
-from qdeck._engine.ops import Made, NewJob, Op, Program, Send, commands, pack
+from qdeck._engine.ops import Arg, Made, NewJob, Op, Program, Send, commands, pack
+from qdeck._engine.scripts import Script, load
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, ServerRefused, UnknownDependency, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def call(op: Op[T]) -> Program[T]:
     """Runs one operation; loads its script and makes its queue when they are not there yet."""
     made = False
     while True:
-        [reply] = yield Send(op.packed(), 1, op.script.keys(op.queue)[0])
+        [reply] = yield Send(op.packed(), 1, op.script.keys(op.queue)[0], script=op.script)
         if isinstance(reply, NoScriptError):
             yield from load_script(op)
         elif isinstance(reply, ResponseError):
@@ -48,6 +49,36 @@ def load_script(op: Op[Any]) -> Program[None]:
     [reply] = yield Send(pack("SCRIPT", "LOAD", op.script.source), 1, key, reads=True)
     if isinstance(reply, ResponseError):
         raise explain(reply, op.queue)
+
+
+def evaluate(script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
+    """Run a script on these keys and return its reply, which may be an error; gives the server its source if needed."""
+    [reply] = yield Send(pack(b"EVALSHA", script.digest, len(keys), *keys, *args), 1, keys[0], script=script)
+    if isinstance(reply, NoScriptError):
+        [reply] = yield commands((b"EVAL", script.source, len(keys), *keys, *args), key=keys[0])
+    return reply
+
+
+def check_rights(script: Script, key: bytes) -> Program[None]:
+    """Raise `NotAllowed` unless this user may run every command of a script, before it is called for many keys."""
+    denied = yield from evaluate(load("rights"), [key], script.commands)
+    if isinstance(denied, ResponseError):
+        raise explain(denied)
+    if denied:
+        raise not_allowed([name.decode() for name in denied])
+
+
+def not_allowed(names: Sequence[str]) -> NotAllowed:
+    """Return the error for a script whose user lacks some of its commands.
+
+    A script that is refused half way leaves half of a change behind: a job that is there and is not counted, or one in
+    two states. Asking in each call would take half as long again; so a client asks before it calls a script the first
+    time on a connection.
+    """
+    return NotAllowed(
+        f"the server does not allow this user to run {', '.join(names)}: nothing was changed",
+        hint=f"give this user {' '.join(f'+{name}' for name in names)}; `qdeck doctor` prints its whole line",
+    )
 
 
 def make_queue(queue: str) -> Program[None]:

@@ -13,9 +13,10 @@ from qdeck._engine.keys import key, undo_key
 
 NAMES: Final = (
     "init", "enqueue", "enqueue_linked", "turn", "beat", "reap", "settle", "trim", "configure", "act", "undo",
-    "accept", "quarantine",
+    "accept", "quarantine", "rights",
 )  # fmt: skip
-_CALL: Final = re.compile(r"redis\.p?call\('([A-Z]+)'")
+# The commands whose next word is a part of their name: a right is given for `memory|usage`.
+_CALL: Final = re.compile(r"redis\.p?call\('((?:(?:MEMORY|OBJECT|XGROUP|XINFO)', ')?[A-Z]+)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Script:
     source: bytes
     digest: bytes
     parts: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+    """What a client asks for before it calls the script the first time; none of a script that asks by itself."""
 
     def keys(self, queue: str, batch: str = "") -> tuple[bytes, ...]:
         """The keys of this script for one queue, in its order; `batch` is whose undo it writes or reads."""
@@ -60,14 +63,20 @@ def compose(text: str, common: str) -> tuple[str, tuple[str, ...]]:
     return ask_rights(whole) if "rights" in wanted else whole, tuple(keys)
 
 
+def commands_of(source: str) -> tuple[str, ...]:
+    """Return the commands that a script calls, as rules of users name them."""
+    return tuple(sorted({name.lower().replace("', '", "|") for name in _CALL.findall(source)}))
+
+
 def ask_rights(source: str) -> str:
     """Make a script refuse before its first write what its user may not do: a script that is refused half way leaves
     a change without what undoes it. Its keys need no check: the server refuses those that are declared beforehand.
 
-    It takes 0.4 µs for each command: operators' scripts ask, those of the hot path do not.
+    It takes 0.4 µs for each command: operators' scripts ask in each call, the rights of the others are checked once for
+    each connection of a client (`_connection/rights.py`).
     """
     shebang, _, body = source.partition("\n")
-    commands = ", ".join(f"'{name.lower()}'" for name in sorted(set(_CALL.findall(source))))
+    commands = ", ".join(f"'{name}'" for name in commands_of(source))
     check = (
         f"for _, name in ipairs({{ {commands} }}) do if not redis.acl_check_cmd(name, KEYS[1]) then "
         "return redis.error_reply('NOPERM this user has no permissions to run ' .. name .. ': nothing was done') "
@@ -86,9 +95,20 @@ def _words(body: str, label: str) -> list[str]:
 def make(name: str, text: str, common: str) -> Script:
     """Builds a script from its text; tests pass a changed one."""
     source, parts = compose(text, common)
+    asks_itself = "rights" in _words(text, "uses")
+    return _script(name, source, parts, () if asks_itself else commands_of(source))
+
+
+def plain(package: str, folder: str, name: str, *, asks_itself: bool = False) -> Script:
+    """Return a script on keys of its own, from a folder of a package."""
+    source = resources.files(package).joinpath(folder, f"{name}.lua").read_text("utf-8")
+    return _script(name, ask_rights(source), ()) if asks_itself else _script(name, source, (), commands_of(source))
+
+
+def _script(name: str, source: str, parts: tuple[str, ...], commands: tuple[str, ...] = ()) -> Script:
     raw = source.encode()
     # The server names scripts by SHA-1; it guards nothing.
-    return Script(name, raw, hashlib.sha1(raw, usedforsecurity=False).hexdigest().encode(), parts)
+    return Script(name, raw, hashlib.sha1(raw, usedforsecurity=False).hexdigest().encode(), parts, commands)
 
 
 @cache

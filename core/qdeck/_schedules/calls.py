@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ResponseError
 
-from qdeck._engine import ops, programs, scripts
+from qdeck._engine import programs, scripts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,11 +25,9 @@ def queue_script(package: str, folder: str, name: str) -> Script:
 
 
 @cache
-def plain_script(package: str, folder: str, name: str) -> tuple[bytes, bytes]:
-    """The source of a script, which asks for its rights first, and its digest."""
-    source = scripts.ask_rights(resources.files(package).joinpath(folder, f"{name}.lua").read_text("utf-8")).encode()
-    # The server names scripts by SHA-1; it guards nothing.
-    return source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+def plain_script(package: str, folder: str, name: str) -> Script:
+    """A script, which asks for its rights first."""
+    return scripts.plain(package, folder, name, asks_itself=True)
 
 
 def on_queue(script: Script, queue: str, args: Sequence[Arg], more_keys: Sequence[bytes] = ()) -> Program[Any]:
@@ -38,7 +35,7 @@ def on_queue(script: Script, queue: str, args: Sequence[Arg], more_keys: Sequenc
     keys = [*script.keys(queue), *more_keys]
     made = False
     while True:
-        reply = yield from _evaluate(script.source, script.digest, keys, args)
+        reply = yield from programs.evaluate(script, keys, args)
         if isinstance(reply, ResponseError):
             if str(reply).startswith("QDECK FRESH") and not made:
                 made = True
@@ -48,17 +45,9 @@ def on_queue(script: Script, queue: str, args: Sequence[Arg], more_keys: Sequenc
         return reply
 
 
-def plain(script: tuple[bytes, bytes], keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
+def plain(script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
     """Runs a script on keys of its own."""
-    source, digest = script
-    reply = yield from _evaluate(source, digest, keys, args)
+    reply = yield from programs.evaluate(script, keys, args)
     if isinstance(reply, ResponseError):
         raise programs.explain(reply)
-    return reply
-
-
-def _evaluate(source: bytes, digest: bytes, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
-    [reply] = yield ops.commands((b"EVALSHA", digest, len(keys), *keys, *args), key=keys[0])
-    if isinstance(reply, NoScriptError):
-        [reply] = yield ops.commands((b"EVAL", source, len(keys), *keys, *args), key=keys[0])
     return reply

@@ -26,6 +26,7 @@ from redis.exceptions import (
 )
 
 from qdeck._connection.address import Kind
+from qdeck._connection.endpoint import is_connected
 from qdeck._engine import programs
 from qdeck._engine.ops import pack
 
@@ -85,16 +86,19 @@ class AsyncLines:
         """Two steps and the first look, in one round trip: the first answer and what was seen.
 
         None when anything was wrong: then the steps may have happened or not, and are to be sent again. On a cluster,
-        where their keys are on several servers, nothing is sent.
+        where their keys are on several servers, nothing is sent; and nothing on a new connection, since the client
+        checks the rights for the steps first.
         """
         if self._endpoint.is_cluster:
             return None
         async with self._room:
             line = await self._line(name)
+            if not line.is_connected:
+                await self._keep(line)
+                return None
             piece = min(max(0.0, until - time.monotonic()), PIECE_S)
             try:
                 async with asyncio.timeout(piece + self._endpoint.timeout):
-                    await line.connect()
                     await line.send_packed_command([steps, pack(*_peek(name, piece))], check_health=False)
                     first = await line.read_response(disable_decoding=True)
                     await line.read_response(disable_decoding=True)
@@ -207,9 +211,10 @@ class Lines:
         if self._endpoint.is_cluster:
             return None
         line = self._line(name)
+        if not is_connected(line):
+            return None
         piece = min(max(0.0, until - time.monotonic()), PIECE_S)
         try:
-            line.connect()
             line.send_packed_command([steps, pack(*_peek(name, piece))], check_health=False)
             first = line.read_response(disable_decoding=True)
             line.read_response(disable_decoding=True)

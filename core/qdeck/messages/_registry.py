@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ResponseError
 
-from qdeck._engine import acts, ops, programs
+from qdeck._engine import acts, ops, programs, scripts
 from qdeck._engine.numbers import clipped, digits
 from qdeck._errors import InvalidName, NotAllowed, UsageError
 from qdeck._names import QueueName
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from qdeck._engine.ops import Arg, Program
+    from qdeck._engine.scripts import Script
 
 TTL_S: Final = 3600.0
 # In the order of the script.
@@ -49,18 +48,13 @@ class Temporary:
 
 
 @cache
-def _script(name: str) -> tuple[bytes, bytes]:
-    source = resources.files("qdeck").joinpath("messages", "lua", f"{name}.lua").read_bytes()
-    # The server names scripts by SHA-1; it guards nothing.
-    return source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+def _script(name: str) -> Script:
+    return scripts.plain("qdeck", "messages/lua", name)
 
 
 def call(script: str, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
     """Runs one script of ours; gives the server its source when it is not there yet."""
-    source, digest = _script(script)
-    [reply] = yield ops.commands((b"EVALSHA", digest, len(keys), *keys, *args), key=keys[0])
-    if isinstance(reply, NoScriptError):
-        [reply] = yield ops.commands((b"EVAL", source, len(keys), *keys, *args), key=keys[0])
+    reply = yield from programs.evaluate(_script(script), keys, args)
     if isinstance(reply, ResponseError):
         raise programs.explain(reply)
     return reply
@@ -92,15 +86,15 @@ def packed_register(
 ) -> bytes:
     """The same as it goes over the wire, for who sends it together with what follows."""
     args = _registration(name, kind, service, task, tier, ttl_ms, wait_ms)
-    return ops.pack(b"EVALSHA", _script("registry")[1], len(KEYS), *KEYS, *args)
+    return ops.pack(b"EVALSHA", _script("registry").digest, len(KEYS), *KEYS, *args)
 
 
 def unlink_and_finish(event: str, name: str) -> Program[None]:
     """Removes a queue and strikes it off, for its only reader."""
-    _, digest = _script("registry")
+    registry = _script("registry")
     args: list[Arg] = [0, "finish", event, name, 0, 0, "unknown unknown -"]
-    script = ops.pack(b"EVALSHA", digest, len(KEYS), *KEYS, *args)
-    gone, struck = yield ops.Send(ops.pack(b"UNLINK", name) + script, 2, name.encode())
+    strike = ops.pack(b"EVALSHA", registry.digest, len(KEYS), *KEYS, *args)
+    gone, struck = yield ops.Send(ops.pack(b"UNLINK", name) + strike, 2, name.encode(), script=registry)
     if isinstance(gone, ResponseError):
         raise programs.explain(gone)
     if isinstance(struck, ResponseError):
@@ -200,12 +194,13 @@ def drop_many(
     """Removes lists that were left alone: of each messages, bytes, whether a copy was put aside; or why it stayed."""
     if not queues:
         return []
-    source, digest = _script("drop")
-    yield ops.commands((b"SCRIPT", b"LOAD", source), reads=True)
+    script = _script("drop")
+    yield from programs.check_rights(script, queues[0].encode())
+    yield ops.commands((b"SCRIPT", b"LOAD", script.source), reads=True)
     args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS, int(needs_copy))
     replies = yield ops.commands(
         # Without a key, so that the servers of a cluster do their parts at the same time.
-        *((b"EVALSHA", digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues)
+        *((b"EVALSHA", script.digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues)
     )
     found: list[tuple[int, int, int] | str] = []
     for reply in replies:

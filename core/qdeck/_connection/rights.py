@@ -1,0 +1,50 @@
+"""The rights for scripts, which a client checks on each connection before it calls a script there the first time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+from qdeck._engine import programs
+from qdeck._engine.ops import pack
+from qdeck._engine.scripts import load
+
+if TYPE_CHECKING:
+    from qdeck._engine.ops import Send
+    from qdeck._errors import QdeckError
+
+_CHECKED = "qdeck_checked"
+
+
+class Refused(Exception):
+    """The user lacks a right. `error` is for the program; as an `OSError` it would pass for a broken connection."""
+
+    def __init__(self, error: QdeckError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def forget(connection: Any) -> None:
+    """Forget what was checked: the connection is new. Who takes rights away ends the connections of their user."""
+    connection.__dict__[_CHECKED] = set()
+
+
+def question(connection: Any, send: Send) -> bytes | None:
+    """Return the command to send first, which has one reply; None when nothing is to be checked on this connection."""
+    script = send.script
+    if script is None or not script.commands or script.digest in connection.__dict__[_CHECKED]:
+        return None
+    # By its text, so that the server needs not know it yet: one round trip, with a right that scripts take anyway.
+    return pack("EVAL", load("rights").source, 1, send.key, *script.commands)
+
+
+def check(connection: Any, send: Send, reply: object) -> None:
+    """Raise `Refused` if the answer says so. An error comes again with the script, and says more there.
+
+    A user who may not even ask is not asked about again.
+    """
+    if isinstance(reply, list) and reply:
+        raise Refused(programs.not_allowed([name.decode() for name in reply]))
+    if send.script is not None and (isinstance(reply, NoPermissionError) or not isinstance(reply, ResponseError)):
+        connection.__dict__[_CHECKED].add(send.script.digest)
