@@ -74,9 +74,13 @@ def _hides_secrets(text: str, depth: int) -> bool:
         return False
 
 
+# A name in two parts, such as VMPooler's `token:user` and `token:token`: what follows the colon is no value.
+_FIELD: Final = re.compile(r"[a-z]{1,20}:(?:token|user|name|id)")
+
+
 def shown_keys(value: dict[str, Any]) -> dict[str, str] | None:
     """Return how the keys of a table are shown where one has a secret; each stays a key of its own."""
-    shown = {key: mask_label(key) for key in value}
+    shown = {key: key if _FIELD.fullmatch(key) else mask_label(key) for key in value}
     if all(key is text for key, text in shown.items()):
         return None
     taken: set[str] = set()
