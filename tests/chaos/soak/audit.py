@@ -46,13 +46,22 @@ def check(raw: redis.Redis, notebook: redis.Redis) -> dict[str, Any]:
     assert not double, f"{len(double)} jobs are in both queues: {double[:5]}"
     confirmed, attempted = _ids(notebook, CONFIRMED), _ids(notebook, ATTEMPTED)
     lost = confirmed - set(places)
-    assert not lost, f"{len(lost)} of {len(confirmed)} confirmed jobs are lost: {sorted(lost)[:5]}"
+    assert not lost, f"{len(lost)} of {len(confirmed)} confirmed jobs are lost: {_history(notebook, lost)}"
     unknown = {job_id for job_id in set(places) - attempted if not _MADE_BY_QDECK.fullmatch(job_id)}
     assert not unknown, f"{len(unknown)} jobs that no producer made: {sorted(unknown)[:5]}"
     ran = _check_runs(seen, notebook)
     _check_keys(raw)
     states = Counter(state for picture in seen.values() for found in picture.states().values() for state in found)
     return {"attempted": len(attempted), "confirmed": len(confirmed), "lost": 0, "states": dict(states), **ran}
+
+
+def _history(notebook: redis.Redis, job_ids: set[str]) -> dict[str, str]:
+    """Return what the handlers noted of some jobs, for the message of a failed audit."""
+    found = dict.fromkeys(sorted(job_ids)[:50], "")
+    for note in read_notes(notebook):
+        if note.id in found:
+            found[note.id] += f"{note.kind} at {note.at}, "
+    return found
 
 
 def _check_runs(seen: dict[str, Picture], notebook: redis.Redis) -> dict[str, int]:
