@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from support.servers import Server
 
-BUSY_S = 3.0
+BUSY_S = 4.0
 SCREENS = "123456789"
 
 
@@ -73,7 +73,7 @@ async def test_every_screen_answers_while_a_command_holds_the_server(make_server
                 await until(pilot, lambda: app_of(pilot).shown.age_s() > 1.2)
                 longest, count = await longest_answer(pilot, thread.is_alive)
             assert count > 3, f"screen {screen}: {count} keys were answered"
-            assert longest < BUSY_S / 3, f"screen {screen}: a key waited {longest:.2f} s for the server"
+            assert longest < BUSY_S / 2, f"screen {screen}: a key waited {longest:.2f} s for the server"
             with server.client() as client:
                 after = int(client.info("stats")["total_commands_processed"])
             assert after - before - quiet <= quiet + 200, f"screen {screen}: requests piled up"

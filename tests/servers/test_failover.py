@@ -66,6 +66,7 @@ def test_an_application_a_worker_and_a_deck_behind_sentinels(make_trio: Callable
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:a blocking enqueue:RuntimeWarning")  # both clients, on the same servers
 async def test_writes_that_a_replica_refuses_go_to_the_master(make_trio: Callable[..., Trio]) -> None:
     """A client whose connection outlives the change of roles, as with `SENTINEL FAILOVER` or an operator's hand."""
     trio = make_trio()

@@ -105,7 +105,12 @@ class Taking:
                     met.add(mark)
                     found.append(one)
             for some in _alike(found):
-                yield from self._write(layout, some, head)
+                try:
+                    yield from self._write(layout, some, head)
+                except NotAllowed:
+                    raise
+                except QdeckError as error:  # a key beside these entries is not what it should be
+                    self.sums.skip(some[0].entry.queue, "", str(error))
             if self.cancelled is not None and self.cancelled():
                 raise InvalidOption("the plan was not finished", hint="it was cancelled")
             if self.progress is not None:
