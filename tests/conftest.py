@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 # The same examples in every run, so that what a change breaks is its own doing.
 # `--hypothesis-profile=search` looks for new ones.
-settings.register_profile("same", derandomize=True, database=None)
-settings.register_profile("search", database=None)
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("same", derandomize=True, database=None, deadline=None)
+settings.register_profile("search", database=None, deadline=None)
 settings.load_profile("same")
 
 
