@@ -60,17 +60,7 @@ def build_plan(
     wish = _wish(
         verb, queues, where, ids, state, priority=priority, target=target, stuck=stuck, reason=reason, path=path
     )
-    return deck.look(
-        planning.build(
-            deck.memory,
-            deck.address,
-            wish,
-            db=deck.endpoint.db,
-            others=deck.others,
-            progress=progress,
-            cancelled=cancelled,
-        )
-    )
+    return deck.look(_planned(deck, wish, progress=progress, cancelled=cancelled))
 
 
 async def abuild_plan(
@@ -87,17 +77,12 @@ async def abuild_plan(
 ) -> Plan:
     """What a verb would do, in asyncio; the options are those of `build_plan`."""
     wish = _wish(verb, queues, where, ids, state, **options)
-    return await deck.alook(
-        planning.build(
-            deck.memory,
-            deck.address,
-            wish,
-            db=deck.endpoint.db,
-            others=deck.others,
-            progress=progress,
-            cancelled=cancelled,
-        )
-    )
+    return await deck.alook(_planned(deck, wish, progress=progress, cancelled=cancelled))
+
+
+def _planned(deck: Deck, wish: planning.Wish, **watch: Any) -> Program[Plan]:
+    """Return the program that makes a plan on the database and the systems of a connection."""
+    return planning.build(deck.memory, deck.address, wish, db=deck.endpoint.db, others=deck.others, **watch)
 
 
 def _wish(
