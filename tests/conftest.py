@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from support.processes import python_processes
 from support.proxy import fault_proxies
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 # How long an example takes says more of the machine than of the code.
 settings.register_profile("same", derandomize=True, database=None, deadline=None)
 settings.register_profile("search", database=None, deadline=None)
+# For code that is broken on purpose: the first failure is enough, and making it smaller takes minutes.
+settings.register_profile(
+    "first-failure", phases=[Phase.explicit, Phase.generate], derandomize=True, database=None, deadline=None
+)
 settings.load_profile("same")
 
 

@@ -35,7 +35,7 @@ def failing_test(guard: Safeguard) -> str:
         changed.write_text(text.replace(guard.text, guard.without), "utf-8")
         path = os.pathsep.join(str(part) for part in (copy / "core", copy / "console", ROOT / "tests"))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider"]
-        command += ["-p", "no:xdist", "-m", "not slow", *guard.tests]
+        command += ["-p", "no:xdist", "--hypothesis-profile=first-failure", "-m", "not slow", *guard.tests]
         ran = subprocess.run(
             command, cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True,
             timeout=_TIMEOUT_S, check=False,
