@@ -6,6 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck._deck import since
+from qdeck._deck.deck import Deck
+from qdeck._rules.health import check_health
+from qdeck._rules.report import iso
 from support.commands import write_trusted
 
 if TYPE_CHECKING:
@@ -211,11 +215,14 @@ def test_a_password_is_never_printed(
             assert "hunter2" not in ran.out + ran.err
 
 
-def test_what_is_wrong_is_dated_as_far_as_the_server_knows(qdeck: Callable[..., Ran]) -> None:
+def test_what_is_wrong_is_dated_where_an_agent_noted_it(qdeck: Callable[..., Ran], url: str) -> None:
     qdeck("enqueue", QUEUE, "t")
     qdeck("queues", "pause", QUEUE)
+    assert qdeck("health", "--json").json["since"] == []
+    assert "is paused, 1 job waiting\n" in qdeck("health").out
+    with Deck(url) as deck:
+        report = check_health(deck)
+        deck.write(since.note(report.checks, report.thresholds, report.at_ms))
     found = {(one["check"], one["queue"]): one for one in qdeck("health", "--json").json["since"]}
-    assert found["paused", QUEUE]["exact"] is True
-    assert found["paused", QUEUE]["at"].endswith("Z")
-    told = qdeck("health").out
-    assert "is paused, 1 job waiting, for " in told
+    assert found["paused", QUEUE] == {"check": "paused", "queue": QUEUE, "at": iso(report.at_ms), "exact": False}
+    assert "is paused, 1 job waiting, for " in qdeck("health").out

@@ -46,7 +46,7 @@ def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
 
 
 def _report(*, orphans: bool, dated: bool = False) -> tuple[HealthReport, Mapping[str, Began]]:
-    """The report, and since when what is wrong is so, as far as the server knows."""
+    """The report, and since when what is wrong is so, where an agent noted it."""
     from qdeck._deck.since import place, read_since
     from qdeck._rules.health import check_health
     from qdeck._rules.limits import Limits
@@ -54,8 +54,7 @@ def _report(*, orphans: bool, dated: bool = False) -> tuple[HealthReport, Mappin
     given = settings()
     with given.deck() as deck:
         report = check_health(deck, Limits.of(given.configuration().settings), orphans=orphans)
-        rows, limits = report.snapshot.queues, report.thresholds
-        found = deck.look(read_since(report.checks, rows, limits, report.at_ms)) if dated else {}
+        found = deck.look(read_since(report.checks, report.thresholds, report.at_ms)) if dated else {}
     wrong = {place(check.name, r.queue) for check in report.checks for r in check.reasons if r.status.exit_code}
     return report, {name: one for name, one in found.items() if name in wrong}
 

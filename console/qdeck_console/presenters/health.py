@@ -161,7 +161,7 @@ def _value(check: Check, row: QueueRow | None) -> int | str | None:
 
 
 class Since:
-    """Since when each row is as it is: as this console saw it, else as the server knows it, else since before."""
+    """Since when each row is as it is: as this console saw it, else as an agent noted it, else since before."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Status | None, int, bool]] = {}
@@ -179,7 +179,7 @@ class Since:
 
     def dated(self, found: Sequence[Row], now_ms: int, began: Mapping[str, Began]) -> list[Row]:
         """The rows with their moments. What was seen here is the best that is known; what came before the first
-        picture is asked of the server.
+        picture is what an agent noted.
         """
         seen = self.note(found, now_ms)
         out = []

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 CHORES: Final = ("tend", "history", "health", "purge")
 FEW: Final = 500  # queues that are judged within a frame
-AGAIN_S: Final = 10.0  # so long what the server knows of beginnings is good, or ten times what reading it took
 
 
 class HealthScreen(FrameScreen):
@@ -51,9 +50,8 @@ class HealthScreen(FrameScreen):
         super().__init__()
         self._since = present.Since()
         self._trips = Trips()
-        self._began: dict[str, Began] = {}
-        self._troubles: tuple[str, ...] = ()
-        self._ask_again_at = self._check_again_at = 0.0
+        self._began: dict[str, Began] | None = None
+        self._check_again_at = 0.0
         self._checks: Sequence[Check] = ()
         self._shown: list[Row] = []
 
@@ -68,7 +66,7 @@ class HealthScreen(FrameScreen):
         return self.query_one("#list", LineList)
 
     def wants(self) -> Reader | None:
-        """What the server tells of itself, and now and then since when what is wrong is so."""
+        """What the server tells of itself, and once since when what is wrong is so: later changes are seen here."""
 
         async def read(snapshot: Snapshot) -> HealthSeen:
             deck = self.console.deck
@@ -76,7 +74,9 @@ class HealthScreen(FrameScreen):
             vitals = await deck.alook(read_vitals())
             self._trips.end()
             checks = await self._read_checks(snapshot)
-            await self._read_beginnings(snapshot, present.cut(checks))
+            if self._began is None:
+                began = read_since(present.cut(checks), deck.thresholds, snapshot.at_ms)
+                self._began = await deck.alook(began)
             return HealthSeen(vitals=vitals, began=self._began, slots=await self._read_agents(), checks=tuple(checks))
 
         return read
@@ -100,18 +100,9 @@ class HealthScreen(FrameScreen):
             self._check_again_at = time.monotonic() + (30 * took if is_long else 0.0)
         return self._checks
 
-    async def _read_beginnings(self, snapshot: Snapshot, checks: Sequence[Check]) -> None:
-        deck, now = self.console.deck, time.monotonic()
-        troubles = tuple(f"{check.name}{reason.status}{reason.queue}" for check in checks for reason in check.reasons)
-        if troubles == self._troubles and now < self._ask_again_at:
-            return
-        self._began = await deck.alook(read_since(checks, snapshot.queues, deck.thresholds, snapshot.at_ms))
-        self._troubles = troubles
-        self._ask_again_at = time.monotonic() + max(AGAIN_S, 10 * (time.monotonic() - now))
-
     def deck_changed(self) -> None:
         """What was asked of the deck before is asked again."""
-        self._ask_again_at = self._check_again_at = 0.0
+        self._began, self._check_again_at = None, 0.0
 
     @property
     def seen(self) -> HealthSeen:

@@ -125,7 +125,7 @@ class Chores:
             began = time.monotonic()
             if self._report is None or began > self._stale:
                 found = await self._check()
-                known = since.read_since(found.checks, found.snapshot.queues, found.thresholds, found.at_ms)
+                known = since.read_since(found.checks, found.thresholds, found.at_ms)
                 told = since_document(found, await self.eyes.health.deck.alook(known))
                 self._report = document(found) | {"since": told}
                 ended = time.monotonic()

@@ -53,7 +53,7 @@ def document(report: HealthReport) -> dict[str, Any]:
 
 
 def since_document(report: HealthReport, began: Mapping[str, Began]) -> list[dict[str, Any]]:
-    """Since when what is wrong is so, as far as that is known."""
+    """Since when what is wrong is so, where an agent noted it."""
     wrong = {place(check.name, r.queue) for check in report.checks for r in check.reasons if r.status.exit_code}
     return [
         {"check": check, "queue": queue or None, "at": iso(one.at_ms), "exact": one.exact}
