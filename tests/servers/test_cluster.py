@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from qdeck._engine import ops, programs
 from qdeck._layouts import NAMES
 from qdeck._operations.api import apply_plan, build_plan, read_groups, undo_batch
 from qdeck._schedules import store
+from qdeck._worker import ears
 from qdeck_console.embedded_cluster import ask
 from support.clusters import Cluster, queue_slot
 from worker.beside import Beside, wait_until
@@ -75,13 +77,17 @@ def test_an_idle_worker_hears_the_bells_of_all_queues_at_once(app: qdeck.App) ->
         assert time.monotonic() - began < 22
 
 
-def test_a_worker_listens_on_one_connection_to_each_server(cluster: Cluster, app: qdeck.App) -> None:
-    def listening() -> list[int]:
-        told = [ask(node, "CLIENT", "LIST", "TYPE", "pubsub") for node in cluster.nodes]
-        return [text.count(b"id=") for text in told]
+def test_an_idle_worker_checks_each_queue_a_few_times_a_second(cluster: Cluster, app: qdeck.App) -> None:
+    def checks() -> float:
+        stats = b"".join(ask(node, "INFO", "commandstats") for node in cluster.nodes)
+        return sum(map(int, re.findall(rb"cmdstat_lpop:calls=(\d+)", stats))) / len(QUEUES)
 
     with serve(app):
-        wait_until(lambda: listening() == [1, 1, 1], why="one each")
+        before = checks()
+        wait_until(lambda: checks() > before, why="it checks")
+        before, began = checks(), time.monotonic()
+        wait_until(lambda: checks() >= before + 8, why="it goes on")
+        assert checks() - before <= (time.monotonic() - began) / ears.CHECK_S + 2
 
 
 def test_a_job_on_any_server_is_cancelled_soon(app: qdeck.App) -> None:
@@ -124,21 +130,6 @@ def test_an_idle_worker_follows_a_slot_that_moves(cluster: Cluster, app: qdeck.A
         assert step.enqueue().result(20) == 1
         assert step.enqueue().result(20) == 1
         cluster.move_slot(slot, home)
-
-
-def test_a_worker_whose_user_may_not_follow_keys_looks_every_second(cluster: Cluster) -> None:
-    for node in cluster.nodes:
-        ask(node, "ACL", "SETUSER", "humble", "on", ">pw", "~*", "+@all", "-client|tracking", "-subscribe")
-    app = qdeck.App(cluster.url.replace("://", "://humble:pw@"), queue=QUEUES[0])
-
-    @app.task
-    def step() -> int:
-        return 1
-
-    with serve(app):
-        for queue in QUEUES[:2]:
-            assert step.enqueue(_queue=queue).result(10.0) == 1
-    app.close()
 
 
 def test_jobs_wait_for_jobs_of_queues_on_other_servers(app: qdeck.App) -> None:

@@ -242,15 +242,6 @@ class AsyncClient:
         """Whether there are several servers, of which one may take over what another has."""
         return self._routes is not None
 
-    async def places(self, keys: Sequence[bytes]) -> dict[Node, list[bytes]]:
-        """Which keys of a cluster each of its servers has now."""
-        found: dict[Node, list[bytes]] = {}
-        if self._routes is not None:
-            for key in keys:
-                [node] = await self._drive(self._routes.find(key, self._effort()))
-                found.setdefault(node, []).append(key)
-        return found
-
     async def line(self, key: bytes) -> aio.AbstractConnection:
         """A new connection, not connected yet, to the server that has a key: for commands that block."""
         if self._routes is None:

@@ -30,7 +30,7 @@ _WRITE: Final = "+@read +@write -@dangerous +time +info +evalsha +eval +script|l
 _COMMANDS: Final = {
     "viewer": _READ,
     "operator": f"{_WRITE} +slowlog|get +slowlog|len +script|exists +config|get +restore",
-    "worker": f"{_WRITE} +wait +waitaof +client|tracking +subscribe",
+    "worker": f"{_WRITE} +wait +waitaof",
     "producer": f"{_WRITE} -@blocking +blmove +blpop +wait +waitaof",
     "agent": f"{_WRITE} +slowlog|get +slowlog|len +script|exists +config|get",
 }
@@ -42,9 +42,8 @@ def line(role: str, adapters: Sequence[str] = LAYOUTS, user: str | None = None, 
     """The command that gives a user what a role takes; queues of others than `prefix` stay closed to it."""
     read = "%R" if role == "viewer" else ""
     keys = [f"{read}~{pattern}" for pattern in patterns(role, adapters, prefix)]
-    channels = "&__redis__:invalidate " if role == "worker" else ""
     rules = f"{_CONNECT} {_COMMANDS[role]}"
-    return f"ACL SETUSER {user or f'qdeck-{role}'} on resetkeys {' '.join(keys)} resetchannels {channels}-@all {rules}"
+    return f"ACL SETUSER {user or f'qdeck-{role}'} on resetkeys {' '.join(keys)} resetchannels -@all {rules}"
 
 
 def patterns(role: str, adapters: Sequence[str] = LAYOUTS, prefix: str = "") -> list[str]:

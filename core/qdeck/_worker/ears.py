@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import redis
-from redis.exceptions import NoPermissionError, ResponseError
+from redis.exceptions import ResponseError
 
 from qdeck._connection import AsyncClient
 from qdeck._engine import ops, programs
@@ -17,14 +18,12 @@ if TYPE_CHECKING:
 
     from redis.asyncio.connection import AbstractConnection
 
-    from qdeck._connection.address import Node
     from qdeck._engine.ops import Program
 
 LONGEST_S: Final = 30.0
 # Where a master may change: a server that went silent must not be listened to for long.
 LONGEST_OF_MANY_S: Final = 5.0
-_LOOK_S: Final = 1.0
-_CHANNEL: Final = b"__redis__:invalidate"
+CHECK_S: Final = 0.25  # between two checks of a cluster
 _BROKEN: Final = (redis.RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
@@ -85,9 +84,9 @@ class Requests:
         return asked
 
 
-def make_ear(client: AsyncClient, news: Tokens | Requests) -> Ear | ClusterEar:
+def make_ear(client: AsyncClient, news: Tokens | Requests) -> Ear | PeriodicCheck:
     """The ear for what a client is connected to."""
-    return ClusterEar(client, news) if client.endpoint.is_cluster else Ear(client, news)
+    return PeriodicCheck(client, news) if client.endpoint.is_cluster else Ear(client, news)
 
 
 class Ear:
@@ -110,112 +109,31 @@ class Ear:
         self._client.doubt()
         line, self._line = self._line, None
         if line is not None:
-            await _hang_up(line)
+            with contextlib.suppress(*_BROKEN):
+                await line.disconnect(nowait=True)
 
 
-class _Line:
-    """A connection that one server of a cluster tells of changes to some of its keys."""
-
-    def __init__(self, connection: AbstractConnection, bells: set[bytes]) -> None:
-        self.connection = connection
-        self.bells = bells
-        self.reading: asyncio.Task[Any] | None = None
-
-    def read(self) -> asyncio.Task[Any]:
-        """The next message; a wait that was over meanwhile goes on."""
-        if self.reading is None:
-            self.reading = asyncio.create_task(self._next())
-            self.reading.add_done_callback(_note)
-        return self.reading
-
-    async def _next(self) -> Any:
-        return await self.connection.read_response(disable_decoding=True)
-
-    async def close(self) -> None:
-        """Hangs up without waiting for anything, so that whoever is cancelled meanwhile leaves nothing open."""
-        if self.reading is not None:
-            self.reading.cancel()
-        await _hang_up(self.connection)
-
-
-class ClusterEar:
-    """Hears the bells of a cluster, on one connection to each server that has some.
-
-    A server refuses to block on keys of two slots. But it tells a client that follows keys (`CLIENT TRACKING`, sent to
-    a subscription on the same connection) when one of them changes, whatever their slots. All idle workers hear it,
-    and one of them gets the token.
-    """
+class PeriodicCheck:
+    """Checks the bells of a cluster a few times a second: a server there refuses to block on keys of two slots."""
 
     def __init__(self, client: AsyncClient, news: Tokens | Requests) -> None:
         self._news = news
         # A token whose answer was lost is lost: without patience that is an error, and the worker looks by itself.
         self._client = AsyncClient(client.endpoint, patience=0.0)
-        self._lines: dict[Node, _Line] = {}
-        self._deaf = False
 
     async def hear(self, bells: Sequence[bytes]) -> list[bytes]:
         """The bells that rang; none after a while."""
-        if not self._deaf:
-            await self._tune(await self._client.places(bells))
-        loop = asyncio.get_running_loop()
-        until = loop.time() + LONGEST_OF_MANY_S
-        changed: Sequence[bytes] = bells
+        until = time.monotonic() + LONGEST_OF_MANY_S
         while True:
-            if changed and (rung := await self._client.run(self._news.take(changed))):
+            rung = await self._client.run(self._news.take(bells))
+            if rung or time.monotonic() >= until:
                 return rung
-            left = until - loop.time()
-            if left <= 0:
-                return []
-            if self._deaf:
-                await asyncio.sleep(min(left, _LOOK_S))
-                changed = bells
-            else:
-                changed = await self._changes(left)
+            await asyncio.sleep(CHECK_S)
 
     async def close(self) -> None:
-        """Hangs up; the next `hear` connects again, to whoever has the bells then."""
-        lines, self._lines = self._lines, {}
-        for line in lines.values():
-            await line.close()
+        """Closes the connections; the next `hear` connects again, to whoever has the bells then."""
         client, self._client = self._client, AsyncClient(self._client.endpoint, patience=0.0)
         await client.close()
-
-    async def _tune(self, places: dict[Node, list[bytes]]) -> None:
-        """Follows the bells where they are now."""
-        for node, line in list(self._lines.items()):
-            if set(places.get(node, ())) != line.bells:
-                del self._lines[node]
-                await line.close()
-        for node, bells in places.items():
-            if node not in self._lines:
-                connection = self._client.endpoint.async_connection(node)
-                try:
-                    async with asyncio.timeout(self._client.endpoint.timeout):
-                        await _follow(connection, bells)
-                except NoPermissionError:
-                    # The user may not: then the bells are looked at every second.
-                    self._deaf = True
-                    await _hang_up(connection)
-                    return
-                except BaseException:
-                    await _hang_up(connection)
-                    raise
-                self._lines[node] = _Line(connection, set(bells))
-
-    async def _changes(self, seconds: float) -> list[bytes]:
-        """Bells that changed, because one rang or because somebody took its token; raises when a line broke."""
-        lines = list(self._lines.values())
-        done, _ = await asyncio.wait(
-            [line.read() for line in lines], timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-        )
-        changed: list[bytes] = []
-        for line in lines:
-            if line.reading in done:
-                message, line.reading = line.reading.result(), None
-                names = message[2] if message[0] == b"message" else ()
-                # Without names, all keys changed: the server was emptied.
-                changed += line.bells if names is None else [name for name in names if name in line.bells]
-        return changed
 
 
 def _checked(replies: list[Any]) -> list[Any]:
@@ -223,25 +141,3 @@ def _checked(replies: list[Any]) -> list[Any]:
         if isinstance(reply, ResponseError):
             raise programs.explain(reply)
     return replies
-
-
-async def _follow(connection: AbstractConnection, bells: Sequence[bytes]) -> None:
-    await connection.connect()
-    await connection.send_command(b"CLIENT", b"ID", check_health=False)
-    own = await connection.read_response(disable_decoding=True)
-    words = [word for bell in bells for word in (b"PREFIX", bell)]
-    await connection.send_command(b"CLIENT", b"TRACKING", b"ON", b"REDIRECT", own, b"BCAST", *words, check_health=False)
-    await connection.read_response(disable_decoding=True)
-    await connection.send_command(b"SUBSCRIBE", _CHANNEL, check_health=False)
-    await connection.read_response(disable_decoding=True)
-
-
-def _note(task: asyncio.Task[Any]) -> None:
-    """Takes note of how a reading ended that nobody waits for any more."""
-    if not task.cancelled():
-        task.exception()
-
-
-async def _hang_up(line: AbstractConnection) -> None:
-    with contextlib.suppress(*_BROKEN):
-        await line.disconnect(nowait=True)
