@@ -185,7 +185,7 @@ def test_production_takes_its_name_before_anything_is_written(
     ("text", "args", "said"),
     [
         ("[purge]\nmax_redy_age = 1", ["status"], "did you mean 'max_ready_age'?"),
-        ("[purge]\nmax_ready_age = 'x'", ["health"], "qdeck.toml:2: purge.max_ready_age"),
+        ("[purge]\nmax_ready_age = 'x'", ["health"], "qdeck.toml: purge.max_ready_age"),
         ("[contexts.a]\nurl = 'x'", ["status", "--context", "b"], "there is no context 'b'"),
         ("[contexts.a]\nurl = '${NO_SUCH_VARIABLE}'", ["status", "--context", "a"], "NO_SUCH_VARIABLE is not set"),
         ("x = ", ["doctor"], "is not TOML"),

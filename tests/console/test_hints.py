@@ -34,6 +34,8 @@ def hint_of(text: str) -> str:
         ("[purge]\ndefault_context = 'a'", "default_context belongs before the first [table]"),
         ("[purge]\ndlq_tll = 3", "did you mean 'dlq_ttl' in [dead_letters]?"),
         ("[purge]\npurge_dry_rn = true", "did you mean 'purge_dry_run'?"),
+        ("[lists]\npaterns = []", "did you mean 'patterns'?"),
+        ("[contexts.a]\nurl = 'x'\n[contexts.a.thresholds]\nready_max = 1", "did you mean 'ready_queue_max'?"),
     ],
 )
 def test_a_setting_of_another_section_is_named_with_its_section(text: str, hint: str) -> None:

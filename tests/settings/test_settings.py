@@ -163,35 +163,35 @@ def test_expansion(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "place", "said", "hint"),
     [
-        ("[purge]\n\nmax_redy_age = 3", "qdeck.toml:3: purge.max_redy_age", "no setting", "max_ready_age"),
-        ("[purge]\nmax_ready_age = '3'", "qdeck.toml:2: purge.max_ready_age", "a whole number, not '3'", "86400"),
-        ("[purge]\nmax_ready_age = -3", "qdeck.toml:2: purge.max_ready_age", ">= 0, not -3", "86400"),
-        ("[purge]\npurge_enabled = 1", "qdeck.toml:2: purge.purge_enabled", "true or false, not 1", "false"),
-        ("purge = { max_ready_age = 1.5 }", "qdeck.toml:1: purge.max_ready_age", "not 1.5", ""),
-        ("[health]\ndlq_ttl = 3", "qdeck.toml:2: health.dlq_ttl", "no setting", "[dead_letters]"),
-        ("[contexts.a]\nenvironment = 'x'", "qdeck.toml:1: contexts.a", "'url' is missing", "add url"),
-        ("[contexts.a]\nurl='x'\n[contexts.b]\nurl='x'\nread_only='no'", "qdeck.toml:5: contexts.b.read_only", "", ""),
-        ("[contexts.a]\nurl='x'\ncolour='rad'", "qdeck.toml:3: contexts.a.colour", "'rad' is no colour", "'red'"),
-        ("default_context='prod'\n[contexts.prd]\nurl='x'", "qdeck.toml:1: default_context", "'prod'", "'prd'"),
+        ("[purge]\n\nmax_redy_age = 3", "qdeck.toml: purge.max_redy_age", "no setting", "max_ready_age"),
+        ("[purge]\nmax_ready_age = '3'", "qdeck.toml: purge.max_ready_age", "Expected `int`, got `str`", "86400"),
+        ("[purge]\nmax_ready_age = -3", "qdeck.toml: purge.max_ready_age", "Expected `int` >= 0", "86400"),
+        ("[purge]\npurge_enabled = 1", "qdeck.toml: purge.purge_enabled", "Expected `bool`, got `int`", "false"),
+        ("purge = { max_ready_age = 1.5 }", "qdeck.toml: purge.max_ready_age", "got `float`", ""),
+        ("[health]\ndlq_ttl = 3", "qdeck.toml: health.dlq_ttl", "no setting", "[dead_letters]"),
+        ("[contexts.a]\nenvironment = 'x'", "qdeck.toml: contexts.a", "required field `url`", ""),
+        ("[contexts.a]\nurl='x'\n[contexts.b]\nurl='x'\nread_only='no'", "qdeck.toml: contexts.b.read_only", "", ""),
+        ("[contexts.a]\nurl='x'\ncolour='rad'", "qdeck.toml: contexts.a.colour", "'rad' is no colour", "'red'"),
+        ("default_context='prod'\n[contexts.prd]\nurl='x'", "qdeck.toml: default_context", "'prod'", "'prd'"),
         (
             "[contexts.a]\nurl='x'\nenvironment='Prodution'",
-            "qdeck.toml:3: contexts.a.environment",
+            "qdeck.toml: contexts.a.environment",
             "Prodution",
             "'prod",
         ),
-        ("[contexts.a]\nurl='x'\nlayouts=['nativ']", "qdeck.toml:3: contexts.a.layouts", "'nativ'", "'native'"),
-        ("[purge]\nrules=['ready_to_old']", "qdeck.toml:2: purge.rules", "ready_to_old", "'ready_too_old'"),
+        ("[contexts.a]\nurl='x'\nlayouts=['nativ']", "qdeck.toml: contexts.a.layouts", "'nativ'", "'native'"),
+        ("[purge]\nrules=['ready_to_old']", "qdeck.toml: purge.rules", "ready_to_old", "'ready_too_old'"),
         (
             "[health.health_thresholds]\ndlq_max_warning=5000",
-            "qdeck.toml:2: health",
+            "qdeck.toml: health",
             "over dlq_max_critical",
             "at most",
         ),
-        ("[context.a]\nurl='x'", "qdeck.toml:1: context", "no setting 'context'", "'contexts'"),
+        ("[context.a]\nurl='x'", "qdeck.toml: context", "no setting 'context'", "'contexts'"),
         ("x = [", "qdeck.toml is not TOML", "", "toml.io"),
     ],
 )
-def test_errors_name_the_place_the_value_and_the_nearest(text: str, place: str, said: str, hint: str) -> None:
+def test_errors_name_the_place_what_is_wrong_and_the_nearest(text: str, place: str, said: str, hint: str) -> None:
     error = error_of(text)
     assert str(error).startswith(place)
     assert said in str(error)

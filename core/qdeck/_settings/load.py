@@ -1,4 +1,4 @@
-"""Finds, reads and checks `qdeck.toml`. What is wrong is told with its file, line, key, value and the nearest name."""
+"""Finds, reads and checks `qdeck.toml`. What is wrong is told with its file, its path in there and the nearest name."""
 
 from __future__ import annotations
 
@@ -19,46 +19,20 @@ from qdeck._settings.model import (
     PRODUCTION,
     RULE_KEYS,
     SWITCHES_THAT_WRITE,
-    Agent,
     Context,
-    DeadLetters,
-    Health,
-    Masking,
-    PartialThresholds,
-    Purge,
     Settings,
 )
-from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from qdeck._settings.thresholds import Thresholds
 
 FILE_NAME: Final = "qdeck.toml"
 _MOST_BYTES: Final = 1 << 20
 _MOST_BYTES_OF_STRANGERS: Final = 1 << 15
 _LONGEST_LINE_OF_STRANGERS: Final = 2000  # tomllib takes minutes for a dotted key of many parts
-_AT: Final = re.compile(r" - at (?:key in )?`\$(.*)`$")
-_UNKNOWN: Final = re.compile(r"unknown field `(.*?)`")
-_MISSING: Final = re.compile(r"missing required field `(.*?)`")
-_HEADER: Final = re.compile(r"\s*\[\s*(.*?)\s*\]\s*(#.*)?$")
 COLOURS: Final = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white", "grey", "orange", "wine")
 _NOT_PRODUCTION: Final = ("preprod", "preproduction", "pre-prod", "pre-production", "nonprod", "non-prod")
 _HEX: Final = re.compile(r"#[0-9a-fA-F]{6}")
-_PLAIN: Final = {
-    "int": "a whole number", "float": "a number", "bool": "true or false", "str": "text", "array": "a list",
-    "object": "a table",
-}  # fmt: skip
-_TABLES: Final[Mapping[str, type[msgspec.Struct]]] = {
-    "": Settings,
-    "purge": Purge,
-    "health": Health,
-    "health.health_thresholds": Thresholds,
-    "dead_letters": DeadLetters,
-    "agent": Agent,
-    "masking": Masking,
-    "contexts.*": Context,
-    "contexts.*.thresholds": PartialThresholds,
-}
 
 
 def own_file() -> Path:
@@ -189,20 +163,47 @@ def read_text(text: str, file: Path | None = None) -> Configuration:
         raise InvalidOption(f"{name} is not TOML: it is nested too deeply", hint="nest its values less") from error
     except ValueError as error:  # also a number with more digits than Python reads
         raise InvalidOption(f"{name} is not TOML: {error}", hint="see https://toml.io for the notation") from error
-    try:
-        settings = msgspec.convert(document, Settings)
-    except msgspec.ValidationError as error:
-        raise _explain(str(error), document, text, name) from error
+    # One by one, since an error of msgspec names no key of a dictionary.
+    contexts = _convert(document.pop("contexts", {}), dict[str, Any], "contexts", name)
+    contexts = {key: _convert(value, Context, f"contexts.{key}", name) for key, value in contexts.items()}
+    settings = msgspec.structs.replace(_convert(document, Settings, "", name), contexts=contexts)
     found = Configuration(settings=settings, file=file)
-    _check(found, text, name)
+    _check(found, name)
     return found
 
 
-def _check(found: Configuration, text: str, name: str) -> None:
+def _convert(value: Any, kind: Any, path: str, name: str) -> Any:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        _check_names(value, kind, path, name)
+        what, _, at = str(error).partition(" - at `$")
+        inside = at.rstrip("`")
+        hint = _default_hint(inside) if kind is Settings else ""
+        raise InvalidOption(f"{name}: {f'{path}{inside}'.lstrip('.')}: {what}", hint=hint) from error
+
+
+def _check_names(value: Any, kind: Any, path: str, name: str) -> None:
+    """Raises for the first name that is no setting, with the one that was meant perhaps."""
+    if not isinstance(value, dict) or not _is_table(kind):
+        return
+    kinds = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    for key, inner in value.items():
+        at = f"{path}.{key}" if path else key
+        if key not in kinds:
+            raise InvalidOption(f"{name}: {at}: there is no setting {key!r}", hint=_nearest(kind, key))
+        _check_names(inner, kinds[key], at, name)
+
+
+def _is_table(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _check(found: Configuration, name: str) -> None:
     settings = found.settings
 
     def wrong(path: list[str], what: str, hint: str) -> InvalidOption:
-        return InvalidOption(f"{_place(name, text, path)}: {what}", hint=hint)
+        return InvalidOption(f"{name}: {'.'.join(path)}: {what}", hint=hint)
 
     default = settings.default_context
     if default is not None and default not in settings.contexts:
@@ -249,88 +250,20 @@ def _check_pairs(thresholds: Thresholds, path: list[str], wrong: Any) -> None:
             raise wrong([*path, low], f"{first:,} is over {high} ({second:,})", f"give {low} at most {high}")
 
 
-def _explain(message: str, document: dict[str, Any], text: str, name: str) -> InvalidOption:
-    at = _AT.search(message)
-    what = message[: at.start()] if at else message
-    path = _walk_path(at[1] if at else "", document)
-    missing, unknown = _MISSING.search(what), _UNKNOWN.search(what)
-    if unknown:
-        key = unknown[1]
-        return InvalidOption(
-            f"{_place(name, text, [*path, key])}: there is no setting {key!r}", hint=_nearest(path, key)
-        )
-    if missing:
-        return InvalidOption(f"{_place(name, text, path)}: {missing[1]!r} is missing", hint=f"add {missing[1]} = …")
-    value = _value(document, path)
-    # Text in these tables may be a secret that was written in the wrong place.
-    guarded = path[:1] in (["contexts"], ["agent"]) and isinstance(value, str)
-    shown = "" if guarded or isinstance(value, dict | list) else f", not {_short(value)}"
-    return InvalidOption(f"{_place(name, text, path)}: {_lower(what)}{shown}", hint=_expected_hint(path))
+def _tables(kind: type[msgspec.Struct], path: str = "") -> dict[str, type[msgspec.Struct]]:
+    found = {path: kind}
+    for field in msgspec.structs.fields(kind):
+        if _is_table(field.type):
+            found |= _tables(field.type, f"{path}.{field.name}".lstrip("."))
+    return found
 
 
-def _walk_path(at: str, document: dict[str, Any]) -> list[str]:
-    """The keys behind a path such as `.contexts[...].url`: msgspec leaves the brackets empty, so it is looked for."""
-    words = re.findall(r"\.([^.\[\]]+)|\[([^\]]*)\]", at)
-    path: list[str] = []
-    for at_word, (field, index) in enumerate(words):
-        if field:
-            path.append(field)
-        elif index == "...":
-            inside = _value(document, path)
-            rest = "".join(f".{f}" if f else f"[{i}]" for f, i in words[at_word + 1 :])
-            path.append(_culprit(path, inside, rest))
-        else:
-            path.append(index)
-    return path
-
-
-def _culprit(path: list[str], inside: Any, rest: str) -> str:
-    kind = _TABLES.get(".".join([*path, "*"]))
-    if isinstance(inside, dict) and kind is not None:
-        for key, value in inside.items():
-            try:
-                msgspec.convert(value, kind)
-            except msgspec.ValidationError as error:
-                found = _AT.search(str(error))
-                if (found[1] if found else "") == rest:
-                    return str(key)
-    return "…"
-
-
-def _value(document: Any, path: list[str]) -> Any:
-    value = document
-    for key in path:
-        try:
-            value = value[int(key)] if isinstance(value, list) else value[key]
-        except (KeyError, IndexError, ValueError, TypeError):
-            return None
-    return value
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
-
-
-def _lower(what: str) -> str:
-    told = re.sub(r"Expected (.*?)(, got .*)?$", r"this must be \1", what.replace("`", "").replace(" | null", ""))
-    for word, plain in _PLAIN.items():
-        told = re.sub(rf"\b{word}\b", plain, told)
-    return told
-
-
-def _table(path: list[str]) -> type[msgspec.Struct] | None:
-    words = ["*" if at == 1 and path[0] == "contexts" else word for at, word in enumerate(path)]
-    return _TABLES.get(".".join(words))
-
-
-def _nearest(path: list[str], key: str) -> str:
-    kind = _table(path)
-    known = list(kind.__struct_fields__) if kind is not None else []
+def _nearest(kind: type[msgspec.Struct], key: str) -> str:
+    known = kind.__struct_fields__
     elsewhere = {
         name: table
-        for table, other in _TABLES.items()
-        if "*" not in table and other is not kind
+        for table, other in _tables(Settings).items()
+        if other is not kind
         for name in other.__struct_fields__
     }
     if key in elsewhere:
@@ -341,48 +274,13 @@ def _nearest(path: list[str], key: str) -> str:
         if near:
             table = "" if names is known else elsewhere[near[0]]
             return f"did you mean {near[0]!r}{f' in [{table}]' if table else ''}?"
-    return f"settings here are: {', '.join(known)}" if known else ""
+    return f"settings here are: {', '.join(known)}"
 
 
-def _expected_hint(path: list[str]) -> str:
-    kind = _table(path[:-1]) if path else None
-    if kind is None:
+def _default_hint(path: str) -> str:
+    default: Any = Settings()
+    for key in path.strip(".").split("."):
+        default = getattr(default, key, None)
+    if not isinstance(default, int | float):
         return ""
-    default = getattr(kind(), path[-1], None) if path[:1] != ["contexts"] else None
-    return (
-        f"the default is {str(default).lower() if isinstance(default, bool) else default}"
-        if (isinstance(default, int | float))
-        else ""
-    )
-
-
-def _place(name: str, text: str, path: list[str]) -> str:
-    line = _line(text, path)
-    where = f"{name}:{line}" if line else name
-    return f"{where}: {'.'.join(path)}" if path else where
-
-
-def _line(text: str, path: list[str]) -> int | None:
-    """The line that sets a key, or that opens the table it belongs to. tomllib does not tell, so it is looked for."""
-    wanted, table, opened = ".".join(path), "", None
-    for number, line in enumerate(text.splitlines(), 1):
-        header = _HEADER.match(line)
-        if header and not line.lstrip().startswith("[["):
-            table = ".".join(_unquoted(part) for part in header[1].split("."))
-            if wanted.startswith(f"{table}.") or (opened is None and table.startswith(f"{wanted}.")):
-                opened = number
-            if wanted == table:
-                return number
-            continue
-        key, equals, _ = line.partition("=")
-        if equals and not key.lstrip().startswith("#"):
-            full = ".".join(filter(None, [table, *(_unquoted(part) for part in key.split("."))]))
-            if full == wanted:
-                return number
-            if wanted.startswith(f"{full}."):  # inside an inline table
-                opened = number
-    return opened
-
-
-def _unquoted(part: str) -> str:
-    return part.strip().strip("\"'")
+    return f"the default is {str(default).lower() if isinstance(default, bool) else default}"
