@@ -130,14 +130,6 @@ def test_thresholds_of_the_context_are_used_by_status_and_health(yard: Yard) -> 
         assert deck.status().status is check_health(deck).status is Status.DEGRADED
 
 
-def test_tasks_are_counted(yard: Yard) -> None:
-    yard.running(-50)
-    yard.deck.enqueue(QUEUE, "other", delay=50)
-    tasks = check_health(yard.deck).tasks
-    assert tasks is not None
-    assert {name: (task.active, task.pending) for name, task in tasks.items()} == {"t": (1, 1), "other": (0, 1)}
-
-
 def test_orphaned_records_are_counted_as_a_purge_would_take_them(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     yard.orphan(25 * HOUR)
     yard.orphan(25 * HOUR, "body")

@@ -6,19 +6,16 @@ to count, is None and told, never zero.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from qdeck._deck import native, reads, verdict, workers
 from qdeck._deck.model import NATIVE, QueueRow, Reason, Snapshot, State, Status
-from qdeck._deck.records import read_head
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._rules import ages, foreign_health, unreadable
 from qdeck._rules import orphans as orphan_count
-from qdeck._rules.apart import apart
 from qdeck._rules.foreign_health import Theirs
 from qdeck._rules.limits import Limits, Rule
 from qdeck._settings.thresholds import Thresholds
@@ -31,10 +28,6 @@ if TYPE_CHECKING:
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
     from qdeck._layouts.others import Others
-
-MOST_HEADS: Final = 20_000  # jobs whose task is looked up
-_SLICE: Final = 500
-_WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +43,7 @@ class QueueHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHealth:
-    """Jobs of one task that run, and that wait to run."""
+    """Jobs of one task that run, and that wait to run, as another system counts them itself."""
 
     active: int | None
     pending: int | None
@@ -83,7 +76,7 @@ class HealthReport:
     status: Status
     reasons: tuple[Reason, ...]
     queues: Mapping[str, Mapping[str, QueueHealth]]
-    tasks: Mapping[str, TaskHealth] | None
+    tasks: Mapping[str, TaskHealth]
     rates: Rates | None
     errors: Errors
     checks: tuple[Check, ...]
@@ -110,7 +103,6 @@ def report(
     seen = yield from native.look(memory, address) if others is None else others.look(memory, address)
     notices = list(seen.notices)
     queues = yield from _queues(seen, memory.thresholds.stuck_age_ms)
-    tasks = yield from _tasks(seen, notices)
     rows = [row for row in seen.queues if row.problem is None]
     orphaned = None
     if orphans:
@@ -119,7 +111,7 @@ def report(
     theirs = Theirs()
     if others is not None:
         theirs = yield from foreign_health.measure(others, seen.at_ms, limits)
-        queues, tasks = _with_theirs(queues, tasks, theirs)
+        queues = _with_theirs(queues, theirs)
         notices += [notice for notice in theirs.notices if notice not in notices]
         orphaned = None if orphaned is None or theirs.orphaned is None else orphaned + theirs.orphaned
     known = bool(rows) or not seen.queues
@@ -137,7 +129,7 @@ def report(
         status=status,
         reasons=reasons,
         queues=queues,
-        tasks=tasks,
+        tasks=MappingProxyType({name: TaskHealth(active=a, pending=p) for name, (a, p) in theirs.tasks.items()}),
         rates=_rates(rows),
         errors=Errors(
             dead=sum(row.dead or 0 for row in rows) if known else None,
@@ -158,8 +150,8 @@ def _is_of_jobs(row: QueueRow) -> bool:
 
 
 def _with_theirs(
-    queues: Mapping[str, Mapping[str, QueueHealth]], tasks: Mapping[str, TaskHealth] | None, theirs: Theirs
-) -> tuple[Mapping[str, Mapping[str, QueueHealth]], Mapping[str, TaskHealth] | None]:
+    queues: Mapping[str, Mapping[str, QueueHealth]], theirs: Theirs
+) -> Mapping[str, Mapping[str, QueueHealth]]:
     """Our numbers, with those of other layouts where they are better known than by their rows."""
     found = {state: dict(rows) for state, rows in queues.items()}
     for state, rows in theirs.states.items():
@@ -167,9 +159,7 @@ def _with_theirs(
             found[state][place] = QueueHealth(
                 size=one.size, oldest_age=one.oldest_s, avg_age=one.average_s, stuck_count=one.stuck, exact=one.exact
             )
-    more = {name: TaskHealth(active=active, pending=pending) for name, (active, pending) in theirs.tasks.items()}
-    merged = None if tasks is None else MappingProxyType({**more, **tasks})
-    return MappingProxyType({state: MappingProxyType(rows) for state, rows in found.items()}), merged
+    return MappingProxyType({state: MappingProxyType(rows) for state, rows in found.items()})
 
 
 def _orphan_check(count: int | None, limits: Limits) -> Check:
@@ -284,51 +274,3 @@ def _late_delayed(rows: Sequence[QueueRow], limit: int) -> Program[dict[str, int
     calls = [(b"ZCOUNT", keys.key(row.name, "delayed"), b"-inf", b"(%d" % limit) for row in rows]
     counts = yield from reads.ask(calls)
     return {row.name: count for row, count in zip(rows, counts, strict=True) if isinstance(count, int)}
-
-
-def _tasks(seen: Snapshot, notices: list[str]) -> Program[Mapping[str, TaskHealth] | None]:
-    """How many jobs of each task run and wait; those that wait are not counted when there are too many."""
-    rows = [row for row in seen.queues if row.problem is None and row.layout == NATIVE]
-    running = sum(row.running or 0 for row in rows)
-    waiting = sum(getattr(row, state.value) or 0 for row in rows for state in _WAITING)
-    if running > MOST_HEADS:
-        notices.append(f"tasks are not counted: {running:,} jobs run, over {MOST_HEADS:,}")
-        return None
-    counts_waiting = running + waiting <= MOST_HEADS
-    if not counts_waiting:
-        notices.append(f"tasks that wait are not counted: {waiting:,} jobs wait, over {MOST_HEADS:,}")
-    active: Counter[str] = Counter()
-    pending: Counter[str] | None = Counter() if counts_waiting else None
-    try:
-        parts = yield from apart(lambda some: _count_both(some, waits=counts_waiting), rows, "tasks", notices)
-    except QdeckError as error:
-        notices.append(f"tasks are not counted: {error}")
-        return None
-    for part in parts:
-        active += part[0]
-        if pending is not None:
-            pending += part[1]
-    names = sorted({*active, *(pending or ())})
-    return MappingProxyType(
-        {name: TaskHealth(active=active[name], pending=None if pending is None else pending[name]) for name in names}
-    )
-
-
-def _count_both(rows: Sequence[QueueRow], *, waits: bool) -> Program[tuple[Counter[str], Counter[str]]]:
-    active = yield from _count_tasks(rows, (State.RUNNING,))
-    return active, (yield from _count_tasks(rows, _WAITING if waits else ()))
-
-
-def _count_tasks(rows: Sequence[QueueRow], states: Sequence[State]) -> Program[Counter[str]]:
-    found: Counter[str] = Counter()
-    lists = [(row.name, state) for row in rows for state in states if getattr(row, state.value)]
-    replies = yield from reads.ask([(b"ZRANGE", keys.key(name, state), 0, MOST_HEADS) for name, state in lists])
-    calls: list[reads.Call] = []
-    for (name, _), ids in zip(lists, replies, strict=True):
-        members = reads.good(ids, name)
-        head = keys.key(name, "head")
-        calls += [(b"HMGET", head, *members[at : at + _SLICE]) for at in range(0, len(members), _SLICE)]
-    for reply in (yield from reads.ask(calls)):
-        heads = [read_head(raw) for raw in reads.good(reply)]
-        found.update(head.task for head in heads if head is not None)
-    return found

@@ -37,7 +37,7 @@ def document(report: HealthReport) -> dict[str, Any]:
         "status": report.status.value,
         "reasons": [reason.text for reason in report.reasons],
         "queues": {state: {place: _queue(row) for place, row in rows.items()} for state, rows in report.queues.items()},
-        "tasks": None if report.tasks is None else {name: asdict(task) for name, task in report.tasks.items()},
+        "tasks": {name: asdict(task) for name, task in report.tasks.items()},
         "processing_rate": None if rates is None else rates_document(rates),
         "errors": {
             "dlq_size": errors.dead,
