@@ -211,7 +211,7 @@ def _print_plan(plan: Plan) -> None:
         line(f"and {plan.count - _SHOWN:,} more (--json has all of them)")
     blast = tail.blast
     if blast.dependants:
-        line(f"{counted(blast.dependants, 'job')} waiting for them will not run then")
+        line(f"{blast.dependants:,} of them have others waiting for them, which will not run then")
     if blast.handlers:
         line(f"{counted(blast.handlers, 'job')} of failure handlers will be made")
     line()

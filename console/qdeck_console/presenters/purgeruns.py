@@ -139,7 +139,7 @@ def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cel
     lines.append(((f" keep {size_words(sums.bytes)} for undo", "text"), (used, "muted")))
     blast = plan.tail.blast
     if blast.dependants:
-        lines.append(((f" end {blast.dependants:,} jobs that wait for them", "warn"),))
+        lines.append(((f" end jobs that wait for {blast.dependants:,} of them", "warn"),))
     return lines
 
 

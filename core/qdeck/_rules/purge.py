@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import reads, workers
-from qdeck._engine import keys
-from qdeck._engine.numbers import digits
+from qdeck._deck import workers
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
 from qdeck._operations.foreign import Ground, ground_of
 from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, Verb
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from qdeck._operations.planfile import Plan
     from qdeck._rules.select import Pick
 
-MOST_FOLLOWERS: Final = 100_000  # jobs that die with others, of one queue, that are counted
 # The effects as the verbs that do them.
 _VERBS: Final = {
     Effect.BURY: Verb.BURY,
@@ -161,7 +158,7 @@ class _Build:
             entries = [entry for pick in found.picks if (entry := self._entry(pick)) is not None]
             writer.add(entries)
             self.sums.add(entries)
-            yield from self._follow(queue, found.picks)
+            self._look_around(found.picks)
             if self.cancelled is not None and self.cancelled():
                 raise InvalidOption("the plan was not finished", hint="it was cancelled")
             if self.progress is not None:
@@ -188,14 +185,11 @@ class _Build:
             age_s=pick.age_s,
         )
 
-    def _follow(self, queue: str, picks: Sequence[Pick]) -> Program[None]:
-        """Counts what a purge reaches through what it takes: the jobs that die with these, and failure handlers."""
+    def _look_around(self, picks: Sequence[Pick]) -> None:
+        """Counts what else a purge reaches: jobs that others wait for, unique names, failure handlers."""
         self.sums.unique += sum(pick.is_unique for pick in picks)
         self.sums.handlers += sum(pick.has_handler and pick.effect is Effect.BURY for pick in picks)
-        parents = [pick.id for pick in picks if pick.has_dependants and pick.effect in _DYING]
-        followers, handlers = yield from _followers(queue, parents)
-        self.sums.dependants += followers
-        self.sums.handlers += handlers
+        self.sums.dependants += sum(pick.has_dependants and pick.effect in _DYING for pick in picks)
 
 
 def _alive(now: int) -> Program[frozenset[str] | None]:
@@ -204,37 +198,6 @@ def _alive(now: int) -> Program[frozenset[str] | None]:
     except QdeckError:
         return None
     return frozenset(row.id for row in rows if row.alive)
-
-
-def _followers(queue: str, parents: Sequence[str]) -> Program[tuple[int, int]]:
-    """How many jobs die because these end without success, in their turn taking others; and their handlers."""
-    after, head = keys.key(queue, "after"), keys.key(queue, "head")
-    seen: set[str] = set()
-    handlers = 0
-    fields = [f">{parent}" for parent in parents]
-    while fields and len(seen) < MOST_FOLLOWERS:
-        some, fields = fields[: select.SLICE], fields[select.SLICE :]
-        [lists] = yield reads.read((b"HMGET", after, *some))
-        fresh: list[str] = []
-        for field, raw in zip(some, reads.good(lists, queue), strict=True):
-            if raw is None:
-                continue
-            more, *refs = raw.decode("utf-8", "replace").split(" ")
-            # The newest part of a list has its plain name and tells how many older parts there are.
-            if "#" not in field:
-                fields += [f"{field}#{n}" for n in range(1, min(digits(more) or 0, MOST_FOLLOWERS) + 1)]
-            fresh += [ref for ref in dict.fromkeys(refs) if ref not in seen]
-        elsewhere = [ref for ref in fresh if "@" in ref]
-        seen.update(elsewhere)
-        here = [ref for ref in fresh if "@" not in ref]
-        if here:
-            [heads] = yield reads.read((b"HMGET", head, *here))
-            for ref, text in zip(here, reads.good(heads, queue), strict=True):
-                if text is not None and b"\ndrun" not in text:
-                    seen.add(ref)
-                    handlers += b"\nf" in text
-                    fields.append(f">{ref}")
-    return len(seen), handlers
 
 
 def counts(plan: Plan) -> Counter[str]:
