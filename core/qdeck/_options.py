@@ -20,8 +20,6 @@ _LONGEST_S: Final = 10 * 366 * 86_400
 _LATEST_S: Final = 10**10 - 1  # in the year 2286: a score holds 13 digits of milliseconds
 _TASK: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,199}")
 
-Duration = float | timedelta
-
 
 class Priority(IntEnum):
     """Names for priorities; any whole number from 0 to 899 will do, lower first."""

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 import qdeck
 from qdeck import QueueName
 from qdeck.messages import Names, TaskQueueName, segment
-from qdeck.messages._naming import type_of
 
 PAGE = [
     "management:actions",
@@ -129,8 +128,3 @@ def test_any_id_becomes_one_segment(text: str) -> None:
 @given(st.text(min_size=1, max_size=100), st.text(min_size=1, max_size=100))
 def test_different_ids_stay_different(one: str, other: str) -> None:
     assert (segment(one) == segment(other)) == (one == other)
-
-
-@pytest.mark.parametrize("text", PAGE)
-def test_the_type_that_is_read_quickly_is_the_type(text: str) -> None:
-    assert type_of(text) is QueueName.parse(text).type

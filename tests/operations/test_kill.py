@@ -13,7 +13,7 @@ import pytest
 from operations.test_undo import assert_same
 from operations.yard import QUEUE, Yard
 from qdeck._engine import ops, programs
-from qdeck._engine.ids import new_ids
+from qdeck._engine.ids import new_id
 from qdeck._operations import api
 from qdeck._rules.limits import Limits
 from qdeck._rules.purge import build_purge_plan
@@ -54,7 +54,7 @@ def check_whole(yard: Yard, ids: set[str], *, kept: bool) -> None:
 def families(yard: Yard, count: int) -> list[str]:
     """Parents, each with a job that waits for it and one that waits for that."""
     yard.client.run(programs.make_queue(yard.queue))
-    ids = new_ids(3 * count)
+    ids = [new_id() for _ in range(3 * count)]
     for start in range(0, 3 * count, 480):
         jobs = [
             ops.NewJob(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import codec, keys, ops, programs
-from qdeck._engine.ids import new_id, new_ids
+from qdeck._engine.ids import new_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +78,7 @@ class Yard:
     def bulk_dead(self, count: int, trace: int = 300) -> list[str]:
         """Very many dead letters, written as scripts leave them."""
         self.client.run(programs.make_queue(self.queue))
-        ids, at = new_ids(count), now_ms() - 600_000
+        ids, at = [new_id() for _ in range(count)], now_ms() - 600_000
         told = (
             '{{"class":"{c}","message":"job {n} timed out after {n} s","traceback":"{t}","worker":"h:1","attempt":4}}'
         )
@@ -107,7 +107,7 @@ class Yard:
     def bulk_ready(self, count: int) -> None:
         """Very many jobs that wait, written as scripts leave them."""
         self.client.run(programs.make_queue(self.queue))
-        ids, at = new_ids(count), now_ms() - 600_000
+        ids, at = [new_id() for _ in range(count)], now_ms() - 600_000
         for start in range(0, count, 10_000):
             part = ids[start : start + 10_000]
             pipe = self.raw.pipeline(transaction=False)

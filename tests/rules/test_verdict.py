@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck._deck.model import QueueRow, ServerInfo, Status
-from qdeck._deck.verdict import check_all, judge
+from qdeck._deck.verdict import check_all, sum_up
 from qdeck._settings import Thresholds
 
 H, D, U = Status.HEALTHY, Status.DEGRADED, Status.UNHEALTHY
@@ -24,7 +24,7 @@ def row(name: str = "a:b:actions", /, **more: float | None) -> QueueRow:
 
 
 def status(*rows: QueueRow, server: ServerInfo = GOOD, limits: Thresholds | None = None) -> Status:
-    return judge(server, rows, limits)[0]
+    return sum_up(check_all(server, rows, limits))[0]
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, H), (100, H), (101, D), (1000, D), (1001, U)])
@@ -41,7 +41,7 @@ def test_stuck(count: int, expected: Status) -> None:
     for kind in ("stuck", "late"):
         assert status(row(**{kind: count})) is expected
     assert status(row(stuck=count // 2, late=count - count // 2)) is expected
-    told = judge(GOOD, [row(stuck=count)])[1]
+    told = sum_up(check_all(GOOD, [row(stuck=count)]))[1]
     assert [reason.status for reason in told] == [expected] * bool(count), "a few are told, and not held against it"
 
 
@@ -60,7 +60,7 @@ def test_pending_queue_max(count: int, expected: Status) -> None:
 
 
 def test_a_queue_without_a_living_worker() -> None:
-    reasons = judge(GOOD, [row(ready=2, workers=0, oldest_s=300.0)])[1]
+    reasons = sum_up(check_all(GOOD, [row(ready=2, workers=0, oldest_s=300.0)]))[1]
     assert [(reason.status, reason.text) for reason in reasons] == [
         (D, "no live worker for a:b:actions, 2 jobs waiting")
     ]
@@ -88,7 +88,7 @@ def test_the_dangers_of_the_server(facts: dict[str, object], expected: Status, s
     from dataclasses import replace
 
     server = replace(GOOD, **facts)  # type: ignore[arg-type]  # each by its own kind
-    found, reasons = judge(server, [])
+    found, reasons = sum_up(check_all(server, []))
     assert found is expected
     assert said in " ".join(reason.text for reason in reasons)
 

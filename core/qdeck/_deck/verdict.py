@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
 
 T = TypeVar("T")
-DEAD_DEGRADED: Final = Thresholds().dlq_max_warning + 1
 _ORDER: Final = tuple(Status)
 _WELL: Final = Status.HEALTHY
 JUDGE_MS: Final = 5_000
@@ -59,13 +58,6 @@ class Findings:
         return Reason(status=status, text=text, queue=queue)
 
 
-def judge(
-    server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None = None
-) -> tuple[Status, tuple[Reason, ...]]:
-    """The status, which is that of the worst reason, and the reasons, worst first."""
-    return sum_up(check_all(server, rows, thresholds))
-
-
 class Standing:
     """A verdict over very many queues of which some change: judged anew every few seconds only, because it costs a
     look at each of them.
@@ -80,7 +72,7 @@ class Standing:
     ) -> Program[tuple[Status, tuple[Reason, ...]]]:
         """The verdict; with `now`, that of some seconds ago will do, and others may go on between its steps."""
         if now is None:
-            self._last = judge(server, rows, thresholds)
+            self._last = sum_up(check_all(server, rows, thresholds))
         elif not 0 <= now - self._judged_ms < JUDGE_MS:
             found = Findings(self._last[1])
             for _ in steps(server, rows, thresholds, found):
@@ -90,7 +82,7 @@ class Standing:
 
 
 def sum_up(checks: Iterable[Check]) -> tuple[Status, tuple[Reason, ...]]:
-    """The status and the reasons of some checks."""
+    """The status, which is that of the worst reason, and the reasons of some checks, worst first."""
     by_status: Mapping[Status, list[Reason]] = {status: [] for status in reversed(_ORDER)}
     for check in checks:
         for reason in check.reasons:

@@ -11,7 +11,6 @@ from typing import Final
 
 from qdeck._errors import InvalidOption
 
-ID_LENGTH: Final = 20
 _ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _VALID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -24,14 +23,7 @@ class _Maker:
         self._last_us = 0
         self._node = "".join(secrets.choice(_ALPHABET) for _ in range(7))
 
-    def make(self, count: int) -> list[str]:
-        with self._lock:
-            first = max(self._last_us + 1, time.time_ns() // 1000)
-            self._last_us = first + count - 1
-        node = self._node
-        return [f"{us:013x}{node}" for us in range(first, first + count)]
-
-    def make_one(self) -> str:
+    def make(self) -> str:
         with self._lock:
             us = time.time_ns() // 1000
             if us <= self._last_us:
@@ -43,14 +35,9 @@ class _Maker:
 _maker = _Maker()
 
 
-def new_ids(count: int) -> list[str]:
-    """`count` new ids, each greater than every id this process made before, so that ties in time stay in order."""
-    return _maker.make(count)
-
-
 def new_id() -> str:
-    """One new id."""
-    return _maker.make_one()
+    """One new id, greater than every id that this process made before, so that ties in time stay in order."""
+    return _maker.make()
 
 
 def check_id(text: object) -> str:

@@ -275,8 +275,8 @@ def _delayed(raw: Raw, now: int) -> dict[str, Any]:
     name, colon, priority = text_of(raw.member).rpartition(":")
     if not colon or not name or priority not in OFFSETS:
         why = "its name is not `id:PRIORITY`: the scheduler's workers stop at it, and so wait all that are due after it"
-        return {"problem": why, "native_state": "delayed broken", "stuck": why, "due_ms": _moment(raw)}
-    due = _moment(raw)
+        return {"problem": why, "native_state": "delayed broken", "stuck": why, "due_ms": score_ms(raw.score)}
+    due = score_ms(raw.score)
     facts: dict[str, Any] = {"id": name, "priority": _OURS[priority], "due_ms": due}
     if ":" in name and due is not None and due <= now:
         facts["stuck"] = "its id holds a colon: the scheduler's workers cannot put it in line, nor what is due after it"
@@ -299,7 +299,7 @@ def _running(raw: Raw, now: int) -> dict[str, Any]:
 
 
 def _dead(raw: Raw, now: int) -> dict[str, Any]:
-    value, at = _json(raw.member), _moment(raw)
+    value, at = _json(raw.member), score_ms(raw.score)
     job_id, reason = value.get("jobId"), value.get("reason")
     facts: dict[str, Any] = {"since_ms": at, "failed_ms": read_ms(value.get("failedAt")) or at, "body": raw.member}
     facts |= {"queue_from": "processing", "error": "Error"}
@@ -314,10 +314,6 @@ def _job_of(letter: bytes) -> str:
     """The id of the job that a dead letter names; empty when it names none."""
     named = _json(letter).get("jobId")
     return named if isinstance(named, str) else ""
-
-
-def _moment(raw: Raw) -> int | None:
-    return score_ms(raw.score)
 
 
 def _sign_of(now: int) -> Program[int]:

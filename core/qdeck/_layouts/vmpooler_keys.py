@@ -13,7 +13,6 @@ from qdeck._engine.numbers import digits
 from qdeck._layouts.base import text_of
 from qdeck._layouts.steps import short
 
-PREFIX: Final = b"vmpooler__"
 POOLS: Final = b"vmpooler__pools"
 REQUESTS: Final = b"vmpooler__provisioning__request"
 PROCESSING: Final = b"vmpooler__provisioning__processing"

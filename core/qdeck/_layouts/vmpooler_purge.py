@@ -30,7 +30,6 @@ ORPHAN: Final = "orphan"
 NO_STATE: Final = "none"  # a record of no VM is in no state
 ORPHAN_TTL_S: Final = 3600
 _RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, native_state=ORPHAN)
-_GROUP: Final = "purge"
 
 
 def stale(layout: VmPooler, ages: Ages, now: int, cursor: str | None) -> Program[StalePage]:

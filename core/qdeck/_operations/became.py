@@ -15,14 +15,13 @@ from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import registry, undoing
 from qdeck._operations.fates import Fortunes
-from qdeck._operations.model import Fates, PlanEntry, Verb
+from qdeck._operations.model import Fates, Verb
 from qdeck._operations.planfile import own_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from qdeck._engine.ops import Program
-    from qdeck._operations.planfile import Plan
     from qdeck._operations.registry import Kept
 
 MOST: Final = 20_000  # jobs that are looked for; of a larger batch these are a part, and said to be
@@ -52,7 +51,6 @@ class Became:
     queues: tuple[str, ...] = ()
     undone: bool = False
     until_ms: int | None = None
-    kept_bytes: int = 0
     all_kept_bytes: int = 0  # what the undo of all batches takes
 
     @property
@@ -99,7 +97,6 @@ def read(batch: str) -> Program[Became]:
         queues=tuple(kept.queues),
         undone=kept.undone,
         until_ms=kept.until_ms,
-        kept_bytes=kept.bytes,
         all_kept_bytes=sum(one.bytes for one in known.values()),
     )
 
@@ -108,15 +105,11 @@ def _abroad(kept: Kept) -> Program[tuple[Fates, int]]:
     """What became of the entries of other layouts, and how many they were: only where the plan was made is it known."""
     try:
         plan = own_plan(kept.batch)
-        theirs = list(islice((entry for entry in _with_places(plan) if entry[1].layout != NATIVE), MOST + 1))
+        theirs = list(islice((entry for entry in enumerate(plan.entries()) if entry[1].layout != NATIVE), MOST + 1))
     except (UsageError, OSError):
         return Fates(), 0
     fates = yield from Fortunes(plan).count_at(theirs[:MOST])
     return fates, fates.total + (len(theirs) > MOST)
-
-
-def _with_places(plan: Plan) -> Iterator[tuple[int, PlanEntry]]:
-    return enumerate(plan.entries())
 
 
 def _states_of(fates: Fates) -> dict[str, int]:

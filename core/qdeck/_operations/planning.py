@@ -319,9 +319,7 @@ def _slices(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
         yield items[at : at + size]
 
 
-def make_entries(
-    rows: Sequence[Row], verb: Verb, now: int, sums: Sums, *, rule: str | None = None, reason: str = ""
-) -> Program[list[PlanEntry]]:
+def make_entries(rows: Sequence[Row], verb: Verb, now: int, sums: Sums) -> Program[list[PlanEntry]]:
     """The entries for rows of one queue and state, with what is reached through them counted in `sums`."""
     if not rows:
         return []
@@ -347,8 +345,8 @@ def make_entries(
             continue
         entries.append(
             PlanEntry(
-                queue=queue, id=raw_id.decode(), state=state, seen=seen, effect=effect, rule=rule, reason=reason,
-                bytes=size, age_s=None if since is None else (now - since) / 1000,
+                queue=queue, id=raw_id.decode(), state=state, seen=seen, effect=effect, bytes=size,
+                age_s=None if since is None else (now - since) / 1000,
             )
         )  # fmt: skip
     sums.add(entries)

@@ -261,8 +261,3 @@ def raise_in_thread(thread: int, error: type[BaseException] | None) -> None:
 
     what = None if error is None else ctypes.py_object(error)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
-
-
-def current_thread() -> int:
-    """The number by which `raise_in_thread` knows this thread."""
-    return threading.get_ident()

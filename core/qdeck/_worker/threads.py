@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from qdeck._worker.contexts import call
-from qdeck._worker.run import STOPS, current_thread, raise_in_thread
+from qdeck._worker.run import STOPS, raise_in_thread
 
 if TYPE_CHECKING:
     import asyncio
@@ -104,7 +104,7 @@ class Threads:
             self._jobs.put(None)
 
     def _work(self) -> None:
-        me = current_thread()
+        me = threading.get_ident()
         while True:
             run = self._jobs.get()
             if run is None:

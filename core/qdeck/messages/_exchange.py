@@ -158,11 +158,6 @@ def first_of(name: str) -> Program[bytes | None]:
     return message
 
 
-def forget(name: str, event: str = "cleaned") -> Program[None]:
-    """Ends a temporary queue that its only reader has read, or gave up."""
-    yield from registry.unlink_and_finish(event, name)
-
-
 def announce(stream: str, event: DomainAction) -> Program[str]:
     """Adds an event to a stream for all who subscribed; an event sent again comes twice, under one action id."""
     made: bytes = yield from registry.call("announce", [stream.encode()], [event.to_json(), MOST_UNHEARD])

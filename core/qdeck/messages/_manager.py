@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from qdeck.messages._registry import Temporary
 
 LEASE_S: Final = 60.0
-Progress = Any
 
 
 @dataclass(frozen=True, slots=True)

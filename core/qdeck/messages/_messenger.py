@@ -130,14 +130,14 @@ class Messenger:
             try:
                 found = _read_response(raw, asked)
             except UsageError:
-                self.app.client.run(exchange.forget(asked.name, "unanswered"))
+                self.app.client.run(registry.unlink_and_finish("unanswered", asked.name))
                 raise
             if found is not None:
-                self.app.client.run(exchange.forget(asked.name))
+                self.app.client.run(registry.unlink_and_finish("cleaned", asked.name))
                 return found
             self.app.client.run(exchange.skip(asked.name, raw))
             raw = None
-        self.app.client.run(exchange.forget(asked.name, "unanswered"))
+        self.app.client.run(registry.unlink_and_finish("unanswered", asked.name))
         raise _unanswered(asked, timeout)
 
     async def arequest(
@@ -158,14 +158,14 @@ class Messenger:
             try:
                 found = _read_response(raw, asked)
             except UsageError:
-                await client.run(exchange.forget(asked.name, "unanswered"))
+                await client.run(registry.unlink_and_finish("unanswered", asked.name))
                 raise
             if found is not None:
-                await client.run(exchange.forget(asked.name))
+                await client.run(registry.unlink_and_finish("cleaned", asked.name))
                 return found
             await client.run(exchange.skip(asked.name, raw))
             raw = None
-        await client.run(exchange.forget(asked.name, "unanswered"))
+        await client.run(registry.unlink_and_finish("unanswered", asked.name))
         raise _unanswered(asked, timeout)
 
     # --- callback

@@ -176,17 +176,6 @@ def _shape(stem: str, own: QueueName, environments: tuple[str, ...]) -> QueueNam
 
 
 @lru_cache(maxsize=1024)
-def _type_of(stem: str, environments: tuple[str, ...]) -> QueueType:
-    return QueueName.parse(f"{stem}:x", environments=environments).type
-
-
-def type_of(name: str, environments: tuple[str, ...] = ()) -> QueueType:
-    """The type of a name, checked like any other; names that differ in their last segment only are read once."""
-    stem = _stem(name)
-    return QueueName.parse(name, environments=environments).type if stem is None else _type_of(stem, environments)
-
-
-@lru_cache(maxsize=1024)
 def _responses_stem(own: QueueName, action_type: str) -> str:
     return str(own.responses(segment(action_type.replace(".", "_")), "x"))[:-1]
 

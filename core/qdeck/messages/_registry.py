@@ -90,7 +90,7 @@ def packed_register(
 
 
 def unlink_and_finish(event: str, name: str) -> Program[None]:
-    """Removes a queue and strikes it off, for its only reader."""
+    """Removes a temporary queue that its only reader has read, or gave up, and strikes it off."""
     registry = _script("registry")
     args: list[Arg] = [0, "finish", event, name, 0, 0, "unknown unknown -"]
     strike = ops.pack(b"EVALSHA", registry.digest, len(KEYS), *KEYS, *args)
