@@ -49,13 +49,29 @@ def test_a_line_changes_one_is_added_and_a_table_too(tmp_path: Path) -> None:
     assert [path for path in tmp_path.iterdir() if path.is_file()] == [file]
 
 
-def test_what_cannot_be_changed_safely_is_left_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "purge = { max_ready_age = 5 }  # mine\n",
+        "purge.max_ready_age = 5  # mine\n",
+        "# mine\r\n[purge]\r\nmax_ready_age = 5\r\n",
+        '[purge]\nrules = [\n  "ready_too_old",  # mine\n]\nmax_ready_age = 5\n',
+    ],
+)
+def test_however_a_setting_is_written_it_is_changed(tmp_path: Path, text: str) -> None:
     file = tmp_path / "qdeck.toml"
-    for text in ("purge = { max_ready_age = 5 }\n", "purge.max_ready_age = 5\n"):
-        file.write_text(text)
-        with pytest.raises(InvalidOption):
-            save(file, {("purge", "max_ready_age"): 7})
-        assert file.read_text() == text
+    file.write_bytes(text.encode())
+    assert save(file, {("purge", "max_ready_age"): 7}).settings.purge.max_ready_age == 7
+    assert file.read_bytes() == text.replace("= 5", "= 7").encode()
+
+
+@pytest.mark.parametrize("text", ["[purge\n", "[purge]\nmax_redy_age = 5\n"])
+def test_a_file_that_is_wrong_is_left_as_it_is(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "qdeck.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidOption, match=r"qdeck\.toml"):
+        save(file, {("purge", "max_ready_age"): 7})
+    assert file.read_text() == text
     with pytest.raises(InvalidOption):
         save(tmp_path / "none.toml", {("purge", "max_ready_age"): 7})
 
