@@ -22,8 +22,7 @@ _KEYS: Final = {
     "scheduler": ("scheduler:*",),
 }  # fmt: skip
 _CONNECT: Final = (
-    "+ping +hello +auth +select +echo +client|setname +client|setinfo +client|id +client|no-touch "
-    "+client|no-evict +acl|whoami"
+    "+ping +hello +auth +select +echo +client|setname +client|setinfo +client|no-touch +client|no-evict +acl|whoami"
 )
 _READ: Final = "+@read -@dangerous +time +info +slowlog|get +slowlog|len +script|exists +config|get"
 _WRITE: Final = "+@read +@write -@dangerous +time +info +evalsha +eval +script|load"
