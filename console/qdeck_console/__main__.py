@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from qdeck_console import loading
+from qdeck_console import startup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     if arguments is None:
-        loading.begin()
+        startup.begin()
     try:
         from qdeck_console.cli.run import run
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import time
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
@@ -17,13 +18,12 @@ from textual.worker import WorkerError
 
 from qdeck import QdeckError
 from qdeck._settings import Target
-from qdeck_console import starting
+from qdeck_console import startup
 from qdeck_console.actions import JOBS, QUEUES, TABS, bindings
 from qdeck_console.contexts import Contexts, opens_read_only
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.keysfirst import Keys
-from qdeck_console.opening import ENDING
 from qdeck_console.presenters import frame
 from qdeck_console.screens.acting import Operator
 from qdeck_console.screens.frame import LOW, FrameScreen
@@ -31,7 +31,6 @@ from qdeck_console.sheet import Sheet
 from qdeck_console.terminal import fitting_theme, wants_ascii, wants_no_colour
 from qdeck_console.text import safe_text
 from qdeck_console.theme import INK, Painter, palette_of, plain_variables, themes, variables
-from qdeck_console.tidying import keep_tidy
 from qdeck_console.writing import Writing
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ if TYPE_CHECKING:
     from qdeck_console.screens.dialog import Dialog
 
 T = TypeVar("T")
+ENDING: Final = {signal.SIGTERM: 143, signal.SIGHUP: 129}
+"""Signals that end the console, with its exit code then."""
 NOTE_S = 6.0
 ANSWER_S = 2.0
 
@@ -60,7 +61,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
     CSS_PATH = "console.tcss"
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
-    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = dict(starting.SCREENS)
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[Any]]]] = {name: startup.screen(name) for name in TABS}
     DEFAULT_MODE = QUEUES
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("app"),
@@ -79,12 +80,12 @@ class ConsoleApp(App[int], inherit_bindings=False):
         theme: str = "",
         seconds: float | None = None,
         contexts: Contexts | None = None,
-        taken: Callable[[], None] | None = None,
+        in_terminal: bool = False,
     ) -> None:
         # Said at once: a filter that makes greys of colours would else be put in before the theme is known.
         super().__init__(ansi_color=True if wants_no_colour() else None)
         self._seconds = seconds
-        self._taken = taken  # told when the terminal is taken over; none where there is no terminal
+        self._in_terminal = in_terminal  # else it has no signals and no collector of garbage of its own
         self._deck: Deck | None = None
         self._open: Callable[[], Deck] | None = None
         if callable(deck):
@@ -184,46 +185,27 @@ class ConsoleApp(App[int], inherit_bindings=False):
         return await self.deck.astatus(next(filter(None, in_sight), ()))
 
     def on_load(self) -> None:
-        """Takes the terminal over from whoever showed the first lines, and the signals: from here on they leave the
-        terminal as it was.
-        """
-        if self._taken is None:
-            return
-        for number, code in ENDING.items():
-            # After a frame: screens that are half made cannot be taken down.
-            asyncio.get_running_loop().add_signal_handler(number, self.call_after_refresh, self.exit, code)
-        self._taken()
+        """Take the signals before the terminal is taken over: from here on they leave it as it was."""
+        if self._in_terminal:
+            for number, code in ENDING.items():
+                # After a frame: screens that are half made cannot be taken down.
+                asyncio.get_running_loop().add_signal_handler(number, self.call_after_refresh, self.exit, code)
 
     def on_mount(self) -> None:
         """Starts the feed and the clock of the bar."""
-        if self._taken is not None:
-            self.run_worker(keep_tidy(lambda: self.last_key_at), group="tidying")
+        if self._in_terminal:
+            self.run_worker(startup.collect_when_idle(lambda: self.last_key_at), group="garbage")
         if self._deck is not None:
             self._begin()
         else:
-            self.call_after_refresh(lambda: self.run_worker(self._load(), group="start"))
+            self.call_after_refresh(self._begin)  # the deck loads what the first frame does not need
         self.set_interval(0.5, self._age)
         if self._seconds is not None:
             self.set_timer(self._seconds, lambda: self.exit(0))
 
-    async def _load(self) -> None:
-        """Loads what reads the server once the first frame is seen, then the other screens when nobody presses keys."""
-        try:
-            await asyncio.sleep(starting.SEEN_S)
-            await starting.load(starting.READING)
-            self.deck  # noqa: B018 - it is made now
-            self._begin()
-            await starting.load(starting.OTHERS, pause_s=starting.PAUSE_S, calm=self._is_calm)
-        except Exception as error:  # noqa: BLE001 - it is told when the terminal is as it was
-            self._fail(error)
-
-    def _is_calm(self) -> bool:
-        """Whether nobody presses keys, and the first picture, or that there is none, was seen."""
-        seen = self.latest.snapshot is not None or self.latest.is_lost
-        return seen and time.monotonic() - self.last_key_at > starting.CALM_S
-
     def _begin(self) -> None:
-        """Starts what needs the deck."""
+        """Start what needs the deck."""
+        self.deck  # noqa: B018 - made here, so that a wrong URL ends the console before the feed starts
         if self._feeding is None:
             self._start_feed()
         if self.context.live_until is not None:

@@ -12,8 +12,6 @@ from qdeck_console.contexts import LIVE_S, Contexts
 from qdeck_console.terminal import check_terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from qdeck._settings import Configuration
 
 
@@ -25,12 +23,11 @@ def run_console(
     seconds: float | None = None,
     target: Target | None = None,
     configuration: Configuration | None = None,
-    ready: Callable[[], None] | None = None,
 ) -> int:
     """Runs the console until it is left, or for so many seconds, and returns the exit code.
 
     With a `target` the thresholds, colour and layouts of its context hold, and production that may be written to is
-    live for half an hour only. `ready` is called when the terminal is taken over.
+    live for half an hour only.
     """
     check_terminal()
     chosen = target or Target(url=url)
@@ -43,7 +40,7 @@ def run_console(
         context,
         seconds=seconds,
         contexts=contexts,
-        taken=ready or (lambda: None),
+        in_terminal=True,
     )
     code = app.run()
     if app.failure is not None:

@@ -58,14 +58,13 @@ def frame_s(arguments: Sequence[str], wanted: bytes, cpu: int | None) -> float:
 
 def first_frame(setting: Setting) -> Sample:
     """The console's first whole frame (bar, verdict, tabs and footer) beside the frame of an app that is one line and a
-    footer. Noted too are the first lines, which come before the libraries are loaded, and the first data.
+    footer. Noted too is the first data.
     """
     with setting.server() as server:
         cpu, ours = setting.pins.client, ["-m", "qdeck_console", "--url", server.url, "console"]
         found = best_ms(
             {
                 "bare_ms": lambda: frame_s(["-c", _BARE], b"a bare app", cpu),
-                "first_lines_ms": lambda: frame_s(ours, b"reading the queues", cpu),
                 "whole_ms": lambda: frame_s(ours, b"Activity", cpu),  # the last tab; the footer comes with it
                 "data_ms": lambda: frame_s(ours, b"no queue yet", cpu),
             }

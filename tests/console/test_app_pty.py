@@ -151,8 +151,14 @@ def test_signals_leave_the_terminal_clean(
 
 AT_ONCE = """
 import os, sys
+from qdeck_console.app import ConsoleApp
 from qdeck_console.running import run_console
-sys.exit(run_console(sys.argv[1], ready=lambda: os.kill(os.getpid(), int(sys.argv[2]))))
+take_signals = ConsoleApp.on_load
+def on_load(app):
+    take_signals(app)
+    os.kill(os.getpid(), int(sys.argv[2]))
+ConsoleApp.on_load = on_load
+sys.exit(run_console(sys.argv[1]))
 """
 
 
@@ -171,8 +177,7 @@ QDECK = "import sys; from qdeck_console.__main__ import main; sys.exit(main())"
 
 def test_keys_that_are_pressed_while_it_loads_arrive(url: str, terminal: Callable[..., Terminal]) -> None:
     shown = terminal(QDECK, "--url", url, "console")
-    shown.wait_for(b"reading the queues")  # the first lines, drawn before the console is loaded
-    shown.send(b"8")
+    shown.send(b"8")  # before anything is drawn
     shown.wait_for(b"persistence")  # a check of the health screen
     shown.send(b"q")
     assert shown.end() == 0

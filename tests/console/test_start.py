@@ -6,17 +6,16 @@ import asyncio
 import gc
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.css.parse import parse
 
 from qdeck import InvalidOption
-from qdeck._deck.deck import Deck
 from qdeck._settings import Target
-from qdeck_console import commanding, starting
+from qdeck_console import commanding, startup
 from qdeck_console.__main__ import main
+from qdeck_console.actions import TABS
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
 from qdeck_console.presenters.frame import Context
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
     import pytest
     from textual.css.model import RuleSet
+
+    from qdeck._deck.deck import Deck
 
 # What takes long to load, and whatever brings it along.
 LATE = (
@@ -49,11 +50,9 @@ print([name for name in {LATE!r} if name in sys.modules])
     assert done.stdout.strip() == "[]"
 
 
-def test_what_is_loaded_later_is_there() -> None:
-    for name in (*starting.READING, *starting.OTHERS):
-        import_module(name)
-    for mode, make in starting.SCREENS.items():
-        assert getattr(make(), "TAB") == mode  # noqa: B009 - a screen of ours
+def test_each_tab_makes_its_screen() -> None:
+    for name in TABS:
+        assert getattr(startup.screen(name)(), "TAB") == name  # noqa: B009 - a screen of ours
 
 
 def test_the_collector_rests_while_a_command_loads_and_works_while_it_runs() -> None:
@@ -106,10 +105,7 @@ async def test_a_key_that_asks_for_a_deck_that_cannot_be_leaves_why(monkeypatch:
     def fail() -> Deck:
         raise wrong
 
-    async def never(*_names: object, **_how: object) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(starting, "load", never)  # the key comes first
+    monkeypatch.setattr(ConsoleApp, "_begin", lambda _app: None)  # the key comes first
     monkeypatch.setattr(commanding, "why_not", lambda console, _word: str(console.deck))
     contexts = Contexts(Target(url="redis://127.0.0.1:1"))
     app = ConsoleApp(fail, Context(title="x", server=""), contexts=contexts)
@@ -119,13 +115,35 @@ async def test_a_key_that_asks_for_a_deck_that_cannot_be_leaves_why(monkeypatch:
     assert app.failure is wrong
 
 
-async def test_a_screen_that_cannot_be_loaded_ends_it_and_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starting, "OTHERS", ("qdeck_console.no_such_module",))
-    monkeypatch.setattr(starting, "CALM_S", 0.0)
-    app = ConsoleApp(lambda: Deck(url), Context(title="x", server=""), contexts=Contexts(Target(url=url)))
-    async with app.run_test(size=(80, 24)):
-        await _until_failed(app)
-    assert isinstance(app.failure, ModuleNotFoundError)
+async def test_old_garbage_is_collected_once_no_keys_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    thresholds, asked, full = gc.get_threshold(), asyncio.Event(), asyncio.Event()
+    pressed_at = float("inf")  # keys come all the time
+
+    def last_key_at() -> float:
+        asked.set()
+        return pressed_at
+
+    def noted(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop" and info["generation"] == 2:
+            full.set()
+
+    monkeypatch.setattr(startup, "COLLECT_S", 0.0)
+    monkeypatch.setattr(startup, "IDLE_S", 0.01)
+    gc.callbacks.append(noted)
+    collecting = asyncio.create_task(startup.collect_when_idle(last_key_at))
+    try:
+        async with asyncio.timeout(20):
+            for _ in range(3):
+                asked.clear()
+                await asked.wait()
+            assert gc.get_threshold() == (2_000, 2, 1_000_000)
+            assert not full.is_set()
+            pressed_at = float("-inf")
+            await full.wait()
+    finally:
+        collecting.cancel()
+        gc.callbacks.remove(noted)
+        gc.set_threshold(*thresholds)
 
 
 async def _until_failed(app: ConsoleApp) -> None:

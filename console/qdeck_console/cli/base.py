@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from qdeck_console.loading import end as loaded
-from qdeck_console.loading import loading
+from qdeck_console import startup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -99,7 +98,7 @@ class Settings(NamedTuple):
         target = self.target()
         hint = read_only_hint(target, self.confirm)
         more: dict[str, Any] = {} if hint is None else {"read_only_hint": hint}
-        with loading():
+        with startup.loading():
             from qdeck._deck import reads
             from qdeck._deck.deck import Deck
             from qdeck._layout_names import LAYOUTS
@@ -246,7 +245,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs it: all that every command needs is loaded."""
-        loaded()
+        startup.end()
         return super().invoke(ctx)
 
 

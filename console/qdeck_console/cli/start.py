@@ -6,14 +6,12 @@ import importlib.util
 import os
 import sys
 from typing import Final
-from urllib.parse import urlsplit
 
 import click
 
 from qdeck_console.cli.base import command, read_only_hint, settings
 from qdeck_console.cli.looks import ascii_option
-from qdeck_console.loading import loading
-from qdeck_console.opening import opening
+from qdeck_console.startup import loading
 from qdeck_console.web import is_served
 
 # Textual draws that often at most, and a key right after a frame waits for the next but one: a thirtieth of a second as
@@ -38,13 +36,10 @@ def open_console() -> int:
     given = settings()
     target = given.target()
     read_only = read_only_hint(target, given.confirm) is not None
-    with opening(target.name or urlsplit(target.url).hostname or "local", production=target.is_production) as ready:
-        with loading():
-            from qdeck_console.running import run_console
+    with loading():
+        from qdeck_console.running import run_console
 
-        return run_console(
-            target.url, read_only=read_only, target=target, configuration=given.configuration(), ready=ready
-        )
+    return run_console(target.url, read_only=read_only, target=target, configuration=given.configuration())
 
 
 @command("console", short_help="Opens the console.")

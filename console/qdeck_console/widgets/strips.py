@@ -21,7 +21,7 @@ class Whole(Strip):
     """A strip that is not garbage in a circle as soon as it was drawn.
 
     Textual divides each line that it draws, and a strip notes the outcome: of a line that fills its widget itself.
-    Hundreds of lines are drawn a second, and circles are only looked for now and then (`tidying.py`).
+    Hundreds of lines are drawn a second, and circles are only looked for now and then (`startup.py`).
     """
 
     def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
