@@ -260,7 +260,6 @@ ACTIONS: Final[tuple[Action, ...]] = (
         group="everywhere",
     ),
 )  # fmt: skip
-BY_ID: Final = {action.id: action for action in ACTIONS}
 
 
 _TYPED: Final = "filter"  # what is typed after its key belongs to it, even when all of it comes in one gulp
@@ -291,26 +290,9 @@ def footer_actions(scopes: Iterable[str]) -> list[Action]:
     return [action for scope in scopes for action in of_scope(scope) if action.footer]
 
 
-def key_table() -> str:
-    """All keys as a table in Markdown, for the README."""
-    rows = ["| key | does | where |", "|---|---|---|"]
-    tabs = " ".join(f"`{number}` {name}" for name, number in TABS.items() if name in screens())
-    for group in GROUPS:
-        for action in ACTIONS:
-            if action.group == group and set(action.scopes) & set(screens()):
-                keys = " ".join(f"`{_NAMES.get(key, key)}`" for key in action.keys)
-                rows.append(f"| {keys} | {action.help} | {places(action)} |")
-    return "\n".join([*rows, f"| {tabs} | the screens | everywhere |"])
-
-
-def screens() -> tuple[str, ...]:
-    """The scopes that have a screen now; the table of keys leaves the others out."""
-    return (*TABS, DETAIL, JOB, REDRIVE, ENTRIES, TASKS, "list", "app")
-
-
 def places(action: Action) -> str:
     """Where an action works, in words."""
     if "app" in action.scopes or set(action.scopes) >= set(TABS):
         return "everywhere"
     words = {"list": "lists", DETAIL: "a queue", JOB: "a job", REDRIVE: "a redrive", ENTRIES: "a plan", TASKS: "tasks"}
-    return ", ".join(words.get(scope, scope) for scope in action.scopes if scope in screens())
+    return ", ".join(words.get(scope, scope) for scope in action.scopes)

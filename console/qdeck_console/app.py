@@ -199,7 +199,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self._begin()
         else:
             self.call_after_refresh(self._begin)  # the deck loads what the first frame does not need
-        self.set_interval(0.5, self._age)
+        self.set_interval(0.5, self.age)
         if self._seconds is not None:
             self.set_timer(self._seconds, lambda: self.exit(0))
 
@@ -251,16 +251,13 @@ class ConsoleApp(App[int], inherit_bindings=False):
             if isinstance(screen, FrameScreen):
                 screen.show(self.shown, fresh=fresh)
 
-    def refresh_frame(self) -> None:
-        """Draws what ages by itself again."""
-        self._age()
-
     def bar_line(self, picture: Picture | None = None) -> tuple[Line, str]:
         """The first line as it is now, and its ground: a dialog shows it again at full strength."""
         low = self.size.height < LOW
         return frame.bar(self.context, picture or self.shown, self.frozen_ms, self.size.width, low=low)
 
-    def _age(self) -> None:
+    def age(self) -> None:
+        """Draw again what ages by itself: times, and what ends after a time."""
         if self.writing.is_over and self.operator.work is None:
             self.writing.end("the 30 minutes are over: ")
         # A tick may come while the last screen is being taken down.
@@ -281,7 +278,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         text = safe_text(text, limit=max(30, self.size.width * 2 // 3))
         when = f", {clock(time.time_ns() // 1_000_000)}" if glyph == "✓" else ""
         self._note = (time.monotonic(), [(f"{glyph} {text}".strip(), role), (when, "muted")])
-        self._age()
+        self.age()
 
     def note(self) -> list[Piece]:
         """The message for the footer while it is news, else what holds all the time."""

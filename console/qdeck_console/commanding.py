@@ -62,7 +62,7 @@ def every(console: ConsoleApp, below: FrameScreen) -> list[Command]:
         Command(title=action.verb, help=action.help, keys=action.key_name, do=_nothing, rank=3,
                 why_not=f"on {places(action)}")
         for action in ACTIONS
-        if not here & set(action.scopes) and action.verb not in seen and places(action)
+        if not here & set(action.scopes) and action.verb not in seen
     ]  # fmt: skip
     words = [
         Command(

@@ -56,9 +56,3 @@ def split(text: str) -> tuple[Word | None, str]:
     name, gap, rest = text.lstrip(": ").partition(" ")
     word = next((word for word in WORDS if word.name == name.casefold()), None)
     return (word, rest.strip()) if word is not None and word.argument and gap else (None, "")
-
-
-def word_table() -> str:
-    """The words as a table in Markdown, for the README."""
-    rows = [f"| `:{word.name}{' ' * bool(word.argument)}{word.argument}` | {word.help} |" for word in WORDS]
-    return "\n".join(["| command | does |", "|---|---|", *rows])

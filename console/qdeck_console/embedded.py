@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HOST = "127.0.0.1"
+_START_S = 15.0
 _STOP_TIMEOUT_S = 5.0
 _PORT_TRIES = 10
 _PORT_TAKEN = "Address already in use"
@@ -90,14 +91,12 @@ class EmbeddedServer:
         appendonly: bool = False,
         unix: bool = False,
         binary: str | Path | None = None,
-        start_timeout_s: float = 15.0,
     ) -> None:
         self._args = tuple(args)
         self._password = password
         self._appendonly = appendonly
         self._unix = unix
         self._binary = Path(binary) if binary else None
-        self._start_timeout_s = start_timeout_s
         self._port = 0
         self._directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -179,7 +178,7 @@ class EmbeddedServer:
         process = _spawn(command, self.directory)
         self._end = weakref.finalize(self, _end_process, process, self.directory, os.getpid())
         self._process = process
-        last_moment = time.monotonic() + self._start_timeout_s
+        last_moment = time.monotonic() + _START_S
         while process.poll() is None and time.monotonic() < last_moment:
             if self._answers(process.pid):
                 return True
@@ -190,7 +189,7 @@ class EmbeddedServer:
         _end_only_process(process)
         if code is not None and _PORT_TAKEN in log:
             return False
-        what = f"ended with code {code}" if code is not None else f"did not answer in {self._start_timeout_s:g} s"
+        what = f"ended with code {code}" if code is not None else f"did not answer in {_START_S:g} s"
         raise QdeckError(f"The embedded server {what}: {log.strip()[-500:] or 'it wrote nothing'}")
 
     def _write_config(self) -> Path:

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 Made = TypeVar("Made", bound=EmbeddedServer)
 SLOTS: Final = 16_384
 _PAUSE_S: Final = 0.02
+_START_S: Final = 20.0
 
 
 class EmbeddedCluster(Generic[Made]):
     """Several servers that make one cluster. `make` starts one of them with the arguments that it is given."""
 
-    def __init__(self, make: Callable[[Sequence[str]], Made], *, nodes: int = 3, start_timeout_s: float = 20.0) -> None:
+    def __init__(self, make: Callable[[Sequence[str]], Made], *, nodes: int = 3) -> None:
         self._make = make
         self._count = nodes
-        self._start_timeout_s = start_timeout_s
         self.nodes: list[Made] = []
 
     def __enter__(self) -> Self:
@@ -66,21 +66,12 @@ class EmbeddedCluster(Generic[Made]):
         self.nodes.append(node)
         return node
 
-    def follow(self, master: Made) -> Made:
-        """Starts a replica of one of the servers."""
-        name = ask(master, "CLUSTER", "MYID")
-        node = self.join()
-        ask(node, "CLUSTER", "MEET", HOST, master.port)
-        self.wait()
-        ask(node, "CLUSTER", "REPLICATE", name)
-        return node
-
     def wait(self) -> None:
         """Returns when every server knows all the others and that all slots are served."""
-        last_moment = time.monotonic() + self._start_timeout_s
+        last_moment = time.monotonic() + _START_S
         while not all(self._knows_all(node) for node in self.nodes):
             if time.monotonic() > last_moment:
-                raise QdeckError(f"The embedded cluster was not complete in {self._start_timeout_s:g} s")
+                raise QdeckError(f"The embedded cluster was not complete in {_START_S:g} s")
             time.sleep(_PAUSE_S)
 
     def stop(self) -> None:

@@ -80,13 +80,11 @@ class Feed:
         prepare: Callable[[Picture], Iterator[None]] = lambda _picture: iter(()),
         *,
         keys: Keys | None = None,
-        interval_s: float = INTERVAL_S,
     ) -> None:
         self._look = look
         self._publish = publish
         self._prepare = prepare  # what drawing a picture takes long to make, in steps
         self._keys = keys or Keys()  # that go first
-        self._interval_s = interval_s
         self._wake = asyncio.Event()
         self._want: tuple[str, Reader] | None = None
         self._pause_s = _FIRST_PAUSE_S
@@ -162,7 +160,7 @@ class Feed:
         # The console shall cost the server a tenth of its time at most, however many queues there are. What a look
         # costs is what two in a row took: one that waited for a frozen server or a slow line says nothing of the next.
         took, self._took_s = min(now - started, self._took_s), now - started
-        return max(self._interval_s, 10 * took)
+        return max(INTERVAL_S, 10 * took)
 
     def _lost(self, error: Exception, what: str = "", kind: str = "server lost") -> None:
         now = time.monotonic()

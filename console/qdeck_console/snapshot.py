@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from qdeck_console.app import ConsoleApp
 
-LONGEST_S: Final = 5.0
+_LONGEST_S: Final = 5.0
 _STILL: Final = 3  # looks in a row that see the same
 _LOOK_S: Final = 0.15
 
@@ -33,9 +33,9 @@ def text_of(app: ConsoleApp) -> str:
     return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
 
 
-async def settled(pilot: Pilot[int], app: ConsoleApp, *, longest_s: float = LONGEST_S) -> None:
+async def settled(pilot: Pilot[int], app: ConsoleApp) -> None:
     """Waits until the screen has what it reads and no longer changes, but for its clocks."""
-    until, seen, same, first = time.monotonic() + longest_s, "", 0, 0.0
+    until, seen, same, first = time.monotonic() + _LONGEST_S, "", 0, 0.0
     while time.monotonic() < until and same < _STILL:
         await pilot.pause()
         await asyncio.sleep(_LOOK_S)

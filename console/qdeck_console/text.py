@@ -111,11 +111,14 @@ def cut_end(text: str, cells: int) -> str:
     return _first(text, cells - 1) + "…" if cells > 0 else ""
 
 
-def cut_middle(text: str, cells: int, *, keep_end: int = 6) -> str:
+_END: Final = 6  # cells
+
+
+def cut_middle(text: str, cells: int) -> str:
     """The text in at most `cells` cells, cut in its middle: the ends of ids and names tell them apart."""
     if width(text) <= cells:
         return text
-    tail = min(keep_end, (cells - 1) // 2)
+    tail = min(_END, (cells - 1) // 2)
     if tail <= 0:
         return cut_end(text, cells)
     return _first(text, cells - 1 - tail) + "…" + _last(text, tail)

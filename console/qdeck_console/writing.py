@@ -98,11 +98,6 @@ class Writing:
     def _is_unknown(self, note: _Note, target: Target) -> bool:
         return note.target == target and note.entry.verb == "live" and note is not self._telling
 
-    @property
-    def owes(self) -> int:
-        """How much no server took yet."""
-        return len(self._owed)
-
     def tell_owed(self) -> None:
         """Goes on with what no server took yet."""
         if self._owed and self._telling is None and time.monotonic() >= self._again_at:

@@ -12,7 +12,7 @@ from rich.color import Color, ColorSystem
 
 from qdeck._deck.model import Reason, Status
 from qdeck_console import format as fmt
-from qdeck_console.actions import BY_ID, TABS
+from qdeck_console.actions import ACTIONS, TABS
 from qdeck_console.feed import Picture
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.confirm import buttons, to_go
@@ -72,12 +72,13 @@ def test_the_frame_fits_every_width(cells: int) -> None:
 
 
 def test_keys_that_cannot_act_say_why_where_there_is_room() -> None:
+    by_id = {action.id: action for action in ACTIONS}
     offers = [
-        Offer(BY_ID["open"], "open"),
-        Offer(BY_ID["cancel"], "cancel", "owner is gone"),
-        Offer(BY_ID["run"], "run now", "owner is gone"),
-        Offer(BY_ID["discard"], "discard", "read-only: nothing can be changed"),
-        Offer(BY_ID["copy"], "copy", "nothing under the cursor"),
+        Offer(by_id["open"], "open"),
+        Offer(by_id["cancel"], "cancel", "owner is gone"),
+        Offer(by_id["run"], "run now", "owner is gone"),
+        Offer(by_id["discard"], "discard", "read-only: nothing can be changed"),
+        Offer(by_id["copy"], "copy", "nothing under the cursor"),
     ]
     told = words(frame.footer(offers, [], 100))
     assert "enter open  c cancel: owner is gone  n run now  x discard  y copy" in told

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qdeck_console.actions import ACTIONS, TABS, key_table, of_scope, screens
-from qdeck_console.app import ConsoleApp
-from qdeck_console.commands import word_table
+from qdeck_console.actions import ACTIONS, GROUPS, TABS, of_scope, places
+from qdeck_console.commands import WORDS
 from qdeck_console.screens.activity import ActivityScreen
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.detail import QueueScreen
@@ -25,12 +25,19 @@ README = Path(__file__).resolve().parents[2] / "console" / "README.md"
 
 
 def test_the_readme_has_the_keys_as_they_are() -> None:
-    assert key_table() in README.read_text(encoding="utf-8")
-    assert word_table() in README.read_text(encoding="utf-8")
+    rows = ["| key | does | where |", "|---|---|---|"]
+    for group in GROUPS:
+        for action in ACTIONS:
+            if action.group == group:
+                keys = " ".join(f"`{replace(action, keys=(key,)).key_name}`" for key in action.keys)
+                rows.append(f"| {keys} | {action.help} | {places(action)} |")
+    tabs = " ".join(f"`{number}` {name}" for name, number in TABS.items())
+    assert "\n".join([*rows, f"| {tabs} | the screens | everywhere |\n"]) in README.read_text("utf-8")
 
 
-def test_the_screens_of_the_table_are_those_of_the_app() -> None:
-    assert set(ConsoleApp.MODES) == set(TABS) & set(screens())
+def test_the_readme_has_the_commands_as_they_are() -> None:
+    rows = [f"| `:{f'{word.name} {word.argument}'.strip()}` | {word.help} |\n" for word in WORDS]
+    assert "".join(["| command | does |\n", "|---|---|\n", *rows]) in README.read_text("utf-8")
 
 
 def test_no_key_means_two_things_in_one_place() -> None:

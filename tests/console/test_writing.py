@@ -54,19 +54,19 @@ async def test_a_server_that_was_away_is_told_once_when_it_is_back(url: str, pro
     before = _lines_of_file()
     async with confirmed(proxy) as pilot:
         app = app_of(pilot)
-        await until(pilot, lambda: app.writing.owes == 1 and app.writing._telling is None)
+        await until(pilot, lambda: len(app.writing._owed) == 1 and app.writing._telling is None)
         assert "--confirm" in app.context.told
         proxy.heal()
         app.feed.poke()
-        await until(pilot, lambda: not app.writing.owes)
+        await until(pilot, lambda: not app.writing._owed)
         assert told(url) == ["live"]
         proxy.refuse()
         await until(pilot, lambda: app.latest.is_lost)
         app.writing.end("")
-        await until(pilot, lambda: app.deck.read_only and app.writing.owes == 1 and app.writing._telling is None)
+        await until(pilot, lambda: app.deck.read_only and len(app.writing._owed) == 1 and app.writing._telling is None)
         proxy.heal()
         app.feed.poke()
-        await until(pilot, lambda: not app.writing.owes)
+        await until(pilot, lambda: not app.writing._owed)
     assert told(url) == ["live", "read-only"]
     assert _lines_of_file() == before + 2, "the file of this machine has each once"
 
@@ -75,9 +75,9 @@ async def test_what_began_and_ended_while_the_server_was_away_is_left_out(url: s
     proxy.refuse()
     async with confirmed(proxy) as pilot:
         app = app_of(pilot)
-        await until(pilot, lambda: app.writing.owes == 1 and app.writing._telling is None)
+        await until(pilot, lambda: len(app.writing._owed) == 1 and app.writing._telling is None)
         app.context = replace(app.context, live_until=time.monotonic() - 1)
-        await until(pilot, lambda: app.deck.read_only and not app.writing.owes)
+        await until(pilot, lambda: app.deck.read_only and not app.writing._owed)
         proxy.heal()
         app.feed.poke()
         await until(pilot, lambda: app.latest.snapshot is not None and not app.latest.is_lost)

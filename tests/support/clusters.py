@@ -30,6 +30,15 @@ class Cluster(EmbeddedCluster[Server]):
 
         super().__init__(make, nodes=nodes)
 
+    def follow(self, master: Server) -> Server:
+        """Starts a replica of one of the servers."""
+        name = ask(master, "CLUSTER", "MYID")
+        node = self.join()
+        ask(node, "CLUSTER", "MEET", HOST, master.port)
+        self.wait()
+        ask(node, "CLUSTER", "REPLICATE", name)
+        return node
+
     def owner(self, slot: int) -> Server:
         """The node that has a slot."""
         for first, last, master, *_ in ask(self.nodes[0], "CLUSTER", "SLOTS"):

@@ -170,7 +170,7 @@ class Console:
         if isinstance(self._app.screen, Dialog):
             self._app.screen._draw_bar()  # it follows a new size within a second
         else:
-            self._app.refresh_frame()
+            self._app.age()
         await self.settle(looks=2)
         return self._rows()
 

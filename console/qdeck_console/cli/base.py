@@ -36,10 +36,6 @@ class Settings(NamedTuple):
     config: str | None = None
     confirm: str | None = None
 
-    def need_url(self) -> str:
-        """The server's URL, which must be named: a guess could be the wrong server."""
-        return self.target().url
-
     def configuration(self) -> Configuration:
         """The configuration file, checked; the defaults where there is none. It is read once for a command."""
         from qdeck._settings import load

@@ -105,15 +105,11 @@ def _default(value: object) -> object:
 
 def write_json(value: object) -> None:
     """One JSON document on stdout, in UTF-8 whatever the terminal."""
-    _write(dumps(value) + "\n")
+    write_text(dumps(value) + "\n")
 
 
 def write_text(text: str) -> None:
     """Text on stdout as it is, in UTF-8 whatever the terminal: parts of a document that is written as it comes."""
-    _write(text)
-
-
-def _write(text: str) -> None:
     sys.stdout.flush()
     buffer = getattr(sys.stdout, "buffer", None)
     if buffer is None:
@@ -133,11 +129,11 @@ class JsonList:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            _write("\n]\n" if self._count else "[]\n")
+            write_text("\n]\n" if self._count else "[]\n")
 
     def add(self, value: object) -> None:
         """Writes one entry."""
-        _write((",\n" if self._count else "[\n") + dumps(value))
+        write_text((",\n" if self._count else "[\n") + dumps(value))
         self._count += 1
 
 

@@ -36,9 +36,7 @@ def sparkline(values: Sequence[float | None], role: str, *, last_role: str | Non
     return pieces
 
 
-def area(
-    values: Sequence[float | None], height: int, *, axis: int = 4, limit: float | None = None, least: float = 10.0
-) -> list[Line]:
+def area(values: Sequence[float | None], height: int, *, limit: float | None = None, least: float = 10.0) -> list[Line]:
     """An area chart with its scale at the left: dim at the foot, bright at the top. A limit is a line through its empty
     cells, drawn once the values came near it: far above them it would press them flat.
     """
@@ -56,7 +54,7 @@ def area(
         cells = "".join(_area_cell(value, scale, height, floor) for value in values)
         marked = at_limit == floor
         drawn = _with_limit(cells, role) if marked else [(cells, role)]
-        lines.append(((label.rjust(axis), "warn" if marked else "faint"), ("┤" if label else "│", "line"), *drawn))
+        lines.append(((label.rjust(4), "warn" if marked else "faint"), ("┤" if label else "│", "line"), *drawn))
     return lines
 
 

@@ -8,7 +8,6 @@ from qdeck._filter import PRIORITIES
 from qdeck._operations.model import Verb
 from qdeck._operations.planning import NO_UNDO
 from qdeck_console import format as fmt
-from qdeck_console.operating import DONE
 from qdeck_console.presenters.parts import name_parts
 from qdeck_console.text import cut_end, safe_text, wrap
 
@@ -40,12 +39,12 @@ def safe_answer(act: str) -> str:
     return "Keep them" if act.startswith(f"{_WORDS[Verb.CANCEL]} ") else CANCEL
 
 
-def buttons(act: str, *, on_act: bool, why_not: str, flat: bool, danger: bool = True) -> list[Piece]:
+def buttons(act: str, *, on_act: bool, why_not: str, flat: bool) -> list[Piece]:
     """The two answers of a dialog and why the one that acts cannot be given yet. The first piece is the safe one, the
     third is the other one. `flat`: where grounds do not tell, brackets do, in as many cells.
     """
     roles = ["text on-raised", "text on-raised"]
-    roles[int(on_act)] = "strong bold on-bad_dim" if on_act and danger else "strong bold on-cursor"
+    roles[int(on_act)] = "strong bold on-bad_dim" if on_act else "strong bold on-cursor"
     marks = ["[]", "[]"] if flat else ["  ", "  "]
     if why_not:
         roles[0] = "text on-raised" if on_act else "strong bold on-raised"
@@ -161,8 +160,3 @@ def _row(label: str, number: str, role: str, words: str, cells: int) -> Line:
     head: list[Piece] = fmt.fit([(label, "muted")], 12)
     value = fmt.fit([(number, "ghost" if number == fmt.ZERO else role)], 9, right=True)
     return (*head, *value, ("   ", "text"), (cut_end(safe_text(words, limit=300), cells - 24), "text"))
-
-
-def done_word(plan: Plan) -> str:
-    """What will have been done to them."""
-    return DONE[plan.verb]

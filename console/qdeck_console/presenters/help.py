@@ -45,7 +45,7 @@ def groups(scope: str, why_not: Callable[[str], str], tabs: str) -> list[Group]:
     here = {"list", scope, "app"}
     found = []
     for group in GROUPS:
-        rows = [_row(action, here, why_not) for action in ACTIONS if action.group == group and places(action)]
+        rows = [_row(action, here, why_not) for action in ACTIONS if action.group == group]
         rows.sort(key=lambda row: row[2].startswith(_ELSEWHERE))
         if group == "everywhere":
             rows.insert(0, (tabs, "the screens", ""))

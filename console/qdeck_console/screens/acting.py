@@ -109,7 +109,7 @@ class Operator:
             finally:
                 self.work = None
                 self._console.feed.poke()
-                self._console.refresh_frame()
+                self._console.age()
 
         self._console.run_worker(guarded(), group="act", exit_on_error=False)
 

@@ -92,11 +92,6 @@ class JobListScreen(JobActs):
     def _side_in_height(self, cells: int, height: int) -> Sequence[Line]:
         return in_height(self.side(cells, height), height, cells, "enter opens it")
 
-    def matches(self, *texts: str | None) -> bool:
-        """Whether an entry has the text of the filter."""
-        wanted = self.filter_text.casefold().strip()
-        return not wanted or any(wanted in (text or "").casefold() for text in texts)
-
     def job_of(self, row: object) -> JobRecord | None:
         """The job that a row shows."""
         return row if isinstance(row, JobRecord) else None
