@@ -194,40 +194,17 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
 
 def shared_options() -> list[click.Parameter]:
     """The options that every command takes."""
+
+    def option(*names: str, help: str, **more: Any) -> click.Option:
+        return click.Option(names, help=help, expose_value=False, callback=_keep, **more)
+
     return [
-        click.Option(
-            ["--url"], metavar="URL", help="The server; also QDECK_URL, REDIS_URL.", expose_value=False, callback=_keep
-        ),
-        click.Option(
-            ["--context"],
-            metavar="NAME",
-            help="The server of this name in qdeck.toml.",
-            expose_value=False,
-            callback=_keep,
-        ),
-        click.Option(
-            ["--config"],
-            metavar="FILE",
-            help="The configuration, instead of ./qdeck.toml or the user's own.",
-            expose_value=False,
-            callback=_keep,
-        ),
-        click.Option(
-            ["--confirm"],
-            metavar="NAME",
-            help="Lets a command write in the production context of this name.",
-            expose_value=False,
-            callback=_keep,
-        ),
-        click.Option(
-            ["--layout"],
-            metavar="NAME",
-            multiple=True,
-            help="Only this layout; repeats.",
-            expose_value=False,
-            callback=_keep,
-        ),
-        click.Option(["--json", "as_json"], is_flag=True, help="JSON on stdout.", expose_value=False, callback=_keep),
+        option("--url", metavar="URL", help="The server; also QDECK_URL, REDIS_URL."),
+        option("--context", metavar="NAME", help="The server of this name in qdeck.toml."),
+        option("--config", metavar="FILE", help="The configuration, instead of ./qdeck.toml or the user's own."),
+        option("--confirm", metavar="NAME", help="Lets a command write in the production context of this name."),
+        option("--layout", metavar="NAME", multiple=True, help="Only this layout; repeats."),
+        option("--json", "as_json", is_flag=True, help="JSON on stdout."),
     ]
 
 

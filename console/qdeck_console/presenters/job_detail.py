@@ -11,6 +11,7 @@ from qdeck._deck.records import MOST_SHOWN
 from qdeck._engine.codec import UNKNOWN_TASK
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.presenters.payload import arguments
 from qdeck_console.text import cut_end, cut_id, safe_text, wrap
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def payload_lines(job: JobDetail, cells: int, *, most: int) -> list[Line]:
     size = fmt.size(job.body_bytes)
     head = section("payload", "", "muted", cells - fmt.length(size) - 1, indent=0)
     lines: list[Line] = [(*head, (" ", "text"), *size)]
-    pairs = _pairs(job.payload())
+    pairs = [(str(name), _value(value)) for name, value in arguments(job.payload())]
     label = min(18, max((len(name) for name, _ in pairs), default=0))
     for name, value in pairs[:most]:
         shown = cut_end(safe_text(name, limit=60), label)
@@ -162,21 +163,6 @@ def no_payload(job: JobDetail) -> str:
     if job.body is None and job.body_bytes:
         return f"not read: over {fmt.counted(MOST_SHOWN // 1024 // 1024, 'MiB', 'MiB')}"
     return "no arguments"
-
-
-def _pairs(payload: Any) -> list[tuple[str, str]]:
-    """The arguments of a call as names and values; what is no call is shown as it is."""
-    if (
-        isinstance(payload, list)
-        and len(payload) == 2
-        and isinstance(payload[0], list)
-        and isinstance(payload[1], dict)
-    ):
-        args = [(str(number), _value(value)) for number, value in enumerate(payload[0], 1)]
-        return args + [(str(name), _value(value)) for name, value in payload[1].items()]
-    if isinstance(payload, Mapping):
-        return [(str(name), _value(value)) for name, value in payload.items()]
-    return [] if payload is None else [("", _value(payload))]
 
 
 def _value(value: Any) -> str:

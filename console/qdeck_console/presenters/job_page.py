@@ -12,6 +12,7 @@ from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import no_payload, task_words, trouble
 from qdeck_console.presenters.job_past import noted
 from qdeck_console.presenters.parts import name_parts, pair, queue_path, section
+from qdeck_console.presenters.payload import arguments
 from qdeck_console.presenters.retrying import retry_abroad
 from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 
@@ -91,26 +92,12 @@ def _size(count: int) -> str:
 def tree(job: JobDetail, cells: int, folded: AbstractSet[str]) -> list[Keyed]:
     """The payload with a line a value; what has parts is folded and unfolded."""
     lines: list[Keyed] = [("", noted("payload", fmt.size(job.body_bytes), cells))]
-    payload = job.payload()
-    nodes = _call(payload)
+    nodes = arguments(job.payload())
     for name, value in nodes:
         _node(lines, f"p/{name}", name, value, 0, cells, folded)
     if not nodes:
         lines.append(("p/", ((no_payload(job), "faint"),)))
     return [(key, tuple(fmt.fit(line, cells)) if fmt.length(line) > cells else line) for key, line in lines]
-
-
-def _call(payload: Any) -> list[tuple[str, Any]]:
-    if (
-        isinstance(payload, list)
-        and len(payload) == 2
-        and isinstance(payload[0], list)
-        and isinstance(payload[1], dict)
-    ):
-        return [*((str(at), value) for at, value in enumerate(payload[0], 1)), *payload[1].items()]
-    if isinstance(payload, Mapping):
-        return list(payload.items())
-    return [] if payload is None else [("", payload)]
 
 
 def _node(
@@ -195,7 +182,7 @@ def _leaf(value: Any) -> tuple[str, str]:
 
 def value_at(job: JobDetail, key: str) -> object:
     """The value of a line of the tree."""
-    found: Any = dict(_call(job.payload()))
+    found: Any = dict(arguments(job.payload()))
     for part in key.split("/")[1:]:
         if isinstance(found, Mapping):
             found = next((value for name, value in found.items() if str(name) == part), None)

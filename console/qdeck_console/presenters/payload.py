@@ -63,22 +63,23 @@ def payload_pieces(job: JobRecord, cells: int, aligned: Columns = ()) -> list[Pi
     return [piece for piece in out if piece[0]]
 
 
-def pairs(payload: Any) -> list[tuple[str, str]]:
-    """The arguments of a call as names and values, positional ones without a name; any other value by itself."""
+def arguments(payload: Any) -> list[tuple[int | str, Any]]:
+    """Return the arguments of a call with their names, positional ones with their numbers. Other values have none."""
     if (
         isinstance(payload, list)
         and len(payload) == 2
         and isinstance(payload[0], list)
         and isinstance(payload[1], dict)
     ):
-        return [("", _words(value)) for value in payload[0]] + _named(payload[1])
+        return [*enumerate(payload[0], 1), *arguments(payload[1])]
     if isinstance(payload, Mapping):
-        return _named(payload)
-    return [] if payload is None else [("", _words(payload))]
+        return [(str(name), value) for name, value in payload.items()]
+    return [] if payload is None else [("", payload)]
 
 
-def _named(values: Mapping[Any, Any]) -> list[tuple[str, str]]:
-    return [(str(name), _words(value)) for name, value in values.items()]
+def pairs(payload: Any) -> list[tuple[str, str]]:
+    """Return names and values of the arguments as text; positional ones have no name."""
+    return [(name if isinstance(name, str) else "", _words(value)) for name, value in arguments(payload)]
 
 
 def _words(value: Any) -> str:

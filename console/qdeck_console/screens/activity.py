@@ -164,10 +164,6 @@ class ActivityScreen(ActivityBase):
     SCOPE = ACTIVITY
     BINDINGS: ClassVar[list[BindingType]] = bindings(ACTIVITY)
 
-    def body(self) -> Sequence[Widget]:
-        """The list, and one operation beside it."""
-        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"), Lines(id="side"))
-
     @property
     def chosen(self) -> Activity | None:
         """The operation under the cursor."""

@@ -12,7 +12,8 @@ from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer, list_in_question
 from qdeck_console.screens.queueacts import QueueActs
-from qdeck_console.widgets.lines import Item, LineList, Listing
+from qdeck_console.widgets.items import page_of
+from qdeck_console.widgets.lines import LineList
 from qdeck_console.widgets.more import More
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class QueueScreen(QueueActs):
             lines = detail(self._entry, drawer, cells, chart=7 if self.size.height >= 36 else 3)
         elif gone:
             lines = [((f"{' '.join(self.queue.split(':'))} is gone: no such queue on the server", "muted"),)]
-        self.query_one(LineList).show(Listing([Item("", 1, line) for line in lines], _draw), self.painter)
+        self.query_one(LineList).show(page_of(lines), self.painter)
 
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""
@@ -126,8 +127,3 @@ class QueueScreen(QueueActs):
         """Back to the list."""
         self.console.last_key_at = time.monotonic()
         self.console.back()
-
-
-def _draw(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
-    line = item.row
-    return ((("    ", "text"), *line),) if isinstance(line, tuple) else ()

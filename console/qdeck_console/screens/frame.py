@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 
 from qdeck import InvalidFilter
@@ -105,8 +105,8 @@ class FrameScreen(Screen[None]):
         yield Lines(id="tiny")
 
     def body(self) -> Sequence[Widget]:
-        """The widgets of the body."""
-        return ()
+        """The widgets of the body: the list with its heads and total, and one of its rows beside it."""
+        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"), Lines(id="side"))
 
     @property
     def tab(self) -> str:
@@ -134,9 +134,14 @@ class FrameScreen(Screen[None]):
         return owner_of(self.picture.snapshot)
 
     @property
+    def view(self) -> LineList:
+        """The list."""
+        return self.query_one("#list", LineList)
+
+    @property
     def main_list(self) -> LineList:
         """The list that has the keys when nothing else has them."""
-        return self.query_one("#list", LineList)
+        return self.view
 
     def visible_queues(self) -> Collection[str]:
         """Queues that are on screen, whose dear numbers are wanted now."""

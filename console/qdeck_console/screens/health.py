@@ -60,11 +60,6 @@ class HealthScreen(FrameScreen):
         main = Vertical(Lines(id="summary"), Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main")
         return (main, Lines(id="side"))
 
-    @property
-    def view(self) -> LineList:
-        """The list."""
-        return self.query_one("#list", LineList)
-
     def wants(self) -> Reader | None:
         """What the server tells of itself, and once since when what is wrong is so: later changes are seen here."""
 

@@ -15,6 +15,7 @@ from qdeck_console.presenters import job_past as past
 from qdeck_console.presenters.job_detail import trouble
 from qdeck_console.screens.frame import WIDE
 from qdeck_console.screens.jobacts import JobActs
+from qdeck_console.widgets.items import indented
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 from qdeck_console.widgets.more import More
 
@@ -157,7 +158,7 @@ class JobScreen(JobActs):
 
     def _show(self, where: str, lines: list[Keyed]) -> None:
         items = [Item(key, 1, line) for key, line in lines]
-        self.query_one(where, LineList).show(Listing(items, _draw), self.painter)
+        self.query_one(where, LineList).show(Listing(items, indented), self.painter)
 
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""
@@ -239,8 +240,3 @@ class JobScreen(JobActs):
     def do_back(self) -> None:
         """Back to the list."""
         self.console.back()
-
-
-def _draw(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
-    line = item.row
-    return ((("    ", "text"), *line),) if isinstance(line, tuple) else ()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.containers import Vertical
-
 from qdeck._deck.model import JobRecord
 from qdeck_console.presenters.parts import MARGIN, in_height
 from qdeck_console.screens.frame import UNREAD
@@ -14,8 +12,6 @@ from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from textual.widget import Widget
 
     from qdeck._deck.model import JobDetail
     from qdeck_console.actions import Action
@@ -26,15 +22,6 @@ class JobListScreen(JobActs):
     """A live list of jobs whose entries can be marked and acted on."""
 
     LANGUAGE: ClassVar[bool] = True
-
-    def body(self) -> Sequence[Widget]:
-        """The list with its heads and total, and one job beside it."""
-        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"), Lines(id="side"))
-
-    @property
-    def view(self) -> LineList:
-        """The list."""
-        return self.query_one("#list", LineList)
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""

@@ -91,11 +91,6 @@ class PurgeScreen(PurgeWork):
         return self.query_one("#rules", LineList)
 
     @property
-    def view(self) -> LineList:
-        """The plan."""
-        return self.query_one("#list", LineList)
-
-    @property
     def main_list(self) -> LineList:
         """The list that has the keys when nothing else has them."""
         return self.rules_view if self.shows_rules else self.view

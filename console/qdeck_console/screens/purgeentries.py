@@ -91,11 +91,6 @@ class EntriesScreen(FrameScreen):
         """What they are, and the list."""
         return (Vertical(Lines(id="heading"), Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"),)
 
-    @property
-    def view(self) -> LineList:
-        """The list."""
-        return self.query_one("#list", LineList)
-
     def draw(self, *, fresh: bool) -> None:
         """Reads what is in sight and draws it."""
         first, count = self.view.visible_lines()

@@ -6,8 +6,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from textual.containers import Vertical
-
 from qdeck_console.actions import QUEUES, Action, bindings
 from qdeck_console.arranging import Arranger, Asked, Group, Sort
 from qdeck_console.feed import Picture
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from textual.binding import BindingType
-    from textual.widget import Widget
 
     from qdeck._deck.model import Snapshot
     from qdeck_console.feed import Reader
@@ -60,15 +57,6 @@ class QueuesScreen(QueueActs):
         self._drawer = Drawer(picture=self.picture, hide="", reasons_shown=True)
         self._insights = Insights()
         self._empty = EmptyDeck()
-
-    def body(self) -> Sequence[Widget]:
-        """The list with its heads and totals, and the detail of one queue beside it."""
-        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"), Lines(id="side"))
-
-    @property
-    def view(self) -> LineList:
-        """The list."""
-        return self.query_one("#list", LineList)
 
     def visible_queues(self) -> list[str]:
         """Queues that are on screen, whose dear numbers are wanted now."""

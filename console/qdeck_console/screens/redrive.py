@@ -17,7 +17,8 @@ from qdeck_console.presenters.parts import in_height
 from qdeck_console.presenters.redrive import MOST_ONES, WATCHING, Drive, around, redrive_lines
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.frame import WIDE, FrameScreen
-from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+from qdeck_console.widgets.items import page_of
+from qdeck_console.widgets.lines import LineList, Lines
 from qdeck_console.widgets.more import More
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class RedriveScreen(FrameScreen):
         lines = redrive_lines(self.drive, cells, hide=self.hide, beside=wide)
         if not self.is_tall:
             lines = [line for line in lines if line]
-        self.query_one(LineList).show(Listing([Item("", 1, line) for line in lines], _draw), self.painter)
+        self.query_one(LineList).show(page_of(lines), self.painter)
         self.query_one("#side", Lines).show(lambda w, h: in_height(around(self.drive, w), h, w), self.painter)
 
     def why_not(self, action: str) -> str:
@@ -228,8 +229,3 @@ class RedriveScreen(FrameScreen):
         """Stops what goes on; when it is over, back to the dead letters."""
         if self.drive.is_over or not self.console.operator.cancel():
             self.console.back()
-
-
-def _draw(item: Item, _cells: int, _at_cursor: bool) -> Sequence[tuple[tuple[str, str], ...]]:
-    line = item.row
-    return ((("    ", "text"), *line),) if isinstance(line, tuple) else ()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.containers import Vertical
-
 from qdeck import QdeckError
 from qdeck._deck.journal import noted_schedule
 from qdeck._schedules import store
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.binding import BindingType
-    from textual.widget import Widget
 
     from qdeck._deck.model import Snapshot
     from qdeck_console.feed import Reader
@@ -36,10 +33,6 @@ class SchedulesScreen(TableScreen):
     TAB = SCHEDULES
     SCOPE = SCHEDULES
     BINDINGS: ClassVar[list[BindingType]] = bindings(SCHEDULES)
-
-    def body(self) -> Sequence[Widget]:
-        """The list, and one schedule beside it."""
-        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"), Lines(id="side"))
 
     def wants(self) -> Reader | None:
         """All schedules."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from textual.containers import Vertical
-
 from qdeck_console.presenters.nothing import Nothing, nothing_lines
 from qdeck_console.presenters.parts import MARGIN
 from qdeck_console.screens.frame import UNREAD, FrameScreen
-from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
+from qdeck_console.widgets.items import page_of
+from qdeck_console.widgets.lines import Item, Lines, Listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from textual.widget import Widget
 
     from qdeck_console.actions import Action
     from qdeck_console.format import Line
@@ -26,15 +23,6 @@ def _as_it_is(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
 
 class TableScreen(FrameScreen):
     """A list of what the feed reads for it."""
-
-    def body(self) -> Sequence[Widget]:
-        """Heads, list and total."""
-        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"),)
-
-    @property
-    def view(self) -> LineList:
-        """The list."""
-        return self.query_one("#list", LineList)
 
     @property
     def rows(self) -> tuple[object, ...]:
@@ -84,11 +72,7 @@ class TableScreen(FrameScreen):
 
     def show_lines(self, lines: Sequence[Line]) -> None:
         """Shows lines without a cursor, for a page about one thing."""
-
-        def draw(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
-            return ((("    ", "text"), *item.row),) if isinstance(item.row, tuple) else ()
-
-        self.view.show(Listing([Item("", 1, line) for line in lines], draw), self.painter)
+        self.view.show(page_of(lines), self.painter)
 
     def on_line_list_moved(self) -> None:
         """The footer follows the cursor."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from textual.containers import Vertical
+
 from qdeck.messages import looking
 from qdeck.messages._cleaning import Removal
 from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, QueueRow, TaskPage, TaskRow
@@ -15,17 +17,17 @@ from qdeck_console.presenters.nothing import Nothing
 from qdeck_console.presenters.parts import section
 from qdeck_console.screens.tables import TableScreen
 from qdeck_console.text import safe_text
-from qdeck_console.widgets.lines import Item
+from qdeck_console.widgets.lines import Item, LineList, Lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual.binding import BindingType
+    from textual.widget import Widget
 
     from qdeck._deck.model import Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
-    from qdeck_console.widgets.lines import LineList
 
 MOST = 500
 
@@ -44,6 +46,10 @@ class TasksBase(TableScreen):
     TAB = HEALTH
     SCOPE = TASKS
     BINDINGS: ClassVar[list[BindingType]] = bindings(TASKS)
+
+    def body(self) -> Sequence[Widget]:
+        """Heads, list and total."""
+        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"),)
 
     def why_not(self, action: str) -> str:
         """Why an action cannot act now."""

@@ -139,10 +139,6 @@ class WorkersScreen(WorkersBase):
     SCOPE = WORKERS
     BINDINGS: ClassVar[list[BindingType]] = bindings(WORKERS)
 
-    def body(self) -> Sequence[Widget]:
-        """The list, and one worker beside it."""
-        return (Vertical(Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main"), Lines(id="side"))
-
     def in_sight(self) -> str:
         """That under the cursor."""
         return self.view.cursor

@@ -57,6 +57,16 @@ class Listing:
     where: Mapping[str, int] | None = None
 
 
+def indented(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:
+    """Draw an entry that is a line of text."""
+    return ((("    ", "text"), *item.row),) if isinstance(item.row, tuple) else ()
+
+
+def page_of(lines: Sequence[Line]) -> Listing:
+    """Return lines as a list without a cursor, for a page about one thing."""
+    return Listing([Item("", 1, line) for line in lines], indented)
+
+
 @dataclass(slots=True)
 class Range:
     """Marks that follow the cursor: from which entry on, what was marked before, and what of the range is known."""
