@@ -73,6 +73,7 @@ class World:
 
     def section(self, line: str, ran: Ran, *, as_json: bool) -> str:
         """All that came of a command."""
+        self.normal.ids.clear()  # each section counts for itself
         out = self.json(ran.out) if as_json else self.normal.lines(ran.out, weighed=line.startswith("clean"))
         title = f"$ qdeck {line}{' --json' if as_json else ''}"
         parts = [title, f"exit {ran.code}", out, *(f"! {one}" for one in self.normal.lines(ran.err).splitlines())]
@@ -100,6 +101,7 @@ def world(
     monkeypatch.setattr(socket, "gethostname", lambda: "ops-2")
     monkeypatch.chdir(tmp_path)
     with ordered_server.client(timeout_s=30) as raw:
+        raw.script_flush()
         yield World(ordered_server.url, raw, runner(capsys), tmp_path)
 
 

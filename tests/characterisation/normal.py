@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ _DIGEST: Final = re.compile(r"(?<![\w-])(?!reprioritisation)[a-z2-7]{16}(?![\w-]
 _MOMENT: Final = re.compile(r"\b(20\d\d-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?(?:Z| ?\+00:?00)?")
 _NUMBER: Final = re.compile(r"(?<![\w.])(\d{10,16})(?:\.\d+)?(?![\w.])")
 _SECONDS: Final = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)? s\b")
+_RANGE: Final = re.compile(r"(?<![\w.])([\d,]+) to (?=[\d,]+ s\b)")
 _SHORT: Final = re.compile(r"\b(\d+m )?\d{1,2}s\b")
 _SHA: Final = re.compile(r"\b[0-9a-f]{40,64}\b")
 _VERSION: Final = re.compile(r"\b(valkey|redis) \d+\.\d+\.\d+")
@@ -58,7 +60,7 @@ class Normal:
         `weighed`: bytes are what the server's allocator took.
         """
         text = _WEIGHT.sub("<bytes> bytes", text) if weighed else text
-        text = _SECONDS.sub(lambda m: f"{_minutes(int(m[1].replace(',', ''))):,} s", self.text(text))
+        text = self.sentence(text)
         text = _SHORT.sub(lambda m: f"{m[1] or ''}<s>", text)
         text = _MEMORY.sub(r"\1<bytes>", text)
         return "\n".join(_GAP.sub("  ", line).rstrip() for line in text.splitlines())
@@ -73,6 +75,8 @@ class Normal:
             return [self.document(item, name) for item in value]
         if name in _OF_MACHINE and value is not None:
             return f"<{name}>"
+        if name == "seen" and isinstance(value, str):
+            value = _decoded(value)
         if isinstance(value, str):
             return self.sentence(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -81,7 +85,8 @@ class Normal:
 
     def sentence(self, text: str) -> str:
         """A text that may have ages in it."""
-        return _SECONDS.sub(lambda m: f"{_minutes(int(m[1].replace(',', ''))):,} s", self.text(text))
+        text = _RANGE.sub(lambda m: f"{_whole_minutes(m[1])} to ", self.text(text))
+        return _SECONDS.sub(lambda m: f"{_whole_minutes(m[1])} s", text)
 
     def number(self, value: float) -> str | None:
         """A number as the moment that it means, alone or above a priority; None for one that means none."""
@@ -107,6 +112,21 @@ class Normal:
         days, hours = divmod(minutes // 60, 24)
         span = f"{f'{days}d' if days else ''}{hours:02d}h{minutes % 60:02d}m"
         return f"<{span} ago>" if seconds < 0 else f"<in {span}>"
+
+
+def _decoded(seen: str) -> str:
+    """What a plan saw of an entry of another system: key, member, score and value, each as base64."""
+    parts = seen.split(".")
+    if len(parts) != 4:
+        return seen
+    texts = [
+        "-" if part == "-" else base64.urlsafe_b64decode(part).decode("utf-8", "backslashreplace") for part in parts
+    ]
+    return " . ".join(texts)
+
+
+def _whole_minutes(seconds: str) -> str:
+    return f"{_minutes(int(seconds.replace(',', ''))):,}"
 
 
 def _minutes(seconds: float) -> int:

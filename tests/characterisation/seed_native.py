@@ -96,7 +96,7 @@ def fill(pipe: Pipeline, now: int) -> None:
     """Three queues, two workers, schedules and a line of what somebody did."""
     _mail(pipe, now)
     mailer = Queue(pipe, MAILER, now)
-    mailer.ready("mailer-ready", 3 * MINUTE)
+    mailer.ready("mailer-ready", 3 * MINUTE + 20_000)
     mailer.close(paused=now - HOUR)
     bills = Queue(pipe, BILLS, now)
     bills.ready("bill-ready", 25 * HOUR + 20_000)
@@ -150,7 +150,7 @@ def _around(pipe: Pipeline, now: int) -> None:
         told |= {"done": 18210, "failed": 12, "rss": 61_000_000}
         told |= {"started_ms": now - 6 * HOUR - 20_000, "seen_ms": now - ago}
         pipe.hset("qdeck:workers", name, json.dumps(told))
-    for name, cron, enabled in (("minutely", "* * * * *", 1), ("paused", "*/30 * * * *", 0)):
+    for name, cron, enabled in (("minutely", "* * * * *", 1), ("paused", "* * * * *", 0)):
         told = {"v": 1, "queue": MAIL, "task": "send", "cron": cron, "tz": "Europe/Madrid", "missed": "once"}
         told |= {"priority": 100, "tail": "100 3 send", "body": '[["feeds"],{}]', "unique": ""}
         pipe.hset("qdeck:schedules", name, json.dumps(told))
