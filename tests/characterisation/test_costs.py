@@ -1,0 +1,190 @@
+"""What looking and acting cost the server, counted outside the process: commands and round trips.
+
+The queues are native ones; whether the server has keys of other systems is asked, too, by everything that looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from bench.console import Terminal, fill, names
+from characterisation.recorded import check
+from support.counting import CountingProxy
+from support.driving import claim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    import redis
+
+    from support.counting import Request
+    from support.servers import Server
+
+GOLDEN: Final = "costs.json"
+DEAD: Final = 10  # in each queue, ten more or less
+WORKERS: Final = 3
+STUCK: Final = 10  # jobs, one in each of the first queues
+SIZES: Final = (10, 1000, pytest.param(10_000, marks=[pytest.mark.slow, pytest.mark.timeout(600)]))
+# The key of a screen, and what stands there and nowhere else.
+SCREENS: Final = {
+    "queues": (b"1", b""),
+    "stuck": (b"3", b"owner gone"),
+    "dead": (b"4", b"groups"),
+    "workers": (b"7", b"wrk-0.bench"),
+    "health": (b"8", b"threshold"),
+}
+SETTLED: Final = 6  # refreshes of a screen before the ones that count
+COUNTED: Final = 10
+CHANCE: Final = 0.1
+REGISTRY: Final = "qdeck:queues"  # each refresh asks it once for the queues
+APART_S: Final = 0.3  # refreshes are a second apart; what asks for the registry twice in a moment is one of them
+pytestmark = pytest.mark.filterwarnings("default::characterisation.recorded.Lower")
+
+
+@contextlib.contextmanager
+def filled(server: Server, queues: int) -> Iterator[redis.Redis]:
+    with server.client(timeout_s=60) as raw:
+        fill(raw, queues, DEAD)
+        for queue in names(queues)[:STUCK]:
+            claim(server.url, queue, lease_ms=1)
+        for number in range(WORKERS):
+            name = f"wrk-{number}.bench.4100"
+            raw.hset("qdeck:workers", name, json.dumps({"id": name, **worker(queues)}))
+        yield raw
+
+
+def worker(queues: int) -> dict[str, object]:
+    """What a worker tells of itself; nobody needs to look in the next hour for it to be seen alive."""
+    now = time.time_ns() // 1_000_000
+    told: dict[str, object] = {"host": "bench", "pid": 4100, "version": "0.1.0", "state": "running", "concurrency": 5}
+    told |= {"queues": dict.fromkeys(names(queues)[:3], 1), "running": 1, "done": 10, "failed": 1, "rss": 61_000_000}
+    return told | {"started_ms": now - 3_600_000, "seen_ms": now + 3_600_000}
+
+
+class Commands:
+    """Runs commands, and counts what each of them costs."""
+
+    def __init__(self, raw: redis.Redis, proxy: CountingProxy) -> None:
+        self.raw = raw
+        self.proxy = proxy
+        self.costs: dict[str, dict[str, float]] = {}
+
+    def run(self, *words: str) -> dict[str, float]:
+        before = len(self.proxy.requests())
+        self.raw.config_resetstat()
+        done = subprocess.run(
+            [sys.executable, "-m", "qdeck_console", *words],
+            env={**os.environ, "QDECK_URL": self.proxy.url},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode in (0, 1, 2), done.stderr
+        calls = {name: stats["calls"] for name, stats in self.raw.info("commandstats").items()}
+        del calls["cmdstat_config|resetstat"]
+        return {
+            "round_trips": sum(request.starts_trip for request in self.proxy.requests()[before:]),
+            "commands": sum(calls.values()),
+        }
+
+    def count(self, name: str, *words: str) -> None:
+        self.costs[name] = self.run(*words)
+
+    def until_the_same(self, *words: str) -> None:
+        """Runs a command until it costs what it did the time before: the first looks search for what is there."""
+        last = None
+        for _ in range(10):
+            last, before = self.run(*words), last
+            if last == before:
+                return
+        pytest.fail(f"each {words} costs something else")
+
+
+def dead(raw: redis.Redis) -> list[str]:
+    """The dead letters of the first queue."""
+    found: Any = raw.zrange(f"{{{names(1)[0]}}}:dead_letter", 0, -1)
+    return [job.decode() for job in found]
+
+
+@pytest.mark.parametrize("queues", SIZES)
+def test_commands(make_server: Callable[..., Server], tmp_path: Path, queues: int) -> None:
+    server = make_server()
+    with filled(server, queues) as raw, CountingProxy.before(server.url) as proxy:
+        commands = Commands(raw, proxy)
+        commands.until_the_same("status")
+        commands.count("status", "status")
+        commands.count("queues", "queues")
+        commands.count("health", "health")
+        commands.count("health --no-orphans", "health", "--no-orphans")
+        commands.count("dead", "dead", "--limit", "100")
+        commands.count("stuck", "stuck")
+        commands.count("find", "find", dead(raw)[0])
+        plan = str(tmp_path / "plan")
+        commands.count("retry, planned", "dead", "retry", "--plan", plan)
+        commands.count("retry, applied", "dead", "retry", "--apply", plan, "--yes")
+        assert not dead(raw)
+        commands.count("retry, undone", "undo")
+        assert dead(raw)
+    check(GOLDEN, f"commands, {queues:,} queues", commands.costs)
+
+
+def refreshes(requests: Sequence[Request]) -> list[Sequence[Request]]:
+    """The requests of each whole refresh, from one question for the queues to the next."""
+    starts: list[int] = []
+    for at, request in enumerate(requests):
+        if request.key == REGISTRY and (not starts or request.at - requests[starts[-1]].at > APART_S):
+            starts.append(at)
+    return [requests[start:end] for start, end in itertools.pairwise(starts)]
+
+
+@contextlib.contextmanager
+def consoles(url: str) -> Iterator[dict[str, tuple[Terminal, CountingProxy]]]:
+    """A console for each screen."""
+    with contextlib.ExitStack() as stack:
+        shown = {}
+        for screen in SCREENS:
+            proxy = stack.enter_context(CountingProxy.before(url))
+            words = ["-m", "qdeck_console", "--url", proxy.url, "console"]
+            shown[screen] = stack.enter_context(Terminal(words, None)), proxy
+        yield shown
+
+
+@pytest.mark.parametrize("queues", SIZES)
+def test_steady_refreshes_of_screens(make_server: Callable[..., Server], queues: int) -> None:
+    server, costs = make_server(), {}
+    with filled(server, queues), consoles(server.url) as shown:
+        start = {}
+        for screen, (key, wanted) in SCREENS.items():
+            terminal, proxy = shown[screen]
+            terminal.until(f"{queues:,}".encode())
+            terminal.press(key)
+            terminal.until(wanted)
+            start[screen] = len(proxy.requests())
+
+        def seen(screen: str) -> list[Sequence[Request]]:
+            return refreshes(shown[screen][1].requests()[start[screen] :])[SETTLED:]
+
+        last_moment = time.monotonic() + 200
+        while any(len(seen(screen)) < COUNTED for screen in SCREENS):
+            assert time.monotonic() < last_moment
+            for terminal, _ in shown.values():
+                terminal.read(0.1)
+        for screen in SCREENS:
+            each = seen(screen)[:COUNTED]
+            costs[screen] = {
+                "round_trips": min(sum(request.starts_trip for request in one) for one in each),
+                "commands": min(map(len, each)),
+            }
+    # With more queues than one refresh looks at closely, which of them a refresh meets depends on the moment.
+    check(GOLDEN, f"console, {queues:,} queues", costs, above=0.0 if queues == 10 else CHANCE)
