@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-all test-lowest check format bench lock clean
+.PHONY: help install demo test test-slow test-all test-lowest check format bench measures lock clean
 
 help:
 	@echo "make demo       a live console on an embedded server with a lively workload"
@@ -23,6 +23,7 @@ help:
 	@echo "make check      ruff, mypy, import-linter"
 	@echo "make format     ruff's formatter and safe fixes"
 	@echo "make bench      the benchmarks"
+	@echo "make measures   what can be counted of the structure, beside what was recorded; RECORD=1 records it"
 	@echo "make lock       new versions of the dependencies, with their hashes, into requirements.lock"
 	@echo "make clean      remove .venv, builds and caches"
 
@@ -76,6 +77,10 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# RECORD=1 keeps the figures, SINCE=COMMIT counts the titles after another commit than the first record.
+measures: $(STAMP)
+	@$(BIN)/python tests/project/measures.py $(if $(RECORD),--record) $(if $(SINCE),--since $(SINCE))
 
 bench: $(STAMP)
 	@$(BIN)/python tests/bench/run.py
