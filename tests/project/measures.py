@@ -31,6 +31,10 @@ TITLE: Final = 72
 Trees = dict[str, ast.Module]
 
 
+class Worse(UserWarning):
+    """A measure is worse than the recorded one."""
+
+
 def trees(folder: Path, package: str) -> Trees:
     """The modules of a package, by their dotted names."""
     found = {}

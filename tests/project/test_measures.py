@@ -15,22 +15,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Worse(UserWarning):
-    """A measure of the structure is worse than the recorded one."""
-
-
 def tree(text: str) -> ast.Module:
     return ast.parse(dedent(text))
 
 
-@pytest.mark.filterwarnings("default::project.test_measures.Worse")
+@pytest.mark.filterwarnings("default::project.measures.Worse")
 def test_no_measure_is_worse() -> None:
     kept = measures.record()
     now, _ = measures.measure(kept["commit"])
     assert now.keys() <= kept["recorded"].keys() == kept["before"].keys()
     if worse := measures.worse(now, kept["recorded"]):
         told = "; ".join(worse)
-        warnings.warn(f"worse than recorded (make measures RECORD=1 accepts it): {told}", Worse, stacklevel=1)
+        warnings.warn(f"worse than recorded (make measures RECORD=1 accepts it): {told}", measures.Worse, stacklevel=1)
 
 
 def test_what_is_higher_is_worse() -> None:

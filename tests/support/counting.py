@@ -51,10 +51,10 @@ class CountingProxy(FaultProxy):
         target = urlsplit(url)
         return cls(target.port or 6379, host=target.hostname or HOST, target_url=url)
 
-    def requests(self) -> list[Request]:
-        """What was sent so far, in order."""
+    def requests(self, start: int = 0) -> list[Request]:
+        """What was sent so far, in order, from one of them on."""
         with self._lock:
-            return list(self._requests)
+            return self._requests[start:]
 
     def _filter(self, link: _Link, side: Side, chunk: bytes) -> bytes:
         talk = self._talks.setdefault(link, _Talk())
