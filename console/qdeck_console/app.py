@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
-from textual.events import Key
 from textual.message import Message
 from textual.worker import WorkerError
 
@@ -23,7 +22,6 @@ from qdeck_console.actions import JOBS, QUEUES, TABS, bindings
 from qdeck_console.contexts import Contexts, opens_read_only
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
-from qdeck_console.keysfirst import Keys
 from qdeck_console.presenters import frame
 from qdeck_console.screens.acting import Operator
 from qdeck_console.screens.frame import LOW, FrameScreen
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from textual.driver import Driver
-    from textual.events import Event
     from textual.screen import Screen
     from textual.worker import Worker
 
@@ -100,8 +97,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.register_theme(own)
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.context = context
-        self.keys = Keys()
-        self.feed = Feed(self._look, self._publish, self._prepare, keys=self.keys)
+        self.feed = Feed(self._look, self._publish, self._prepare)
         self.shown = Picture()
         self.frozen_ms: int | None = None
         self.served: deque[float | None] = deque(maxlen=600)  # commands a second, for the chart of the server
@@ -159,12 +155,6 @@ class ConsoleApp(App[int], inherit_bindings=False):
     def latest(self) -> Picture:
         """The newest picture, frozen or not."""
         return self.feed.picture
-
-    async def on_event(self, event: Event) -> None:
-        """Notes a key before anything else does something about it."""
-        if isinstance(event, Key):
-            self.keys.pressed()
-        await super().on_event(event)
 
     def _handle_exception(self, error: Exception) -> None:
         # An app that ends does not finish the screens it was building: what they miss then is no failure.
@@ -407,7 +397,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.context = self.contexts.describe(target, self.deck)
         self.frozen_ms, self.shown = None, Picture()
         self.operator = Operator(self)
-        self.feed = Feed(self._look, self._publish, self._prepare, keys=self.keys)
+        self.feed = Feed(self._look, self._publish, self._prepare)
         await self._leave(before, feeding)
         await self._forget_screens()
         self._start_feed()

@@ -6,10 +6,9 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from qdeck._deck.deck import Deck
-from qdeck_console.keysfirst import let_keys_go_first
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Program, Send
+    from qdeck._engine.ops import Program
 
 T = TypeVar("T")
 
@@ -46,17 +45,8 @@ class CountedDeck(Deck):
         self.cost = cost or Cost()
 
     async def alook(self, program: Program[T]) -> T:
-        """Runs a program that only reads, in asyncio; in the background, keys go before each of its requests."""
-        steps = self._guarded(self._counted(program), writes=False)
-        client = self._loop_clients()[0]  # once: a deck that is closed meanwhile must not be opened again
-        try:
-            send = next(steps)
-            while True:
-                await let_keys_go_first()
-                send = steps.send(await client.run(_once(send)))
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
+        """Runs a program that only reads, in asyncio."""
+        return await super().alook(self._counted(program))
 
     async def awrite(self, program: Program[T]) -> T:
         """Runs a program that writes, in asyncio."""
@@ -71,7 +61,3 @@ class CountedDeck(Deck):
         except StopIteration as stop:
             value: T = stop.value
             return value
-
-
-def _once(send: Send) -> Program[list[Any]]:
-    return (yield send)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from qdeck import NotAllowed, QdeckError
 from qdeck_console.history import Flow, History, Pasts, Rates, flow_of
 from qdeck_console.judging import Judge, Judged
-from qdeck_console.keysfirst import Keys, breathe, give_way, let_keys_go_first
+from qdeck_console.steps import in_steps
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -64,12 +64,6 @@ class Picture:
         return (time.monotonic() if now is None else now) - self.read_at
 
 
-async def _breathing(steps: Iterator[None]) -> None:
-    """Takes steps, and lets keys be answered between them: very many queues are more than one frame's work."""
-    for _ in steps:
-        await breathe()
-
-
 class Feed:
     """Reads pictures of one deck, one request at a time, and publishes each."""
 
@@ -78,13 +72,10 @@ class Feed:
         look: Look,
         publish: Callable[[Picture], None],
         prepare: Callable[[Picture], Iterator[None]] = lambda _picture: iter(()),
-        *,
-        keys: Keys | None = None,
     ) -> None:
         self._look = look
         self._publish = publish
         self._prepare = prepare  # what drawing a picture takes long to make, in steps
-        self._keys = keys or Keys()  # that go first
         self._wake = asyncio.Event()
         self._want: tuple[str, Reader] | None = None
         self._pause_s = _FIRST_PAUSE_S
@@ -106,12 +97,10 @@ class Feed:
 
     async def run(self) -> None:
         """Reads until it is cancelled."""
-        give_way(self._keys)
         while True:
             started = time.monotonic()
             self._wake.clear()
             wait_s = await self._tick(started)
-            await let_keys_go_first()
             self._publish(self.picture)
             try:
                 async with asyncio.timeout(max(0.02, wait_s - (time.monotonic() - started))):
@@ -138,11 +127,11 @@ class Feed:
         self._pause_s = _FIRST_PAUSE_S
         now = time.monotonic()
         history = self.picture.history
-        await _breathing(history.steps(snapshot, now))
+        await in_steps(history.steps(snapshot, now))
         if isinstance(extra, Pasts):
             history.learn(extra)
         rates = history.rates
-        await _breathing(self._judge.steps(snapshot, rates))
+        await in_steps(self._judge.steps(snapshot, rates))
         picture = Picture(
             snapshot=snapshot,
             read_at=now,
@@ -155,7 +144,7 @@ class Feed:
             extra_of=want[0] if want else "",
             extra=extra,
         )
-        await _breathing(self._prepare(picture))
+        await in_steps(self._prepare(picture))
         self.picture = picture
         # The console shall cost the server a tenth of its time at most, however many queues there are. What a look
         # costs is what two in a row took: one that waited for a frozen server or a slow line says nothing of the next.

@@ -17,7 +17,7 @@ from qdeck._deck.model import NATIVE
 from qdeck._filter import parse
 from qdeck._layouts.base import Entry
 from qdeck._operations.groups import PART_MS, Gathering, Groups, GroupWalk, read_counted, read_groups
-from qdeck_console.keysfirst import breathe
+from qdeck_console.steps import pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -109,10 +109,10 @@ class Triage:
         rows = [row for row in rows if row.dead]
         queues: list[_Queue] = []
         for at in range(0, len(rows), _STEP):
-            await breathe()
+            await pause()
             queues += [self._known(row, snapshot.at_ms) for row in rows[at : at + _STEP]]
         self._queues = {queue.name: queue for queue in queues}
-        await breathe()
+        await pause()
         started = time.monotonic()
         due = [queue for queue in queues if self._is_due(queue, started)]
         due.sort(key=lambda queue: (queue.found is not None, queue.name not in self._visible, queue.size))
@@ -147,7 +147,7 @@ class Triage:
                 queue.groups = queue.found = _with_trends(found, queue.found)
                 queue.read_mark, queue.cost_s, queue.rested_at = queue.mark, (now - begun) / len(some), now
                 queue.has_trends = False
-            await breathe()
+            await pause()
         return alone
 
     def _known(self, row: QueueRow, now_ms: int) -> _Queue:
@@ -205,7 +205,7 @@ class Triage:
         return page.cursor is None
 
     async def _told(self, queues: Sequence[_Queue], last_key_at: float) -> Triaged:
-        await breathe()
+        await pause()
         groups = [group for queue in queues for group in queue.groups.groups]
         now, count = time.monotonic(), len(groups)
         if not self._order or (now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S):
@@ -215,7 +215,7 @@ class Triage:
             last = len(self._order)
             groups = nsmallest(MOST, groups, key=lambda group: (self._order.get(_key(group), last), -group.count))
         self._order = {_key(group): at for at, group in enumerate(groups)}
-        await breathe()
+        await pause()
         return Triaged(
             groups=tuple(groups),
             count=count,

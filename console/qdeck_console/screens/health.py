@@ -15,13 +15,13 @@ from qdeck._deck.since import read_since
 from qdeck._deck.vitals import read_vitals
 from qdeck_console.actions import DEAD, HEALTH, STUCK, WORKERS, Action, bindings
 from qdeck_console.counted import CountedDeck
-from qdeck_console.keysfirst import breathe
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
 from qdeck_console.presenters.health import HealthSeen, Row
 from qdeck_console.presenters.parts import in_height, section
 from qdeck_console.presenters.server import Cost, Trips
 from qdeck_console.screens.frame import WIDE, FrameScreen
+from qdeck_console.steps import pause
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class HealthScreen(FrameScreen):
             found, is_long = verdict.Findings(snapshot.reasons), len(snapshot.queues) > FEW
             for _ in verdict.steps(snapshot.server, snapshot.queues, self.console.deck.thresholds, found):
                 if is_long:
-                    await breathe()
+                    await pause()
             self._checks = found.checks
             took = time.monotonic() - begun
             self._check_again_at = time.monotonic() + (30 * took if is_long else 0.0)

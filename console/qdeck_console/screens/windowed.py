@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from qdeck import QdeckError, UnknownJob
 from qdeck._deck.model import NATIVE, JobDetail, JobRecord
 from qdeck_console.format import counted
-from qdeck_console.keysfirst import give_way
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.screens import deadletters
 from qdeck_console.screens.jobacts import VERBS
@@ -138,7 +137,6 @@ class WindowedScreen(JobListScreen):
 
     async def _work_on(self) -> None:
         """Goes on between two pictures, and leaves most of the time to others."""
-        give_way(self.console.keys)
         try:
             while self.is_current and self.unfinished and not self.picture.is_lost:
                 begun = time.monotonic()
