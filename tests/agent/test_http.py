@@ -13,6 +13,7 @@ import pytest
 
 from agent.running import QUEUE, TOKEN, bury, claim, make_jobs, running
 from qdeck._agent.options import Address, AgentOptions
+from qdeck._agent.serving import MOST_CONNECTIONS
 from qdeck._errors import InvalidOption
 from qdeck._settings import Purge, Settings
 from qdeck_console.__main__ import main
@@ -322,7 +323,7 @@ async def test_who_never_says_what_it_wants_is_hung_up_on(
     async with run_agent() as agent:
         host, port = agent.agent.address.removeprefix("http://").split(":")
         with monkeypatch.context() as hasty:
-            hasty.setattr("qdeck._agent.serving.HEAD_S", 0.3)
+            hasty.setattr("qdeck._agent.serving.CONNECTION_S", 0.3)
             slow = [await asyncio.open_connection(host, int(port)) for _ in range(70)]
             for at, (_, writer) in enumerate(slow):
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n"[: at % 30])
@@ -343,6 +344,7 @@ async def test_idle_connections_take_no_room_from_others(run_agent: Callable[...
         began = asyncio.get_running_loop().time()
         assert [(await agent.ask("/healthz")).code for _ in range(3)] == [200] * 3
         assert asyncio.get_running_loop().time() - began < 5  # well before idle connections time out
+        assert len(_served_at(int(port))) <= MOST_CONNECTIONS
         for _, writer in held:
             writer.transport.abort()
 
@@ -350,7 +352,7 @@ async def test_idle_connections_take_no_room_from_others(run_agent: Callable[...
 async def test_callers_that_read_no_answers_take_no_room_from_others(
     run_agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck._agent.serving.ANSWER_S", 5.0)
+    monkeypatch.setattr("qdeck._agent.serving.CONNECTION_S", 5.0)
     monkeypatch.setattr("qdeck._agent.serving.MOST_REQUESTS", 6)
     monkeypatch.setattr("qdeck._agent.metrics.expose", lambda *_: "# " + "x" * 20_000_000 + "\n")
     async with run_agent() as agent:

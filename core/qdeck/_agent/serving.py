@@ -29,10 +29,9 @@ if TYPE_CHECKING:
     from qdeck._agent.options import Address, AgentOptions
 
 MOST_REQUESTS: Final = 64  # at once; more get 503
-MOST_CONNECTIONS: Final = 256  # then the oldest that is idle is closed
+MOST_CONNECTIONS: Final = 256  # then the oldest is closed
 CLOSE_S: Final = 3
-HEAD_S: Final = 10  # for a caller to send a request
-ANSWER_S: Final = 300  # from a request until its answer is read: a purge may take a while
+CONNECTION_S: Final = 300  # for a caller to send a request and read its answer: a purge may take a while
 
 
 class _Server(uvicorn.Server):
@@ -42,49 +41,28 @@ class _Server(uvicorn.Server):
         yield
 
 
-class _Impatient(H11Protocol):
-    """Ends connections that are slow to send a request or to read the answer, and the oldest idle one when there are
-    too many: idle connections take no room from others.
+def _bounded() -> type[H11Protocol]:
+    """Return uvicorn's protocol with a limit of connections and of their time. Callers without a token could take every
+    file descriptor of the agent otherwise, and with them its connections to the server.
     """
+    timers: dict[asyncio.Transport, asyncio.TimerHandle] = {}  # of open connections, the oldest first
 
-    _timer: asyncio.TimerHandle | None = None
-    _since = 0.0
+    class Bounded(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base has it
+            super().connection_made(transport)
+            self._limited = transport
+            timers[transport] = asyncio.get_running_loop().call_later(CONNECTION_S, transport.abort)
+            if len(timers) > MOST_CONNECTIONS:
+                oldest = next(iter(timers))
+                timers.pop(oldest).cancel()  # at once: many connections may be made before it is lost
+                oldest.abort()
 
-    @property
-    def is_answering(self) -> bool:
-        """Whether a request is being handled."""
-        # The attribute is there from the start, and None until the first request.
-        return self.cycle is not None and not self.cycle.response_complete
+        def connection_lost(self, exc: Exception | None) -> None:
+            if (timer := timers.pop(self._limited, None)) is not None:
+                timer.cancel()
+            super().connection_lost(exc)
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as its base has it
-        super().connection_made(transport)
-        self._since = self.loop.time()
-        self._end_after(HEAD_S)
-        if len(self.connections) > MOST_CONNECTIONS:
-            idle = [each for each in self.connections if isinstance(each, _Impatient) and not each.is_answering]
-            min(idle, key=lambda each: each._since, default=self).end()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.is_answering:
-            self._end_after(ANSWER_S)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def end(self) -> None:
-        """Close at once, without waiting for the caller to read what is left."""
-        self.transport.abort()
-
-    def _end_after(self, seconds: float) -> None:
-        self._stop_timer()
-        self._timer = self.loop.call_later(seconds, self.end)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    return Bounded
 
 
 class _Limited:
@@ -123,7 +101,7 @@ async def listening(
     config = uvicorn.Config(
         _Limited(make_app(options, chores, event)),
         loop="none",
-        http=_Impatient,
+        http=_bounded(),
         ws="none",
         lifespan="off",
         log_config=None,
