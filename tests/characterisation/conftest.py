@@ -67,13 +67,13 @@ class World:
         return self.command(*line)
 
     def told(self, line: str, *, as_json: bool = True) -> str:
-        """A command line and all that came of it."""
+        """A command line and all that came of it; its ids are numbered from one."""
+        self.normal.ids.clear()
         ran = self.run(*shlex.split(line), *(["--json"] if as_json else []))
         return self.section(line, ran, as_json=as_json)
 
     def section(self, line: str, ran: Ran, *, as_json: bool) -> str:
         """All that came of a command."""
-        self.normal.ids.clear()  # each section counts for itself
         out = self.json(ran.out) if as_json else self.normal.lines(ran.out, weighed=line.startswith("clean"))
         title = f"$ qdeck {line}{' --json' if as_json else ''}"
         parts = [title, f"exit {ran.code}", out, *(f"! {one}" for one in self.normal.lines(ran.err).splitlines())]

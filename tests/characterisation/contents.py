@@ -37,7 +37,6 @@ def contents(raw: redis.Redis, normal: Normal) -> list[str]:
     kinds = told[::2]
     for key, kind in zip(keys, kinds, strict=True):
         _read(pipe, key, kind)
-    normal.ids.clear()  # as if nothing had been seen before
     lines: list[str] = []
     for key, kind, ttl, value in zip(keys, kinds, told[1::2], pipe.execute(), strict=True):
         name = _text(key, normal)

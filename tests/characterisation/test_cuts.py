@@ -122,6 +122,7 @@ class Operation:
 
     def look(self) -> list[str]:
         """What the server holds now."""
+        self.world.normal.ids.clear()
         lines = without_own(contents(self.world.raw, self.world.normal))
         return [line for line in lines if not _ARRIVAL.search(line)]
 

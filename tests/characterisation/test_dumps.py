@@ -55,8 +55,9 @@ def _apply_and_undo(world: World, line: str, parts: Sequence[str]) -> str | None
         return None
     after = contents(world.raw, world.normal)
     parts_told = [world.section(line, ran, as_json=True), difference(before, after)]
-    batch = json.loads(ran.out).get("batch")
-    if batch is not None:
+    told = json.loads(ran.out)
+    # A cleaning of a task makes two batches: one of temporary queues, one of lists.
+    for batch in filter(None, (told.get("batch"), (told.get("lists") or {}).get("batch"))):
         back = world.run("undo", batch, "--json")
         undone = contents(world.raw, world.normal)
         parts_told += [world.section("undo", back, as_json=True), difference(without_own(before), without_own(undone))]

@@ -25,6 +25,7 @@ def _plans(world: World, lines: Sequence[str]) -> list[str]:
         for as_json in (True, False):
             file = world.folder / "plan.jsonl"
             file.unlink(missing_ok=True)
+            world.normal.ids.clear()
             ran = world.run(*shlex.split(line), *(["--json", "--plan", str(file)] if as_json else []))
             sections.append(world.section(line, ran, as_json=as_json))
             if file.exists():
