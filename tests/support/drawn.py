@@ -6,6 +6,7 @@ here, and the golden files stay as they are.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
@@ -26,10 +27,12 @@ from qdeck_console.demo import names, others, seed, tasks
 from qdeck_console.presenters.frame import Context
 from qdeck_console.screens.dialog import Dialog
 from support.rows import Frame, Row
+from support.screens import contexts_of
 from support.still import NOW_MS, FixedCost, StillDeck, paint, settle, still_time, still_traceback
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     import redis
     from textual.pilot import Pilot
@@ -45,6 +48,15 @@ QUEUES: Final = {
 }
 """A queue of each system on the painted server."""
 _WIDE: Final = "名前が長すぎます"
+_CONTEXTS: Final = f"""
+[contexts.shop]
+url = "redis://{SERVER}"
+environment = "dev"
+[contexts.vault]
+url = "rediss://ana:secret@redis-1.eu:6380/2"
+environment = "production"
+colour = "blue"
+"""
 _TEMPORARY: Final = "{qdeck:messages}"
 
 
@@ -99,10 +111,14 @@ class LosingDeck(StillDeck):
     """A deck whose server goes away when it is told to: one try fails, and the next one does not come."""
 
     lost = False
+    refused = False
 
     async def alook(self, program: Any) -> Any:
         """Read, or fail as a server does that refuses."""
         if self.lost:
+            if self.refused:
+                await asyncio.Event().wait()
+            self.refused = True
             raise ServerUnreachable(f"redis://{SERVER} cannot be reached: Error 111 connecting to {SERVER}.")
         return await super().alook(program)
 
@@ -112,22 +128,30 @@ class Console:
 
     def __init__(self, pilot: Pilot[int], app: ConsoleApp, deck: LosingDeck) -> None:
         self._pilot, self._app, self._deck = pilot, app, deck
+        self._size = tuple(app.size)
 
     async def press(self, *keys: str) -> None:
-        """Press keys, and wait until what they bring about is drawn."""
-        await self._pilot.press(*keys)
+        """Press keys at the first size, and wait until what they bring about is drawn. What the last one says stays."""
+        if tuple(self._app.size) != self._size:
+            await self._pilot.resize_terminal(*self._size)
+            await self.settle()
+        if keys[1:]:
+            await self._pilot.press(*keys[:-1])
+            await self.settle()
+        self._app._note = (float("-inf"), [])
+        await self._pilot.press(keys[-1])
         await self.settle()
+        if self._app._note[1]:
+            self._app._note = (float("inf"), self._app._note[1])
 
     async def call(self, words: str) -> None:
         """Do a command by its name, as if it had been typed after `:`."""
-        await self._pilot.press("colon")
-        await self.settle()
+        await self.press("colon")
         field = self._app.focused
         assert isinstance(field, Input)
         field.value = words
         await self.settle()
-        await self._pilot.press("enter")
-        await self.settle()
+        await self.press("enter")
         assert self._app.focused is not field, f"no command {words!r}:\n{self.text()}"
 
     async def seen(self, words: str) -> None:
@@ -166,7 +190,9 @@ class Console:
         """Return the rows at a size."""
         if tuple(self._app.size) != (width, height):
             await self._pilot.resize_terminal(width, height)
-        self._app._note = (float("-inf"), [])  # the last outcome passes, and when is not the same in every run
+        work = self._app.operator.work
+        if work is not None:
+            work.started = time.monotonic() - 60  # what goes on is told after a moment
         if isinstance(self._app.screen, Dialog):
             self._app.screen._draw_bar()  # it follows a new size within a second
         else:
@@ -184,9 +210,17 @@ class Console:
 
 @contextlib.asynccontextmanager
 async def drawn_console(
-    url: str, *, environment: str = "dev", read_only: bool = False, live: bool = False, size: tuple[int, int] = (80, 24)
+    url: str,
+    *,
+    environment: str = "dev",
+    read_only: bool = False,
+    live: bool = False,
+    contexts: Path | None = None,
+    size: tuple[int, int] = (80, 24),
 ) -> AsyncIterator[Console]:
-    """Open a console on a server. `live`: production was opened for writing a minute ago."""
+    """Open a console on a server. `live`: production was opened for writing a minute ago. `contexts`: a file for
+    two of them, of which one is a production.
+    """
     deck = LosingDeck(url, read_only, layouts=LAYOUTS, cost=FixedCost())
     context = Context(
         title="shop", server=SERVER, environment=environment, read_only=read_only,
@@ -194,7 +228,10 @@ async def drawn_console(
         told="live since 12:03 by ana: INC-2291" if live else "",
     )  # fmt: skip
     with still_time(), mock.patch("qdeck._operations.planning.new_id", return_value="66090ad75ae92mq9ohrv"):
-        app = ConsoleApp(deck, context, theme="qdeck-ink", contexts=Contexts(Target(url=url, thresholds=Thresholds())))
+        servers = Contexts(Target(url=url, thresholds=Thresholds()))
+        if contexts is not None:
+            servers = contexts_of(contexts, _CONTEXTS, "shop")
+        app = ConsoleApp(deck, context, theme="qdeck-ink", contexts=servers)
         app.served.extend([412] * (app.served.maxlen or 0))
         async with app.run_test(size=size) as pilot:
             console = Console(pilot, app, deck)

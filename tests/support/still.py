@@ -70,6 +70,7 @@ _ANSWERS: Final[dict[bytes, Any]] = {
     b"HELLO": _HELLO,
     b"SLOWLOG": [],
     b"LATENCY": [],
+    b"MEMORY": 400,  # what a key takes; the allocator decides
     b"OBJECT": 600,  # how long nothing touched a key, in seconds
 }
 
@@ -262,6 +263,10 @@ def _past(raw: redis.Redis) -> None:
     raw.hset(history.LATEST, "", str(NOW_MS - 10_000))
 
 
+# What they show depends on it; in triage, in which order the groups of a slow machine were found.
+_STILL: Final = {"qdeck_console.feed", "qdeck_console.writing", "qdeck_console.triage"}
+
+
 class _StillTime(ModuleType):
     """The module `time`, at one moment, for one module."""
 
@@ -280,7 +285,7 @@ class _StillTime(ModuleType):
 
     def monotonic(self) -> float:
         # What is shown of it stands still; what limits work by it needs it to pass.
-        shows = self.owner in {"qdeck_console.feed", "qdeck_console.writing"} or ".presenters." in self.owner
+        shows = self.owner in _STILL or ".presenters." in self.owner
         return _ZERO_S if shows else time.monotonic()
 
     def localtime(self, seconds: float | None = None) -> struct_time:
