@@ -86,5 +86,5 @@ bench: $(STAMP)
 	@$(BIN)/python tests/bench/run.py
 
 clean:
-	rm -rf $(VENV) $(LOWEST) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache snapshot_report.html
+	rm -rf $(VENV) $(LOWEST) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find core console tests -name __pycache__ -type d -prune -exec rm -rf {} +
