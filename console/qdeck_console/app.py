@@ -16,10 +16,10 @@ from textual.message import Message
 from textual.worker import WorkerError
 
 from qdeck import QdeckError
-from qdeck._settings import Target
 from qdeck_console import startup
 from qdeck_console.actions import JOBS, QUEUES, TABS, bindings
-from qdeck_console.contexts import Contexts, opens_read_only
+from qdeck_console.contexts import Contexts, opens_read_only, read_only_refusal
+from qdeck_console.counted import Cost
 from qdeck_console.feed import Feed, Picture
 from qdeck_console.format import Line, Piece, clock
 from qdeck_console.presenters import frame
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.worker import Worker
 
-    from qdeck._deck.deck import Deck
-    from qdeck._deck.model import Snapshot, State
-    from qdeck._settings import Thresholds
+    from qdeck.admin import AsyncReader, AsyncWriter, Snapshot, State, Target, Thresholds
     from qdeck_console.commanding import Command
     from qdeck_console.presenters.frame import Context
     from qdeck_console.screens.dialog import Dialog
@@ -71,28 +69,23 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def __init__(
         self,
-        deck: Deck | Callable[[], Deck],
+        contexts: Contexts,
         context: Context,
         *,
         theme: str = "",
         seconds: float | None = None,
-        contexts: Contexts | None = None,
         in_terminal: bool = False,
     ) -> None:
         # Said at once: a filter that makes greys of colours would else be put in before the theme is known.
         super().__init__(ansi_color=True if wants_no_colour() else None)
         self._seconds = seconds
         self._in_terminal = in_terminal  # else it has no signals and no collector of garbage of its own
-        self._deck: Deck | None = None
-        self._open: Callable[[], Deck] | None = None
-        if callable(deck):
-            self._open = deck
-        else:
-            self._deck = deck
+        self._reader: AsyncReader | None = None
         self._feeding: Worker[None] | None = None
         self.failure: Exception | None = None
-        """Why there is no deck."""
-        self.contexts = contexts or Contexts(Target(url=self.deck.endpoint.url, thresholds=self.deck.thresholds))
+        """Why nothing could be opened."""
+        self.contexts = contexts
+        self.cost = Cost()
         for own in themes():
             self.register_theme(own)
         self.stylesheet = Sheet(variables=self.get_css_variables())
@@ -123,22 +116,30 @@ class ConsoleApp(App[int], inherit_bindings=False):
         return plain_variables() if wants_no_colour() else variables(INK)
 
     @property
-    def deck(self) -> Deck:
-        """The deck. One that was given as a function is made when it is first asked for: what it needs takes longer to
-        load than the first frame.
+    def reader(self) -> AsyncReader:
+        """What reads the server. It is made when it is first asked for: what it needs takes longer to load than the
+        first frame.
         """
-        if self._deck is None:
-            assert self._open is not None  # noqa: S101 - one of them was given
+        if self._reader is None:
             try:
-                self._deck = self._open()
+                self._reader = self._open()
             except Exception as error:
                 self._fail(error)
                 raise
-        return self._deck
+        return self._reader
 
-    @deck.setter
-    def deck(self, deck: Deck) -> None:
-        self._deck = deck
+    def _open(self) -> AsyncReader:
+        return self.contexts.open(self.contexts.target, self.cost, read_only=self.context.read_only)
+
+    @property
+    def writer(self) -> AsyncWriter:
+        """The same where it may write; raises where the console is read-only."""
+        from qdeck.admin import AsyncWriter
+
+        reader = self.reader
+        if not isinstance(reader, AsyncWriter):
+            raise read_only_refusal(self.contexts.target)
+        return reader
 
     def _fail(self, error: Exception) -> None:
         """Ends, whoever asked for what is not there: it is told when the terminal is as it was."""
@@ -172,7 +173,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     async def _look(self) -> Snapshot:
         in_sight = (one.visible_queues() for one in reversed(self.screen_stack) if isinstance(one, FrameScreen))
-        return await self.deck.astatus(next(filter(None, in_sight), ()))
+        return await self.reader.snapshot(next(filter(None, in_sight), ()))
 
     def on_load(self) -> None:
         """Take the signals before the terminal is taken over: from here on they leave it as it was."""
@@ -185,17 +186,17 @@ class ConsoleApp(App[int], inherit_bindings=False):
         """Starts the feed and the clock of the bar."""
         if self._in_terminal:
             self.run_worker(startup.collect_when_idle(lambda: self.last_key_at), group="garbage")
-        if self._deck is not None:
+        if self._reader is not None:
             self._begin()
         else:
-            self.call_after_refresh(self._begin)  # the deck loads what the first frame does not need
+            self.call_after_refresh(self._begin)  # the reader loads what the first frame does not need
         self.set_interval(0.5, self.age)
         if self._seconds is not None:
             self.set_timer(self._seconds, lambda: self.exit(0))
 
     def _begin(self) -> None:
-        """Start what needs the deck."""
-        self.deck  # noqa: B018 - made here, so that a wrong URL ends the console before the feed starts
+        """Start what reads the server."""
+        self.reader  # noqa: B018 - made here, so that a wrong URL ends the console before the feed starts
         if self._feeding is None:
             self._start_feed()
         if self.context.live_until is not None:
@@ -208,8 +209,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """Closes the connections."""
-        if self._deck is not None:
-            await self._deck.aclose()
+        if self._reader is not None:
+            await self._reader.close()
 
     def _watch_theme(self, theme: str) -> None:
         super()._watch_theme(theme)
@@ -350,13 +351,10 @@ class ConsoleApp(App[int], inherit_bindings=False):
             command.do()
 
     async def become(self, *, read_only: bool, until: float | None) -> None:
-        """Puts another deck on the same server in the place of this one, that can write or cannot."""
-        from qdeck_console.counted import CountedDeck
-
-        before, feeding = self.deck, self._feeding
-        cost = before.cost if isinstance(before, CountedDeck) else None
-        self.deck = self.contexts.deck(self.contexts.target, read_only=read_only, cost=cost)
+        """Opens the same server again, so that it can be written to or cannot."""
+        before, feeding = self.reader, self._feeding
         self.context = replace(self.context, read_only=read_only, live_until=until)
+        self._reader = self._open()
         await self._leave(before, feeding)
         for screen in [screen for stack in self._screen_stacks.values() for screen in stack]:
             if isinstance(screen, FrameScreen):
@@ -364,14 +362,14 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self._start_feed()
         self._each_frame(fresh=False)
 
-    async def _leave(self, deck: Deck | None, feeding: Worker[None] | None) -> None:
-        """Closes a deck once nothing reads from it."""
+    async def _leave(self, reader: AsyncReader | None, feeding: Worker[None] | None) -> None:
+        """Closes a reader once nothing reads with it."""
         if feeding is not None:
             feeding.cancel()
             with contextlib.suppress(WorkerError):
                 await feeding.wait()
-        if deck is not None:
-            await deck.aclose()
+        if reader is not None:
+            await reader.close()
 
     def switch_context(self, name: str) -> None:
         """Looks at another server; production opens read-only."""
@@ -391,10 +389,10 @@ class ConsoleApp(App[int], inherit_bindings=False):
     async def _switch(self, target: Target) -> None:
         if self.context.live_until is not None:
             self.writing.tell("", ends=True)
-        before, feeding = self._deck, self._feeding  # none was made yet when the first one cannot be
+        before, feeding = self._reader, self._feeding  # none was made yet when the first one cannot be
         self.contexts.target = target
-        self.deck = self.contexts.deck(target, read_only=opens_read_only(target))
-        self.context = self.contexts.describe(target, self.deck)
+        self.context, self.cost = self.contexts.describe(target, read_only=opens_read_only(target)), Cost()
+        self._reader = self._open()
         self.frozen_ms, self.shown = None, Picture()
         self.operator = Operator(self)
         self.feed = Feed(self._look, self._publish, self._prepare)

@@ -187,7 +187,7 @@ async def find(console: ConsoleApp, job_id: str) -> None:
 
     wanted = job_id.strip()
     try:
-        places_of = await console.deck.afind(wanted)
+        places_of = await console.reader.find(wanted)
     except (QdeckError, OSError) as error:
         console.say(str(error), "bad", "✗")
         return

@@ -1,22 +1,20 @@
-"""The servers that the console can look at, the decks on them, and for how long one may be written to."""
+"""The servers that the console can look at, what is open on them, and for how long one may be written to."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from qdeck._connection import mask_url
-from qdeck._layout_names import LAYOUTS
-from qdeck_console.terminal import context_at, context_of
+from qdeck import NotAllowed
+from qdeck.admin import mask_url
+from qdeck_console.terminal import context_at
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._deck.deck import Deck
-    from qdeck._operations.model import Activity
-    from qdeck._settings import Configuration, Target
-    from qdeck._settings.model import Context as Configured
-    from qdeck_console.counted import Cost, CountedDeck
+    from qdeck.admin import Activity, AsyncReader, AsyncWriter, Configuration, Target
+    from qdeck.admin import ContextSettings as Configured
+    from qdeck_console.counted import Cost
     from qdeck_console.presenters.frame import Context
 
 LIVE_S: Final = 30 * 60
@@ -56,34 +54,46 @@ class Contexts:
         assert found is not None  # noqa: S101 - a name was given
         return found
 
-    def deck(self, target: Target, *, read_only: bool, cost: Cost | None = None) -> CountedDeck:
-        """A deck on a server."""
-        from qdeck_console.counted import CountedDeck
+    def open(self, target: Target, cost: Cost, *, read_only: bool) -> AsyncReader:
+        """Open a server; what is returned is an `AsyncWriter` unless it is `read_only`."""
+        return self.reader(target, cost) if read_only else self.writer(target, cost)
 
-        layouts = target.layouts or LAYOUTS
-        hint = "type :live to write" if not target.read_only else "its context says read_only = true"
-        return CountedDeck(
+    def reader(self, target: Target, cost: Cost) -> AsyncReader:
+        """Open a server to read from it."""
+        from qdeck.admin import AsyncReader
+
+        return AsyncReader(
             target.url,
-            read_only,
             thresholds=target.thresholds,
-            read_only_hint=hint,
-            layouts=layouts,
+            adapters=target.layouts,
             patterns=target.patterns,
-            production=target.production,
-            cost=cost,
+            on_request=cost.add,
         )
 
-    def describe(self, target: Target, deck: Deck, *, title: str | None = None) -> Context:
-        """What the bar says about a deck."""
-        return self._describe(target, context_of(deck, title or target.name))
+    def writer(self, target: Target, cost: Cost) -> AsyncWriter:
+        """Open a server to read and change it."""
+        from qdeck.admin import AsyncWriter
 
-    def foretell(self, target: Target, *, read_only: bool, title: str | None = None) -> Context:
-        """What the bar says about the deck that will be on a server."""
-        return self._describe(target, context_at(mask_url(target.url), title or target.name, read_only=read_only))
+        return AsyncWriter(
+            target.url,
+            thresholds=target.thresholds,
+            adapters=target.layouts,
+            patterns=target.patterns,
+            production=target.production,
+            on_request=cost.add,
+        )
 
-    def _describe(self, target: Target, seen: Context) -> Context:
+    def describe(self, target: Target, *, read_only: bool, title: str | None = None) -> Context:
+        """What the bar says about a server."""
+        seen = context_at(mask_url(target.url), title or target.name, read_only=read_only)
         locked = f"the context {target.name} says read_only = true" if target.read_only else ""
         return replace(seen, environment=target.environment.lower(), colour=target.colour or "", locked=locked)
+
+
+def read_only_refusal(target: Target) -> NotAllowed:
+    """The error for a write to a server that is open read-only."""
+    hint = "type :live to write" if not target.read_only else "its context says read_only = true"
+    return NotAllowed(f"{mask_url(target.url)} is open read-only", hint=hint)
 
 
 def opens_read_only(target: Target) -> bool:
@@ -93,8 +103,8 @@ def opens_read_only(target: Target) -> bool:
 
 def live_entry(name: str, reason: str, now_ms: int, *, ends: bool = False) -> Activity:
     """What the log of operations says when writing was opened, or closed."""
-    from qdeck._operations import activity
+    from qdeck.admin import new_activity
 
     until = None if ends else now_ms + LIVE_S * 1000
     counts = {} if until is None else {"until_ms": until}
-    return activity.make("read-only" if ends else "live", now_ms, where=name, reason=reason, counts=counts)
+    return new_activity("read-only" if ends else "live", now_ms, where=name, reason=reason, counts=counts)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from redis.connection import ConnectionPool
+
 from qdeck import QdeckError
-from qdeck._connection import Endpoint
 from qdeck_console.embedded import HOST, EmbeddedServer
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class EmbeddedCluster(Generic[Made]):
 
 def ask(server: EmbeddedServer, *words: str | int) -> Any:
     """One command to one server, without regard to whose slot it is for."""
-    connection = Endpoint(server.url).blocking_connection()
+    connection = ConnectionPool.from_url(server.url, protocol=2).make_connection()
     try:
         connection.send_command(*words)
         return connection.read_response(disable_decoding=True)

@@ -20,7 +20,7 @@ from qdeck_console.steps import in_steps
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from qdeck._deck.model import Snapshot
+    from qdeck.admin import Snapshot
 
 INTERVAL_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.5

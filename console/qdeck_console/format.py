@@ -9,7 +9,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
-from qdeck import _words
+from qdeck import admin
 from qdeck_console.text import cut_end, cut_middle, width
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Piece = tuple[str, str]
 Line = tuple[Piece, ...]
 
-counted: Final = _words.counted
+counted: Final = admin.counted
 """A number of things in words, as the core has it."""
 ZERO: Final = "·"
 NONE: Final = "–"

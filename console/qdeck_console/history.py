@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from qdeck._deck.history import Sample
-    from qdeck._deck.model import QueueRow, Snapshot
+    from qdeck.admin import QueueRow, Sample, Snapshot
 
 SAMPLES: Final = 36
 LONGEST_S: Final = 25.0  # a sample, at last: 36 of them are fifteen minutes

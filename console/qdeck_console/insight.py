@@ -10,20 +10,23 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck import NotAllowed, QdeckError
-from qdeck._deck.words import NATIVE, State
+from qdeck.admin import NATIVE, State
 from qdeck_console.history import Pasts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from qdeck._deck.deck import Deck
-    from qdeck._deck.history import Sample
-    from qdeck._deck.model import JobDetail, JobRecord, QueueRow
-    from qdeck._engine.ops import Program
-    from qdeck._operations.became import Became
-    from qdeck._operations.closeup import CloseUp
-    from qdeck._operations.groups import Kind
-    from qdeck._operations.model import Activity
+    from qdeck.admin import (
+        Activity,
+        AsyncReader,
+        Became,
+        CloseUp,
+        JobDetail,
+        JobRecord,
+        Kind,
+        QueueRow,
+        Sample,
+    )
 
 T = TypeVar("T")
 
@@ -57,12 +60,12 @@ class Looked(Pasts):
     insight: Insight | None = None
 
 
-async def read_pasts(deck: Deck, queues: Sequence[str]) -> Mapping[str, Sequence[Sample]]:
+async def read_pasts(reader: AsyncReader, queues: Sequence[str]) -> Mapping[str, Sequence[Sample]]:
     """What agents saw of these queues; nothing where that may not be read, and it is not asked for all along."""
     if not queues:
         return {}
     try:
-        return await deck.ahistories(queues)
+        return await reader.histories(queues)
     except NotAllowed:
         return dict.fromkeys(queues, ())
 
@@ -74,15 +77,14 @@ class Pauses:
         self._next: dict[str, float] = {}
         self._took: dict[str, float] = {}
 
-    async def run(self, deck: Deck, what: str, program: Program[T], rest_s: float) -> T | None:
-        """What a program finds, when it is due. What may not be read is no reason to think the server lost."""
+    async def run(self, what: str, read: Callable[[], Awaitable[T]], rest_s: float) -> T | None:
+        """What a read finds, when it is due. What may not be read is no reason to think the server lost."""
         started = time.monotonic()
         if started < self._next.get(what, 0.0):
-            program.close()
             return None
         found = None
         try:
-            found = await deck.alook(program)
+            found = await read()
         except NotAllowed:
             rest_s *= 10
         except QdeckError as error:
@@ -120,21 +122,18 @@ class Insights:
         became = self._became if mine else None
         return Insight(queue=queue, close_up=self._known[queue], operations=done, became=became)
 
-    async def look(self, deck: Deck, row: QueueRow) -> Insight | None:
+    async def look(self, reader: AsyncReader, row: QueueRow) -> Insight | None:
         """Reads what is due of a queue."""
-        from qdeck._operations import activity, became
-        from qdeck._operations.closeup import read_close_up
-
-        log = await self._pauses.run(deck, "log", activity.newest(_LOG), _LOG_REST_S)
+        log = await self._pauses.run("log", lambda: reader.recent_activity(_LOG), _LOG_REST_S)
         self._log = self._log if log is None else log
         close_up = None
         if row.layout == NATIVE and row.problem is None:
-            close_up = await self._pauses.run(deck, f"queue {row.name}", read_close_up(row.name), REST_S)
+            close_up = await self._pauses.run(f"queue {row.name}", lambda: reader.queue_details(row.name), REST_S)
         before = self._known.pop(row.name, None)
         self._known[row.name] = close_up or before  # the last one that was looked at is the last to be forgotten
         last = next((done for done in self._log if row.name in done.queues and done.verb in _RETURNED), None)
-        if last is not None and last.batch is not None and last.counts.get("applied", 0) <= _COUNTED:
-            found = await self._pauses.run(deck, f"batch {last.batch}", became.read(last.batch), _LOG_REST_S)
+        if last is not None and (batch := last.batch) is not None and last.counts.get("applied", 0) <= _COUNTED:
+            found = await self._pauses.run(f"batch {batch}", lambda: reader.batch_outcome(batch), _LOG_REST_S)
             self._became = found or self._became
         self._forget()
         return self.known(row.name)
@@ -162,15 +161,13 @@ class JobInsight:
         self._related: Mapping[str, JobRecord] = {}
         self._kin: Kind | None = None
 
-    async def look(self, deck: Deck, queue: str, job_id: str) -> JobSeen:
+    async def look(self, reader: AsyncReader, queue: str, job_id: str) -> JobSeen:
         """The job as it is now; raises `UnknownJob` where there is none."""
-        from qdeck._operations.related import read_kin, read_related
-
-        job = await deck.ajob(queue, job_id)
+        job = await reader.job(queue, job_id)
         refs = (*job.depends_on, *job.dependents)
         if job.layout == NATIVE and refs:
-            found = await self._pauses.run(deck, f"related {job.state}", read_related(queue, refs), REST_S)
+            found = await self._pauses.run(f"related {job.state}", lambda: reader.related(queue, refs), REST_S)
             self._related = self._related if found is None else found
         if job.layout == NATIVE and job.state == State.DEAD:
-            self._kin = await self._pauses.run(deck, "kin", read_kin(queue, job_id), REST_S) or self._kin
+            self._kin = await self._pauses.run("kin", lambda: reader.same_failure(queue, job_id), REST_S) or self._kin
         return JobSeen(job=job, related=self._related, kin=self._kin if job.state == State.DEAD else None)

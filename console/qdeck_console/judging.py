@@ -7,13 +7,13 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.words import NATIVE, Status
+from qdeck.admin import NATIVE, Status
 from qdeck_console.history import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from qdeck._deck.model import QueueRow, Reason, Snapshot
+    from qdeck.admin import QueueRow, Reason, Snapshot
 
 STEP: Final = 2_000  # of work between two breaths: about a ms
 HEARD: Final = 1_000  # reasons, likewise

@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError, UnknownJob
-from qdeck._deck.model import NATIVE
-from qdeck._operations import activity
-from qdeck._operations.model import Verb
+from qdeck.admin import NATIVE, Verb
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
 from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
-    from qdeck._deck.deck import Deck
-    from qdeck._deck.model import HistoryEvent, JobDetail, JobRecord
+    from qdeck.admin import AsyncReader, HistoryEvent, JobDetail, JobRecord
 
 SHOWN_S: Final = 10.0  # while the cursor stays on it
 RECENT_MS: Final = 30_000  # what was done to a job before is not why it left
@@ -48,12 +45,12 @@ class Left:
         return f"gone: {told}" if told else "gone"
 
 
-async def find_out(deck: Deck, job: JobRecord, now_ms: int) -> Left | None:
+async def find_out(reader: AsyncReader, job: JobRecord, now_ms: int) -> Left | None:
     """What became of a job that was seen in a state just now; None when it is in that state still."""
     try:
-        now = await deck.ajob(job.queue, job.id if job.layout == NATIVE else job.key)
+        now = await reader.job(job.queue, job.id if job.layout == NATIVE else job.key)
     except UnknownJob:
-        how, at_ms = await _by_operation(deck, job.queue, now_ms - RECENT_MS)
+        how, at_ms = await _by_operation(reader, job.queue, now_ms - RECENT_MS)
         return Left(key=job.key, id=job.id, why="is gone", how=how, at_ms=at_ms)
     if now.state == job.state:
         return None
@@ -77,10 +74,10 @@ def _told(event: HistoryEvent) -> str:
     return f"{event.kind} by {by if claimed else by.rpartition('@')[0] or by}"
 
 
-async def _by_operation(deck: Deck, queue: str, since_ms: int) -> tuple[str, int | None]:
+async def _by_operation(reader: AsyncReader, queue: str, since_ms: int) -> tuple[str, int | None]:
     """The operation that took jobs out of a queue since; nothing when none did, or more than one."""
     try:
-        rows = await deck.alook(activity.newest(_OPERATIONS))
+        rows = await reader.recent_activity(_OPERATIONS)
     except QdeckError:
         return "", None
     found = [row for row in rows if row.at_ms > since_ms and queue in row.queues and row.verb in _TAKES]

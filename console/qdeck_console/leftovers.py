@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._operations.model import PlanEntry
-from qdeck._operations.planindex import Share
+from qdeck.admin import CLEAN_SLICE, PlanEntry, Share
 from qdeck_console.format import counted, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from qdeck._deck.deck import Deck
-    from qdeck.messages._cleaning import CleanReport, Removal
+    from qdeck.admin import AsyncReader, AsyncWriter
+    from qdeck.messages import CleanReport, Removal
 
 OVER: Final = "expired_queues"
 NOBODY: Final = "orphaned_queues"
@@ -56,26 +55,24 @@ class Leftovers:
         """So many entries of a share from a number on."""
         return self._entries.get(share.rule, [])[first : first + most]
 
-    async def search(self, deck: Deck, told: Callable[[], bool]) -> None:
+    async def search(self, reader: AsyncReader, told: Callable[[], bool]) -> None:
         """Looks for them, a slice at a time; `told` is asked after each whether to stop."""
-        from qdeck.messages import _cleaning as cleaning
-
         if OVER in self.rules:
             start = 0
             while True:
-                found = await deck.alook(cleaning.look_expired(start))
+                found = await reader.expired_queues(start)
                 self._take(OVER, found)
                 start += len(found)
                 self.scanned += len(found)
                 if told():
                     return
-                if len(found) < cleaning.SLICE:
+                if len(found) < CLEAN_SLICE:
                     break
             self.waits.discard(OVER)
         if NOBODY in self.rules:
             cursor: Any = 0
             while True:
-                seen = await deck.alook(cleaning.find_orphans(cursor, idle_s=IDLE_S))
+                seen = await reader.orphaned_queues(cursor, idle_s=IDLE_S)
                 self._take(NOBODY, seen.found)
                 cursor = seen.cursor
                 self.scanned += seen.scanned
@@ -101,26 +98,24 @@ class Leftovers:
             share = self._shares.setdefault(rule, Share(rule, _WORDS[rule], "discard"))
             share.take((entry,))
 
-    async def remove(self, deck: Deck, done: Callable[[int], bool]) -> CleanReport:
+    async def remove(self, writer: AsyncWriter, done: Callable[[int], bool]) -> CleanReport:
         """Removes what was found, by name. A queue that is used now stays. `done` hears how many, and says whether to
         stop.
         """
-        from qdeck.messages import _cleaning as cleaning
+        from qdeck.messages import CleanReport
 
-        report = cleaning.CleanReport()
-        keeper = await deck.awrite(cleaning.keep("purge"))
+        report = CleanReport()
+        keeper = await writer.begin_cleaning("purge")
         try:
             for rule in self.rules:
                 names = [entry.id for entry in self._entries.get(rule, [])]
-                for at in range(0, len(names), cleaning.SLICE):
-                    some = names[at : at + cleaning.SLICE]
+                for at in range(0, len(names), CLEAN_SLICE):
+                    some = names[at : at + CLEAN_SLICE]
                     idle_s = IDLE_S if rule == NOBODY else 0
-                    for one in await deck.awrite(
-                        cleaning.remove(some, idle_s=idle_s, event=_EVENTS[rule], keeper=keeper)
-                    ):
+                    for one in await writer.remove_queues(some, idle_s=idle_s, event=_EVENTS[rule], keeper=keeper):
                         report.add(one)
                     if done(report.removed):
                         return report
         finally:
-            await deck.awrite(cleaning.end(keeper, report))
+            await writer.end_cleaning(keeper, report)
         return report

@@ -7,7 +7,7 @@ import errno
 import re
 from typing import TYPE_CHECKING
 
-from qdeck import _files
+from qdeck import admin
 from qdeck_console.web import is_served
 
 if TYPE_CHECKING:
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 def check_new_file(name: str) -> str:
     """Why a file cannot be made there."""
-    return _why_not(name) or _files.check_new_file(name)
+    return _why_not(name) or admin.check_new_file(name)
 
 
 @contextlib.contextmanager
 def new_file(name: str) -> Iterator[tuple[Path, BinaryIO]]:
-    """The path and the file to write to, as `qdeck._files.new_file` gives them."""
+    """The path and the file to write to, as `qdeck.admin.new_file` gives them."""
     if why := _why_not(name):
         raise PermissionError(errno.EACCES, why, name)
-    with _files.new_file(name) as made:
+    with admin.new_file(name) as made:
         yield made
 
 

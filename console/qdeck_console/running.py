@@ -6,13 +6,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qdeck._settings import Target
+from qdeck.admin import Target
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import LIVE_S, Contexts
 from qdeck_console.terminal import check_terminal
 
 if TYPE_CHECKING:
-    from qdeck._settings import Configuration
+    from qdeck.admin import Configuration
 
 
 def run_console(
@@ -32,14 +32,13 @@ def run_console(
     check_terminal()
     chosen = target or Target(url=url)
     contexts = Contexts(chosen, configuration)
-    context = contexts.foretell(chosen, read_only=read_only, title=title)
+    context = contexts.describe(chosen, read_only=read_only, title=title)
     if chosen.is_production and not read_only:
         context = replace(context, live_until=time.monotonic() + LIVE_S)
     app = ConsoleApp(
-        lambda: contexts.deck(chosen, read_only=read_only),
+        contexts,
         context,
         seconds=seconds,
-        contexts=contexts,
         in_terminal=True,
     )
     code = app.run()

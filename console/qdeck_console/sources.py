@@ -12,17 +12,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.jobs import newest_first
-from qdeck._deck.model import NATIVE, JobRecord
-from qdeck._deck.window import read_onward, read_present, read_some, read_stretch
-from qdeck._filter import parse
-from qdeck._operations.scan import Needs, Walk
+from qdeck.admin import NATIVE, JobRecord, Needs, Walk, newest_first, parse
 from qdeck_console.leaving import Left
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from qdeck._deck.deck import Deck
+    from qdeck.admin import AsyncReader
 
 MOST_KEPT: Final = 20_000  # matches that can be scrolled through; beyond them they are counted
 _FOREIGN_KEPT: Final = 2_000
@@ -61,8 +57,8 @@ class End:
 class Source(ABC):
     """A list of jobs of one queue in one state."""
 
-    def __init__(self, deck: Deck, queue: str, state: str, *, newest: bool | None = None) -> None:
-        self.deck, self.queue, self.state, self.newest = deck, queue, state, newest
+    def __init__(self, reader: AsyncReader, queue: str, state: str, *, newest: bool | None = None) -> None:
+        self.reader, self.queue, self.state, self.newest = reader, queue, state, newest
 
     @abstractmethod
     async def read(self, first: int, count: int, around: str | None = None) -> Part:
@@ -76,7 +72,7 @@ class Source(ABC):
         """Which of these are in the list still."""
         ids, found = [job.id for job in jobs], []
         for at in range(0, len(ids), _SLICE):
-            found += await self.deck.alook(read_present(self.queue, self.state, ids[at : at + _SLICE]))
+            found += await self.reader.present(self.queue, self.state, ids[at : at + _SLICE])
         return found
 
     async def with_left(self, part: Part, left: Left, at: int) -> Part:
@@ -94,17 +90,15 @@ class Ranked(Source):
 
     async def read(self, first: int, count: int, around: str | None = None) -> Part:
         """One or two round trips, however long the list is."""
-        found = await self.deck.alook(
-            read_stretch(self.queue, self.state, first, count, newest=self.newest, around=around)
-        )
+        found = await self.reader.stretch(self.queue, self.state, first, count, newest=self.newest, around=around)
         return Part(rows=found.jobs, first=found.first, total=found.total, reach=found.total, scanned=found.total)
 
     async def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
         """By place, from slice to slice behind the jobs that were read last."""
         met = [first.id]
         while True:
-            found = await self.deck.alook(
-                read_onward(self.queue, self.state, met, last.id, last.place, newest=self.newest)
+            found = await self.reader.stretch_after(
+                self.queue, self.state, met, last.id, last.place, newest=self.newest
             )
             yield found.jobs
             if not found.total or not found.jobs:
@@ -117,8 +111,8 @@ class Search(Source):
 
     most: int = MOST_KEPT
 
-    def __init__(self, deck: Deck, queue: str, state: str, where: str, *, newest: bool | None = None) -> None:
-        super().__init__(deck, queue, state, newest=newest)
+    def __init__(self, reader: AsyncReader, queue: str, state: str, where: str, *, newest: bool | None = None) -> None:
+        super().__init__(reader, queue, state, newest=newest)
         self.where = where
         self._shown: list[str | JobRecord] = []
         self._total, self._scanned, self._exact = 0, 0, False
@@ -179,7 +173,7 @@ class Search(Source):
             first = max(0, self._shown.index(around) - count // 2)
         some = self._shown[first : first + count]
         ids = [entry for entry in some if isinstance(entry, str)]
-        now = dict(zip(ids, await self.deck.alook(read_some(self.queue, ids)), strict=True)) if ids else {}
+        now = dict(zip(ids, await self.reader.jobs_now(self.queue, ids), strict=True)) if ids else {}
         rows = tuple(entry if isinstance(entry, JobRecord) else self._row(entry, now[entry]) for entry in some)
         return Part(
             rows=rows,
@@ -207,7 +201,7 @@ class Search(Source):
         for at in range(begin + 1, end + 1, _SLICE):
             some = shown[at : min(end + 1, at + _SLICE)]
             ids = [entry for entry in some if isinstance(entry, str)]
-            known = dict(zip(ids, await self.deck.alook(read_some(self.queue, ids)), strict=True)) if ids else {}
+            known = dict(zip(ids, await self.reader.jobs_now(self.queue, ids), strict=True)) if ids else {}
             rows = [known[entry] if isinstance(entry, str) else entry for entry in some]
             yield [row for row in rows if row is not None and row.state == self.state]
 
@@ -226,8 +220,8 @@ class NativeSearch(Search):
         self._walk = Walk(self.queue, self.state, needs, now, size=_SLICE, down=down)
 
     async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
-        rows = await self.deck.alook(self._walk.page())
-        return None if rows is None else ([row.id for row in rows], self._walk.scanned)
+        ids = await self.reader.filtered(self._walk)
+        return None if ids is None else (ids, self._walk.scanned)
 
 
 class Foreign(Search):
@@ -249,16 +243,18 @@ class Foreign(Search):
     async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
         if self._begun and self._cursor is None:
             return None
-        page = await self.deck.apage(self.queue, state=self.state, where=self.where, cursor=self._cursor)
+        page = await self.reader.page(self.queue, state=self.state, where=self.where, cursor=self._cursor)
         self._begun, self._cursor = True, page.cursor
         self._looked_at += page.scanned
         return page.jobs, self._looked_at
 
 
-def source(deck: Deck, layout: str, queue: str, state: str, where: str, *, newest: bool | None = None) -> Source:
+def source(
+    reader: AsyncReader, layout: str, queue: str, state: str, where: str, *, newest: bool | None = None
+) -> Source:
     """The source for a list."""
     if layout != NATIVE:
-        return Foreign(deck, queue, state, where, newest=newest)
+        return Foreign(reader, queue, state, where, newest=newest)
     if where.strip():
-        return NativeSearch(deck, queue, state, where, newest=newest)
-    return Ranked(deck, queue, state, newest=newest)
+        return NativeSearch(reader, queue, state, where, newest=newest)
+    return Ranked(reader, queue, state, newest=newest)

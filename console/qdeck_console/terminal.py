@@ -13,7 +13,6 @@ from qdeck_console.web import is_served
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._deck.deck import Deck
     from qdeck_console.presenters.frame import Context
 
 
@@ -49,11 +48,6 @@ def fitting_theme(color_system: str | None) -> str:
     if wants_no_colour():
         return "ansi-dark"  # Textual's own themes without colours of their own keep those of the terminal
     return {"standard": "qdeck-16", "256": "qdeck-256"}.get(color_system or "", "qdeck-ink")
-
-
-def context_of(deck: Deck, title: str | None) -> Context:
-    """What the bar says about a deck; never its password."""
-    return context_at(deck.address, title, read_only=deck.read_only)
 
 
 def context_at(address: str, title: str | None, *, read_only: bool) -> Context:

@@ -12,7 +12,7 @@ from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
-from qdeck._hidden import HIDDEN
+from qdeck.admin import HIDDEN
 
 LIMIT: Final = 4096
 _MARKS_AT_MOST: Final = 2  # on one letter: enough for every living script, too few to draw over other lines

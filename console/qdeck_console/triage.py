@@ -12,19 +12,13 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import reads
-from qdeck._deck.model import NATIVE
-from qdeck._filter import parse
-from qdeck._layouts.base import Entry
-from qdeck._operations.groups import PART_MS, Gathering, Groups, GroupWalk, read_counted, read_groups
+from qdeck.admin import NATIVE, PART_MS, Entry, Gathering, Groups, GroupWalk, parse
 from qdeck_console.steps import pause
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck._deck.deck import Deck
-    from qdeck._deck.model import QueueRow, Snapshot
-    from qdeck._operations.groups import Group
+    from qdeck.admin import AsyncReader, Group, QueueRow, Snapshot
 
 MOST: Final = 1000  # groups that are listed, the largest; all are counted
 _BUDGET_S: Final = 0.12
@@ -76,8 +70,8 @@ class _Queue:
 class Triage:
     """Groups over all queues of a deck that match a filter."""
 
-    def __init__(self, deck: Deck, where: str) -> None:
-        self._deck, self._where, self._wanted = deck, where, parse(where)
+    def __init__(self, reader: AsyncReader, where: str) -> None:
+        self._reader, self._where, self._wanted = reader, where, parse(where)
         self._queues: dict[str, _Queue] = {}
         self._order: dict[tuple[str, str, str], int] = {}
         self._sorted_at = float("-inf")
@@ -137,7 +131,7 @@ class Triage:
             if time.monotonic() > until:
                 break
             some, begun = together[at : at + _TOGETHER], time.monotonic()
-            counted = await self._deck.alook(read_counted([queue.name for queue in some]))
+            counted = await self._reader.counted_groups([queue.name for queue in some])
             now = time.monotonic()
             for queue in some:
                 found = counted.get(queue.name)
@@ -170,7 +164,7 @@ class Triage:
         begun = time.monotonic()
         if queue.gathering is None and queue.layout == NATIVE and self._wanted.is_everything:
             # Queues count their dead letters by kind: most need not be read at all.
-            counted = await self._deck.alook(read_groups([queue.name], most_read=1))
+            counted = await self._reader.queue_groups(queue.name)
             if counted.exact or counted.unread:
                 queue.groups = queue.found = counted
                 queue.has_trends = True
@@ -193,11 +187,10 @@ class Triage:
     async def _page(self, queue: _Queue) -> bool:
         assert queue.gathering is not None  # noqa: S101 - _read made it
         if queue.walk is not None:
-            reading = reads.contained(queue.walk.page(), queue.name, queue.gathering.unread)
-            is_read = await self._deck.alook(reading) is not None
+            is_read = await self._reader.gather(queue.walk)
             queue.looked_at = queue.walk.scanned
             return queue.walk.over or not is_read
-        page = await self._deck.apage(queue.name, state="dead", where=self._where, cursor=queue.cursor)
+        page = await self._reader.page(queue.name, state="dead", where=self._where, cursor=queue.cursor)
         for job in page.jobs:
             if isinstance(job, Entry):
                 queue.gathering.add(job)

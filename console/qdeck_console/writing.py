@@ -11,8 +11,7 @@ from qdeck_console.contexts import LIVE_S, live_entry
 from qdeck_console.format import clock
 
 if TYPE_CHECKING:
-    from qdeck._operations.model import Activity
-    from qdeck._settings import Target
+    from qdeck.admin import Activity, Target
     from qdeck_console.app import ConsoleApp
 
 AGAIN_S: Final = 5.0  # before a server that did not take what it is told is told again
@@ -55,12 +54,11 @@ class Writing:
             self._app.run_worker(self._ask_reason(), group="live", exit_on_error=False)
 
     async def _ask_reason(self) -> None:
-        from qdeck._operations import api
         from qdeck_console.screens.live import LiveScreen
 
         now = time.time_ns() // 1_000_000
         try:
-            said = await api.aread_activity(self._app.deck, now - LIVE_S * 1000)
+            said = await self._app.reader.activity(now - LIVE_S * 1000)
         except (QdeckError, OSError):
             said = []  # who else is live is good to know, and no reason to stop
         others = {}
@@ -80,7 +78,7 @@ class Writing:
         """Records that this console may write, or that it ended, where other consoles see it. A server that is away is
         told once it is back; what began and ended meanwhile is left out.
         """
-        from qdeck._deck.changes import actor
+        from qdeck.admin import actor
 
         snapshot, target = self._app.latest.snapshot, self._app.contexts.target
         now = snapshot.at_ms if snapshot else time.time_ns() // 1_000_000
@@ -105,21 +103,16 @@ class Writing:
             self._app.run_worker(self._tell(self._telling), group="told", exit_on_error=False)
 
     async def _tell(self, note: _Note) -> None:
-        from qdeck._operations import activity
-        from qdeck_console.counted import CountedDeck
-
-        now = self._app.deck
         # One of its own: the console's may not write any more, or be on another server.
-        cost = now.cost if isinstance(now, CountedDeck) else None
-        deck = self._app.contexts.deck(note.target, read_only=False, cost=cost)
+        writer = self._app.contexts.writer(note.target, self._app.cost)
         again, note.tried, is_told = note.tried, True, True
         try:
-            await deck.awrite(activity.record_again(note.entry) if again else activity.record(note.entry))
+            await writer.record(note.entry, again=again)
         except (QdeckError, OSError):
             is_told = time.monotonic() >= note.until
         finally:
             self._telling = None
-            await deck.aclose()
+            await writer.close()
         if is_told:
             self._owed = [owed for owed in self._owed if owed is not note]
             self._app.feed.poke()

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         LayoutMismatch,
         LeaseLost,
         NotAllowed,
-        NotDurable,
         OutcomeUnknown,
         PayloadNotSerializable,
         PayloadTooLarge,
@@ -39,11 +38,11 @@ if TYPE_CHECKING:
         UnknownTask,
         UsageError,
     )
-    from qdeck._job import Job
+    from qdeck._job import Job, NotDurable
     from qdeck._names import QueueName
     from qdeck._options import Priority
 
-__version__ = "0.1.0"
+from qdeck._version import __version__
 
 __all__ = [
     "App",
@@ -93,7 +92,7 @@ _HOMES: Final = {
     "_calls": "Call chain group",
     "_context": "Failure JobContext current_job",
     "_durability": "Durability Durable",
-    "_job": "Job",
+    "_job": "Job NotDurable",
     "_names": "QueueName",
     "_options": "Priority",
 }

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from qdeck._durability import Durability, Durable, confirm
 from qdeck._engine import programs
 from qdeck._engine.ids import check_id
-from qdeck._errors import DependencyCycle, InvalidOption, NotDurable, QdeckError, UnknownDependency
-from qdeck._job import Job
+from qdeck._errors import DependencyCycle, InvalidOption, QdeckError, UnknownDependency
+from qdeck._job import Job, NotDurable
 from qdeck._names import QueueName
 
 if TYPE_CHECKING:

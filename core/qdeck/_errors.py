@@ -28,13 +28,6 @@ QdeckError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from qdeck._job import Job
-
 
 class QdeckError(Exception):
     """Root of every error of qdeck: `str(error)` names the value, `error.hint` the remedy."""
@@ -102,17 +95,6 @@ class ServerRefused(QdeckError):
 
 class OutcomeUnknown(QdeckError):
     """It was sent and no answer came: it may have happened, and it is safe to repeat."""
-
-
-class NotDurable(QdeckError):
-    """The jobs are enqueued, and not as safe as was asked for.
-
-    `jobs` are all jobs of the call; `job.durable` of each says how many replicas have it.
-    """
-
-    def __init__(self, message: str = "", *, jobs: Sequence[Job] = (), hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.jobs = tuple(jobs)
 
 
 class LayoutMismatch(QdeckError):

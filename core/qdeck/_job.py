@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from redis.exceptions import ResponseError
 
 from qdeck._engine import codec, keys, ops, programs
-from qdeck._errors import JobFailed, ResultTimeout, UnknownJob
+from qdeck._errors import JobFailed, QdeckError, ResultTimeout, UnknownJob
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from qdeck._app import App
     from qdeck._durability import Durability
     from qdeck._engine.ops import Program
@@ -150,3 +152,14 @@ def _describe(event: codec.Event) -> str:
     if "class" in data:
         return f"{data['class']}: {data.get('message', '')}"
     return " ".join(f"{name} {value}" for name, value in data.items()) or event.kind
+
+
+class NotDurable(QdeckError):
+    """The jobs are enqueued, and not as safe as was asked for.
+
+    `jobs` are all jobs of the call; `job.durable` of each says how many replicas have it.
+    """
+
+    def __init__(self, message: str = "", *, jobs: Sequence[Job] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.jobs = tuple(jobs)

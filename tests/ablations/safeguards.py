@@ -211,7 +211,7 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="reads that may not write",
         prevents="a refresh of the console changes data",
-        file="core/qdeck/_deck/deck.py",
+        file="core/qdeck/admin/_client.py",
         text="                if not (send.reads or writes):",
         without="                if False:",
         tests=("tests/core",),
@@ -219,10 +219,10 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="read-only connections",
         prevents="a console on production writes without being asked to",
-        file="core/qdeck/_deck/deck.py",
-        text="        if self.read_only:\n            raise NotAllowed(",
-        without="        if False:\n            raise NotAllowed(",
-        tests=("tests/core/test_deck.py", "tests/console/test_ceremony.py"),
+        file="core/qdeck/admin/_client.py",
+        text='        raise NotAllowed("a reader tried to write",',
+        without='        NotAllowed("a reader tried to write",',
+        tests=("tests/core/test_deck.py",),
     ),
     Safeguard(
         name="checksum of a plan",

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from qdeck._agent.agent import Agent
 from qdeck._agent.options import Address, AgentOptions
 from qdeck._engine import ops, programs
 from qdeck._engine.ids import new_id
+from qdeck.runtime import Agent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

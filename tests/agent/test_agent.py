@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.running import QUEUE, TOKEN, claim, make_jobs, running
-from qdeck._agent.agent import Agent
+from qdeck import NotAllowed, QueueName, ServerUnreachable
 from qdeck._agent.options import AgentOptions
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck import history
-from qdeck._deck.deck import Deck
 from qdeck._engine import keys
-from qdeck._errors import NotAllowed, ServerUnreachable
-from qdeck._names import QueueName
-from qdeck._settings import Purge, Settings
+from qdeck._settings import Purge
+from qdeck.admin import AsyncWriter, Settings, Writer
 from qdeck.messages import _registry as registry
+from qdeck.runtime import Agent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,13 +140,13 @@ async def test_a_queue_without_workers_recovers(
 
 async def test_history_grows_while_an_agent_runs(run_agent: Callable[..., Any], client: SyncClient, url: str) -> None:
     make_jobs(client, 2)
-    async with run_agent(http=None, history_every=0.3) as agent, Deck(url) as deck:
+    async with run_agent(http=None, history_every=0.3) as agent, AsyncWriter(url) as deck:
         await agent.until(lambda: client.run(history.read_history([QUEUE]))[QUEUE])
-        [sample, *_] = await deck.ahistory(QUEUE)
+        [sample, *_] = await deck.history(QUEUE)
         assert (sample.ready, sample.enqueued) == (2, 2)
-    with Deck(url) as fresh:
+    with Writer(url) as fresh:
         time.sleep(4)  # two looks too close to each other tell no rate
-        assert fresh.status().queues[0].in_per_s == 0
+        assert fresh.snapshot().queues[0].in_per_s == 0
 
 
 async def test_purge_and_health_are_off_by_default(run_agent: Callable[..., Any], raw: redis.Redis) -> None:

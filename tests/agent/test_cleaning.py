@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.test_metrics import parse
-from qdeck._deck.deck import Deck
-from qdeck._operations import api
-from qdeck._settings import Settings
 from qdeck._settings.model import Agent
+from qdeck.admin import Settings, Writer
 from qdeck.messages import _registry as registry
 
 if TYPE_CHECKING:
@@ -66,6 +64,6 @@ async def test_orphans_that_the_agent_removed_can_be_put_back(
     monkeypatch.setattr("qdeck.messages._cleaning.IDLE_S", 1)
     async with run_agent(http=None, clean_every=0.2, settings=Settings(agent=Agent(clean_orphans=True))) as agent:
         await agent.until(lambda: [run for run in agent.of("clean") if run.get("orphans")])
-    with Deck(url) as deck:
-        assert api.undo_batch(deck).restored == 1
+    with Writer(url) as deck:
+        assert deck.undo().restored == 1
     assert raw.lrange(ORPHAN, 0, -1) == [b"a message", b"another"]

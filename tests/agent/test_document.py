@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.running import QUEUE, bury, claim, make_jobs
-from qdeck._agent.options import from_configuration
 from qdeck._engine import codec, keys
-from qdeck._settings import DeadLetters, Purge, Settings, read_text
+from qdeck._settings import DeadLetters, Purge, read_text
+from qdeck.admin import Settings
+from qdeck.runtime import agent_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +69,7 @@ def test_everything_is_opt_in_via_configuration() -> None:
     """All features are opt-in via configuration
     Default: dlq_enabled: false, purge_enabled: false, health_check_enabled: false
     """
-    options = from_configuration(read_text(""), None)
+    options = agent_options(read_text(""), None)
     assert (options.purge_every, options.health_every, options.http, options.allow_purge) == (None, None, None, False)
     text = """
         [purge]
@@ -82,12 +83,12 @@ def test_everything_is_opt_in_via_configuration() -> None:
         http = "127.0.0.1:9180"
         history_hours = 48
     """
-    options = from_configuration(read_text(text), None)
+    options = agent_options(read_text(text), None)
     assert (options.purge_every, options.health_every, options.history_keep_s) == (3600, 300, 48 * 3600)
     assert options.settings.purge.purge_dry_run
     assert options.http is not None
     assert (options.http.host, options.http.port) == ("127.0.0.1", 9180)
-    given = from_configuration(read_text(text), None, purge_every=5, http=":1", token="")
+    given = agent_options(read_text(text), None, purge_every=5, http=":1", token="")
     assert (given.purge_every, given.token) == (5, None)
     assert given.http is not None
     assert given.http.port == 1

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.running import QUEUE, make_jobs
+from qdeck import UsageError
 from qdeck._agent.sampling import Sampler
 from qdeck._deck import history
-from qdeck._deck.deck import Deck
-from qdeck._deck.history import COARSE, FINE, Sample
-from qdeck._deck.model import QueueRow
-from qdeck._errors import UsageError
+from qdeck._deck.history import COARSE, FINE
+from qdeck.admin import AsyncWriter, QueueRow, Sample, Writer
 
 if TYPE_CHECKING:
     import redis
@@ -73,7 +72,7 @@ def test_samples_come_back_in_order_and_idle_times_are_filled(client: SyncClient
         work = min(n, 10) if n < 25 else n
         client.run(sampler.take([row(ready=work, enqueued=100 + work)], first + n * STEP))
     make_jobs(client, 1)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         found = deck.history(QUEUE, seconds=400)
     recent = [sample for sample in found if sample.at_ms >= first]
     assert [sample.at_ms for sample in recent] == [first + n * STEP for n in range(31)]
@@ -148,13 +147,13 @@ def test_memory_is_bounded(client: SyncClient, raw: redis.Redis) -> None:
 
 def test_who_looks_for_the_first_time_has_rates(client: SyncClient, url: str) -> None:
     make_jobs(client, 50)
-    with Deck(url) as deck:
-        [seen] = deck.status().queues
+    with Writer(url) as deck:
+        [seen] = deck.snapshot().queues
         assert seen.in_per_s is None
     at = int(time.time() * 1000) - 10_000
     client.run(Sampler().take([row(ready=0, enqueued=0)], at))
-    with Deck(url) as deck:
-        [seen] = deck.status().queues
+    with Writer(url) as deck:
+        [seen] = deck.snapshot().queues
     assert seen.in_per_s == pytest.approx(5, rel=0.2)
     assert seen.out_per_s == 0
 
@@ -162,8 +161,8 @@ def test_who_looks_for_the_first_time_has_rates(client: SyncClient, url: str) ->
 def test_an_old_sample_tells_no_rate(client: SyncClient, url: str) -> None:
     make_jobs(client, 50)
     client.run(Sampler().take([row(enqueued=0)], int(time.time() * 1000) - 120_000))
-    with Deck(url) as deck:
-        assert deck.status().queues[0].in_per_s is None
+    with Writer(url) as deck:
+        assert deck.snapshot().queues[0].in_per_s is None
 
 
 def test_a_queue_that_is_gone_is_forgotten(client: SyncClient, raw: redis.Redis) -> None:
@@ -174,7 +173,7 @@ def test_a_queue_that_is_gone_is_forgotten(client: SyncClient, raw: redis.Redis)
 
 
 def test_history_of_no_queue(url: str) -> None:
-    with Deck(url) as deck, pytest.raises(UsageError, match="there is no queue"):
+    with Writer(url) as deck, pytest.raises(UsageError, match="there is no queue"):
         deck.history("no:such:actions")
 
 
@@ -184,7 +183,7 @@ def test_the_histories_of_many_queues_come_together(client: SyncClient, url: str
     for step in range(3):
         rows = [row(name, ready=n + step, enqueued=n + step) for n, name in enumerate(names)]
         client.run(sampler.take(rows, first + step * STEP))
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         found = deck.histories([*names, "never:seen:actions"], seconds=300)
     assert [[sample.ready for sample in found[name]][-3:] for name in names] == [[n, n + 1, n + 2] for n in range(150)]
     assert found["never:seen:actions"] == []
@@ -193,5 +192,5 @@ def test_the_histories_of_many_queues_come_together(client: SyncClient, url: str
 async def test_history_in_asyncio(client: SyncClient, url: str) -> None:
     make_jobs(client, 1)
     client.run(Sampler().take([row(ready=1, enqueued=1)], start(2)))
-    async with Deck(url) as deck:
-        assert (await deck.ahistory(QUEUE, seconds=300))[0].ready == 1
+    async with AsyncWriter(url) as deck:
+        assert (await deck.history(QUEUE, seconds=300))[0].ready == 1

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from agent.running import QUEUE, bury, claim, make_jobs
 from qdeck._agent import housekeeping
 from qdeck._connection import Endpoint, SyncClient
-from qdeck._deck.deck import Deck
 from qdeck._engine import keys, ops, programs
 from qdeck._engine.ids import new_id
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,8 @@ def now_ms() -> int:
 
 def tend(client: SyncClient, url: str, *, trims: bool = True, now: int | None = None) -> housekeeping.Done:
     done = housekeeping.Done()
-    with Deck(url) as deck:
-        rows = deck.status(visible=()).queues
+    with Writer(url) as deck:
+        rows = deck.snapshot(visible=()).queues
     for chores in client.run(housekeeping.look(rows, now or now_ms(), trims=trims)):
         client.run(housekeeping.do(chores, done))
     return done
@@ -130,8 +130,8 @@ def test_looking_for_what_is_due_writes_nothing(client: SyncClient, url: str, ra
     make_jobs(client, 2)
     claim(client, lease_ms=20)
     time.sleep(0.03)
-    with Deck(url) as deck:
-        rows = deck.status(visible=()).queues
+    with Writer(url) as deck:
+        rows = deck.snapshot(visible=()).queues
     before = {key: raw.dump(key) for key in raw.scan_iter()}
     due = client.run(housekeeping.look(rows, now_ms(), trims=True))
     assert [(chores.queue, chores.reap) for chores in due] == [(QUEUE, True)]
@@ -143,8 +143,8 @@ def test_many_queues_cost_few_round_trips(make_server: Callable[..., Server]) ->
     client = SyncClient(Endpoint(server.url))
     for n in range(500):
         make_jobs(client, 1, queue=f"q{n}:s:actions")
-    with Deck(server.url) as deck, server.client() as raw:
-        rows = deck.status(visible=()).queues
+    with Writer(server.url) as deck, server.client() as raw:
+        rows = deck.snapshot(visible=()).queues
         before = raw.info("stats")["total_commands_processed"]
         began = time.monotonic()
         assert client.run(housekeeping.look(rows, now_ms(), trims=True)) == []

@@ -12,10 +12,11 @@ import psutil
 import pytest
 
 from agent.running import QUEUE, TOKEN, bury, claim, make_jobs, running
+from qdeck import InvalidOption
 from qdeck._agent.options import Address, AgentOptions
 from qdeck._agent.serving import MOST_CONNECTIONS
-from qdeck._errors import InvalidOption
-from qdeck._settings import Purge, Settings
+from qdeck._settings import Purge
+from qdeck.admin import AsyncReader, Settings
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
@@ -263,16 +264,15 @@ async def test_a_fault_is_told_to_the_log_and_not_to_the_caller(
 
 async def test_many_at_once_make_one_report(run_agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
+    report = AsyncReader.health
 
-    from qdeck._rules.health import acheck_health
-
-    async def counted(*args: Any) -> Any:
+    async def counted(reader: AsyncReader, *args: Any) -> Any:
         nonlocal made
         made += 1
         await asyncio.sleep(0.2)
-        return await acheck_health(*args)
+        return await report.__get__(reader, AsyncReader)(*args)
 
-    monkeypatch.setattr("qdeck._agent.chores.acheck_health", counted)
+    monkeypatch.setattr(AsyncReader, "health", counted)
     async with run_agent() as agent:
         answers = await asyncio.gather(*(agent.ask(HEALTH) for _ in range(8)))
     assert {answer.code for answer in answers} == {200}

@@ -6,9 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from agent.running import QUEUE
-from qdeck._deck.produce import new_job
 from qdeck._schedules import store
-from qdeck._schedules.model import Definition
+from qdeck.admin import Definition, new_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable

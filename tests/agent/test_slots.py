@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._agent import slots
+from qdeck import NotAllowed
 from qdeck._connection import Endpoint, SyncClient
-from qdeck._errors import NotAllowed
+from qdeck._deck import agent_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import redis
 
-    from qdeck._agent.slots import Claim
+    from qdeck._deck.agent_tasks import Claim
     from support.proxy import FaultProxy
     from support.servers import Server
 
@@ -29,12 +29,12 @@ KEY = "qdeck:agent:{qdeck:purge}"
 
 
 def take(client: SyncClient, agent: str, now: int, *, aligned: bool = False) -> Claim:
-    program = slots.claim("purge", agent, every_ms=EVERY, lease_ms=LEASE, aligned=aligned, now=now)
+    program = agent_tasks.claim("purge", agent, every_ms=EVERY, lease_ms=LEASE, aligned=aligned, now=now)
     return client.run(program)
 
 
 def end(client: SyncClient, token: int, now: int, **ending: object) -> bool:
-    return client.run(slots.finish("purge", token, slots.Ending(**ending), now=now))  # type: ignore[arg-type]  # as given
+    return client.run(agent_tasks.finish("purge", token, agent_tasks.Ending(**ending), now=now))  # type: ignore[arg-type]  # as given
 
 
 def test_a_clock_that_is_set_back_does_not_keep_a_dead_agents_run(client: SyncClient) -> None:
@@ -57,13 +57,13 @@ def test_one_of_two_gets_the_run(client: SyncClient) -> None:
     first, second = take(client, "a", NOW), take(client, "b", NOW)
     assert (first.token, first.started_ms, second.token, second.wait_ms) == (1, NOW, 0, LEASE)
     assert end(client, first.token, NOW + 100)
-    assert take(client, "b", NOW + 200) == slots.Claim(0, EVERY - 200, NOW + 200, 0)
+    assert take(client, "b", NOW + 200) == agent_tasks.Claim(0, EVERY - 200, NOW + 200, 0)
     assert take(client, "b", NOW + EVERY).token == 2
 
 
 def test_who_finds_a_run_held_asks_again_when_the_next_is_due(client: SyncClient) -> None:
     def ask(now: int, every: int) -> int:
-        return client.run(slots.claim("purge", "b", every_ms=every, lease_ms=LEASE, now=now)).wait_ms
+        return client.run(agent_tasks.claim("purge", "b", every_ms=every, lease_ms=LEASE, now=now)).wait_ms
 
     take(client, "a", NOW)
     assert ask(NOW + 100, 10_000) == 9_900
@@ -106,21 +106,21 @@ def test_a_run_that_nobody_ended_for_long_is_done_once(client: SyncClient) -> No
 def test_who_lost_the_run_changes_nothing_any_more(client: SyncClient, raw: redis.Redis) -> None:
     old = take(client, "a", NOW)
     new = take(client, "b", NOW + LEASE)
-    kept = client.run(slots.renew("purge", old.token, LEASE, now=NOW + LEASE + 1))
+    kept = client.run(agent_tasks.renew("purge", old.token, LEASE, now=NOW + LEASE + 1))
     wrote = end(
         client, old.token, NOW + LEASE + 2, counters={"x": 9}, hash_key="qdeck:health", hash_fields={"status": "old"}
     )
     assert (kept, wrote) == (False, False)
     assert raw.hgetall("qdeck:health") == {}
     assert raw.hget(KEY, "n:x") is None
-    assert client.run(slots.renew("purge", new.token, LEASE, now=NOW + LEASE + 3))
+    assert client.run(agent_tasks.renew("purge", new.token, LEASE, now=NOW + LEASE + 3))
     assert end(client, new.token, NOW + LEASE + 4)
 
 
 def test_renewing_keeps_a_long_run(client: SyncClient) -> None:
     held = take(client, "a", NOW)
     for step in range(1, 20):
-        assert client.run(slots.renew("purge", held.token, LEASE, now=NOW + step * 5000))
+        assert client.run(agent_tasks.renew("purge", held.token, LEASE, now=NOW + step * 5000))
         assert take(client, "b", NOW + step * 5000 + 1).token == 0
     assert end(client, held.token, NOW + 100_000)
 
@@ -163,7 +163,7 @@ def test_the_clock_of_the_server_set_back_stops_nothing(client: SyncClient) -> N
 def test_what_is_known_of_the_runs(client: SyncClient) -> None:
     held = take(client, "a", NOW)
     end(client, held.token, NOW + 9, outcome="failed", summary={"why": "no"}, counters={"x": 2})
-    [slot, never] = client.run(slots.read(["purge", "health"]))
+    [slot, never] = client.run(agent_tasks.read(["purge", "health"]))
     assert (slot.holder, slot.held, slot.started_ms, slot.ended_ms) == ("a", False, NOW, NOW + 9)
     assert (slot.outcome, slot.summary, slot.runs, slot.failed, slot.counters) == (
         "failed",
@@ -172,7 +172,7 @@ def test_what_is_known_of_the_runs(client: SyncClient) -> None:
         1,
         {"x": 2},
     )
-    assert never == slots.Slot(chore="health")
+    assert never == agent_tasks.Slot(chore="health")
 
 
 def test_who_may_only_read_may_not_claim(reader_url: tuple[str, Server]) -> None:
@@ -190,10 +190,10 @@ def test_many_that_ask_at_once_get_each_run_once(url: str, raw: redis.Redis) -> 
         client = SyncClient(Endpoint(url))
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
-            claim = client.run(slots.claim("tend", name, every_ms=20, lease_ms=5000))
+            claim = client.run(agent_tasks.claim("tend", name, every_ms=20, lease_ms=5000))
             if claim.token:
                 got.append((claim.token, claim.started_ms))
-                assert client.run(slots.finish("tend", claim.token, slots.Ending()))
+                assert client.run(agent_tasks.finish("tend", claim.token, agent_tasks.Ending()))
         client.close()
 
     with ThreadPoolExecutor(8) as pool:

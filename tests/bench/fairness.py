@@ -20,7 +20,7 @@ from bench import processes
 from bench.figures import Figure, Sample, Setting
 from bench.jobs import STAMPS
 from qdeck import App
-from qdeck._worker.worker import Worker
+from qdeck.runtime import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

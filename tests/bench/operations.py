@@ -20,8 +20,7 @@ if __name__ == "__main__":
 
 from bench.machine import BenchServer, Pins
 from operations.yard import QUEUE, Yard
-from qdeck._deck.deck import Deck
-from qdeck._operations import api
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +89,7 @@ def _inside(name: str, stats: dict[str, Any]) -> bool:
 def main(count: int, trace: int, pins: Pins) -> None:
     """Prints a line for each step."""
     os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()
-    with BenchServer(pins) as server, Deck(server.url) as deck:
+    with BenchServer(pins) as server, Writer(server.url) as deck:
         if pins.client is not None:
             os.sched_setaffinity(0, {pins.client})
         yard = Yard(server.url, server.raw)
@@ -105,32 +104,31 @@ def main(count: int, trace: int, pins: Pins) -> None:
             yard.raw.flushall(asynchronous=False)
             ids = yard.bulk_dead(count, trace)
             plan = measure(f"plan {verb} of everything", partial(build, deck, verb, ""))
-            batch = measure(verb, partial(api.apply_plan, deck, plan, keep_bytes=1 << 34))
-            measure(f"undo of {verb}", partial(api.undo_batch, deck, batch.batch))
+            batch = measure(verb, partial(deck.apply, plan, keep_bytes=1 << 34))
+            measure(f"undo of {verb}", partial(deck.undo, batch.batch))
             plan = build(deck, verb, "")
-            measure(f"{verb} with pauses, for its calls", partial(with_pauses, api.apply_plan, deck, plan))
-            measure("undo with pauses, for its calls", partial(with_pauses, api.undo_batch, deck, plan.batch))
-        measure("groups", lambda: api.read_groups(deck, QUEUE))
+            measure(f"{verb} with pauses, for its calls", partial(with_pauses, deck.apply, plan, keep_bytes=1 << 34))
+            measure("undo with pauses, for its calls", partial(with_pauses, deck.undo, plan.batch))
+        measure("groups", lambda: deck.groups(QUEUE))
 
 
-def with_pauses(step: Callable[..., Any], deck: Deck, what: Any) -> None:
+def with_pauses(step: Callable[..., Any], what: Any, **more: Any) -> None:
     """A few hundred slices with the server idle half of the time.
 
     A process with real-time priority is held up for 50 ms in each second that it fills, and then that is the longest
     call. So how long one really takes is only seen when there are pauses.
     """
     slices = itertools.count()
-    more = {"keep_bytes": 1 << 34} if step is api.apply_plan else {}
 
     def pause(_: Any) -> None:
         time.sleep(0.002)
 
-    step(deck, what, progress=pause, cancelled=lambda: next(slices) >= PACED, **more)
+    step(what, progress=pause, cancelled=lambda: next(slices) >= PACED, **more)
 
 
-def build(deck: Deck, verb: str, where: str) -> Any:
+def build(deck: Writer, verb: str, where: str) -> Any:
     """A plan."""
-    return api.build_plan(deck, verb, QUEUE, where=where)
+    return deck.plan(verb, QUEUE, where=where)
 
 
 def memory_mb(field: str) -> int:

@@ -25,8 +25,8 @@ from bench.console import Terminal, before_others
 from bench.figures import Figure, Sample, Setting
 from bench.processes import Stalled
 from qdeck._connection import SyncClient
-from qdeck._deck.deck import Deck
 from qdeck._engine import ops, programs
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     from bench.machine import BenchServer
@@ -104,7 +104,7 @@ def fill(server: BenchServer, entries: int, stuck: int) -> None:
     make, now = server.raw.register_script(_MAKE), time.time_ns() // 1_000_000
     if stuck:
         make(args=[BIG, 0, stuck - 1, now - 2 * entries - stuck, "ready", _KINDS])
-    client = SyncClient(Deck(server.url).endpoint)
+    client = SyncClient(Writer(server.url).endpoint)
     for start in range(0, stuck, 500):  # held by workers that nobody knows, with leases that are over in a moment
         client.run(programs.call(ops.turn(BIG, f"wrk-{start // 500}", now * 1000, room=500, lease_ms=1000)))
     client.close()

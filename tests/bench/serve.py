@@ -10,7 +10,7 @@ import sys
 
 from bench.jobs import app
 from bench.machine import QUEUE
-from qdeck._worker.worker import Worker
+from qdeck.runtime import Worker
 
 
 def main(output: str | None) -> None:

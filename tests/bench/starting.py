@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bench.console import Terminal, before_others
 from bench.figures import Figure, Sample, Setting
 from bench.machine import on_cpu
-from qdeck._connection import Endpoint, SyncClient
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from qdeck_console.demo.others import seed_others
 
 if TYPE_CHECKING:
@@ -77,10 +76,8 @@ def _fill(raw: redis.Redis, url: str) -> None:
     script = raw.register_script(_FILL)
     for start in range(0, OTHER_KEYS, _PART):
         script(args=[start, start + _PART - 1])
-    client = SyncClient(Endpoint(url))
-    seed_others(client, 1)
-    client.close()
-    with Deck(url) as deck:
+    seed_others(url, 1)
+    with Writer(url) as deck:
         deck.enqueue("bench:actions", "noop")
 
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Final
 
 import qdeck
-from qdeck._worker.worker import Worker
+from qdeck.runtime import Worker
 
 QUEUE: Final = "shop:rolling:actions"
 

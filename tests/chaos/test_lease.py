@@ -10,10 +10,9 @@ import pytest
 from chaos.jobs import QUEUE
 from chaos.ledger import pid_of, read_notes, wait_until
 from qdeck._deck import native
-from qdeck._deck.model import Status
 from qdeck._engine import codec, keys
 from qdeck._rules import health
-from qdeck._rules.limits import Limits
+from qdeck.admin import Limits, Status
 from support.proxy import Side
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from chaos.fleet import Fleet
 from chaos.jobs import make_app
 from chaos.ledger import wait_until
 from qdeck import ServerRefused, ServerUnreachable
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,11 +51,11 @@ def test_loading(
         back = threading.Thread(target=server.relaunch)
         back.start()
         told = set()
-        with Deck(server.url) as deck:
+        with Writer(server.url) as deck:
             while back.is_alive():
-                with Deck(server.url) as fresh:  # one that has connected before waits for the server
+                with Writer(server.url) as fresh:  # one that has connected before waits for the server
                     try:
-                        fresh.status()
+                        fresh.snapshot()
                     except (ServerRefused, ServerUnreachable) as error:
                         told.add(str(error))
                 time.sleep(0.05)
@@ -65,7 +65,7 @@ def test_loading(
             assert percents, f"its progress is shown: {told}"
             for job_id in later:
                 fleet.wait_done(job_id)
-            assert deck.status().totals.running == 0
+            assert deck.snapshot().totals.running == 0
         fleet.check_alive()
         fleet.books.check()
     app.close()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from chaos.jobs import make_app
 from chaos.twice import send_twice
 from qdeck._worker import hands, worker
-from qdeck._worker.worker import Worker
+from qdeck.runtime import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,11 +12,11 @@ import pytest
 import qdeck
 from compat import site_tasks
 from compat.site_tasks import CALLS, Breaks, CloneFile, FetchFeeds, ImportGames, Later, MarkBroken, RecodeGame
-from qdeck._app import Task
-from qdeck._deck.deck import Deck
+from qdeck import Task
 from qdeck._engine import codec
 from qdeck._options import Options
 from qdeck._schedules import store
+from qdeck.admin import Writer
 from qdeck.compat import ifdb
 from qdeck.compat.ifdb import Enqueue, EnqueueOrGet, TaskQueue, task_queue
 from worker.beside import wait_until
@@ -236,9 +236,9 @@ def test_a_payload_leads_to_no_function_but_those_of_the_modules(
     # It went back for 5 s, as another worker may have the function, and health says that none does.
     assert raw.zscore(f"{KEY}:delayed", job.id) < (time.time() + 6) * 1000
     assert b" unknown_task " in raw.hget(f"{KEY}:error", job.id)
-    with Deck(str(task_queue.app.endpoint.url)) as deck:
+    with Writer(str(task_queue.app.endpoint.url)) as deck:
         assert f"no worker knows task {task}, 1 job of {ifdb.QUEUE} waiting" in {
-            reason.text for reason in deck.status().reasons
+            reason.text for reason in deck.snapshot().reasons
         }
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import UsageError
-from qdeck._deck.deck import Deck
 from qdeck._engine import ops
+from qdeck.admin import Writer
 from qdeck_console.actions import ACTIONS
 from qdeck_console.running import run_console
 from qdeck_console.screens.queues import QueuesScreen
@@ -55,7 +55,7 @@ async def test_a_healthy_empty_deck_says_so(url: str) -> None:
 
 
 async def test_numbers_change_by_themselves(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", [1])
         async with console(url) as pilot:
             await until(pilot, "1 queue, native")
@@ -66,7 +66,7 @@ async def test_numbers_change_by_themselves(url: str) -> None:
 
 
 async def test_moving_keys_and_the_cursor_by_identity(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for name in "abcdef":
             deck.enqueue(f"demo:dev:{name}:actions", "t", [])
         async with console(url) as pilot:
@@ -89,7 +89,7 @@ async def test_moving_keys_and_the_cursor_by_identity(url: str) -> None:
 
 
 async def test_a_key_never_acts_on_a_neighbour_of_what_has_gone(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for name in "abc":
             deck.enqueue(f"demo:dev:{name}:actions", "t", [])
         async with console(url) as pilot:
@@ -101,7 +101,7 @@ async def test_a_key_never_acts_on_a_neighbour_of_what_has_gone(url: str, raw: r
             await until(pilot, "2 queues")
             await pilot.press("p")
             await until(pilot, "no queue under the cursor")
-            assert not any(row.paused for row in deck.status().queues)
+            assert not any(row.paused for row in deck.snapshot().queues)
             await pilot.press("j")
             assert view.cursor == "demo:dev:c:actions"
 
@@ -127,17 +127,17 @@ async def test_enter_opens_and_escape_goes_back(url: str) -> None:
 
 
 async def test_pausing_is_done_told_and_undone(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", [1])
         async with console(url) as pilot:
             await until(pilot, "1 queue,")
             await pilot.press("p")
             await until(pilot, "mail paused")
-            assert deck.status().queues[0].paused
+            assert deck.snapshot().queues[0].paused
             await until(pilot, "p resume")
             await pilot.press("p")
             await until(pilot, "mail resumed")
-            assert not deck.status().queues[0].paused
+            assert not deck.snapshot().queues[0].paused
 
 
 async def test_read_only_says_why_it_does_not_act(url: str) -> None:
@@ -148,8 +148,8 @@ async def test_read_only_says_why_it_does_not_act(url: str) -> None:
         await pilot.press("p")
         await until(pilot, "nothing can be changed")
         await pilot.pause(0.2)
-    with Deck(url) as deck:
-        assert [row.name for row in deck.status().queues if row.paused] == [SEARCH]
+    with Writer(url) as deck:
+        assert [row.name for row in deck.snapshot().queues if row.paused] == [SEARCH]
 
 
 async def test_sorting_goes_round(url: str) -> None:
@@ -174,7 +174,7 @@ async def test_sorting_goes_round(url: str) -> None:
 
 
 async def test_a_frozen_picture_stays_until_it_may_go_on(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", [1])
         async with console(url) as pilot:
             await until(pilot, "1 queue,")
@@ -203,8 +203,8 @@ async def test_the_filter_takes_letters_as_text(url: str) -> None:
         await pilot.press("escape")
         await until(pilot, "3 queues,")
         await pilot.press("j")
-    with Deck(url) as deck:
-        assert not any(row.paused for row in deck.status().queues)
+    with Writer(url) as deck:
+        assert not any(row.paused for row in deck.snapshot().queues)
 
 
 async def test_help_lists_every_key_with_the_reason_when_it_cannot_act(url: str) -> None:
@@ -262,7 +262,7 @@ async def test_a_new_dead_letter_appears_and_the_cursor_stays(url: str) -> None:
         view = pilot.app.focused
         assert isinstance(view, LineList)
         cursor = view.cursor
-        with Deck(url) as deck:
+        with Writer(url) as deck:
             deck.enqueue(HOOKS, "deliver", ["new"], retries=0)
         fail_next(url, HOOKS, {"class": "ConnectionError", "message": "refused 99"})
         await until(pilot, "13 entries", seconds=20)
@@ -309,7 +309,7 @@ async def test_a_server_that_answers_late_shows_as_age_and_freezes_nothing(make_
 @pytest.mark.slow
 async def test_the_hostile_corpus_on_every_screen(url: str, raw: redis.Redis) -> None:
     corpus = [text.encode("utf-8", "replace").decode() for text in HOSTILE.values()]  # JSON has no lone surrogates
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for number, hostile in enumerate(corpus):
             deck.enqueue(HOOKS, "deliver", [hostile, {hostile: hostile}], retries=0)
             fail_next(url, HOOKS, {"class": hostile, "message": hostile, "traceback": hostile * 3, "worker": hostile})

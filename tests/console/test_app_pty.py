@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from qdeck_console.driver import VANISHED
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def is_left_clean(terminal: Terminal) -> bool:
 
 
 def test_it_starts_hears_keys_and_quits(url: str, terminal: Callable[..., Terminal]) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue("demo:dev:mail:actions", "send", ["\x1b]0;owned\x07"])
     shown = terminal(CONSOLE, url)
     shown.wait_for(b"1 queue")
@@ -242,7 +242,7 @@ def test_the_editor_of_the_user_gets_the_terminal_and_gives_it_back(
 ) -> None:
     script = tmp_path / "editor.py"
     script.write_text(EDITOR)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         made = deck.enqueue("demo:dev:mail:actions", "send", ["letter"])
     shown = terminal(CONSOLE, url, env={"VISUAL": f"{sys.executable} {script}"})
     shown.wait_for(b"1 queue")
@@ -260,7 +260,7 @@ def test_the_editor_of_the_user_gets_the_terminal_and_gives_it_back(
     shown.send(b"\x03")
     assert shown.end() == 0
     assert is_left_clean(shown)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         assert deck.job("demo:dev:mail:actions", made.id).payload() == [["parcel"], {}]
 
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qdeck._deck.model import QueueRow
+from qdeck.admin import QueueRow
 from qdeck_console import arranging
 from qdeck_console.arranging import Arranged, Arranger, Asked, Group, Sort
 from qdeck_console.judging import Entry, Judged, Severity

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 import qdeck_console
-from qdeck._settings import load
+from qdeck.admin import load_configuration
 from qdeck_console.actions import TABS
 from qdeck_console.contexts import Contexts
 from qdeck_console.screens.confirm import ConfirmScreen
@@ -72,7 +72,7 @@ async def test_every_screen_and_dialog_is_ascii(
     file.write_text(f'[contexts.here]\nurl = "{url}"\n[contexts.there]\nurl = "{url}"\nenvironment = "prod"\n')
     async with console(url) as pilot:
         app = app_of(pilot)
-        app.contexts = Contexts(app.contexts.target, load(file))
+        app.contexts = Contexts(app.contexts.target, load_configuration(file))
         for size in ((160, 48), (80, 24)):
             await pilot.resize_terminal(*size)
             for name, number in TABS.items():

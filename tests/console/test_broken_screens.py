@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layouts.test_conformance import FILL
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import NATIVE
-from qdeck_console.app import ConsoleApp
-from qdeck_console.terminal import context_of
+from qdeck.admin import NATIVE, Writer
 from support.breaking import HEALTHY, Image, breaks, broken, fill, whole_or_sample
+from support.driving import app_on
 from support.screens import shown, text, until
 
 if TYPE_CHECKING:
     import redis
 
+    from qdeck_console.app import ConsoleApp
     from support.breaking import Break
 
 
@@ -52,13 +51,12 @@ async def test_every_screen_over_many_broken_fields(
     for filler in FILL.values():
         filler().populate(raw)
     layouts = (NATIVE, *FILL)
-    with Deck(url, layouts=layouts) as deck:
-        [row] = [row for row in deck.status().queues if row.name == HEALTHY]
+    with Writer(url, adapters=layouts) as deck:
+        [row] = [row for row in deck.snapshot().queues if row.name == HEALTHY]
     some = many(raw, part)
     assert len(some) > 100
     with broken(raw, Image(raw), *some):
-        deck = Deck(url, layouts=layouts, read_only=True)
-        app = ConsoleApp(deck, context_of(deck, "demo"))
+        app = app_on(url, layouts=layouts, read_only=True)
         async with shown(app) as pilot:
             for mode in app.MODES:
                 app.action_tab(mode)

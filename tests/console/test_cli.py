@@ -402,7 +402,7 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, qdeck: Callable[..., Ran
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("qdeck._deck.deck.Deck.status", interrupted)
+    monkeypatch.setattr("qdeck.admin.Reader.snapshot", interrupted)
     ran = qdeck("status")
     assert (ran.code, "Traceback" in ran.err) == (130, False)
 
@@ -411,6 +411,6 @@ def test_a_fault_of_ours_is_told_in_words(monkeypatch: pytest.MonkeyPatch, qdeck
     def faulty(*_: object, **__: object) -> None:
         raise RuntimeError("oops")
 
-    monkeypatch.setattr("qdeck._deck.deck.Deck.status", faulty)
+    monkeypatch.setattr("qdeck.admin.Reader.snapshot", faulty)
     ran = qdeck("status")
     assert (ran.code, "RuntimeError: oops" in ran.err, "Traceback" in ran.err) == (2, True, False)

@@ -6,13 +6,13 @@ import importlib.util
 
 import pytest
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from qdeck_console.__main__ import main
 
 
 @pytest.fixture
 def filled(url: str) -> str:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for _ in range(7):
             deck.enqueue("demo:dev:mail:actions", "send")
         deck.pause("demo:dev:mail:actions")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck import since
-from qdeck._deck.deck import Deck
-from qdeck._rules.health import check_health
 from qdeck._rules.report import iso
+from qdeck.admin import Writer
 from support.commands import write_trusted
 
 if TYPE_CHECKING:
@@ -220,8 +219,8 @@ def test_what_is_wrong_is_dated_where_an_agent_noted_it(qdeck: Callable[..., Ran
     qdeck("queues", "pause", QUEUE)
     assert qdeck("health", "--json").json["since"] == []
     assert "is paused, 1 job waiting\n" in qdeck("health").out
-    with Deck(url) as deck:
-        report = check_health(deck)
+    with Writer(url) as deck:
+        report = deck.health()
         deck.write(since.note(report.checks, report.thresholds, report.at_ms))
     found = {(one["check"], one["queue"]): one for one in qdeck("health", "--json").json["since"]}
     assert found["paused", QUEUE] == {"check": "paused", "queue": QUEUE, "at": iso(report.at_ms), "exact": False}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from support.commands import write_trusted
 from support.yard import HOUR, QUEUE, Yard
 
@@ -24,7 +24,7 @@ ENTRY = {"layout", "queue", "id", "rule", "reason", "age_s", "effect"}
 
 @pytest.fixture
 def yard(url: str, raw: redis.Redis) -> Iterator[Yard]:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(QUEUE, "t")
         made = Yard(deck, raw)
         made.keep_all()

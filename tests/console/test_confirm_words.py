@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from qdeck._deck.deck import Deck
-from qdeck._operations import api
+from qdeck.admin import Writer
 from qdeck_console.operating import aim, it, outcome
 from qdeck_console.presenters import confirm
 from qdeck_console.screens.detail import QueueScreen
@@ -14,9 +13,9 @@ BILLS = "shop:prod:bills:actions"
 
 
 def asked(url: str, verb: str, **to: object) -> str:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", ["letter"])
-        plan = api.build_plan(deck, verb, MAIL, **to)  # type: ignore[arg-type]  # what it is changed to
+        plan = deck.plan(verb, MAIL, **to)  # type: ignore[arg-type]  # what it is changed to
     lines = confirm.plan_lines(plan, [], 70, hide="")
     return "\n".join(" ".join("".join(text for text, _ in line).split()) for line in lines)
 
@@ -31,7 +30,7 @@ def test_the_dialog_says_to_which_queue(url: str) -> None:
 
 
 async def test_the_page_of_a_queue_gives_its_name_and_its_row(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", ["letter"])
     async with console(url, size=(80, 24)) as pilot:
         await until(pilot, "1 queue, native")
@@ -58,14 +57,14 @@ def test_a_queue_may_be_called_as_the_list_shows_it() -> None:
 
 
 def test_what_was_done_says_to_what(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", ["letter"])
         deck.enqueue(BILLS, "pay", [1])
-        urgent = api.build_plan(deck, "reprioritise", MAIL, priority=50)
-        moved = api.build_plan(deck, "move", MAIL, target=BILLS)
+        urgent = deck.plan("reprioritise", MAIL, priority=50)
+        moved = deck.plan("move", MAIL, target=BILLS)
         assert aim(urgent, hide="") == " to 50 HIGH"
         assert aim(moved, hide="") == " to shop ▸ prod ▸ bills"
-        result = api.apply_plan(deck, moved)
+        result = deck.apply(moved)
     assert outcome(result, to=aim(moved, hide="shop:prod:"))[0].startswith("1 moved to bills · u ")
     assert (it("is running"), it("changed since it was seen")) == ("it is running", "changed since it was seen")
 

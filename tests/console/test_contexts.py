@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import NotAllowed
-from qdeck._operations import api
-from qdeck_console.app import ConsoleApp
+from qdeck.admin import AsyncWriter
 from qdeck_console.contexts import Contexts, opens_read_only
 from qdeck_console.judging import Severity
 from qdeck_console.presenters.frame import Context, hue
 from qdeck_console.screens.queues import QueuesScreen
-from support.screens import HOOKS, SEARCH, app_of, command, contexts_of, fill, lines, shown, text, until
+from support.driving import app_in
+from support.screens import SEARCH, app_of, command, contexts_of, fill, lines, shown, text, until
 from support.servers import raw_client
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from qdeck._operations.model import Activity
+    from qdeck.admin import Activity
+    from qdeck_console.app import ConsoleApp
     from support.servers import Server
 
 
@@ -64,15 +65,14 @@ def contexts(url: str, folder: Path, name: str) -> Contexts:
 @contextlib.asynccontextmanager
 async def console(url: str, folder: Path, name: str, size: tuple[int, int] = (160, 48)) -> AsyncIterator[Pilot[int]]:
     servers = contexts(url, folder, name)
-    deck = servers.deck(servers.target, read_only=opens_read_only(servers.target))
-    app = ConsoleApp(deck, servers.describe(servers.target, deck), contexts=servers)
+    app = app_in(servers, read_only=opens_read_only(servers.target))
     async with shown(app, size) as pilot:
         yield pilot
 
 
 def reads_only(app: ConsoleApp) -> bool:
-    """Whether the deck that the console has now refuses to write."""
-    return app.deck.read_only
+    """Whether the console cannot write now."""
+    return not isinstance(app.reader, AsyncWriter)
 
 
 def test_the_bar_has_the_colour_of_its_context_but_production_its_own() -> None:
@@ -100,7 +100,7 @@ async def test_another_context_is_another_console(url: str, tmp_path: Path, size
         assert "READ-ONLY" in lines(app)[0]
         assert app.current_mode == "queues"
         assert reads_only(app)
-        assert app.deck.thresholds.dlq_max_warning == 5
+        assert app.reader.thresholds.dlq_max_warning == 5
         await pilot.press("p")
         await until(pilot, "read-only")
         await command(pilot, "context broken")
@@ -116,9 +116,8 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
     fill(url)
     async with console(url, tmp_path, "prod-eu") as pilot:
         app = app_of(pilot)
-        before = app.deck
         with pytest.raises(NotAllowed):
-            await before.apause(HOOKS)
+            _ = app.writer
         await command(pilot, "live")
         await until(pilot, "needs the name")
         await pilot.press("enter", *"prod-e", "enter")
@@ -128,7 +127,7 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
         await pilot.press("enter", *"INC-7", "enter")
         await pilot.press("enter")
         await until(pilot, "min left")
-        await until(pilot, lambda: not app.deck.read_only)
+        await until(pilot, lambda: not reads_only(app))
         said = await until_told(app, "live")
         assert (said.where, said.reason) == ("prod-eu", "INC-7")
         await pilot.press("o")
@@ -161,10 +160,10 @@ async def test_elsewhere_live_is_a_word_and_read_only_another(url: str, tmp_path
     async with console(url, tmp_path, "here", (80, 24)) as pilot:
         app = app_of(pilot)
         await command(pilot, "read-only")
-        await until(pilot, lambda: app.deck.read_only)
+        await until(pilot, lambda: reads_only(app))
         await command(pilot, "live")
-        await until(pilot, lambda: not app.deck.read_only)
-        await app.deck.aresume(SEARCH)
+        await until(pilot, lambda: not reads_only(app))
+        await app.writer.resume(SEARCH)
         await command(pilot, "live")
         await until(pilot, "this console can write already")
 
@@ -173,7 +172,7 @@ async def until_told(app: ConsoleApp, verb: str) -> Activity:
     """Waits until the log of operations has such an entry."""
     last_moment = time.monotonic() + 8
     while True:
-        found = [row for row in await api.aread_activity(app.deck) if row.verb == verb]
+        found = [row for row in await app.reader.activity() if row.verb == verb]
         if found:
             return found[-1]
         assert time.monotonic() < last_moment
@@ -211,8 +210,7 @@ async def test_a_queue_of_another_server_is_another_queue(
             raw.hset("{mail}:meta", mapping={"v": 1, "dead_letter": dead})
     said = f'[contexts.one]\nurl = "{url}"\n[contexts.two]\nurl = "{other.url}"\n'
     servers = contexts_of(tmp_path / "qdeck.toml", said, "one")
-    deck = servers.deck(servers.target, read_only=False)
-    app = ConsoleApp(deck, servers.describe(servers.target, deck), contexts=servers)
+    app = app_in(servers)
     async with shown(app, (160, 48)) as pilot:
         screen = app.screen
         assert isinstance(screen, QueuesScreen)

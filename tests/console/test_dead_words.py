@@ -6,8 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qdeck._deck.model import Failure, HistoryEvent, JobDetail, JobRecord
-from qdeck._layouts.base import Entry, Seen
+from qdeck.admin import Entry, Failure, HistoryEvent, JobDetail, JobRecord, Seen
 from qdeck_console.format import length
 from qdeck_console.presenters import dead as present
 from qdeck_console.presenters.parts import in_height

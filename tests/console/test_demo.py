@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from qdeck._connection import Endpoint, SyncClient
-from qdeck._deck.deck import Deck
-from qdeck._layout_names import LAYOUTS
-from qdeck._schedules import store
+from qdeck.admin import LAYOUTS, Writer
+from qdeck.testing import Past
 from qdeck_console.demo import names
 from qdeck_console.demo.others import seed_others, writers
 from qdeck_console.demo.run import Demo
 from qdeck_console.demo.schedules import seed_schedules
-from qdeck_console.demo.seed import Seeder
+from qdeck_console.demo.seed import GONE, Seeder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,16 +33,15 @@ HEADLESS = "import sys; from qdeck_console.demo import run; sys.exit(run(True, {
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Deck]:
-    client = SyncClient(Endpoint(url))
-    Seeder(client, 1).run()
-    client.close()
-    with Deck(url) as opened:
+def deck(url: str) -> Iterator[Writer]:
+    with Past(url, worker=GONE) as past:
+        Seeder(past).run()
+    with Writer(url) as opened:
         yield opened
 
 
-def test_the_first_look_finds_what_is_promised(deck: Deck) -> None:
-    snapshot = deck.status()
+def test_the_first_look_finds_what_is_promised(deck: Writer) -> None:
+    snapshot = deck.snapshot()
     rows = {row.name: row for row in snapshot.queues}
     assert rows[names.IMPORTS].stuck == 2
     assert rows[names.IMPORTS].workers == 0
@@ -58,10 +55,9 @@ def test_the_first_look_finds_what_is_promised(deck: Deck) -> None:
 
 
 def test_the_first_look_finds_four_systems_of_others(url: str) -> None:
-    client = SyncClient(Endpoint(url))
-    seed_others(client, 1)
-    with Deck(url, layouts=LAYOUTS) as deck:
-        snapshot = deck.status()
+    seed_others(url, 1)
+    with Writer(url, adapters=LAYOUTS) as deck:
+        snapshot = deck.snapshot()
         assert snapshot.layouts == ("native", "lists", "vmpooler", "ifdb", "scheduler")
         assert snapshot.notices == ()
         for layout in snapshot.layouts[1:]:
@@ -69,19 +65,18 @@ def test_the_first_look_finds_four_systems_of_others(url: str) -> None:
             assert sum(row.dead or 0 for row in rows) >= 3, layout
             assert sum(row.ready or 0 for row in rows) >= 5, layout
         before = {row.name: (row.ready, row.running, row.done) for row in snapshot.queues}
-        living = writers(client, 7)
+        living = writers(url, 7)
         for _ in range(60):
             for writer in living:
                 writer.tick()
-        after = deck.status()
+        after = deck.snapshot()
         assert {row.name: (row.ready, row.running, row.done) for row in after.queues} != before
         # It stays small, however long it runs.
         assert sum((row.ready or 0) + (row.running or 0) for row in after.queues) < 200
-    client.close()
 
 
-def test_dead_letters_of_several_kinds_with_real_tracebacks(deck: Deck) -> None:
-    dead = [job for row in deck.status().queues for job in deck.jobs(row.name, state="dead")]
+def test_dead_letters_of_several_kinds_with_real_tracebacks(deck: Writer) -> None:
+    dead = [job for row in deck.snapshot().queues for job in deck.jobs(row.name, state="dead")]
     errors = {job.error for job in dead}
     assert errors >= {"ConnectionError", "KeyError", "ValueError", "TimeLimitExceeded", "WorkerCrashed"}
     assert errors >= {"UnicodeDecodeError", "IndexError"}
@@ -97,11 +92,10 @@ def test_dead_letters_of_several_kinds_with_real_tracebacks(deck: Deck) -> None:
     assert ages[-1] < 6 * 3600
 
 
-def test_there_are_schedules_and_one_is_paused(deck: Deck, url: str) -> None:
-    client = SyncClient(Endpoint(url))
-    seed_schedules(client)
-    client.close()
-    rows = {row.name: row for row in deck.look(store.read())}
+def test_there_are_schedules_and_one_is_paused(deck: Writer, url: str) -> None:
+    with Past(url, worker=GONE) as past:
+        seed_schedules(past)
+    rows = {row.name: row for row in deck.schedules()}
     enabled = {name: row.enabled for name, row in rows.items()}
     assert enabled == {"digest": True, "monthly-close": True, "invoices": False}
     assert not any(row.problem for row in rows.values())
@@ -109,7 +103,7 @@ def test_there_are_schedules_and_one_is_paused(deck: Deck, url: str) -> None:
     assert (job.task, job.payload()) == ("send_digest", [["weekly"], {}])
 
 
-def test_the_same_seed_makes_the_same_jobs(deck: Deck, url: str) -> None:
+def test_the_same_seed_makes_the_same_jobs(deck: Writer, url: str) -> None:
     def jobs() -> list[object]:
         return [(job.task, job.payload()) for job in deck.jobs(names.SEARCH, state="ready")]
 
@@ -118,18 +112,17 @@ def test_the_same_seed_makes_the_same_jobs(deck: Deck, url: str) -> None:
 
     with redis.Redis.from_url(url) as raw:
         raw.flushall()
-    client = SyncClient(Endpoint(url))
-    Seeder(client, 1).run()
+    with Past(url, worker=GONE) as past:
+        Seeder(past).run()
     assert jobs() == first
-    client.close()
 
 
 def test_it_is_lively_and_a_worker_gets_stuck() -> None:
-    with Demo() as demo, Deck(demo.url) as deck:
-        assert (deck.status().workers_alive or 0) >= 2
+    with Demo() as demo, Writer(demo.url) as deck:
+        assert (deck.snapshot().workers_alive or 0) >= 2
         last_moment = time.monotonic() + 40
         while True:
-            rows = {row.name: row for row in deck.status().queues}
+            rows = {row.name: row for row in deck.snapshot().queues}
             lively = all((rows[name].totals["done"]) > 60 for name in (names.MAIL, names.AUDIT))
             if lively and names.VIDEO in rows and (rows[names.VIDEO].stuck or 0) > 0:
                 break

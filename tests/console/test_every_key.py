@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from textual.widgets import TextArea
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import State
 from qdeck._engine import ops
+from qdeck.admin import State, Writer
 from qdeck_console.actions import (
     ACTIVITY,
     DEAD,
@@ -67,8 +66,8 @@ async def queues(walk: Walk) -> None:
     await walk.key("s", "sorted by name")
     await walk.key("g")
     await walk.key("p", "paused")
-    with Deck(walk.url) as deck:
-        assert [row.name for row in deck.status().queues if row.paused] == [walk.view.cursor]
+    with Writer(walk.url) as deck:
+        assert [row.name for row in deck.snapshot().queues if row.paused] == [walk.view.cursor]
     await walk.key("p", "resumed")
     await walk.key("u", "this console did nothing yet")
     await whole_queue(walk)
@@ -387,7 +386,7 @@ async def reach_entries(walk: Walk) -> None:
 
 async def reach_redrive(walk: Walk) -> None:
     """A redrive that waits for how the first ones fare."""
-    with Deck(walk.url) as deck:
+    with Writer(walk.url) as deck:
         for number in range(2):
             deck.enqueue(QUEUE, "send", [number], retries=0, priority=0)
             fail_next(walk.url, QUEUE, {"class": "OSError", "message": "no route"})

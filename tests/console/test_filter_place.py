@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from textual.widgets import Input
 
 from qdeck import InvalidFilter
-from qdeck._filter import parse
 from qdeck._filter.errors import explain
+from qdeck.admin import parse
 from support.driving import app_of, console, lines, until
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import qdeck
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from support.commands import runner, write_trusted
 from support.guides import Guide, read_steps
 from support.pages import ROOT
@@ -49,7 +49,7 @@ class Stage:
         if heading.startswith("Redrive"):
             self._fail_and_mend()
         if heading == "A queue is not drained":
-            with Deck(self.url) as deck:
+            with Writer(self.url) as deck:
                 deck.enqueue("shop:paused:actions", "send")
                 deck.pause("shop:paused:actions")
         if heading == "The purge took the wrong things":

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._errors import InvalidOption
-from qdeck._rules.limits import Limits
+from qdeck import InvalidOption
 from qdeck._settings import Agent, DeadLetters, Health, Purge, read_text
 from qdeck._settings.model import SWITCHES_THAT_WRITE
+from qdeck.admin import Limits
 from qdeck_console.cli.base import OPTIONS_THAT_WRITE
 
 if TYPE_CHECKING:

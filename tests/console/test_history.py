@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from qdeck._deck.history import Sample
-from qdeck._deck.model import QueueRow, ServerInfo, Snapshot, Status, Totals
+from qdeck.admin import QueueRow, Sample, ServerInfo, Snapshot, Status, Totals
 from qdeck_console.history import SAMPLES, History, Pasts
 from qdeck_console.judging import Judge
 

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck_console.app import ConsoleApp
-from qdeck_console.terminal import context_of
 from qdeck_console.widgets.lines import LineList
+from support.driving import app_on
 from support.hostile import is_clean, poison
 
 if TYPE_CHECKING:
@@ -19,11 +17,12 @@ if TYPE_CHECKING:
     import redis
     from textual.pilot import Pilot
 
+    from qdeck_console.app import ConsoleApp
+
 
 @contextlib.asynccontextmanager
 async def console(url: str, size: tuple[int, int]) -> AsyncIterator[tuple[ConsoleApp, Pilot[int]]]:
-    deck = Deck(url, read_only=True)
-    app = ConsoleApp(deck, context_of(deck, "demo\x1b[2J[@click=app.exit]x[/]"))
+    app = app_on(url, title="demo\x1b[2J[@click=app.exit]x[/]", read_only=True)
     async with app.run_test(size=size, notifications=True, tooltips=True) as pilot:
         yield app, pilot
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.model import NATIVE, JobDetail, JobRecord, QueueRow, State
+from qdeck.admin import NATIVE, JobDetail, JobRecord, QueueRow, State
 from qdeck_console.leaving import Left
 from qdeck_console.presenters import job_page, jobs
 from qdeck_console.presenters.job_detail import gone_lines, job_lines, trouble

@@ -9,9 +9,9 @@ import psutil
 import pytest
 
 from operations.yard import Yard
-from qdeck._deck.deck import Deck
 from qdeck._deck.window import read_stretch
 from qdeck._engine import keys
+from qdeck.admin import Writer
 from support.screens import console, until
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class Meter:
 @pytest.mark.timeout(120)
 def test_reading_a_job_or_a_list_takes_no_large_value(large: Large, url: str, raw: Any) -> None:
     yard, job, _ = large
-    with Deck(url) as deck:
-        deck.status()
+    with Writer(url) as deck:
+        deck.snapshot()
         meter = Meter(raw)
         found = deck.job(yard.queue, job)
         assert (found.payload(), found.log, found.result) == (None, None, None)
@@ -75,7 +75,7 @@ def test_reading_a_job_or_a_list_takes_no_large_value(large: Large, url: str, ra
         assert LIMIT in found.problem
         [row] = deck.page(yard.queue, state="dead").jobs
         assert row.body is None
-        [row] = deck.look(read_stretch(yard.queue, "dead", 0, 50)).jobs
+        [row] = deck.run(read_stretch(yard.queue, "dead", 0, 50)).jobs
         assert row.body is None
         meter.check()
 

@@ -12,15 +12,12 @@ import pytest
 from layouts.conformance import values
 from layouts.test_conformance import FILL
 from layouts.test_purge import ago, vm
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import NATIVE
-from qdeck._layout_names import LAYOUTS
-from qdeck_console.app import ConsoleApp
+from qdeck.admin import LAYOUTS, NATIVE, Writer
 from qdeck_console.presenters.dead import retry_would
 from qdeck_console.presenters.job_page import relations
 from qdeck_console.screens.export import plain
 from qdeck_console.screens.job import JobScreen
-from qdeck_console.terminal import context_of
+from support.driving import app_on
 from support.screens import app_of, command, fail_next, lines, text, until
 
 if TYPE_CHECKING:
@@ -34,8 +31,7 @@ SECRET = "tok123"
 
 @contextlib.asynccontextmanager
 async def console(url: str, size: tuple[int, int] = (160, 48)) -> AsyncIterator[Pilot[int]]:
-    deck = Deck(url, layouts=LAYOUTS)
-    app = ConsoleApp(deck, context_of(deck, "others"))
+    app = app_on(url, title="others", layouts=LAYOUTS)
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: app.shown.snapshot is not None)
         yield pilot
@@ -103,10 +99,10 @@ def fill(layout: str, url: str, raw: redis.Redis) -> None:
     if layout != NATIVE:
         FILL[layout]().populate(raw)
         return
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue("shop:sub:actions", "t", id="dead-1", retries=0)
     fail_next(url, "shop:sub:actions", {"class": "Boom", "message": "password: tok123"})
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue("shop:sub:actions", "t", id="ready-1", kwargs={"token": "tok123"})
         deck.enqueue("shop:sub:actions", "t", id="later-1", delay=3600)
 
@@ -115,8 +111,8 @@ def seen_by(layout: str, url: str, raw: redis.Redis) -> object:
     """All that an act may change: the server, or of our own layout, whose undo leaves a line, what lists show."""
     if layout != NATIVE:
         return values(raw)
-    with Deck(url) as deck:
-        return sorted((job.id, job.state, job.due_ms) for row in deck.status().queues for job in deck.jobs(row.name))
+    with Writer(url) as deck:
+        return sorted((job.id, job.state, job.due_ms) for row in deck.snapshot().queues for job in deck.jobs(row.name))
 
 
 async def open_job(pilot: Pilot[int], name: str) -> None:
@@ -257,8 +253,8 @@ def test_what_a_retry_would_do_is_told_by_its_layout(url: str, raw: redis.Redis,
         "lists": "put it back: at the right end of its list.", "vmpooler": "put it back: of a request that is not over",
         "ifdb": "put it back: with two more runs", "scheduler": "put it back: the worker drops an id",
     }  # fmt: skip
-    with Deck(url, layouts=(layout,)) as deck:
-        queue = next(row.name for row in deck.status().queues if row.dead)
+    with Writer(url, adapters=(layout,)) as deck:
+        queue = next(row.name for row in deck.snapshot().queues if row.dead)
         job = deck.job(queue, next(iter(deck.jobs(queue, state="dead"))).key)
     page = [line for _, line in relations(job, 200, hide="", now_ms=0, related={}, kin=None)]
     for shown in (page, retry_would(job, 200, hide="")):
@@ -271,17 +267,17 @@ def test_what_a_retry_would_do_is_told_by_its_layout(url: str, raw: redis.Redis,
 @pytest.mark.parametrize("layout", FILL)
 def test_what_is_written_to_a_file_has_no_secrets(url: str, raw: redis.Redis, layout: str) -> None:
     fill(layout, url, raw)
-    with Deck(url, layouts=(layout,)) as deck:
-        for row in deck.status().queues:
+    with Writer(url, adapters=(layout,)) as deck:
+        for row in deck.snapshot().queues:
             for job in deck.jobs(row.name):
                 detail = deck.job(row.name, job.key)
                 assert SECRET not in json.dumps([plain(job), plain(detail)])
 
 
 def test_an_act_that_a_layout_has_not_is_greyed_with_the_reason(url: str, raw: redis.Redis) -> None:
-    with Deck(url, layouts=("vmpooler",)) as deck:
+    with Writer(url, adapters=("vmpooler",)) as deck:
         FILL["vmpooler"]().populate(raw)
-        deck.status()
+        deck.snapshot()
         assert "fills a pool" in deck.others.why_not("vmpooler", "requeue", "running")
         assert deck.others.why_not("vmpooler", "move", "ready") == "vmpooler has nothing like move"
         assert deck.others.why_not("vmpooler", "retry", "dead") == ""

@@ -10,7 +10,7 @@ import pytest
 from rich._palettes import STANDARD_PALETTE
 from rich.color import Color, ColorSystem
 
-from qdeck._deck.model import Reason, Status
+from qdeck.admin import Reason, Status
 from qdeck_console import format as fmt
 from qdeck_console.actions import ACTIONS, TABS
 from qdeck_console.feed import Picture

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck import NotAllowed, ServerUnreachable
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import ServerInfo, Snapshot, Status, Totals
+from qdeck.admin import ServerInfo, Snapshot, Status, Totals, Writer
 from qdeck_console.feed import INTERVAL_S, Feed, Picture
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.empty import empty_lines
@@ -121,7 +120,7 @@ async def test_a_cut_at_any_byte_of_a_refresh_leaves_a_whole_frame(
     server = make_server()
     fill(server.url)
     dead = 12
-    with FaultProxy(server.port, target_url=server.url) as proxy, Deck(server.url) as deck:
+    with FaultProxy(server.port, target_url=server.url) as proxy, Writer(server.url) as deck:
         async with console(proxy.url) as pilot:
             app = app_of(pilot)
             await until(pilot, "4 Dead 12")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from layouts.test_conformance import FILL
-from qdeck._deck.deck import Deck
 from qdeck._engine import keys
+from qdeck.admin import Writer
 from support.hostile import is_clean
 from support.scene import QUEUE, WORKER, Scene, make_scene
 
@@ -75,7 +75,7 @@ def spoil_others(raw: Any) -> None:
 
 def spoil_native(raw: Any, scene: Scene, url: str) -> None:
     """Jobs, events, results, logs, workers, schedules and what operators did, made hostile."""
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(QUEUE, "send", [EVIL], kwargs={"note": EVIL, f"k {EVIL}": 1, "token": SECRET},
                      tags=["token:" + SECRET])  # fmt: skip
     for part in ("body", "error", "result", "log"):
@@ -142,8 +142,8 @@ def test_no_command_shows_a_secret_or_gives_a_terminal_something_to_obey(
         spoil_others(raw)
     known = scene.words()
     faults: list[str] = []
-    with Deck(url) as deck:
-        rows = [row.name for row in deck.status().queues]
+    with Writer(url) as deck:
+        rows = [row.name for row in deck.snapshot().queues]
         found = [(row, job) for row in rows if row.isprintable() or layout != "native" for job in [*deck.jobs(row)][:8]]
     lines = [[known.get(word[1:], word) if word[:1] == "$" else word for word in line.split()] for line in LOOKS]
     lines += [["jobs", row] for row in rows] + [["job", row, job.id] for row, job in found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from qdeck_console.actions import ACTIONS
 from qdeck_console.commanding import every
 from qdeck_console.commands import WORDS, score, split
@@ -75,7 +75,7 @@ async def test_every_action_is_a_command_and_one_that_cannot_act_says_why(url: s
 
 async def test_find_opens_a_job_wherever_it_is(url: str) -> None:
     fill(url)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         made = deck.enqueue(MAIL, "send", ["letter"], id="job-wanted")
     async with console(url) as pilot:
         app = app_of(pilot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from qdeck.messages import _registry as registry
 from qdeck_console.presenters.purge import short_name, within
 from qdeck_console.screens.purgeentries import EntriesScreen
@@ -23,7 +23,7 @@ OVER, ORPHAN, USED = "shop:callbacks:mail:over", "shop:responses:get:orphan", "s
 
 
 async def test_temporary_queues_are_found_shown_removed_by_name_and_put_back(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.write(registry.register(OVER, "callbacks", "shop", task="t", tier="free", ttl_ms=1))
     raw.rpush(OVER, "a message")
     raw.rpush(ORPHAN, "one", "two")
@@ -64,7 +64,7 @@ async def test_one_undo_takes_jobs_and_temporary_queues_back_and_a_saved_plan_sa
     url: str, raw: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.write(registry.register(OVER, "callbacks", "shop", task="t", tier="free", ttl_ms=1))
         deck.enqueue(MAIL, "welcome", [1])
     raw.rpush(OVER, "a message")

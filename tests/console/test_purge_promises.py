@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._operations.model import BatchResult, Skip, UndoResult, Verb
+from qdeck.admin import AsyncWriter, BatchResult, Skip, UndoResult, Verb, Writer
 from qdeck_console.operating import outcome, undone
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun
@@ -38,7 +37,7 @@ def test_what_found_no_room_for_undo_is_not_promised() -> None:
 
 
 async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         ids = [deck.enqueue(MAIL, "welcome", [number]).id for number in range(3)]
     async with console(url, "5") as pilot:
         app = app_of(pilot)
@@ -58,7 +57,7 @@ async def test_the_head_says_what_is_left_to_undo(url: str, raw: redis.Redis) ->
 
 
 async def test_what_an_undo_broke_off_can_be_undone_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "welcome", [1])
     broken = UndoResult(batch="b-1", restored=1, skipped=(), error="the server went away")
 
@@ -69,7 +68,7 @@ async def test_what_an_undo_broke_off_can_be_undone_again(url: str, monkeypatch:
         operator = app_of(pilot).operator
         operator.remember("b-1", "purge of 3 jobs")
         with monkeypatch.context() as patched:
-            patched.setattr("qdeck._operations.api.aundo_batch", breaks)
+            patched.setattr(AsyncWriter, "undo", breaks)
             await pilot.press("u", "u")
             await until(pilot, "then the server went away")
         assert [done.batch for done in operator.last()] == ["b-1"]
@@ -134,7 +133,7 @@ def test_what_was_told_to_end_says_so_at_once() -> None:
 async def test_the_dialog_says_what_cannot_be_kept_and_that_a_filter_only_hides(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "welcome", [1])
     async with console(url, "5") as pilot:
         work = await dry_run(pilot, "1 would go")

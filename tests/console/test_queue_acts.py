@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Input
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from support.driving import app_of, bury, console, until
 from support.screens import HOOKS, MAIL
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def counts(url: str) -> dict[str, tuple[int | None, int | None]]:
     """Dead and ready jobs of each queue."""
-    with Deck(url) as deck:
-        return {row.name: (row.dead, row.ready) for row in deck.status().queues}
+    with Writer(url) as deck:
+        return {row.name: (row.dead, row.ready) for row in deck.snapshot().queues}
 
 
 async def test_all_dead_letters_of_a_queue_are_asked_for_retried_and_undone(url: str) -> None:
@@ -43,7 +43,7 @@ async def test_all_dead_letters_of_a_queue_are_asked_for_retried_and_undone(url:
 
 
 async def test_what_waits_moves_to_a_queue_that_there_is(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", [1])
         deck.enqueue(MAIL, "send", [2], delay=3600)
         deck.enqueue(HOOKS, "deliver", [3], delay=3600)
@@ -65,8 +65,8 @@ async def test_what_waits_moves_to_a_queue_that_there_is(url: str) -> None:
         await until(pilot, "Move 2 jobs")
         await pilot.press("tab", "enter")
         await until(pilot, "2 moved")
-        with Deck(url) as deck:
-            rows = {row.name: row for row in deck.status().queues}
+        with Writer(url) as deck:
+            rows = {row.name: row for row in deck.snapshot().queues}
         assert (rows[HOOKS].ready, rows[HOOKS].delayed, rows[MAIL].ready, rows[MAIL].delayed) == (1, 2, 0, 0)
 
 

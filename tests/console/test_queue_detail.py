@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import QueueRow, Snapshot, Totals
-from qdeck._deck.words import State
-from qdeck._operations.became import Became
-from qdeck._operations.closeup import CloseUp, Died, Spread
-from qdeck._operations.model import Activity
+from qdeck._operations.closeup import Died
+from qdeck.admin import Activity, AsyncReader, Became, CloseUp, QueueRow, Snapshot, Spread, State, Totals, Writer
 from qdeck_console.feed import Picture
 from qdeck_console.format import length, path
 from qdeck_console.history import Rates
@@ -131,7 +127,7 @@ def test_a_name_is_told_in_full_only_where_a_part_of_it_is_hidden() -> None:
 @pytest.mark.parametrize("size", [(160, 48), (100, 70)])
 async def test_the_queue_under_the_cursor_is_told_of_close_up(url: str, size: tuple[int, int]) -> None:
     bury(url, MAIL, [{"class": "Refused", "message": "502"}] * 3)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", ["a letter"])
         deck.pause(MAIL)
     async with console(url, size=size) as pilot:
@@ -143,7 +139,7 @@ async def test_the_queue_under_the_cursor_is_told_of_close_up(url: str, size: tu
 
 
 async def test_who_may_not_read_the_log_of_operations_sees_the_rest(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", ["a letter"])
     raw.acl_setuser(
         "looker",
@@ -199,18 +195,18 @@ def test_no_number_of_the_list_is_cut(many: int) -> None:
 async def test_a_page_says_how_much_of_it_is_out_of_sight_and_has_its_queue_looked_at(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for queue in (HOOKS, MAIL):  # troubled ones come first: the page is of the second
             deck.enqueue(queue, "send", ["a letter"])
         deck.pause(HOOKS)
     looked: list[list[str]] = []
-    look = Deck.astatus
+    look = AsyncReader.snapshot
 
-    async def astatus(deck: Deck, visible: Sequence[str] = ()) -> Snapshot:
+    async def snapshot(reader: AsyncReader, visible: Sequence[str] = ()) -> Snapshot:
         looked.append([*visible])
-        return await look(deck, visible)
+        return await look.__get__(reader, AsyncReader)(visible)
 
-    monkeypatch.setattr(Deck, "astatus", astatus)
+    monkeypatch.setattr(AsyncReader, "snapshot", snapshot)
     async with console(url, "j", "enter", size=(80, 20)) as pilot:
         await until(pilot, "more lines ↓")
         await until(pilot, lambda: looked[-1] == [MAIL])

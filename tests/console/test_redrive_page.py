@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from qdeck._deck.deck import Deck
 from qdeck._engine import ops
-from qdeck._operations import api
-from qdeck._operations.first_ones import One, read_ones
-from qdeck._operations.model import Fates
+from qdeck._operations.first_ones import read_ones
+from qdeck.admin import Fates, One, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import confirm
 from qdeck_console.presenters import redrive as present
@@ -26,16 +24,16 @@ if TYPE_CHECKING:
 
 def test_each_of_the_first_ones_is_told_with_what_it_died_of(url: str, tmp_path: Path) -> None:
     fill(url)
-    with Deck(url) as deck:
-        plan = api.build_plan(deck, "retry", HOOKS, path=tmp_path / "plan")
-        before = deck.look(read_ones(plan, 3))
+    with Writer(url) as deck:
+        plan = deck.plan("retry", HOOKS, path=tmp_path / "plan")
+        before = deck.run(read_ones(plan, 3))
         assert [one.fate for one in before] == [None, None, None], "nothing went back yet"
-        api.apply_plan(deck, plan)
+        deck.apply(plan)
         died = fail_next(url, HOOKS, {"class": "Timeout", "message": "no answer"})
         [job] = run(url, ops.turn(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
         ending = ops.Ending(kind="done", id=job.id, token=job.token)
         run(url, ops.turn(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[ending]))
-        found = {one.id: one for one in deck.look(read_ones(plan, 50))}
+        found = {one.id: one for one in deck.run(read_ones(plan, 50))}
     assert len(found) == plan.count
     assert (found[died].fate, found[died].error, found[died].message) == ("dead_again", "Timeout", "no answer")
     assert found[job.id].fate == "done"
@@ -45,8 +43,8 @@ def test_each_of_the_first_ones_is_told_with_what_it_died_of(url: str, tmp_path:
 @pytest.mark.parametrize("cells", [52, 60, 72, 96])
 def test_the_page_fits_and_says_all(url: str, cells: int) -> None:
     fill(url)
-    with Deck(url) as deck:
-        drive = Drive(api.build_plan(deck, "retry", HOOKS), 20.0, 10)
+    with Writer(url) as deck:
+        drive = Drive(deck.plan("retry", HOOKS), 20.0, 10)
     drive.ones = [One(id="a" * 30, queue=HOOKS, fate="dead_again", error="Boom", message="x" * 90),
                   One(id="b", queue=HOOKS, fate="done"), One(id="c", queue=HOOKS)]  # fmt: skip
     drive.tell("▸", "accent", "word " * 30)
@@ -66,8 +64,8 @@ def test_the_page_fits_and_says_all(url: str, cells: int) -> None:
 def test_what_is_asked_for_is_not_cut_off(url: str) -> None:
     fill(url)
     where = 'error:ConnectionError message:"* Bad Gateway for url https://hooks.globex.example/*"'
-    with Deck(url) as deck:
-        plan = api.build_plan(deck, "retry", HOOKS)
+    with Writer(url) as deck:
+        plan = deck.plan("retry", HOOKS)
     asked = replace(plan, head=msgspec.structs.replace(plan.head, where=where))
     lines = ["".join(text for text, _ in line) for line in confirm.plan_lines(asked, [], 70, hide="")]
     assert max(map(len, lines)) <= 70

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import UsageError
-from qdeck._deck.deck import Deck
 from qdeck._engine import ops
-from qdeck._operations import activity, api, became
-from qdeck._operations.model import Activity
+from qdeck._operations import activity, became
+from qdeck.admin import Activity, Reader, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
 def retry(url: str, where: str = "") -> str:
     """Retries dead letters and returns the batch."""
-    with Deck(url) as deck:
-        return api.apply_plan(deck, api.build_plan(deck, "retry", HOOKS, where=where)).batch
+    with Writer(url) as deck:
+        return deck.apply(deck.plan("retry", HOOKS, where=where)).batch
 
 
 def finish_next(url: str) -> None:
@@ -42,15 +41,15 @@ def test_what_became_of_a_batch_is_counted_where_its_jobs_are(url: str) -> None:
     for _ in range(3):
         fail_next(url, HOOKS, {"class": "ConnectionError", "message": "again"})
     finish_next(url)
-    with Deck(url, read_only=True) as deck:
-        seen = deck.look(became.read(batch))
+    with Reader(url) as deck:
+        seen = deck.run(became.read(batch))
         assert (seen.total, seen.looked) == (12, 12)
         assert (seen.count("done"), seen.count("dead"), seen.count("ready")) == (1, 3, 8)
         assert present.truth(seen) == ("1 done, 3 dead again, 8 waiting", "warn")
         assert dict(seen.errors) == {"ConnectionError": 3}
-        assert [row.verb for row in deck.look(activity.newest(10))] == ["retry"]
+        assert [row.verb for row in deck.run(activity.newest(10))] == ["retry"]
         with pytest.raises(UsageError):
-            deck.look(became.read("b-nobody"))
+            deck.run(became.read("b-nobody"))
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
@@ -83,9 +82,9 @@ async def test_a_batch_is_opened_and_undone(url: str, size: tuple[int, int]) -> 
 
 async def test_each_row_tells_what_became_of_it(url: str) -> None:
     fill(url)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         some = [job.id for job in deck.page(HOOKS, state="dead", most=3).jobs]
-        first = api.apply_plan(deck, api.build_plan(deck, "retry", HOOKS, ids=some)).batch
+        first = deck.apply(deck.plan("retry", HOOKS, ids=some)).batch
         second = retry(url)
         for _ in range(2):  # it was paused before
             deck.resume(SEARCH)
@@ -160,7 +159,7 @@ def test_every_width_has_its_columns(cells: int) -> None:
 
 async def test_what_others_wrote_is_text_only(url: str, raw: redis.Redis) -> None:
     fill(url)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for word in HOSTILE.values():
             entry = Activity(
                 at_ms=1, who=word, host=word, verb=word, where=word, reason=word, queues=(word,), batch=word

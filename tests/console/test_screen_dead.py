@@ -8,9 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from qdeck._deck.deck import Deck
 from qdeck._engine import codec, ops
-from qdeck._operations import api
+from qdeck.admin import Writer
 from qdeck_console.screens.dead import DeadScreen
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.redrive import RedriveScreen, read_rate
@@ -119,9 +118,9 @@ async def test_a_group_that_others_emptied_is_left_after_a_while_and_not_while_k
     async with console(url, "4") as pilot:
         await until(pilot, "1–6 of 6")
         await pilot.press("tab", "tab")
-        with Deck(url) as deck:
-            plan = api.build_plan(deck, "discard", HOOKS, where="error:ConnectionError", state="dead")
-            assert api.apply_plan(deck, plan).applied == 6
+        with Writer(url) as deck:
+            plan = deck.plan("discard", HOOKS, where="error:ConnectionError", state="dead")
+            assert deck.apply(plan).applied == 6
         app_of(pilot).last_key_at = float("inf")  # somebody presses keys all the time
         await until(pilot, "3 entries in 2 groups")
         assert screen(pilot).group is None

@@ -6,18 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import Status
-from qdeck._deck.since import Began
 from qdeck._deck.vitals import read_vitals
-from qdeck._settings import Target
-from qdeck_console.app import ConsoleApp
+from qdeck.admin import Began, Status, Target, Writer
 from qdeck_console.contexts import Contexts
 from qdeck_console.format import length
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters.health import Row
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.health import HealthScreen
+from support.driving import app_in
 from support.screens import SEARCH, app_of, console, fill, lines, shown, text, until
 
 if TYPE_CHECKING:
@@ -56,8 +53,7 @@ async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, s
     fill(url)
     target = Target(url=url)
     contexts = Contexts(target)
-    deck = contexts.deck(target, read_only=False)
-    async with shown(ConsoleApp(deck, contexts.describe(target, deck), contexts=contexts), size) as pilot:
+    async with shown(app_in(contexts), size) as pilot:
         app = app_of(pilot)
         await pilot.press("8")
         seen = await until(pilot, "over the threshold")
@@ -97,15 +93,15 @@ async def test_what_may_not_be_read_is_told_as_unknown(url: str, raw: redis.Redi
     raw.acl_setuser("watcher", enabled=True, passwords=["+secret"], keys=["*"], commands=["+@read", "+ping", "+time",
                     "+hello", "+client", "-info", "-slowlog"])  # fmt: skip
     where = url.replace("redis://", "redis://watcher:secret@")
-    with Deck(where) as deck:
-        vitals = deck.look(read_vitals())
+    with Writer(where) as deck:
+        vitals = deck.run(read_vitals())
         assert (vitals.slow, dict(vitals.facts)) == (None, {})
     async with console(where, "8") as pilot:
         seen = await until(pilot, "SLOWLOG is not allowed")
         assert "INFO is not allowed" in seen
         assert "not known" in seen
-    with Deck(url) as deck:
-        assert deck.look(read_vitals()).number("uptime_in_seconds") is not None
+    with Writer(url) as deck:
+        assert deck.run(read_vitals()).number("uptime_in_seconds") is not None
 
 
 async def test_who_looked_after_the_queues_last_is_told(url: str, raw: redis.Redis) -> None:

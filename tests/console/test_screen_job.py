@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import TextArea
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import HistoryEvent, JobDetail
 from qdeck._operations.related import read_kin, read_related
+from qdeck.admin import HistoryEvent, JobDetail, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import job_page as present
 from qdeck_console.presenters import job_past as past
@@ -36,7 +35,7 @@ Refused: 502"""
 
 def three_tries(url: str) -> JobDetail:
     """A job that died of its third try, and one that waits for it."""
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         given = {"order": {"id": 88213, "lines": [{"sku": "a"}, {"sku": "b"}]}, "gift": False, "secret": "x"}
         made = deck.enqueue(HOOKS, "deliver", ["acme"], given, retries=2)
         for number in range(3):
@@ -133,7 +132,7 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.job_id == "job-waits")
         assert "due " in text(app)
-        with Deck(url) as deck:
+        with Writer(url) as deck:
             made = deck.enqueue(HOOKS, "deliver", ["globex"])
         await command(pilot, f"find {made.id}")
         await until(pilot, "globex")
@@ -144,7 +143,7 @@ async def test_the_page_and_its_keys(url: str, size: tuple[int, int]) -> None:
 
 async def test_a_payload_is_edited_here_when_there_is_no_editor(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "/no/such/editor")
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         made = deck.enqueue(HOOKS, "deliver", ["old\u202e\x1b[2J"], {"n": 1})
     async with console(url) as pilot:
         app = app_of(pilot)
@@ -166,7 +165,7 @@ async def test_a_payload_is_edited_here_when_there_is_no_editor(url: str, monkey
         await until(pilot, "f2 take it")
         await pilot.press("escape")
         await until(pilot, "nothing was changed")
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         assert deck.job(HOOKS, made.id).payload() == [["new\u202e\x1b[2J"], {"n": 1}]
 
 
@@ -244,13 +243,13 @@ def test_a_log_tells_levels_by_colour_and_keeps_other_lines() -> None:
 
 
 def test_the_jobs_around_a_job_and_what_a_retry_would_do(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         bury(url, HOOKS, [{"class": "Refused", "message": f"502 for {number}"} for number in range(3)])
         dead = deck.page(HOOKS, state="dead", most=1).jobs[0]
         deck.enqueue(HOOKS, "pay", [1], id="job-first", delay=3600)
         deck.enqueue(HOOKS, "thank", [1], id="job-next", after=["job-first"])
-        kin = deck.look(read_kin(HOOKS, dead.id))
-        around = deck.look(read_related(HOOKS, ["job-first", "job-next"]))
+        kin = deck.run(read_kin(HOOKS, dead.id))
+        around = deck.run(read_related(HOOKS, ["job-first", "job-next"]))
         first, last, gone = (deck.job(HOOKS, job_id) for job_id in ("job-first", "job-next", dead.id))
     assert kin is not None
     newest = words(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import JobRecord
+from qdeck.admin import JobRecord, Writer
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.widgets.lines import LineList
@@ -25,7 +24,7 @@ MAIL, BILLS = "demo:dev:mail:actions", "demo:dev:bills:actions"
 def fill(url: str) -> None:
     """One queue with jobs in six states."""
     bury(url, MAIL, [{"class": "KeyError", "message": "'ana'"}, {"class": "KeyError", "message": "'bob'"}])
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         first = deck.enqueue(MAIL, "send", ["held"])
         claim(url, MAIL)
         for number in range(6):
@@ -139,7 +138,7 @@ async def test_acts_on_one_on_marked_and_on_all_that_match(url: str) -> None:
 
 
 async def test_a_million_jobs_are_never_loaded_and_the_cursor_stays_on_its_job(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", [1])
     count, at = 60_000, int(time.time() * 1000)
     keys = f"{{{MAIL}}}"
@@ -192,7 +191,7 @@ async def test_narrow_read_only_empty_and_gone(url: str, raw: redis.Redis) -> No
 
 
 async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", [1])
     raw.rpush("shop:feeds:actions", *(f'{{"id": "feed-{number}", "url": "x"}}' for number in range(700)))
     async with console(url, layouts=("native", "lists")) as pilot:
@@ -213,7 +212,7 @@ async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url:
 
 
 async def test_a_job_that_leaves_while_it_is_looked_at_stays_in_its_place_as_gone(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for number in range(4):
             deck.enqueue(MAIL, "send", [f"reader{number}"])
     async with console(url, "2") as pilot:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import stat
 from typing import TYPE_CHECKING
 
-from qdeck._deck.deck import Deck
-from qdeck._operations.planfile import load_plan
-from qdeck._settings import load
+from qdeck.admin import Writer, load_configuration, load_plan
 from qdeck_console.contexts import Contexts
 from qdeck_console.presenters.purge import age_words, at_least
 from qdeck_console.screens.purge import PurgeScreen
@@ -28,7 +26,7 @@ HOUR = 3600
 
 def fill(url: str, raw: redis.Redis) -> None:
     """Old and young jobs in several states."""
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         mail, hooks = Yard(deck, raw, MAIL), Yard(deck, raw, HOOKS)
         mail.keep_all()
         hooks.keep_all()
@@ -48,7 +46,7 @@ def screen(pilot: Pilot[int]) -> PurgeScreen:
 
 async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redis.Redis) -> None:
     fill(url, raw)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         before = Yard(deck, raw, MAIL).digest()
     async with console(url, "5") as pilot:
         await until(pilot, "no plan yet")
@@ -59,7 +57,7 @@ async def test_a_dry_run_is_shown_applied_exactly_and_undone(url: str, raw: redi
         assert screen(pilot).view.place == 0, "the rule that it was on found nothing"
         for words in ("done too old", "→ dead", "removed", "cancelled", "good until", "never touched"):
             assert (words in shown) == (words != "→ dead"), words
-        with Deck(url) as deck:
+        with Writer(url) as deck:
             assert Yard(deck, raw, MAIL).digest() == before, "a dry run writes nothing"
         await pilot.press("tab")
         await until(pilot, lambda: screen(pilot).view.has_focus)
@@ -106,7 +104,7 @@ async def test_rules_and_thresholds_are_those_of_this_run_until_they_are_saved(
     monkeypatch.chdir(tmp_path)
     async with console(url) as pilot:
         app = app_of(pilot)
-        app.contexts = Contexts(app.contexts.target, load(file))
+        app.contexts = Contexts(app.contexts.target, load_configuration(file))
         await pilot.press("5")
         shown = await until(pilot, "no plan yet")
         assert "2 h" in next(line for line in shown.splitlines() if "done too old" in line)

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.produce import new_job
 from qdeck._schedules import store
-from qdeck._schedules.model import Definition, ScheduleRow
+from qdeck.admin import Definition, ScheduleRow, Writer, new_job
 from qdeck_console.format import length
 from qdeck_console.presenters import schedules as present
 from qdeck_console.screens.job import JobScreen
@@ -23,14 +21,14 @@ if TYPE_CHECKING:
 def add(url: str, name: str, cron: str = "0 4 * * *") -> None:
     """A schedule that makes jobs of a task."""
     job = new_job(MAIL, "send", ["everyone"], {"kind": "digest"})
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.write(store.register(Definition.of(name, MAIL, job, cron=cron)))
 
 
 def rows(url: str) -> dict[str, ScheduleRow]:
     """All schedules by name."""
-    with Deck(url) as deck:
-        return {row.name: row for row in deck.look(store.read())}
+    with Writer(url) as deck:
+        return {row.name: row for row in deck.run(store.read())}
 
 
 @pytest.mark.parametrize("size", [(160, 48), (100, 30), (80, 24)])
@@ -89,7 +87,7 @@ async def test_no_schedule_read_only_and_gone(url: str) -> None:
         await until(pilot, "read-only")
         add(url, "late")
         await until(pilot, "1 schedule")
-        with Deck(url) as deck:
+        with Writer(url) as deck:
             deck.write(store.remove("late"))
         await until(pilot, "No schedules here yet")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from qdeck.messages import _registry as registry
 from qdeck_console.screens.tasks import TaskScreen, TasksScreen
 from support.hostile import HOSTILE, is_clean
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def register(url: str, name: str, task: str, *, ttl_ms: int = 600_000, wait_ms: int | None = None) -> None:
     """A temporary queue of a task."""
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.write(
             registry.register(name, "responses", "billing", task=task, tier="free", ttl_ms=ttl_ms, wait_ms=wait_ms)
         )

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import WorkerRow
 from qdeck._engine import codec, keys, ops
 from qdeck._engine.ops import commands
+from qdeck.admin import WorkerRow, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import workers as present
 from qdeck_console.screens.job import JobScreen
@@ -26,7 +25,7 @@ def tell(url: str, worker: str, **said: object) -> None:
         "host": "box-1", "pid": 7, "state": "running", "queues": {MAIL: 2, SEARCH: 1}, "concurrency": 4, "running": 1,
         "done": 600, "failed": 3, "rss": 52_000_000, "started_ms": now - 60_000, "seen_ms": now, "version": "1.0",
     }  # fmt: skip
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.write(_told(worker, codec.encode_json(facts | said)))
 
 
@@ -36,7 +35,7 @@ def _told(worker: str, line: bytes) -> ops.Program[None]:
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])
 async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for number in range(3):
             deck.enqueue(MAIL, "send", [f"letter {number}"])
     run(url, ops.turn(MAIL, "wrk-a", 1, room=2, lease_ms=600_000))

@@ -8,9 +8,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from qdeck._deck.deck import Deck
 from qdeck._engine import codec, ops
-from qdeck._operations import api
+from qdeck.admin import Writer
 from qdeck_console.screens.joblist import JobListScreen
 from support import screens
 from support.screens import HOOKS, MAIL, console, fail_next, run, text
@@ -23,7 +22,7 @@ until = partial(screens.until, seconds=5.0)
 
 def bury(url: str, count: int, queue: str = HOOKS) -> None:
     """Makes dead letters that died by themselves."""
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for number in range(count):
             deck.enqueue(queue, "deliver", [number], retries=0)
     for number in range(count):
@@ -32,8 +31,8 @@ def bury(url: str, count: int, queue: str = HOOKS) -> None:
 
 def counts(url: str, queue: str = HOOKS) -> tuple[int | None, int | None]:
     """Dead and ready jobs."""
-    with Deck(url) as deck:
-        row = next(row for row in deck.status().queues if row.name == queue)
+    with Writer(url) as deck:
+        row = next(row for row in deck.snapshot().queues if row.name == queue)
     return row.dead, row.ready
 
 
@@ -111,8 +110,8 @@ async def test_a_job_that_changed_since_it_was_seen_is_refused(url: str) -> None
         await until(pilot, "1–1 of 1")
         await pilot.press("tab", "f")  # the picture stays while the job moves on
         await until(pilot, "FROZEN")
-        with Deck(url) as deck:
-            api.apply_plan(deck, api.build_plan(deck, "retry", HOOKS))
+        with Writer(url) as deck:
+            deck.apply(deck.plan("retry", HOOKS))
             at = time.time_ns() // 1000
             [job] = run(url, ops.turn(HOOKS, "wrk-1", at, room=1, lease_ms=60_000)).jobs
             ending = ops.Ending(
@@ -125,7 +124,7 @@ async def test_a_job_that_changed_since_it_was_seen_is_refused(url: str) -> None
 
 
 async def test_stuck_jobs_are_requeued_and_buried(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for number in range(2):
             deck.enqueue(MAIL, "send", [number])
     run(url, ops.turn(MAIL, "wrk-gone", 1, room=2, lease_ms=1))
@@ -172,8 +171,8 @@ async def test_a_wrong_filter_points_at_the_place_and_matches_nothing_more(url: 
 
 async def test_the_log_tells_what_was_done_and_undoes_it(url: str) -> None:
     bury(url, 2)
-    with Deck(url) as deck:
-        api.apply_plan(deck, api.build_plan(deck, "retry", HOOKS, reason="INC-1"))
+    with Writer(url) as deck:
+        deck.apply(deck.plan("retry", HOOKS, reason="INC-1"))
     async with console(url, "9") as pilot:
         await until(pilot, "1 operation")
         await pilot.press("u")

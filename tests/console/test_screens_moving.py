@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import JobRecord
-from qdeck._operations import api
+from qdeck.admin import JobRecord, Writer
 from qdeck_console import leaving
 from qdeck_console.presenters import stuck as present
 from qdeck_console.presenters.stuck import Stuck
@@ -48,19 +46,19 @@ def marked(pilot: Pilot[int]) -> set[str]:
 
 
 def enqueue(url: str, count: int, queue: str = MAIL) -> list[str]:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         return [deck.enqueue(queue, "send", [number]).id for number in range(count)]
 
 
 def state(url: str, job_id: str) -> str:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         return deck.job(MAIL, job_id).state
 
 
 def act(url: str, verb: str, *ids: str) -> None:
     """Somebody else does something to jobs."""
-    with Deck(url) as deck:
-        assert api.apply_plan(deck, api.build_plan(deck, verb, MAIL, ids=ids)).applied == len(ids)
+    with Writer(url) as deck:
+        assert deck.apply(deck.plan(verb, MAIL, ids=ids)).applied == len(ids)
 
 
 async def test_a_dead_letter_that_is_retried_while_it_is_looked_at_tells_by_whom(
@@ -247,7 +245,7 @@ async def test_a_key_means_the_job_under_the_cursor_while_others_are_claimed(url
 @pytest.mark.slow
 async def test_a_key_means_the_dead_letter_under_the_cursor_while_others_go(url: str) -> None:
     bury(url, MAIL, [REFUSED] * 60)
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         newest = iter([job.id for job in deck.jobs(MAIL, state="dead", limit=20)])
 
     def step(_number: int) -> None:
@@ -311,8 +309,8 @@ async def test_a_key_means_the_queue_under_the_cursor_while_others_come(url: str
             assert view(pilot).cursor == chosen
         await pilot.press("p")
         await until(pilot, lambda: bool(row(url, chosen).paused))
-        with Deck(url) as deck:
-            assert [queue.name for queue in deck.status().queues if queue.paused] == [chosen]
+        with Writer(url) as deck:
+            assert [queue.name for queue in deck.snapshot().queues if queue.paused] == [chosen]
 
 
 async def test_all_that_match_are_written_however_few_are_shown(

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING
 from console.test_layouts import console as others
 from console.test_screens_acts import until
 from layouts.test_conformance import FILL
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import QueueRow, ServerInfo, Snapshot, Status, Totals
-from qdeck._operations import api
-from qdeck._operations.model import UndoResult
+from qdeck.admin import AsyncWriter, QueueRow, ServerInfo, Snapshot, Status, Totals, UndoResult, Writer
 from qdeck_console.app import ConsoleApp
 from qdeck_console.feed import Picture
 from qdeck_console.judging import Entry, Severity
@@ -69,7 +66,7 @@ async def test_a_queue_of_another_system_is_not_paused_and_the_reason_is_told(ur
 async def test_a_frame_gathers_no_rows_to_know_whether_they_could_be_written(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.enqueue(MAIL, "send", [1])
 
     def gathers(_screen: QueuesScreen) -> list[object]:
@@ -84,10 +81,10 @@ async def test_a_frame_gathers_no_rows_to_know_whether_they_could_be_written(
 
 
 async def test_an_undo_tells_of_those_that_came_back_with_its_jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def undone(_deck: Deck, batch: str) -> UndoResult:
+    async def undone(_writer: AsyncWriter, batch: str) -> UndoResult:
         return UndoResult(batch=batch, restored=1, skipped=(), dependants=3)
 
-    monkeypatch.setattr(api, "aundo_batch", undone)
+    monkeypatch.setattr(AsyncWriter, "undo", undone)
     async with console(url, "") as pilot:
         app = pilot.app
         assert isinstance(app, ConsoleApp)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from support.browser import CHROMIUM, browsing
 from support.driving import bury
 from support.screens import HOOKS
@@ -52,8 +52,8 @@ async def test_a_console_in_chromium(
         assert await page.picture() != before
         await page.press("tab", "enter")
         await page.until_drawn("3 retried", at)
-        with Deck(server.url) as deck:
-            assert [(row.dead, row.ready) for row in deck.status().queues] == [(0, 3)]
+        with Writer(server.url) as deck:
+            assert [(row.dead, row.ready) for row in deck.snapshot().queues] == [(0, 3)]
 
         at = len(page.drawn)
         await page.call("Emulation.setDeviceMetricsOverride", width=700, height=400, deviceScaleFactor=1, mobile=False)

@@ -7,19 +7,18 @@ import gc
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from textual.css.parse import parse
 
 from qdeck import InvalidOption
-from qdeck._settings import Target
 from qdeck_console import commanding, startup
 from qdeck_console.__main__ import main
 from qdeck_console.actions import TABS
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
-from qdeck_console.presenters.frame import Context
 from qdeck_console.theme import INK, PAPER
+from support.driving import app_on
 from support.screens import console
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     import pytest
     from textual.css.model import RuleSet
 
-    from qdeck._deck.deck import Deck
 
 # What takes long to load, and whatever brings it along.
 LATE = (
@@ -102,13 +100,13 @@ async def test_the_style_sheet_is_parsed_once_for_each_set_of_colours(
 async def test_a_key_that_asks_for_a_deck_that_cannot_be_leaves_why(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = InvalidOption("no such address")
 
-    def fail() -> Deck:
+    def fail(*_: object, **__: object) -> NoReturn:
         raise wrong
 
     monkeypatch.setattr(ConsoleApp, "_begin", lambda _app: None)  # the key comes first
-    monkeypatch.setattr(commanding, "why_not", lambda console, _word: str(console.deck))
-    contexts = Contexts(Target(url="redis://127.0.0.1:1"))
-    app = ConsoleApp(fail, Context(title="x", server=""), contexts=contexts)
+    monkeypatch.setattr(commanding, "why_not", lambda console, _word: str(console.reader))
+    monkeypatch.setattr(Contexts, "open", fail)
+    app = app_on("redis://127.0.0.1:1")
     async with app.run_test(size=(80, 24)):
         app.simulate_key("colon")
         await _until_failed(app)

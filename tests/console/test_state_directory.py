@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck import NotAllowed
 from qdeck._deck import journal
-from qdeck._errors import NotAllowed
-from qdeck._files import private_folder, state_dir
+from qdeck._files import private_folder
 from qdeck._layouts import discovery
 from qdeck._operations.planfile import plans_dir
+from qdeck.admin import state_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable

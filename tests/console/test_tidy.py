@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 from collections import Counter
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from support.driving import console, until
 
 MAIL = "demo:dev:mail:actions"
 
 
 async def test_lines_that_were_drawn_are_no_garbage_in_a_circle(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for number in range(30):
             deck.enqueue(MAIL, "send", [number])
     async with console(url, "2") as pilot:

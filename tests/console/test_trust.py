@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from qdeck._errors import InvalidOption, NotAllowed
-from qdeck._files import state_dir
-from qdeck._settings import load, trust
-from qdeck._settings.save import save
+from qdeck import InvalidOption, NotAllowed
+from qdeck._settings import trust
+from qdeck.admin import load_configuration, save_settings, state_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -142,7 +141,7 @@ def test_a_file_that_is_named_is_trusted(qdeck: Callable[..., Ran], url: str, he
 def test_trust_is_of_a_path_and_of_what_is_in_it(here: Path, tmp_path: Path) -> None:
     (here / "qdeck.toml").write_text(OWN)
     trust.add(here / "qdeck.toml", (here / "qdeck.toml").read_bytes())
-    assert load().file is not None
+    assert load_configuration().file is not None
     other = tmp_path / "other"
     other.mkdir()
     (other / "qdeck.toml").write_text(OWN)
@@ -165,24 +164,24 @@ def test_a_store_that_others_can_write_to_trusts_nothing(here: Path, tmp_path: P
         os.mkfifo(store, 0o600)
     else:
         store.write_text("{" if wrong == "garbage" else "[1]")
-    assert load().file is None
+    assert load_configuration().file is None
     if wrong in ("mode", "link", "pipe"):
         with pytest.raises(NotAllowed):
             trust.add(file, file.read_bytes())
     else:
         trust.add(file, file.read_bytes())
-        assert load().file is not None
+        assert load_configuration().file is not None
 
 
 def test_what_the_console_saves_stays_trusted(here: Path) -> None:
     file = here / "qdeck.toml"
     file.write_text("[purge]\nmax_ready_age = 5\n")
     trust.add(file, file.read_bytes())
-    save(load().file or file, {("purge", "max_ready_age"): 6})
-    assert load().settings.purge.max_ready_age == 6
+    save_settings(load_configuration().file or file, {("purge", "max_ready_age"): 6})
+    assert load_configuration().settings.purge.max_ready_age == 6
     other = here / "other.toml"
     other.write_text("[purge]\nmax_ready_age = 5\n")
-    save(other, {("purge", "max_ready_age"): 6})
+    save_settings(other, {("purge", "max_ready_age"): 6})
     assert trust.state_of(other, other.read_bytes()) is trust.State.UNKNOWN, "it never was"
 
 
@@ -215,7 +214,7 @@ def test_a_file_that_changed_is_not_read_to_save_a_setting(here: Path) -> None:
     file.write_text(changed.replace('default_context = "a"\n', ""))
     before = file.read_bytes()
     with pytest.raises(InvalidOption, match="changed since it was trusted"):
-        save(file, {("purge", "max_ready_age"): 6})
+        save_settings(file, {("purge", "max_ready_age"): 6})
     assert file.read_bytes() == before
 
 
@@ -228,7 +227,7 @@ def test_no_other_file_hides_the_production_contexts_of_the_users_own(here: Path
     if hides == "same name":
         file.write_text("[contexts.shop]\nurl = 'redis://10.9.0.7'\n[contexts.sly]\nurl = 'redis://10.9.0.1/3'\n")
     given = {"local": None, "untrusted": None, "null": "/dev/null"}.get(hides, file)
-    found = load(given)
+    found = load_configuration(given)
     target = found.target_at("redis://10.9.0.1/03")
     assert (target.name, target.is_production) == ("shop", True)
     if hides == "same name":
@@ -261,7 +260,7 @@ def test_what_the_users_own_file_forbids_to_write_to_no_other_file_allows(here: 
     own.write_text(FROZEN)
     other = here / "other.toml"
     other.write_text(f"[contexts.sly]\nurl = '{where}'\nenvironment = 'production'\n[contexts.free]\nurl = '{where}'\n")
-    found = load(other)
+    found = load_configuration(other)
     assert found.target_at(where).read_only
     for name in ("sly", "free"):
         target = found.target(name)
@@ -273,7 +272,7 @@ def test_what_the_own_file_lets_this_user_write_to_another_file_may_name_too(her
     own.write_text(FROZEN + "[contexts.ops]\nurl = 'redis://10.9.0.4'\n")
     other = here / "other.toml"
     other.write_text("[contexts.project]\nurl = 'redis://10.9.0.4'\n")
-    found = load(other)
+    found = load_configuration(other)
     project = found.target("project")
     assert project is not None
     assert not project.read_only
@@ -282,11 +281,13 @@ def test_what_the_own_file_lets_this_user_write_to_another_file_may_name_too(her
 
 def test_a_url_of_a_read_only_context_cannot_be_written_to(here: Path, own: Path) -> None:
     own.write_text(FROZEN)
-    target = load().target_at("redis://10.9.0.4:6379/00")
+    target = load_configuration().target_at("redis://10.9.0.4:6379/00")
     assert (target.name, target.read_only, target.is_production) == ("archive", True, False)
     own.write_text(FROZEN + "[contexts.ops]\nurl = 'redis://10.9.0.4'\n")
-    assert not load().target_at("redis://10.9.0.4").read_only, "another context lets this user write there"
-    ops = load().target("ops")
+    assert not load_configuration().target_at("redis://10.9.0.4").read_only, (
+        "another context lets this user write there"
+    )
+    ops = load_configuration().target("ops")
     assert ops is not None
     assert not ops.read_only
 
@@ -295,7 +296,7 @@ def test_the_hidden_contexts_are_there_after_saving_too(here: Path, own: Path) -
     file = here / "qdeck.toml"
     file.write_text("[purge]\nmax_ready_age = 5\n")
     trust.add(file, file.read_bytes())
-    assert save(file, {("purge", "max_ready_age"): 6}).target_at("redis://10.9.0.1/3").is_production
+    assert save_settings(file, {("purge", "max_ready_age"): 6}).target_at("redis://10.9.0.1/3").is_production
 
 
 def test_a_variable_of_the_own_file_is_told_with_that_file(
@@ -303,13 +304,13 @@ def test_a_variable_of_the_own_file_is_told_with_that_file(
 ) -> None:
     own.write_text(OWN.replace("redis://10", "redis://u:${NOT_SET}@10"))
     with pytest.raises(InvalidOption, match=r"config\.toml: contexts\.shop\.url: the environment variable NOT_SET"):
-        load("/dev/null").target("shop")
+        load_configuration("/dev/null").target("shop")
 
 
 def test_an_own_file_that_cannot_be_read_is_no_reason_to_go_on_without_it(here: Path, own: Path) -> None:
     own.write_text("[contexts.shop\n")
     with pytest.raises(InvalidOption, match=r"config\.toml"):
-        load("/dev/null")
+        load_configuration("/dev/null")
 
 
 @pytest.mark.parametrize("wrong", ["link to nothing", "loop", "directory"])
@@ -324,9 +325,9 @@ def test_an_own_file_that_is_there_and_no_file_is_none_either(
     else:
         own.symlink_to(own if wrong == "loop" else "/no/such/volume/config.toml")
     with pytest.raises(InvalidOption, match=r"config\.toml cannot be read"):
-        load(given)
+        load_configuration(given)
 
 
 def test_a_link_from_the_directory_to_the_own_file_is_the_own_file(here: Path, own: Path) -> None:
     (here / "qdeck.toml").symlink_to(own)
-    assert load().settings.default_context == "shop"
+    assert load_configuration().settings.default_context == "shop"

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._files import Dropped, check_new_file, new_file
-from qdeck._operations.model import PlanEntry
-from qdeck._operations.planindex import Share
+from qdeck.admin import Dropped, PlanEntry, Share, check_new_file, new_file
 from qdeck_console.leftovers import Leftovers
 from qdeck_console.screens.purgeentries import EntriesScreen
 from support.driving import app_of, console, until

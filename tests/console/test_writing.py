@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._files import state_dir
 from qdeck._operations import activity
-from qdeck._settings import Target
+from qdeck.admin import AsyncWriter, Target, Writer, state_dir
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import LIVE_S, Contexts
 from support.driving import app_of, until
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def proxy(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultProxy]:
-    monkeypatch.setattr("qdeck._deck.deck.WRITING_PATIENCE", 0.2)
+    monkeypatch.setattr("qdeck.admin._client.WRITE_PATIENCE_S", 0.2)
     monkeypatch.setattr("qdeck_console.writing.AGAIN_S", 0.1)
     with FaultProxy(int(url.rpartition(":")[2].partition("/")[0]), target_url=url) as made:
         yield made
@@ -37,16 +35,16 @@ async def confirmed(proxy: FaultProxy) -> AsyncIterator[Pilot[int]]:
     """A console that was opened on production with `--confirm`."""
     target = Target(url=proxy.url, name="prod-eu", environment="production")
     contexts = Contexts(target)
-    context = replace(contexts.foretell(target, read_only=False), live_until=time.monotonic() + LIVE_S)
-    app = ConsoleApp(lambda: contexts.deck(target, read_only=False), context, contexts=contexts)
+    context = replace(contexts.describe(target, read_only=False), live_until=time.monotonic() + LIVE_S)
+    app = ConsoleApp(contexts, context)
     async with app.run_test(size=(100, 30)) as pilot:
         yield pilot
 
 
 def told(url: str) -> list[str]:
     """What the log on the server says, the first one first."""
-    with Deck(url) as deck:
-        return [row.verb for row in deck.look(activity.read())]
+    with Writer(url) as deck:
+        return [row.verb for row in deck.run(activity.read())]
 
 
 async def test_a_server_that_was_away_is_told_once_when_it_is_back(url: str, proxy: FaultProxy) -> None:
@@ -63,7 +61,12 @@ async def test_a_server_that_was_away_is_told_once_when_it_is_back(url: str, pro
         proxy.refuse()
         await until(pilot, lambda: app.latest.is_lost)
         app.writing.end("")
-        await until(pilot, lambda: app.deck.read_only and len(app.writing._owed) == 1 and app.writing._telling is None)
+        await until(
+            pilot,
+            lambda: (
+                not isinstance(app.reader, AsyncWriter) and len(app.writing._owed) == 1 and app.writing._telling is None
+            ),
+        )
         proxy.heal()
         app.feed.poke()
         await until(pilot, lambda: not app.writing._owed)
@@ -77,7 +80,7 @@ async def test_what_began_and_ended_while_the_server_was_away_is_left_out(url: s
         app = app_of(pilot)
         await until(pilot, lambda: len(app.writing._owed) == 1 and app.writing._telling is None)
         app.context = replace(app.context, live_until=time.monotonic() - 1)
-        await until(pilot, lambda: app.deck.read_only and not app.writing._owed)
+        await until(pilot, lambda: not isinstance(app.reader, AsyncWriter) and not app.writing._owed)
         proxy.heal()
         app.feed.poke()
         await until(pilot, lambda: app.latest.snapshot is not None and not app.latest.is_lost)
@@ -85,12 +88,12 @@ async def test_what_began_and_ended_while_the_server_was_away_is_left_out(url: s
 
 
 def test_what_came_there_is_not_written_again(url: str) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         entry = activity.make("live", 1_700_000_000_000, where="prod-eu", reason="INC-7")
         deck.write(activity.record(entry))
         deck.write(activity.record_again(entry))
         deck.write(activity.record_again(replace(entry, at_ms=entry.at_ms + 1)))
-        assert len(deck.look(activity.read())) == 2
+        assert len(deck.run(activity.read())) == 2
 
 
 def _lines_of_file() -> int:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from operations.yard import Yard
-from qdeck._deck.deck import Deck
 from qdeck._deck.window import read_stretch
 from qdeck._engine import keys
+from qdeck.admin import Writer
 from support.bounds import read_commands, too_much, unbounded
 from support.breaking import fill
 from support.listening import listening
@@ -45,11 +45,11 @@ def test_a_refresh_and_a_list_take_no_large_payload(url: str, raw: Any) -> None:
     yard = Yard(url, raw)
     job = yard.add(1)
     raw.hset(keys.key(yard.queue, "body"), job, b"x" * 64 * 1024 * 1024)
-    with Deck(url) as deck:
-        deck.status()
+    with Writer(url) as deck:
+        deck.snapshot()
         before = raw.info("stats")["total_net_output_bytes"]
-        deck.status()
+        deck.snapshot()
         deck.page(yard.queue, bodies=False)
-        deck.look(read_stretch(yard.queue, "ready", 0, 50))
+        deck.run(read_stretch(yard.queue, "ready", 0, 50))
         assert raw.info("stats")["total_net_output_bytes"] - before < 100_000
     yard.client.close()

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck import InvalidFilter, InvalidOption, NotAllowed, ServerUnreachable, UnknownJob, UsageError
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck import jobs as joblists
 from qdeck._deck import native, payload
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import State, Status
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.codec import BAND
 from qdeck._engine.ids import new_id
-from qdeck._errors import InvalidFilter, InvalidOption, NotAllowed, ServerUnreachable, UnknownJob, UsageError
-from qdeck._operations import api
+from qdeck._schedules import store
+from qdeck.admin import AsyncReader, AsyncWriter, Reader, State, Status, Writer
+from qdeck.admin._client import operates, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +30,8 @@ QUEUE = "demo:mail:actions"
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Deck]:
-    with Deck(url) as made:
+def deck(url: str) -> Iterator[Writer]:
+    with Writer(url) as made:
         yield made
 
 
@@ -62,63 +62,63 @@ def many(client: SyncClient, count: int, *, due_ms: int | None = None, priority:
     return [job.id for job in made]
 
 
-def test_an_empty_server_is_healthy(deck: Deck) -> None:
-    seen = deck.status()
+def test_an_empty_server_is_healthy(deck: Writer) -> None:
+    seen = deck.snapshot()
     assert (seen.status, seen.queues, seen.reasons, seen.notices) == (Status.HEALTHY, (), (), ())
     assert seen.server.version
     assert seen.server.role == "master"
 
 
-def test_counts_of_every_state(deck: Deck, client: SyncClient) -> None:
+def test_counts_of_every_state(deck: Writer, client: SyncClient) -> None:
     ids = many(client, 6)
     deck.enqueue(QUEUE, "t", delay=60)
     deck.enqueue(QUEUE, "t", after=[ids[5]])
     first, second, third = claim(client, 3)
     end(client, "failed", first, {"class": "pkg.Boom", "message": "no"})
     end(client, "done", second)
-    api.apply_plan(deck, api.build_plan(deck, "cancel", QUEUE, ids=[ids[3]]))
-    [row] = deck.status().queues
+    deck.apply(deck.plan("cancel", QUEUE, ids=[ids[3]]))
+    [row] = deck.snapshot().queues
     assert (row.ready, row.delayed, row.blocked, row.running) == (2, 1, 1, 1)
     assert (row.dead, row.done, row.cancelled, row.stuck) == (1, 1, 1, 0)
     assert row.totals["enqueued"] == 8
     assert deck.job(QUEUE, third.id).worker == "w1"
 
 
-def test_rates_need_two_looks(deck: Deck, client: SyncClient) -> None:
+def test_rates_need_two_looks(deck: Writer, client: SyncClient) -> None:
     many(client, 1)
-    assert deck.status().queues[0].in_per_s is None
+    assert deck.snapshot().queues[0].in_per_s is None
     many(client, 10)
     time.sleep(0.05)
-    rate = deck.status().queues[0].in_per_s
+    rate = deck.snapshot().queues[0].in_per_s
     assert rate is not None
     assert 10 < rate <= 200
 
 
-def test_the_oldest_job_may_have_a_low_priority(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_the_oldest_job_may_have_a_low_priority(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     now = int(time.time() * 1000)
     many(client, 1)
     for priority, age_ms in ((0, 1_000), (50, 5_000), (200, 90_000), (899, 2_000)):
         raw.zadd(keys.key(QUEUE, "ready"), {f"p{priority}": priority * BAND + now - age_ms})
-    row = deck.status().queues[0]
+    row = deck.snapshot().queues[0]
     assert row.oldest_s == pytest.approx(90, abs=5)
     assert row.oldest_exact
 
 
-def test_more_priorities_than_are_looked_at_is_told(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_more_priorities_than_are_looked_at_is_told(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     now = int(time.time() * 1000)
     raw.zadd(keys.key(QUEUE, "ready"), {f"p{n}": n * BAND + now for n in range(40)})
-    assert not deck.status().queues[0].oldest_exact
+    assert not deck.snapshot().queues[0].oldest_exact
 
 
-def test_a_due_job_that_nobody_puts_in_line_waits_too(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_due_job_that_nobody_puts_in_line_waits_too(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     raw.zadd(keys.key(QUEUE, "delayed"), {"late": int(time.time() * 1000) - 120_000})
     raw.hincrby(keys.key(QUEUE, "meta").decode(), "delayed", 1)
-    assert deck.status().queues[0].oldest_s == pytest.approx(120, abs=5)
+    assert deck.snapshot().queues[0].oldest_s == pytest.approx(120, abs=5)
 
 
-def test_stuck_counts_expired_leases_graces_and_time_limits(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_stuck_counts_expired_leases_graces_and_time_limits(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 4)
     late, grace, over, _fine = claim(client, 4)
     now = int(time.time() * 1000)
@@ -127,26 +127,26 @@ def test_stuck_counts_expired_leases_graces_and_time_limits(deck: Deck, client: 
     raw.hset(lease, grace.id, raw.hget(lease, grace.id) + b" ?")  # type: ignore[operator]  # a blocking client answers at once
     raw.hset(lease, over.id, f"w1:1 {now - 60_000} 60000 0")
     raw.hset(keys.key(QUEUE, "head").decode(), over.id, f"{now} 100 0 t\nm1000")
-    seen = deck.status()
+    seen = deck.snapshot()
     assert seen.queues[0].stuck == 3
     assert any("3 jobs stuck" in reason.text for reason in seen.reasons)
 
 
-def test_paused_and_unserved_queues_are_reasons(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_paused_and_unserved_queues_are_reasons(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 2)
-    assert [r.text for r in deck.status().reasons] == [f"no live worker for {QUEUE}, 2 jobs waiting"]
+    assert [r.text for r in deck.snapshot().reasons] == [f"no live worker for {QUEUE}, 2 jobs waiting"]
     said = {"queues": [QUEUE], "seen_ms": int(time.time() * 1000), "state": "running", "host": "h", "pid": 1}
     raw.hset("qdeck:workers", "w1", json.dumps(said))
-    assert deck.status().status is Status.HEALTHY
+    assert deck.snapshot().status is Status.HEALTHY
     assert deck.workers()[0].alive
     deck.pause(QUEUE)
-    assert "is paused" in deck.status().reasons[0].text
+    assert "is paused" in deck.snapshot().reasons[0].text
     deck.resume(QUEUE)
     raw.hset("qdeck:workers", "w1", json.dumps(said | {"seen_ms": 1}))
     assert not deck.workers()[0].alive
 
 
-def test_dead_letters_make_a_deck_degraded_then_unhealthy(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_dead_letters_make_a_deck_degraded_then_unhealthy(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     claim(client)
     meta = keys.key(QUEUE, "meta").decode()
@@ -157,72 +157,72 @@ def test_dead_letters_make_a_deck_degraded_then_unhealthy(deck: Deck, client: Sy
         (1001, Status.UNHEALTHY),
     ):
         raw.hset(meta, "dead_letter", count)
-        assert deck.status().status is status
+        assert deck.snapshot().status is status
 
 
-def test_a_foreign_key_is_that_queues_problem_only(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_foreign_key_is_that_queues_problem_only(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     raw.hset("qdeck:queues", mapping={"other:x:actions": 1, "third:x:actions": 1, "gone:x:actions": 1})
     raw.rpush("{other:x:actions}:meta", "x")
     raw.hset("{third:x:actions}:meta", mapping={"v": "7"})
-    rows = {row.name: row for row in deck.status().queues}
+    rows = {row.name: row for row in deck.snapshot().queues}
     assert set(rows) == {QUEUE, "other:x:actions", "third:x:actions"}
     assert rows[QUEUE].ready == 1
     assert "holds another kind of data" in (rows["other:x:actions"].problem or "")
     assert "layout version 7" in (rows["third:x:actions"].problem or "")
 
 
-def test_a_wrong_list_under_our_name_keeps_the_counts(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_wrong_list_under_our_name_keeps_the_counts(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 3)
     raw.rename(keys.key(QUEUE, "ready"), "elsewhere")
     raw.set(keys.key(QUEUE, "ready"), "x")
-    row = deck.status().queues[0]
+    row = deck.snapshot().queues[0]
     assert row.ready == 3
     assert row.problem
 
 
-def test_a_queue_that_the_registry_lacks_is_found(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_queue_that_the_registry_lacks_is_found(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     raw.delete("qdeck:queues")
-    assert [row.name for row in deck.status().queues] == [QUEUE]
+    assert [row.name for row in deck.snapshot().queues] == [QUEUE]
     deck.enqueue("other:x:actions", "t")
-    assert [row.name for row in deck.status().queues] == [QUEUE, "other:x:actions"]
+    assert [row.name for row in deck.snapshot().queues] == [QUEUE, "other:x:actions"]
 
 
-def test_details_of_hidden_queues_take_turns(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_details_of_hidden_queues_take_turns(deck: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "ROTATION", 1)
     for n in range(3):
         deck.enqueue(f"q{n}:x:actions", "t")
-    looks = [sum(row.oldest_s is not None for row in deck.status(visible=["q0:x:actions"]).queues) for _ in range(3)]
+    looks = [sum(row.oldest_s is not None for row in deck.snapshot(visible=["q0:x:actions"]).queues) for _ in range(3)]
     assert looks == [1, 2, 3]
 
 
-def test_a_deck_with_many_queues_is_counted_in_turns(deck: Deck, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deck_with_many_queues_is_counted_in_turns(deck: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "CHUNK", 2)
     monkeypatch.setattr(native, "PORTION", 2)
     names = [f"q{n}:x:actions" for n in range(6)]
     for name in names:
         deck.enqueue(name, "t")
-    first = deck.status(visible=())
+    first = deck.snapshot(visible=())
     assert first.fresh is None
     assert first.counted_ms == first.at_ms
     assert first.totals.ready == 6
     for name in names:
         deck.enqueue(name, "t")
-    looks = [deck.status(visible=[names[5]]) for _ in range(3)]
+    looks = [deck.snapshot(visible=[names[5]]) for _ in range(3)]
     assert looks[0].fresh == frozenset({*names[:2], names[5]})
     assert [look.totals.ready for look in looks] == [9, 11, 12]
     assert looks[0].counted_ms == first.at_ms
     assert looks[2].counted_ms == looks[0].at_ms
     assert [row.ready for row in looks[0].queues] == [2, 2, 1, 1, 1, 2]
     deck.enqueue("new:x:actions", "t")
-    newer = deck.status(visible=[])
+    newer = deck.snapshot(visible=[])
     assert newer.fresh == frozenset({names[5], "new:x:actions"})
-    assert deck.status().fresh is None
+    assert deck.snapshot().fresh is None
 
 
 @pytest.mark.parametrize("state", ["ready", "delayed"])
-def test_paging_gives_every_job_once_though_all_are_tied(deck: Deck, client: SyncClient, state: str) -> None:
+def test_paging_gives_every_job_once_though_all_are_tied(deck: Writer, client: SyncClient, state: str) -> None:
     due = int(time.time() * 1000) + 10**7 if state == "delayed" else None
     ids = many(client, 1_300, due_ms=due)
     assert [record.id for record in deck.jobs(QUEUE, state=state)] == ids
@@ -230,14 +230,14 @@ def test_paging_gives_every_job_once_though_all_are_tied(deck: Deck, client: Syn
 
 @pytest.mark.parametrize("newest", [False, True])
 def test_paging_goes_on_where_the_last_entry_was(
-    deck: Deck, client: SyncClient, monkeypatch: pytest.MonkeyPatch, newest: bool
+    deck: Writer, client: SyncClient, monkeypatch: pytest.MonkeyPatch, newest: bool
 ) -> None:
     """What is taken out between two pages, the last entry of the page included, makes nobody else be left out."""
     monkeypatch.setattr(joblists, "SLICE", 50)
     ids = many(client, 200, due_ms=int(time.time() * 1000) + 10**7)
     order = ids[::-1] if newest else ids
     first = deck.page(QUEUE, state="delayed", newest=newest, most=50)
-    api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE, ids=[*order[:10], order[49], order[60]]))
+    deck.apply(deck.plan("discard", QUEUE, ids=[*order[:10], order[49], order[60]]))
     rest, cursor = [], first.cursor
     while cursor is not None:
         page = deck.page(QUEUE, state="delayed", newest=newest, cursor=cursor, most=50)
@@ -247,7 +247,7 @@ def test_paging_goes_on_where_the_last_entry_was(
     assert rest == [job_id for job_id in order[50:] if job_id != order[60]]
 
 
-def test_a_filter_sees_payloads_errors_and_short_facts(deck: Deck, client: SyncClient) -> None:
+def test_a_filter_sees_payloads_errors_and_short_facts(deck: Writer, client: SyncClient) -> None:
     ids = many(client, 20)
     end(client, "failed", claim(client)[0], {"class": "pkg.TimeoutError", "message": "slow", "worker": "w9"})
     assert [r.id for r in deck.jobs(QUEUE, where="payload.0>=18")] == ids[18:]
@@ -259,7 +259,7 @@ def test_a_filter_sees_payloads_errors_and_short_facts(deck: Deck, client: SyncC
         deck.jobs(QUEUE, where="nosuch:1")
 
 
-def test_all_about_a_job(deck: Deck, client: SyncClient) -> None:
+def test_all_about_a_job(deck: Writer, client: SyncClient) -> None:
     parent = deck.enqueue(QUEUE, "t", [1], {"api_key": "k", "n": 2}, name="n", tags=["a", "b"])
     child = deck.enqueue(QUEUE, "t", after=[parent.id])
     running = claim(client)[0]
@@ -277,13 +277,13 @@ def test_all_about_a_job(deck: Deck, client: SyncClient) -> None:
     assert (dead_child.error, dead_child.message) == ("DependencyFailed", f"job {parent.id} is dead")
 
 
-def test_many_dependents_are_all_told(deck: Deck) -> None:
+def test_many_dependents_are_all_told(deck: Writer) -> None:
     parent = deck.enqueue(QUEUE, "t")
     children = [deck.enqueue(QUEUE, "t", after=[parent.id]).id for _ in range(450)]
     assert sorted(deck.job(QUEUE, parent.id).dependents) == sorted(children)
 
 
-def test_find_looks_in_every_queue(deck: Deck) -> None:
+def test_find_looks_in_every_queue(deck: Writer) -> None:
     deck.enqueue(QUEUE, "t", id="same")
     deck.enqueue("other:x:actions", "t", id="same", delay=60)
     assert {(place.queue, place.state) for place in deck.find("same")} == {
@@ -293,7 +293,7 @@ def test_find_looks_in_every_queue(deck: Deck) -> None:
     assert deck.find("nowhere") == []
 
 
-def test_unknown_things_name_what_was_meant(deck: Deck) -> None:
+def test_unknown_things_name_what_was_meant(deck: Writer) -> None:
     deck.enqueue(QUEUE, "t")
     with pytest.raises(UsageError, match="demo:mial:actions") as caught:
         deck.pause("demo:mial:actions")
@@ -308,84 +308,90 @@ def test_unknown_things_name_what_was_meant(deck: Deck) -> None:
         deck.order_worker("w1", "stop")
 
 
-def test_a_plan_is_applied_to_what_it_saw_only(deck: Deck, client: SyncClient) -> None:
+def test_a_plan_is_applied_to_what_it_saw_only(deck: Writer, client: SyncClient) -> None:
     ids = many(client, 450)
-    plan = api.build_plan(deck, "cancel", QUEUE, where="payload.0<420")
+    plan = deck.plan("cancel", QUEUE, where="payload.0<420")
     assert plan.count == 420
     claim(client, room=3)
-    batch = api.apply_plan(deck, plan)
+    batch = deck.apply(plan)
     assert batch.applied == 417
     assert [(skip.id, skip.why) for skip in batch.skipped] == [(job_id, "is running now") for job_id in ids[:3]]
-    assert deck.status().queues[0].cancelled == 417
+    assert deck.snapshot().queues[0].cancelled == 417
 
 
-def test_verbs_act_in_their_states(deck: Deck, client: SyncClient) -> None:
+def test_verbs_act_in_their_states(deck: Writer, client: SyncClient) -> None:
     [waiting] = many(client, 1)
     later = deck.enqueue(QUEUE, "t", delay=600).id
-    assert api.apply_plan(deck, api.build_plan(deck, "run", QUEUE)).applied == 1
+    assert deck.apply(deck.plan("run", QUEUE)).applied == 1
     assert deck.job(QUEUE, later).state == "ready"
-    assert api.build_plan(deck, "run", QUEUE, ids=[waiting, "nix"]).tail.skipped[0].why == "is ready"
-    assert (
-        api.apply_plan(deck, api.build_plan(deck, "reprioritise", QUEUE, ids=[later], priority="CRITICAL")).applied == 1
-    )
+    assert deck.plan("run", QUEUE, ids=[waiting, "nix"]).tail.skipped[0].why == "is ready"
+    assert deck.apply(deck.plan("reprioritise", QUEUE, ids=[later], priority="CRITICAL")).applied == 1
     assert [record.id for record in deck.jobs(QUEUE)] == [later, waiting]
     [running] = claim(client)
-    batch = api.apply_plan(deck, api.build_plan(deck, "cancel", QUEUE, ids=[running.id]))
+    batch = deck.apply(deck.plan("cancel", QUEUE, ids=[running.id]))
     assert (batch.applied, batch.asked) == (1, 1)
     assert deck.job(QUEUE, running.id).cancel_asked
-    assert api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE)).applied == 1
+    assert deck.apply(deck.plan("discard", QUEUE)).applied == 1
     assert deck.find(waiting) == []
 
 
-def test_a_plan_counts_who_waits_for_its_jobs(deck: Deck) -> None:
+def test_a_plan_counts_who_waits_for_its_jobs(deck: Writer) -> None:
     parent = deck.enqueue(QUEUE, "t")
     deck.enqueue(QUEUE, "t", after=[parent.id])
-    assert api.build_plan(deck, "cancel", QUEUE, ids=[parent.id]).tail.blast.dependants == 1
+    assert deck.plan("cancel", QUEUE, ids=[parent.id]).tail.blast.dependants == 1
 
 
-def test_limits_are_checked_and_shown(deck: Deck) -> None:
+def test_limits_are_checked_and_shown(deck: Writer) -> None:
     deck.enqueue(QUEUE, "t")
     deck.limit(QUEUE, running=3, rate=(10, 0.5))
-    row = deck.status().queues[0]
+    row = deck.snapshot().queues[0]
     assert (row.limit, row.rate) == (3, (10, 500))
     deck.limit(QUEUE)
-    assert deck.status().queues[0].limit is None
+    assert deck.snapshot().queues[0].limit is None
     with pytest.raises(InvalidOption):
         deck.limit(QUEUE, running=0)
 
 
+WRITES = {
+    "add_schedule", "apply", "begin_cleaning", "clean_lists", "edit", "edit_schedule", "enable_schedule",
+    "end_cleaning", "enqueue", "limit", "need_writable", "order_worker", "pause", "record", "redrive", "remove_queues",
+    "remove_schedule", "resume", "run_schedule", "undo", "write",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("reader", "writer"), [(Reader, Writer), (AsyncReader, AsyncWriter)])
+def test_a_reader_has_nothing_that_writes(reader: type, writer: type) -> None:
+    def public(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    assert public(writer) - public(reader) == WRITES
+    assert not any(isinstance(getattr(reader, name), writes) for name in public(reader))
+    assert {name for name in public(reader) if isinstance(getattr(reader, name), operates)} == {"diagnosis"}
+
+
 def test_read_only_refuses_before_anything_is_sent() -> None:
-    deck = Deck("redis://127.0.0.1:1", read_only=True)  # nobody is there: to send would be another error
-    for act in (
-        lambda: deck.enqueue(QUEUE, "t"),
-        lambda: deck.pause(QUEUE),
-        lambda: deck.resume(QUEUE),
-        lambda: deck.limit(QUEUE, running=1),
-        lambda: deck.order_worker("w", "stop"),
-    ):
-        with pytest.raises(NotAllowed):
-            act()
+    reader = Reader("redis://127.0.0.1:1")  # nobody is there: to send would be another error
+    with pytest.raises(NotAllowed):
+        reader._run_write(store.remove("x"))
 
 
 async def test_asyncio_has_the_same(url: str) -> None:
-    async with Deck(url) as deck:
-        made = await deck.aenqueue(QUEUE, "t", [1], delay=5)
-        assert (await deck.astatus()).totals.delayed == 1
-        assert [record.id async for record in deck.ajobs(QUEUE)] == [made.id]
-        assert (await deck.apage(QUEUE, state="delayed")).scanned == 1
-        assert (await deck.ajob(QUEUE, made.id)).state == "delayed"
-        assert len(await deck.afind(made.id)) == 1
-        assert (await deck.aworkers()) == []
-        assert (await deck.apause(QUEUE)).changed
-        assert (await deck.aresume(QUEUE)).changed
-        assert (await api.aapply_plan(deck, await api.abuild_plan(deck, "cancel", QUEUE))).applied == 1
-        with pytest.raises(NotAllowed):
-            await Deck(url, read_only=True).apause(QUEUE)
+    async with AsyncWriter(url) as deck:
+        made = await deck.enqueue(QUEUE, "t", [1], delay=5)
+        assert (await deck.snapshot()).totals.delayed == 1
+        assert [record.id async for record in deck.jobs(QUEUE)] == [made.id]
+        assert (await deck.page(QUEUE, state="delayed")).scanned == 1
+        assert (await deck.job(QUEUE, made.id)).state == "delayed"
+        assert len(await deck.find(made.id)) == 1
+        assert (await deck.workers()) == []
+        assert (await deck.pause(QUEUE)).changed
+        assert (await deck.resume(QUEUE)).changed
+        assert (await deck.apply(await deck.plan("cancel", QUEUE))).applied == 1
 
 
 def test_looking_sends_plain_reads_only(make_server: Callable[..., Server]) -> None:
     server = make_server()
-    with Deck(server.url) as deck, server.client() as raw:
+    with Writer(server.url) as deck, server.client() as raw:
         made = deck.enqueue(QUEUE, "t")
         deck.enqueue(QUEUE, "t", after=[made.id], delay=1)
         claim(deck._writing)
@@ -405,28 +411,28 @@ def test_looking_sends_plain_reads_only(make_server: Callable[..., Server]) -> N
         "zrangebyscore",
         "zcount",
     }
-    reads |= {"zscore", "zrank", "zrevrank", "zrevrangebyscore", "time", "info", "hello"}
+    reads |= {"zscore", "zrank", "zrevrank", "zrevrangebyscore", "time", "info", "hello", "type"}
     assert sent <= reads | {"client", "select", "config"}
 
 
-def look_at_everything(deck: Deck, job_id: str) -> None:
-    deck.status()
+def look_at_everything(deck: Writer, job_id: str) -> None:
+    deck.snapshot()
     assert list(deck.jobs(QUEUE, where="-payload.0:zzz"))
     deck.job(QUEUE, job_id)
     assert deck.find(job_id)
     deck.workers()
-    assert api.build_plan(deck, "cancel", QUEUE).count
+    assert deck.plan("cancel", QUEUE).count
 
 
 def test_read_rights_are_enough_to_look(make_server: Callable[..., Server]) -> None:
     server = make_server()
-    with Deck(server.url) as deck, server.client() as raw:
+    with Writer(server.url) as deck, server.client() as raw:
         made = deck.enqueue(QUEUE, "t")
         raw.execute_command("ACL", "SETUSER", "looker", "on", ">pw", "~*", "+@read", "+ping", "+select", "-@dangerous")
         before = raw.dbsize()
-        with Deck(f"redis://looker:pw@127.0.0.1:{server.port}/0") as looker:
+        with Writer(f"redis://looker:pw@127.0.0.1:{server.port}/0") as looker:
             look_at_everything(looker, made.id)
-            seen = looker.status()
+            seen = looker.snapshot()
             assert seen.local_clock
             assert len(seen.notices) == 2
             assert seen.server.version
@@ -436,27 +442,27 @@ def test_read_rights_are_enough_to_look(make_server: Callable[..., Server]) -> N
             with pytest.raises(NotAllowed):
                 looker.enqueue(QUEUE, "t")
         assert raw.dbsize() == before
-        assert deck.status().totals.ready == 1
+        assert deck.snapshot().totals.ready == 1
 
 
 def test_no_rights_at_all_is_an_error(make_server: Callable[..., Server]) -> None:
     server = make_server()
     with server.client() as raw:
         raw.execute_command("ACL", "SETUSER", "nobody", "on", ">pw", "+ping")
-    with Deck(f"redis://nobody:pw@127.0.0.1:{server.port}/0") as deck, pytest.raises(NotAllowed):
-        deck.status()
+    with Writer(f"redis://nobody:pw@127.0.0.1:{server.port}/0") as deck, pytest.raises(NotAllowed):
+        deck.snapshot()
 
 
 def test_an_absent_server_is_told_at_once() -> None:
     start = time.monotonic()
-    with Deck("redis://127.0.0.1:1") as deck, pytest.raises(ServerUnreachable):
-        deck.status()
+    with Writer("redis://127.0.0.1:1") as deck, pytest.raises(ServerUnreachable):
+        deck.snapshot()
     assert time.monotonic() - start < 4
 
 
 def test_a_database_that_is_not_there_is_a_wrong_url(url: str) -> None:
-    with Deck(url.rsplit("/", 1)[0] + "/9999") as deck, pytest.raises(InvalidOption, match="database"):
-        deck.status()
+    with Writer(url.rsplit("/", 1)[0] + "/9999") as deck, pytest.raises(InvalidOption, match="database"):
+        deck.snapshot()
 
 
 @pytest.mark.parametrize(
@@ -479,9 +485,9 @@ def test_secrets_are_masked_at_any_depth() -> None:
     assert "…" in json.dumps(deep, ensure_ascii=False)
 
 
-def test_a_read_that_would_write_is_held_back(deck: Deck, client: SyncClient, raw: redis.Redis) -> None:
+def test_a_read_that_would_write_is_held_back(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 1)
     before = raw.execute_command("DEBUG", "DIGEST")
     with pytest.raises(NotAllowed, match="tried to write"):
-        deck.look(programs.call(ops.configure(QUEUE, {"paused": "1"})))
+        deck.run(programs.call(ops.configure(QUEUE, {"paused": "1"})))
     assert raw.execute_command("DEBUG", "DIGEST") == before

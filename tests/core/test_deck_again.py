@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     import redis
 
-    from qdeck._deck.model import QueueRow
+    from qdeck.admin import QueueRow
 
 META = "{mail}:meta"
 
@@ -33,10 +33,10 @@ def test_a_field_that_comes_and_goes_is_noticed(
 ) -> None:
     raw.hset("qdeck:queues", "mail", 1)
     raw.hset(META, mapping={"v": 1, "dead_letter": 3})
-    with Deck(url) as deck:
+    with Writer(url) as deck:
 
         def look() -> QueueRow:
-            [row] = deck.status().queues
+            [row] = deck.snapshot().queues
             return row
 
         before = look()
@@ -55,11 +55,11 @@ def test_a_field_that_comes_and_goes_is_noticed(
 def test_a_key_of_another_kind_that_goes_leaves_the_queue_as_it_was(url: str, raw: redis.Redis) -> None:
     raw.hset("qdeck:queues", "mail", 1)
     raw.set(META, "x")
-    with Deck(url) as deck:
-        [row] = deck.status().queues
+    with Writer(url) as deck:
+        [row] = deck.snapshot().queues
         assert "another kind" in str(row.problem)
         raw.delete(META)
-        assert deck.status().queues == ()
+        assert deck.snapshot().queues == ()
         raw.hset(META, mapping={"v": 1, "dead_letter": 3})
-        [row] = deck.status().queues
+        [row] = deck.snapshot().queues
         assert (row.problem, row.dead) == (None, 3)

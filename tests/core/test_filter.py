@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qdeck._errors import InvalidFilter, QdeckError
-from qdeck._filter import FIELDS, STATES, Pushdown, Range, explain, parse
+from qdeck import InvalidFilter, QdeckError
+from qdeck._filter import FIELDS, STATES, Pushdown, Range
+from qdeck.admin import explain, parse
 from support.records import NOW, Job
 
 MINUTE, HOUR = 60_000, 3_600_000

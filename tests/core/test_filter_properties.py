@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qdeck._errors import InvalidFilter
-from qdeck._filter import FIELDS, STATES, Filter, Kind, Range, explain, parse
+from qdeck import InvalidFilter
+from qdeck._filter import FIELDS, STATES, Kind, Range
 from qdeck._filter.nodes import (
     ANYTHING,
     DAY_MS,
@@ -31,6 +31,7 @@ from qdeck._filter.nodes import (
     any_of,
     negated,
 )
+from qdeck.admin import Filter, explain, parse
 from support.records import HOUR, NOW, Job
 
 literals = st.text(max_size=4) | st.sampled_from(

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qdeck import InvalidOption
 from qdeck._deck import masking, payload
-from qdeck._deck.masking import MASK, mask_text
-from qdeck._deck.model import JobRecord
-from qdeck._errors import InvalidOption
+from qdeck._deck.masking import MASK
 from qdeck._operations.editing import unmask
+from qdeck.admin import JobRecord, mask_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

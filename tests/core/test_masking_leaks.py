@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qdeck import UsageError
 from qdeck._deck import masking, payload
-from qdeck._deck.masking import MASK, mask_text
-from qdeck._errors import UsageError
+from qdeck._deck.masking import MASK
 from qdeck._operations.editing import unmask
+from qdeck.admin import mask_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

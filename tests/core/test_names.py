@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qdeck._errors import InvalidName, InvalidOption, QdeckError
-from qdeck._names import KNOWN_ENVIRONMENTS, MAX_LENGTH, QueueName, QueueType
+from qdeck import InvalidName, InvalidOption, QdeckError, QueueName
+from qdeck._names import KNOWN_ENVIRONMENTS, MAX_LENGTH
+from qdeck.admin import QueueType
 
 
 class Fields(TypedDict, total=False):

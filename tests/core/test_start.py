@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from qdeck import __version__
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     import redis
@@ -18,9 +18,9 @@ LATE = ("qdeck._filter.compiler", "qdeck._deck.produce", "qdeck._deck.job", "qde
 def test_a_deck_that_looks_loads_only_what_looking_needs(url: str) -> None:
     code = f"""
 import sys
-from qdeck._deck.deck import Deck
-with Deck({url!r}, layouts=("native", "lists", "vmpooler", "ifdb", "scheduler")) as deck:
-    deck.status()
+from qdeck.admin import Reader
+with Reader({url!r}, adapters=("native", "lists", "vmpooler", "ifdb", "scheduler")) as deck:
+    deck.snapshot()
 print([name for name in {LATE!r} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -28,7 +28,7 @@ print([name for name in {LATE!r} if name in sys.modules])
 
 
 def test_a_server_lists_us_by_name(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
-        deck.status()
+    with Writer(url) as deck:
+        deck.snapshot()
         shown = {client.get("lib-name") for client in raw.client_list()}
     assert f"redis-py(qdeck_v{__version__})" in shown

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._engine.ops import Beat, Claimed, Made, NewJob, Op, Program, Reaped, Turn
+    from qdeck._engine.ops import Beat, Claimed, Made, Op, Reaped, Turn
+    from qdeck.admin import NewJob, Program
 
 T = TypeVar("T")
 START_MS: Final = 1_800_000_000_000

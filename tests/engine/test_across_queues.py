@@ -9,14 +9,15 @@ import pytest
 from engine.harness import OTHER
 from engine.model_jobs import RESEND_MS
 from engine.test_removed import act
+from qdeck import UnknownDependency
 from qdeck._engine import keys, ops, programs
-from qdeck._errors import UnknownDependency
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.harness import Rig
-    from qdeck._engine.ops import Program, Send
+    from qdeck._engine.ops import Send
+    from qdeck.admin import Program
 
 
 def run_until(rig: Rig, program: Program[Any], stop: Callable[[Send], bool]) -> Send | None:

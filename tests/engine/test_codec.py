@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qdeck import PayloadNotSerializable, PayloadTooLarge
 from qdeck._engine import codec
-from qdeck._errors import PayloadNotSerializable, PayloadTooLarge
 
 if TYPE_CHECKING:
     from engine.harness import Rig

@@ -8,8 +8,8 @@ import pytest
 
 from engine.harness import OTHER
 from engine.model_jobs import RESEND_MS
+from qdeck import UnknownDependency
 from qdeck._engine import ops, programs
-from qdeck._errors import UnknownDependency
 
 if TYPE_CHECKING:
     from engine.harness import Rig

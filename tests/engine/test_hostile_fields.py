@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from engine.harness import LEASE_MS, OTHER, Rig
+from qdeck import QdeckError
 from qdeck._engine import acts, codec, keys, ops, programs
-from qdeck._errors import QdeckError
 from qdeck._schedules import store
-from qdeck._schedules.model import Definition
+from qdeck.admin import Definition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

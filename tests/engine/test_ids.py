@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from qdeck import InvalidOption
 from qdeck._engine import ids
-from qdeck._errors import InvalidOption
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

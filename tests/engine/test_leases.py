@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from engine.harness import LEASE_MS
+from qdeck import LayoutMismatch
 from qdeck._engine import codec, keys, ops, programs
-from qdeck._errors import LayoutMismatch
 
 if TYPE_CHECKING:
     from engine.harness import Rig

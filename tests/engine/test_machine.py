@@ -14,16 +14,17 @@ from engine.harness import OTHER, QUEUE, START_MS
 from engine.model import Model
 from engine.model_jobs import Entry, Late, Refused, Spec
 from engine.picture import Picture, check_rules, take_picture
+from qdeck import UnknownDependency
 from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import codec, keys, ops, programs, scripts
-from qdeck._errors import UnknownDependency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import redis
 
-    from qdeck._engine.ops import Ending, NewJob, Op, Send
+    from qdeck._engine.ops import Ending, Op, Send
+    from qdeck.admin import NewJob
 
 QUEUES: Final = (QUEUE, OTHER)
 WORKERS: Final = 3

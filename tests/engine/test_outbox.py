@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from engine.harness import OTHER, Rig
+from qdeck import LayoutMismatch
 from qdeck._engine import keys, ops, programs
-from qdeck._errors import LayoutMismatch
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Program
+    from qdeck.admin import Program
     from support.servers import Server
 
 THIRD = "shop:stock:actions"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from engine.harness import LEASE_MS, OTHER, QUEUE, Rig
+from qdeck import NotAllowed
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._engine import ops, programs, scripts
-from qdeck._errors import NotAllowed
 from qdeck._schedules import calls, store
-from qdeck._schedules.model import Definition
+from qdeck.admin import Definition
 from support.servers import Server
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._engine.ops import Program
+    from qdeck.admin import Program
 
     Make = Callable[[], Program[Any]]
     """Makes a program anew each time."""

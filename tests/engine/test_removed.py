@@ -14,7 +14,7 @@ from qdeck._engine.ids import new_id
 if TYPE_CHECKING:
     from engine.harness import Rig
     from qdeck._engine.acts import Acted
-    from qdeck._engine.ops import NewJob
+    from qdeck.admin import NewJob
 
 
 def act(rig: Rig, verb: str, state: str, *job_ids: str, batch: str = "", queue: str = "", extra: str = "") -> Acted:

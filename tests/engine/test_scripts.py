@@ -11,8 +11,8 @@ import pytest
 from redis.crc import key_slot
 
 from engine.harness import OTHER, QUEUE, Rig
+from qdeck import LayoutMismatch, ServerRefused
 from qdeck._engine import keys, ops, programs, scripts
-from qdeck._errors import LayoutMismatch, ServerRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import State
-from qdeck._errors import UsageError
-from qdeck._filter import parse
-from qdeck._layouts import discovery, make, steps
-from qdeck._layouts.base import Act, Ages, Entry, Fate, Seen, Stale, Tried
+from qdeck import UsageError
+from qdeck._layouts import discovery, steps
+from qdeck._layouts.base import Ages, Fate, Stale, Tried
 from qdeck._layouts.listing import every
+from qdeck.admin import Act, Entry, Seen, State, Writer, make_layout, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,59 +65,59 @@ class Conformance:
 
     def make(self) -> Layout:
         """A new one of it; a layout that is not among those of the package overrides this."""
-        return make(self.layout)
+        return make_layout(self.layout)
 
     @pytest.fixture
-    def deck(self, url: str, raw: redis.Redis) -> Iterator[Deck]:
+    def deck(self, url: str, raw: redis.Redis) -> Iterator[Writer]:
         self.populate(raw)
-        with Deck(url) as deck:
+        with Writer(url) as deck:
             yield deck
 
-    def look(self, deck: Deck) -> Layout:
+    def look(self, deck: Writer) -> Layout:
         made = self.make()
-        deck.look(discovery.look([made], discovery.Remembered(passes={})))
+        deck.run(discovery.look([made], discovery.Remembered(passes={})))
         return made
 
-    def entries(self, deck: Deck, layout: Layout) -> list[Entry]:
+    def entries(self, deck: Writer, layout: Layout) -> list[Entry]:
         now = int(_now(deck))
-        rows = deck.look(layout.rows(now)).rows
+        rows = deck.run(layout.rows(now)).rows
         assert rows
-        return [e for row in rows for e in deck.look(every(layout, row.name, tuple(State), most=10_000))]
+        return [e for row in rows for e in deck.run(every(layout, row.name, tuple(State), most=10_000))]
 
-    def test_looking_finds_it_and_writes_nothing(self, deck: Deck, raw: redis.Redis) -> None:
+    def test_looking_finds_it_and_writes_nothing(self, deck: Writer, raw: redis.Redis) -> None:
         before = picture(raw)
         layout = self.look(deck)
         assert layout.sight is not None
         assert layout.sight.is_there
         now = _now(deck)
         self.entries(deck, layout)
-        deck.look(layout.stuck(now))
+        deck.run(layout.stuck(now))
         assert picture(raw) == before
 
     def test_an_empty_server_has_nothing_of_it(self, url: str) -> None:
-        with Deck(url) as deck:
+        with Writer(url) as deck:
             layout = self.look(deck)
             assert layout.sight is not None
             assert not layout.sight.is_there
 
-    def test_rows_count_what_lists_show(self, deck: Deck) -> None:
+    def test_rows_count_what_lists_show(self, deck: Writer) -> None:
         layout = self.look(deck)
-        for row in deck.look(layout.rows(_now(deck))).rows:
+        for row in deck.run(layout.rows(_now(deck))).rows:
             for state in State:
                 count = getattr(row, state.value)
                 if count is not None:
-                    shown = deck.look(every(layout, row.name, (state,), most=10_000))
+                    shown = deck.run(every(layout, row.name, (state,), most=10_000))
                     assert len(shown) == count, (row.name, state, [e.key for e in shown])
 
-    def test_rows_count_what_is_stuck(self, deck: Deck) -> None:
+    def test_rows_count_what_is_stuck(self, deck: Writer) -> None:
         layout = self.look(deck)
         now = _now(deck)
-        shown = Counter(entry.queue for entry in deck.look(layout.stuck(now)))
-        for row in deck.look(layout.rows(now)).rows:
+        shown = Counter(entry.queue for entry in deck.run(layout.stuck(now)))
+        for row in deck.run(layout.rows(now)).rows:
             if row.stuck is not None:
                 assert row.stuck == shown[row.name], row.name
 
-    def test_keys_are_identities_and_records_are_whole(self, deck: Deck) -> None:
+    def test_keys_are_identities_and_records_are_whole(self, deck: Writer) -> None:
         layout = self.look(deck)
         found = self.entries(deck, layout)
         assert len({entry.key for entry in found}) == len(found)
@@ -131,17 +129,17 @@ class Conformance:
             assert Seen.parse(str(entry.seen)) == entry.seen
             entry.payload()
             entry.text()
-            detail = deck.look(layout.job(entry.queue, entry.key))
+            detail = deck.run(layout.job(entry.queue, entry.key))
             assert (detail.key, detail.state) == (entry.key, entry.state)
 
-    def test_small_pages_show_the_same(self, deck: Deck) -> None:
+    def test_small_pages_show_the_same(self, deck: Writer) -> None:
         layout = self.look(deck)
-        for row in deck.look(layout.rows(_now(deck))).rows:
+        for row in deck.run(layout.rows(_now(deck))).rows:
             # What is equal to the byte is told apart on one page only.
-            whole = {e.key.partition("#")[0] for e in deck.look(every(layout, row.name, tuple(State), most=10_000))}
+            whole = {e.key.partition("#")[0] for e in deck.run(every(layout, row.name, tuple(State), most=10_000))}
             cursor, shown = None, set()
             for _ in range(1000):
-                page = deck.look(layout.page(row.name, tuple(State), cursor=cursor, most=1))
+                page = deck.run(layout.page(row.name, tuple(State), cursor=cursor, most=1))
                 shown |= {entry.key.partition("#")[0] for entry in page.jobs}
                 cursor = page.cursor
                 if cursor is None:
@@ -149,30 +147,30 @@ class Conformance:
             assert cursor is None
             assert shown == whole
 
-    def test_a_filter_keeps_what_matches(self, deck: Deck) -> None:
+    def test_a_filter_keeps_what_matches(self, deck: Writer) -> None:
         layout = self.look(deck)
         for entry in self.entries(deck, layout):
             if '"' in entry.id or "\\" in entry.id or "*" in entry.id or not entry.id.isprintable():
                 continue
             wanted = parse(f'id:"{entry.id}" state:{entry.state}')
-            page = deck.look(layout.page(entry.queue, tuple(State), wanted=wanted))
+            page = deck.run(layout.page(entry.queue, tuple(State), wanted=wanted))
             assert entry.key in {found.key for found in page.jobs}
 
-    def test_secrets_are_masked(self, deck: Deck) -> None:
+    def test_secrets_are_masked(self, deck: Writer) -> None:
         layout = self.look(deck)
         for entry in self.entries(deck, layout):
-            detail = deck.look(layout.job(entry.queue, entry.key))
+            detail = deck.run(layout.job(entry.queue, entry.key))
             shown = (entry.text(), entry.payload(), entry.message, entry.key, detail.payload(), detail.failure)
             assert "tok123" not in str((*shown, detail.log))
 
-    def test_every_act_is_told_and_each_is_taken_back(self, deck: Deck, raw: redis.Redis) -> None:
+    def test_every_act_is_told_and_each_is_taken_back(self, deck: Writer, raw: redis.Redis) -> None:
         layout = self.look(deck)
         before, tried, told = values(raw), set(), set()
         for number, entry in enumerate(self.entries(deck, layout)):
             for act, capability in layout.capabilities().items():
                 assert capability.can or capability.why
                 try:
-                    step = deck.look(layout.step(act, entry, _now(deck), priority=_priority(self.layout, act)))
+                    step = deck.run(layout.step(act, entry, _now(deck), priority=_priority(self.layout, act)))
                 except UsageError:
                     continue
                 told.add(act)
@@ -196,7 +194,7 @@ class Conformance:
 
     @pytest.mark.parametrize("well", [True, False])
     def test_what_becomes_of_a_retried_entry_is_told_or_unknown(
-        self, deck: Deck, raw: redis.Redis, *, well: bool
+        self, deck: Writer, raw: redis.Redis, *, well: bool
     ) -> None:
         layout = self.look(deck)
         tried: set[str] = set()
@@ -205,7 +203,7 @@ class Conformance:
             if entry.native_state in tried:
                 continue
             try:
-                step = deck.look(layout.step(Act.RETRY, entry, now))
+                step = deck.run(layout.step(Act.RETRY, entry, now))
             except UsageError:
                 continue
             one = Tried(seen=entry.seen, since_ms=now)
@@ -213,21 +211,21 @@ class Conformance:
             if not done.done:
                 continue
             if not layout.tells_fates:
-                assert deck.look(layout.fates([one], _now(deck))) == [Fate.UNKNOWN], entry.key
+                assert deck.run(layout.fates([one], _now(deck))) == [Fate.UNKNOWN], entry.key
                 pytest.skip("it does not tell what becomes of entries")
-            assert deck.look(layout.fates([one], _now(deck))) == [Fate.WAITING], entry.key
+            assert deck.run(layout.fates([one], _now(deck))) == [Fate.WAITING], entry.key
             self.take(raw, entry)
-            assert deck.look(layout.fates([one], _now(deck)))[0] in (Fate.RUNNING, Fate.UNKNOWN), entry.key
+            assert deck.run(layout.fates([one], _now(deck)))[0] in (Fate.RUNNING, Fate.UNKNOWN), entry.key
             wanted = self.end(raw, entry, well=well)
             before = picture(raw)
-            assert deck.look(layout.fates([one], _now(deck))) == [wanted], entry.key
+            assert deck.run(layout.fates([one], _now(deck))) == [wanted], entry.key
             assert picture(raw) == before
             assert well or wanted in (Fate.DEAD, Fate.FAILED)
             tried.add(entry.native_state)
         if not tried:
             pytest.skip("nothing can be retried here")
 
-    def test_what_is_stale_is_told_and_can_go_and_come_back(self, deck: Deck, raw: redis.Redis) -> None:
+    def test_what_is_stale_is_told_and_can_go_and_come_back(self, deck: Writer, raw: redis.Redis) -> None:
         layout = self.look(deck)
         before, now, cursor = values(raw), _now(deck), None
         ages = Ages(
@@ -236,7 +234,7 @@ class Conformance:
         )  # fmt: skip
         found: list[Stale] = []
         for _ in range(1000):
-            page = deck.look(layout.stale(ages, now, cursor))
+            page = deck.run(layout.stale(ages, now, cursor))
             found += page.found
             cursor = page.cursor
             if cursor is None:
@@ -245,14 +243,14 @@ class Conformance:
         assert values(raw) == before
         for number, stale in enumerate(found):
             assert stale.reason
-            step = deck.look(layout.step(stale.act, stale.entry, now, ages=ages, reason=stale.reason))
+            step = deck.run(layout.step(stale.act, stale.entry, now, ages=ages, reason=stale.reason))
             [done] = deck.write(steps.run(self.layout, f"s{number}", [step]))
             assert done.done, (stale.rule, stale.entry.key, done.why)
             [back] = deck.write(steps.undo(self.layout, f"s{number}"))
             assert back.done, (stale.rule, stale.entry.key, back.why)
             assert values(raw) == before
 
-    def test_an_entry_that_changed_is_left_alone(self, deck: Deck, raw: redis.Redis) -> None:
+    def test_an_entry_that_changed_is_left_alone(self, deck: Writer, raw: redis.Redis) -> None:
         layout = self.look(deck)
         found = self.entries(deck, layout)
         twins = {entry.key.partition("#")[0] for entry in found if "#" in entry.key}
@@ -260,7 +258,7 @@ class Conformance:
             if entry.key.partition("#")[0] in twins:
                 continue  # its twin would go
             try:
-                step = deck.look(layout.step(Act.DISCARD, entry, _now(deck)))
+                step = deck.run(layout.step(Act.DISCARD, entry, _now(deck)))
             except UsageError:
                 continue
             deck.write(steps.run(self.layout, f"first{number}", [step]))
@@ -271,13 +269,13 @@ class Conformance:
             assert values(raw) == before
             deck.write(steps.undo(self.layout, f"first{number}"))
 
-    def test_keys_of_another_type_do_not_stop_the_rest(self, deck: Deck, raw: redis.Redis) -> None:
+    def test_keys_of_another_type_do_not_stop_the_rest(self, deck: Writer, raw: redis.Redis) -> None:
         for key, kind in self.make().fixed_keys().items():
             if kind is not None and not raw.exists(key):
                 raw.set(key, "something else")
         layout = self.look(deck)
         assert self.entries(deck, layout)
-        deck.look(layout.stuck(_now(deck)))
+        deck.run(layout.stuck(_now(deck)))
 
 
 def _priority(layout: str, act: Act) -> object:
@@ -286,7 +284,7 @@ def _priority(layout: str, act: Act) -> object:
     return "HIGH" if layout == "scheduler" else None
 
 
-def _now(deck: Deck) -> int:
+def _now(deck: Writer) -> int:
     from qdeck._deck import reads
 
-    return deck.look(reads.clock())
+    return deck.run(reads.clock())

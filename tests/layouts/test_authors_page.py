@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layouts.conformance import Conformance
-from qdeck._layout_names import LAYOUTS
 from qdeck._layouts import make_all
 from qdeck._layouts.base import Layout
+from qdeck.admin import LAYOUTS
 
 if TYPE_CHECKING:
     import redis

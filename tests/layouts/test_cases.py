@@ -14,10 +14,7 @@ import pytest
 
 from layouts.conformance import values
 from layouts.test_purge import ago, plan_of, vm
-from qdeck._deck.deck import Deck
-from qdeck._operations import api
-from qdeck._rules.limits import Limits
-from qdeck._settings import load
+from qdeck.admin import Limits, Writer, load_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,12 +22,12 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._deck.model import JobRecord
+    from qdeck.admin import JobRecord
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Deck]:
-    with Deck(url, layouts=("vmpooler",)) as deck:
+def deck(url: str) -> Iterator[Writer]:
+    with Writer(url, adapters=("vmpooler",)) as deck:
         yield deck
 
 
@@ -48,7 +45,7 @@ def request(raw: redis.Redis, name: str, requested: str, **fields: str) -> None:
     raw.zadd("vmpooler__provisioning__processing", {name: int(time.time())})
 
 
-def by_id(deck: Deck, queue: str) -> dict[str, JobRecord]:
+def by_id(deck: Writer, queue: str) -> dict[str, JobRecord]:
     return {job.id: job for job in deck.jobs(queue)}
 
 
@@ -56,7 +53,7 @@ def test_case_1_settings_and_their_defaults(tmp_path: Path) -> None:
     file = tmp_path / "qdeck.toml"
     for written, meant in (("true", True), ("false", False)):
         file.write_text(f"[dead_letters]\ndlq_enabled = {written}\n")
-        given = load(file).settings.dead_letters
+        given = load_configuration(file).settings.dead_letters
         assert (given.dlq_enabled, given.dlq_ttl, given.dlq_max_entries) == (meant, 168, 10_000)
     assert (Limits().dlq_ttl, Limits().dlq_max_entries) == (168, 10_000)
 
@@ -71,7 +68,7 @@ def test_case_1_settings_and_their_defaults(tmp_path: Path) -> None:
     ],
 )
 def test_cases_13_and_18_what_is_over_is_not_retried(
-    deck: Deck, raw: redis.Redis, fields: dict[str, str], why: str
+    deck: Writer, raw: redis.Redis, fields: dict[str, str], why: str
 ) -> None:
     """A failure with tries left asks for its machine again; the manager would complete what comes too late."""
     request(raw, "open", "el7:pool1:1", retry_count="1")
@@ -79,24 +76,24 @@ def test_cases_13_and_18_what_is_over_is_not_retried(
     letter(raw, "vm-open", request_id="open", pool_alias="el7", retry_count=1)
     letter(raw, "vm-over", request_id="over", pool_alias="el7", retry_count=3)
     letter(raw, "vm-gone", request_id="gone", pool_alias="el7")
-    plan = api.build_plan(deck, "retry", "pool1")
+    plan = deck.plan("retry", "pool1")
     assert [entry.id for entry in plan.entries()] == ["vm-open"]
     assert {skip.id: skip.why.partition("its request ")[2] for skip in plan.tail.skipped} == {
         "vm-over": f"'over' {why}", "vm-gone": "'gone' is gone"
     }  # fmt: skip
-    assert api.apply_plan(deck, plan).applied == 1
+    assert deck.apply(plan).applied == 1
     assert raw.zrange("vmpooler__odcreate__task", 0, -1, withscores=True) == [(b"el7:pool1:1:open", 1.0)]
     assert raw.hget("vmpooler__odrequest__over", "status") == fields["status"].encode()
 
 
-def test_case_15_a_moment_that_cannot_be_read_is_no_age(deck: Deck, raw: redis.Redis) -> None:
+def test_case_15_a_moment_that_cannot_be_read_is_no_age(deck: Writer, raw: redis.Redis) -> None:
     vm(raw, "pending", "odd", clone="when it was made")
     vm(raw, "pending", "old", clone=ago(10_000))
     assert set(plan_of(deck, "pending_too_old")) == {"old"}
     assert by_id(deck, "pool1")["odd"].age_s is None
 
 
-def test_case_19_completed_and_discovered_machines(deck: Deck, raw: redis.Redis) -> None:
+def test_case_19_completed_and_discovered_machines(deck: Writer, raw: redis.Redis) -> None:
     """Both are done; one that its manager found although it is in another set counts there, and only there."""
     vm(raw, "completed", "ended", destroy=ago(60))
     vm(raw, "discovered", "found")
@@ -108,18 +105,18 @@ def test_case_19_completed_and_discovered_machines(deck: Deck, raw: redis.Redis)
         "ended": ("done", "completed"), "found": ("done", "discovered"), "in-pending": ("delayed", "pending"),
         "in-ready": ("ready", "ready"), "in-running": ("running", "running"),
     }  # fmt: skip
-    [row] = deck.status().queues
+    [row] = deck.snapshot().queues
     assert (row.delayed, row.ready, row.running, row.done) == (1, 1, 1, 2)
 
 
-def test_case_20_requests_that_are_unknown_failed_or_good(deck: Deck, raw: redis.Redis) -> None:
+def test_case_20_requests_that_are_unknown_failed_or_good(deck: Writer, raw: redis.Redis) -> None:
     now = int(time.time())
     raw.zadd("vmpooler__provisioning__request", {"unknown": now, "failed": now, "good": now})
     raw.hset("vmpooler__odrequest__failed", mapping={"requested": "el7:pool1:1", "status": "failed"})
     raw.hset("vmpooler__odrequest__good", mapping={"requested": "el7:pool1:1"})
     found = by_id(deck, "requests:on-demand")
     assert {name: job.state for name, job in found.items()} == dict.fromkeys(("unknown", "failed", "good"), "ready")
-    assert {job.id: job.why for job in api.read_stuck(deck)} == {
+    assert {job.id: job.why for job in deck.stuck()} == {
         "failed": "it is failed already, and still in vmpooler__provisioning__request"
     }
     assert getattr(found["unknown"], "problem", "") == "it has no record of what was requested"
@@ -128,19 +125,19 @@ def test_case_20_requests_that_are_unknown_failed_or_good(deck: Deck, raw: redis
     assert by_id(deck, "requests:on-demand")["good"].age_s == pytest.approx(0, abs=5)
 
 
-def test_case_21_tasks_tell_how_many_machines_are_still_to_be_made(deck: Deck, raw: redis.Redis) -> None:
+def test_case_21_tasks_tell_how_many_machines_are_still_to_be_made(deck: Writer, raw: redis.Redis) -> None:
     raw.zadd("vmpooler__odcreate__task", {"el7:pool1:2:re:q": 1_794_981_514})
     [task] = deck.jobs("tasks:create")
     assert task.payload() == {"alias": "el7", "pool": "pool1", "count": 2, "request_id": "re:q"}
 
 
 @pytest.mark.parametrize("requested", ["el7:pool1", "", "el7:pool1:many", ":::", "el7:pool1:1,pool2:1"])
-def test_case_22_what_was_requested_in_a_broken_form(deck: Deck, raw: redis.Redis, requested: str) -> None:
+def test_case_22_what_was_requested_in_a_broken_form(deck: Writer, raw: redis.Redis, requested: str) -> None:
     """It stops nothing: the request can be deleted, and what can be read of it is given back."""
     request(raw, "r1", requested)
     before = values(raw)
-    assert deck.status().queues
-    assert api.apply_plan(deck, api.build_plan(deck, "cancel", "requests:on-demand")).applied == 1
+    assert deck.snapshot().queues
+    assert deck.apply(deck.plan("cancel", "requests:on-demand")).applied == 1
     assert raw.hget("vmpooler__odrequest__r1", "status") == b"deleted"
-    api.undo_batch(deck)
+    deck.undo()
     assert values(raw) == before

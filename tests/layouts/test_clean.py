@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layouts.conformance import values
-from qdeck._deck.deck import Deck
-from qdeck._operations import api
+from qdeck.admin import Writer
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ def test_the_lists_of_a_task_go_and_come_back(url: str, raw: redis.Redis, ask: C
     found = ask("clean", "77", "--idle", "0")["lists"]
     assert (found["removed"], found["skipped"]) == (3, [])
     assert set(values(raw)) == {b"execution:agent_run:free:78"}
-    with Deck(url) as deck:
-        assert api.undo_batch(deck, found["batch"]).restored == 3
+    with Writer(url) as deck:
+        assert deck.undo(found["batch"]).restored == 3
     assert values(raw) == before
 
 
@@ -79,8 +78,8 @@ def test_orphans_go_only_when_lists_are_named(url: str, raw: redis.Redis, ask: C
     done = ask("clean", "--orphans", "--idle", "0", "--yes", "--layout", "lists")
     assert done["applied"] == 1
     assert not raw.exists("execution:agent_run:free:78")
-    with Deck(url) as deck:
-        api.undo_batch(deck)
+    with Writer(url) as deck:
+        deck.undo()
     assert values(raw) == before
 
 
@@ -88,8 +87,8 @@ def test_a_task_that_is_registered_meanwhile_keeps_its_list(url: str, raw: redis
     from qdeck._layouts import lists_steps, steps
 
     fill(raw)
-    with Deck(url) as deck:
-        [step], _ = deck.look(
+    with Writer(url) as deck:
+        [step], _ = deck.run(
             lists_steps.clean_orphans([b"execution:agent_run:free:78"], "execution:agent_run:free:", 0)
         )
         raw.sadd("task_queues:78", "execution:agent_run:free:78")

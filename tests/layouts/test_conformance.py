@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layouts.conformance import Conformance
-from qdeck._layouts.base import Entry, Fate
+from qdeck._layouts.base import Fate
 from qdeck._layouts.vmpooler_keys import read_letter
 
 if TYPE_CHECKING:
     import redis
+
+    from qdeck.admin import Entry
 
 DUMPS = Path(__file__).parent / "dumps"
 

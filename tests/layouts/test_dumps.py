@@ -6,35 +6,34 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from layouts.test_conformance import FILL, load_dump
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import State
 from qdeck._layouts import discovery
 from qdeck._layouts.listing import every
 from qdeck._layouts.vmpooler import VmPooler
+from qdeck.admin import State, Writer
 
 if TYPE_CHECKING:
     import redis
 
-    from qdeck._layouts.base import Entry
+    from qdeck.admin import Entry
 
 WRITTEN = int(datetime(2026, 11, 18, 5, 58, 34, tzinfo=UTC).timestamp() * 1000)
 NOW = WRITTEN + 8000_000
 
 
-def look(deck: Deck) -> VmPooler:
+def look(deck: Writer) -> VmPooler:
     layout = VmPooler()
-    deck.look(discovery.look([layout], discovery.Remembered(passes={})))
+    deck.run(discovery.look([layout], discovery.Remembered(passes={})))
     return layout
 
 
-def by_id(deck: Deck, layout: VmPooler, queue: str) -> dict[str, Entry]:
-    return {entry.id: entry for entry in deck.look(every(layout, queue, tuple(State), most=1000))}
+def by_id(deck: Writer, layout: VmPooler, queue: str) -> dict[str, Entry]:
+    return {entry.id: entry for entry in deck.run(every(layout, queue, tuple(State), most=1000))}
 
 
 def test_rows_after_failures(url: str, raw: redis.Redis) -> None:
     load_dump(raw, "dump_s1c_after_failures.json")
-    with Deck(url) as deck:
-        rows = {row.name: row for row in deck.look(look(deck).rows(NOW)).rows}
+    with Writer(url) as deck:
+        rows = {row.name: row for row in deck.run(look(deck).rows(NOW)).rows}
     pool = rows["centos-7"]
     assert (pool.delayed, pool.ready, pool.running, pool.done, pool.dead) == (2, 1, 0, 0, 3)
     assert (pool.stuck, pool.oldest_s) == (2, 8000.0)
@@ -47,23 +46,23 @@ def test_rows_after_failures(url: str, raw: redis.Redis) -> None:
 def test_a_checked_out_vm_in_two_sets_counts_once(url: str, raw: redis.Redis) -> None:
     load_dump(raw, "dump_s1d_final.json")
     raw.sadd("vmpooler__running__debian-12", "run-me")
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         layout = look(deck)
-        rows = {row.name: row for row in deck.look(layout.rows(NOW)).rows}
+        rows = {row.name: row for row in deck.run(layout.rows(NOW)).rows}
         assert rows["debian-12"].running == 1
         entry = by_id(deck, layout, "debian-12")["run-me"]
         assert (entry.native_state, entry.since_ms) == ("running", WRITTEN)
         assert rows["centos-7"].dead == 5
         assert rows["centos-7"].done == 1
-        completed = deck.look(every(layout, "centos-7", (State.DONE,), most=10))
+        completed = deck.run(every(layout, "centos-7", (State.DONE,), most=10))
         assert [(e.id, e.age_s) for e in completed] == [("calm-otter", None)]  # never destroyed: unknown
 
 
 def test_dead_letters_field_by_field(url: str, raw: redis.Redis) -> None:
     load_dump(raw, "dump_s1d_final.json")
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         layout = look(deck)
-        dead = {e.id: e for e in deck.look(every(layout, "centos-7", (State.DEAD,), most=100))}
+        dead = {e.id: e for e in deck.run(every(layout, "centos-7", (State.DEAD,), most=100))}
     assert set(dead) == {"od-badx", "od-bady", "sad-clone", "brisk-heron", "calm-otter"}
     letter = dead["od-bady"]
     assert (letter.error, letter.message) == ("RuntimeError", "network timeout talking to vcenter")
@@ -77,9 +76,9 @@ def test_every_layout_on_one_deck(url: str, raw: redis.Redis) -> None:
     for name in ("ifdb", "lists", "scheduler"):
         FILL[name]().populate(raw)
     raw.set("scheduler:queue:priority:other", "unrelated")
-    with Deck(url, layouts=("native", "lists", "vmpooler", "ifdb", "scheduler")) as deck:
+    with Writer(url, adapters=("native", "lists", "vmpooler", "ifdb", "scheduler")) as deck:
         deck.enqueue("shop:actions", "t")
-        seen = deck.status()
+        seen = deck.snapshot()
         assert seen.layouts == ("native", "lists", "vmpooler", "ifdb", "scheduler")
         for row in seen.queues:
             listed = list(deck.jobs(row.name))

@@ -9,65 +9,62 @@ import pytest
 
 from layouts.conformance import picture
 from layouts.test_conformance import FILL as FOREIGN
-from qdeck._connection import Endpoint, SyncClient
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import NATIVE, State
-from qdeck._errors import UsageError
-from qdeck._operations import api
-from qdeck_console.demo.seed import Seeder
+from qdeck import UsageError
+from qdeck.admin import NATIVE, State, Writer
+from qdeck.testing import Past
+from qdeck_console.demo.seed import GONE, Seeder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import redis
 
-    from qdeck._deck.model import JobRecord
+    from qdeck.admin import JobRecord
 
 LAYOUTS = (NATIVE, *FOREIGN)
 VERBS = ("retry", "discard", "cancel", "run", "bury")
 
 
 @pytest.fixture(params=LAYOUTS)
-def deck(request: pytest.FixtureRequest, url: str, raw: redis.Redis) -> Iterator[Deck]:
+def deck(request: pytest.FixtureRequest, url: str, raw: redis.Redis) -> Iterator[Writer]:
     if request.param == NATIVE:
-        client = SyncClient(Endpoint(url))
-        Seeder(client, 1).run()
-        client.close()
+        with Past(url, worker=GONE) as past:
+            Seeder(past).run()
     else:
         FOREIGN[request.param]().populate(raw)
-    with Deck(url, layouts=(request.param,)) as deck:
+    with Writer(url, adapters=(request.param,)) as deck:
         if request.param == NATIVE:
             deck.enqueue("shop:actions", "pay", kwargs={"token": "tok123"})
         yield deck
 
 
-def whole(raw: redis.Redis, deck: Deck) -> object:
+def whole(raw: redis.Redis, deck: Writer) -> object:
     """All of the server; of our own layout, whose undo leaves a line in histories, what its lists show."""
     if deck.others.shows_native:
         return Counter((job.queue, job.key, job.state, job.due_ms, job.priority) for job in everything(deck))
     return picture(raw)
 
 
-def everything(deck: Deck) -> list[JobRecord]:
-    return [job for row in deck.status().queues for job in deck.jobs(row.name)]
+def everything(deck: Writer) -> list[JobRecord]:
+    return [job for row in deck.snapshot().queues for job in deck.jobs(row.name)]
 
 
 def name_of(job: JobRecord) -> str:
     return job.id if job.layout == NATIVE else job.key
 
 
-def test_looking_writes_nothing(deck: Deck, raw: redis.Redis) -> None:
+def test_looking_writes_nothing(deck: Writer, raw: redis.Redis) -> None:
     before = raw.info("commandstats")
     found = everything(deck)
     assert found
     for job in found[:30]:
         deck.job(job.queue, name_of(job))
     deck.find(found[0].id)
-    api.read_stuck(deck)
-    api.read_groups(deck)
+    deck.stuck()
+    deck.groups()
     for verb in VERBS:
         try:
-            api.build_plan(deck, verb)
+            deck.plan(verb)
         except UsageError:
             continue
     reading = {
@@ -86,17 +83,17 @@ def test_looking_writes_nothing(deck: Deck, raw: redis.Redis) -> None:
     assert called <= reading
 
 
-def test_rows_count_what_lists_show(deck: Deck) -> None:
-    for row in deck.status().queues:
+def test_rows_count_what_lists_show(deck: Writer) -> None:
+    for row in deck.snapshot().queues:
         for state in State:
             count = getattr(row, state.value)
             if count is not None:
                 assert len(list(deck.jobs(row.name, state=state.value))) == count, (row.name, state)
 
 
-def test_keys_are_identities_of_whole_records(deck: Deck) -> None:
+def test_keys_are_identities_of_whole_records(deck: Writer) -> None:
     found = everything(deck)
-    layouts = set(deck.status().layouts)
+    layouts = set(deck.snapshot().layouts)
     assert len({(job.queue, job.key) for job in found}) == len(found)
     for job in found[:60]:
         assert {job.layout} == layouts
@@ -105,8 +102,8 @@ def test_keys_are_identities_of_whole_records(deck: Deck) -> None:
         assert any(place.key == job.key for place in deck.find(job.id))
 
 
-def test_filters_and_pages_leave_out_nothing(deck: Deck) -> None:
-    for row in deck.status().queues:
+def test_filters_and_pages_leave_out_nothing(deck: Writer) -> None:
+    for row in deck.snapshot().queues:
         names = {job.key.partition("#")[0] for job in deck.jobs(row.name)}
         by_state = {
             job.key.partition("#")[0] for state in State for job in deck.jobs(row.name, where=f"state:{state.value}")
@@ -122,29 +119,29 @@ def test_filters_and_pages_leave_out_nothing(deck: Deck) -> None:
         assert seen == names
 
 
-def test_secrets_are_masked(deck: Deck) -> None:
+def test_secrets_are_masked(deck: Writer) -> None:
     for job in everything(deck):
         assert "tok123" not in job.text()
         assert "tok123" not in str(job.payload())
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_batch_is_its_plan_once_and_comes_back(deck: Deck, raw: redis.Redis, verb: str) -> None:
+def test_a_batch_is_its_plan_once_and_comes_back(deck: Writer, raw: redis.Redis, verb: str) -> None:
     before = whole(raw, deck)
     options: dict[str, Any] = {"state": "ready"} if verb in ("bury", "discard") else {}
     try:
-        plan = api.build_plan(deck, verb, **options)
+        plan = deck.plan(verb, **options)
     except UsageError:
         return  # with the reason: see test_verbs
     assert whole(raw, deck) == before
-    result = api.apply_plan(deck, plan)
+    result = deck.apply(plan)
     assert result.error is None
     assert result.applied + result.skipped_count - len(plan.tail.skipped) == plan.count
     changed = whole(raw, deck)
-    api.apply_plan(deck, plan)
+    deck.apply(plan)
     assert whole(raw, deck) == changed
     if result.applied:
-        undone = api.undo_batch(deck, result.batch)
+        undone = deck.undo(result.batch)
         assert undone.restored >= result.undoable
         if verb not in ("cancel", "bury") or not deck.others.shows_native:  # running ones are only asked; handlers stay
             assert whole(raw, deck) == before
@@ -152,11 +149,11 @@ def test_a_batch_is_its_plan_once_and_comes_back(deck: Deck, raw: redis.Redis, v
 
 def test_entries_that_are_the_same_are_all_there(url: str, raw: redis.Redis) -> None:
     raw.rpush("crowd:jobs", *(["again"] * 1200))
-    with Deck(url, layouts=("lists",), patterns=("crowd:jobs",)) as deck:
-        assert [row.ready for row in deck.status().queues] == [1200]
+    with Writer(url, adapters=("lists",), patterns=("crowd:jobs",)) as deck:
+        assert [row.ready for row in deck.snapshot().queues] == [1200]
         found = list(deck.jobs("crowd:jobs"))
         assert len(found) == len({job.key for job in found}) == 1200
         assert deck.job("crowd:jobs", found[-1].key).key == found[-1].key
-        plan = api.build_plan(deck, "discard", "crowd:jobs")
-        assert api.apply_plan(deck, plan).applied == 1200
+        plan = deck.plan("discard", "crowd:jobs")
+        assert deck.apply(plan).applied == 1200
         assert not raw.exists("crowd:jobs")

@@ -13,15 +13,11 @@ import pytest
 
 from layouts.test_conformance import load_dump
 from layouts.test_purge import ago, vm
-from qdeck._agent.agent import Agent
 from qdeck._agent.options import AgentOptions
 from qdeck._agent.vmpooler import judge, keep_health
-from qdeck._deck.deck import Deck
-from qdeck._rules.health import check_health
-from qdeck._rules.limits import Limits
-from qdeck._rules.report import document
-from qdeck._settings.model import DeadLetters, Settings
-from qdeck._settings.thresholds import Thresholds
+from qdeck._settings.model import DeadLetters
+from qdeck.admin import AsyncWriter, Limits, Settings, Thresholds, Writer, health_document
+from qdeck.runtime import Agent
 
 if TYPE_CHECKING:
     import redis
@@ -62,8 +58,8 @@ def test_case_9_thresholds_of_which_some_are_given(url: str, raw: redis.Redis) -
 
 
 def report_of(url: str) -> dict[str, Any]:
-    with Deck(url, layouts=("vmpooler",)) as deck:
-        return document(check_health(deck))
+    with Writer(url, adapters=("vmpooler",)) as deck:
+        return health_document(deck.health())
 
 
 def test_case_10_ages_are_those_of_the_machines_that_tell_theirs(url: str, raw: redis.Redis) -> None:
@@ -109,8 +105,8 @@ def test_a_counter_below_zero_is_none_and_a_wrong_type_stops_nothing(url: str, r
 
 def keep(url: str) -> str | None:
     async def run() -> str | None:
-        async with Deck(url, layouts=("native", "vmpooler")) as deck:
-            seen = await deck.astatus()
+        async with AsyncWriter(url, adapters=("native", "vmpooler")) as deck:
+            seen = await deck.snapshot()
             return await keep_health(deck, Limits(), seen.at_ms)
 
     return asyncio.run(run())

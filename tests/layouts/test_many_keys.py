@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 
 from layouts.test_conformance import FILL
 from qdeck._deck import native
-from qdeck._deck.deck import Deck
 from qdeck._layouts import discovery
 from qdeck._layouts.discovery import FIRST_S, NEXT_STEPS, STEP
 from qdeck._layouts.lists import Lists
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import redis
 
-    from qdeck._deck.model import Snapshot
-    from qdeck._engine.ops import Program
+    from qdeck.admin import Program, Snapshot
     from support.servers import Server
 
 ALL = ("native", "lists", "vmpooler", "ifdb", "scheduler")
@@ -41,7 +40,7 @@ def scans(raw: redis.Redis) -> int:
 @pytest.mark.timeout(120)
 def test_a_million_unrelated_keys(make_server: Callable[..., Server]) -> None:
     server = make_server("--enable-debug-command", "local")
-    with server.client(timeout_s=60) as raw, Deck(server.url, layouts=ALL) as deck:
+    with server.client(timeout_s=60) as raw, Writer(server.url, adapters=ALL) as deck:
         raw.execute_command("DEBUG", "POPULATE", KEYS, "other:key", 40)
         for layout in FILL.values():
             layout().populate(raw)
@@ -50,20 +49,20 @@ def test_a_million_unrelated_keys(make_server: Callable[..., Server]) -> None:
         raw.config_set("slowlog-log-slower-than", 10_000)
         raw.slowlog_reset()
         began = time.monotonic()
-        seen = deck.status()
+        seen = deck.snapshot()
         took = time.monotonic() - began
         first = scans(raw)
         assert set(seen.layouts) <= set(ALL)
         assert first <= 2 * (KEYS // STEP + 10)
         while is_unfinished(deck):
             assert took >= FIRST_S  # only a machine under load does not come to the end at once
-        seen = deck.status()
+        seen = deck.snapshot()
         assert seen.layouts == ALL
         scans(raw)
         for _ in range(3):
-            with Deck(server.url, layouts=ALL) as fresh:  # it remembers what the first one found
+            with Writer(server.url, adapters=ALL) as fresh:  # it remembers what the first one found
                 began = time.monotonic()
-                again = fresh.status()
+                again = fresh.snapshot()
                 print(f"first look {took:.2f} s with {first} scans, then {time.monotonic() - began:.3f} s")  # noqa: T201 - figures for whoever runs it with -s
             assert [row.name for row in again.queues] == [row.name for row in seen.queues]
             assert scans(raw) <= 2 * NEXT_STEPS + 1
@@ -78,8 +77,8 @@ def push_lists(raw: redis.Redis, numbers: range) -> None:
     pipe.execute()
 
 
-def is_unfinished(deck: Deck) -> bool:
-    return any("not all were looked through" in notice for notice in deck.status().notices)
+def is_unfinished(deck: Writer) -> bool:
+    return any("not all were looked through" in notice for notice in deck.snapshot().notices)
 
 
 def test_many_lists_of_one_entry_are_one_queue(url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,13 +88,13 @@ def test_many_lists_of_one_entry_are_one_queue(url: str, raw: redis.Redis, monke
     push_lists(raw, range(count))
     looks = 0
     for _ in range(count):
-        with Deck(url, layouts=("lists",)) as deck:  # each look by another process: what one found, the next knows
+        with Writer(url, adapters=("lists",)) as deck:  # each look by another process: what one found, the next knows
             looks += 1
             if not is_unfinished(deck):
                 break
     assert 1 < looks <= count // (500 * NEXT_STEPS) + 3
-    with Deck(url, layouts=("lists",)) as deck:
-        [row] = deck.status().queues
+    with Writer(url, adapters=("lists",)) as deck:
+        [row] = deck.snapshot().queues
         assert (row.name, row.ready) == ("execution:agent_run:free:*", count)
         seen = {job.key for job in deck.jobs(row.name)}
         assert len(seen) == count
@@ -107,13 +106,13 @@ def test_a_list_that_comes_later_is_found_by_whoever_looks_only_once(
     """As `qdeck status` of a cron job: each goes on where the last one ended."""
     monkeypatch.setattr(discovery, "STEP", 100)
     raw.execute_command("DEBUG", "POPULATE", 2000, "other:key", 5)
-    with Deck(url, layouts=("lists",)) as deck:
+    with Writer(url, adapters=("lists",)) as deck:
         while is_unfinished(deck):
             pass
     raw.rpush("shop:sub:actions", "late")
     for _ in range(2 * 2000 // (100 * NEXT_STEPS) + 4):
-        with Deck(url, layouts=("lists",)) as deck:
-            if deck.status().queues:
+        with Writer(url, adapters=("lists",)) as deck:
+            if deck.snapshot().queues:
                 break
     else:
         pytest.fail("it was never found")
@@ -130,12 +129,12 @@ def test_a_list_that_comes_later_is_found_by_whoever_looks_only_once(
 )  # fmt: skip
 def test_a_memory_that_is_spoilt_hides_nothing(url: str, raw: redis.Redis, told: str) -> None:
     raw.rpush("shop:sub:actions", "x")
-    with Deck(url, layouts=("lists",)) as deck:
+    with Writer(url, adapters=("lists",)) as deck:
         path = discovery.memory_path(deck.address)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(told)
-    with Deck(url, layouts=("lists",)) as deck:
-        seen = deck.status()
+    with Writer(url, adapters=("lists",)) as deck:
+        seen = deck.snapshot()
     assert ([row.name for row in seen.queues], seen.notices) == (["shop:sub:actions"], ())
 
 
@@ -144,22 +143,22 @@ def test_queues_of_ours_without_a_registry_are_found_and_remembered(
 ) -> None:
     monkeypatch.setattr(native, "SCAN_STEP", 100)
     monkeypatch.setattr(native, "FIRST_S", 0.0)
-    with Deck(url, layouts=ALL) as deck:
+    with Writer(url, adapters=ALL) as deck:
         deck.enqueue("shop:actions", "t")
     raw.delete("qdeck:queues")
     raw.execute_command("DEBUG", "POPULATE", 2000, "other:key", 5)
     looks = 0
     while looks < 30:
         looks += 1
-        with Deck(url, layouts=ALL) as deck:
-            seen = deck.status()
+        with Writer(url, adapters=ALL) as deck:
+            seen = deck.snapshot()
         if not any("no registry" in notice for notice in seen.notices):
             break
     assert 1 < looks <= 2000 // (100 * native.NEXT_STEPS) + 2
     assert [row.name for row in seen.queues] == ["shop:actions"]
     raw.config_resetstat()
-    with Deck(url, layouts=ALL) as deck:
-        assert [row.name for row in deck.status().queues] == ["shop:actions"]
+    with Writer(url, adapters=ALL) as deck:
+        assert [row.name for row in deck.snapshot().queues] == ["shop:actions"]
     assert raw.info("commandstats")["cmdstat_scan"]["calls"] <= 2 * NEXT_STEPS + 1
 
 
@@ -171,9 +170,9 @@ def test_a_look_takes_few_round_trips(url: str, raw: redis.Redis) -> None:
         raw.sadd("vmpooler__pools", f"pool-{number}")
         raw.sadd(f"vmpooler__ready__pool-{number}", f"vm-{number}")
         raw.rpush(f"shop:sub{number}:actions", "x")
-    with Deck(url, layouts=ALL) as deck:
+    with Writer(url, adapters=ALL) as deck:
         deck.enqueue("shop:actions", "t")
-        deck.status()
+        deck.snapshot()
         program = deck.others.look(deck.memory, deck.address)
         trips = 0
 
@@ -189,7 +188,7 @@ def test_a_look_takes_few_round_trips(url: str, raw: redis.Redis) -> None:
                 trips += 1
                 replies = yield send
 
-        seen = deck.look(counted())
+        seen = deck.run(counted())
     assert seen.layouts == ALL
     assert trips <= 16
 
@@ -198,7 +197,7 @@ def test_a_look_takes_few_round_trips(url: str, raw: redis.Redis) -> None:
 @pytest.mark.timeout(180)
 def test_a_million_lists_of_one_entry(make_server: Callable[..., Server]) -> None:
     server = make_server()
-    with server.client(timeout_s=60) as raw, Deck(server.url, layouts=("lists",)) as deck:
+    with server.client(timeout_s=60) as raw, Writer(server.url, adapters=("lists",)) as deck:
         push_lists(raw, range(KEYS))
         raw.config_resetstat()
         began, looks = time.monotonic(), 1
@@ -207,12 +206,12 @@ def test_a_million_lists_of_one_entry(make_server: Callable[..., Server]) -> Non
         first = time.monotonic() - began
         while unfinished:
             looks, unfinished = looks + 1, is_unfinished(deck)
-        [row] = deck.status().queues
+        [row] = deck.snapshot().queues
         assert (row.name, row.ready) == ("execution:agent_run:free:*", KEYS)
         scan = raw.info("commandstats")["cmdstat_scan"]
         assert scan["usec_per_call"] < 10_000
         began = time.monotonic()
-        assert len(deck.status().queues) == 1
+        assert len(deck.snapshot().queues) == 1
         later = time.monotonic() - began
         cursor, pages, seen = None, 0, 0
         while pages < 50:  # a slice at a time; all of them takes half a minute

@@ -6,11 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import State
-from qdeck._layouts import make, steps
-from qdeck._layouts.base import Act
+from qdeck._layouts import steps
 from qdeck._layouts.listing import every
+from qdeck.admin import Act, State, Writer, make_layout
 
 if TYPE_CHECKING:
     import redis
@@ -36,11 +34,11 @@ def test_promoting_beside_a_worker_that_pops_loses_nothing_and_doubles_nothing(
                     taken.append(job_id)
 
     def promote(batch: str) -> None:
-        with Deck(url) as deck:
-            layout = make("scheduler")
-            entries = deck.look(every(layout, "scheduler", (State.DELAYED,), most=JOBS * 2))
+        with Writer(url) as deck:
+            layout = make_layout("scheduler")
+            entries = deck.run(every(layout, "scheduler", (State.DELAYED,), most=JOBS * 2))
             for at, entry in enumerate(entries):
-                step = deck.look(layout.step(Act.RUN, entry, due))
+                step = deck.run(layout.step(Act.RUN, entry, due))
                 deck.write(steps.run("scheduler", batch, [step], offset=at))
 
     worker = threading.Thread(target=work)

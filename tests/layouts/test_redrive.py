@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._errors import UsageError
+from qdeck import UsageError
 from qdeck._layouts.lists import Lists
-from qdeck._operations import api, became, redrive
+from qdeck._operations import became, redrive
 from qdeck._operations.first_ones import read_ones
-from qdeck._operations.model import Fates
 from qdeck._operations.planfile import plans_dir
+from qdeck.admin import Fates, Writer, outcomes_told
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
@@ -135,14 +134,14 @@ def test_it_stops_when_the_first_ones_die_again(
 ) -> None:
     system = SYSTEMS[layout]
     system.fill(raw)
-    with Deck(url, layouts=(layout,)) as deck:
-        plan = api.build_plan(deck, "retry", system.queue)
+    with Writer(url, adapters=(layout,)) as deck:
+        plan = deck.plan("retry", system.queue)
         assert plan.count == COUNT
         work(system, False)
-        result, fates = api.redrive_plan(deck, plan, rate=1000.0, first=5, patience_s=20)
+        result, fates = deck.redrive(plan, rate=1000.0, first=5, patience_s=20)
         assert (result.applied, fates) == (5, Fates(total=5, dead_again=5))
         assert result.stopped == "5 of the 5 that ended died again: the rest was left where it is"
-        assert layout in api.fates_told(plan)
+        assert layout in outcomes_told(plan)
 
 
 @pytest.mark.parametrize("layout", SYSTEMS)
@@ -151,14 +150,14 @@ def test_the_rest_follows_when_they_do_not(
 ) -> None:
     system = SYSTEMS[layout]
     system.fill(raw)
-    with Deck(url, layouts=(layout,)) as deck:
-        plan = api.build_plan(deck, "retry", system.queue)
+    with Writer(url, adapters=(layout,)) as deck:
+        plan = deck.plan("retry", system.queue)
         work(system, True)
-        result, fates = api.redrive_plan(deck, plan, rate=1000.0, first=3, patience_s=20, grace_s=0.1)
+        result, fates = deck.redrive(plan, rate=1000.0, first=3, patience_s=20, grace_s=0.1)
         assert (result.applied, result.stopped, result.error) == (COUNT, None, None)
         assert (fates.total, fates.dead_again) == (COUNT, 0)
         until = time.monotonic() + 20
-        while (fates := api.read_fates(deck, plan)).done + fates.unknown < COUNT:
+        while (fates := deck.outcomes(plan)).done + fates.unknown < COUNT:
             assert time.monotonic() < until
         # Two of the systems keep nothing of what ended well: that stays unknown.
         assert fates.unknown == (COUNT if layout in ("scheduler", "lists") else 0)
@@ -168,78 +167,78 @@ def test_the_rest_follows_when_they_do_not(
 def test_nobody_works(url: str, raw: redis.Redis, layout: str) -> None:
     system = SYSTEMS[layout]
     system.fill(raw)
-    with Deck(url, layouts=(layout,)) as deck:
-        plan = api.build_plan(deck, "retry", system.queue)
-        result, fates = api.redrive_plan(deck, plan, first=3, patience_s=0.1)
+    with Writer(url, adapters=(layout,)) as deck:
+        plan = deck.plan("retry", system.queue)
+        result, fates = deck.redrive(plan, first=3, patience_s=0.1)
         assert (result.applied, fates) == (3, Fates(total=3, waiting=3))
         assert "does a worker run?" in (result.stopped or "")
-        api.undo_batch(deck, result.batch)
-        assert api.read_fates(deck, plan) == Fates(), "what was put back is as if it had not been touched"
+        deck.undo(result.batch)
+        assert deck.outcomes(plan) == Fates(), "what was put back is as if it had not been touched"
 
 
 @pytest.mark.parametrize("layout", SYSTEMS)
 def test_the_log_tells_what_became_of_a_batch(url: str, raw: redis.Redis, layout: str) -> None:
     system = SYSTEMS[layout]
     system.fill(raw)
-    with Deck(url, layouts=(layout,)) as deck:
-        result = api.apply_plan(deck, api.build_plan(deck, "retry", system.queue))
+    with Writer(url, adapters=(layout,)) as deck:
+        result = deck.apply(deck.plan("retry", system.queue))
         for number in range(9):
             system.work(raw, well=number % 3 > 0)
-        found = deck.look(became.read(result.batch))
+        found = deck.run(became.read(result.batch))
         well = "unknown" if layout in ("scheduler", "lists") else "done"
         assert (found.total, found.looked) == (COUNT, COUNT)
         assert dict(found.states) == {"dead": 3, well: 6, "ready": COUNT - 9}
         plan = plans_dir() / f"{result.batch[2:]}.jsonl"
         plan.unlink()  # as on another machine: nothing is known there
-        assert deck.look(became.read(result.batch)).states == {}
+        assert deck.run(became.read(result.batch)).states == {}
 
 
 @pytest.mark.parametrize("layout", SYSTEMS)
 def test_the_first_ones_are_told_one_by_one(url: str, raw: redis.Redis, layout: str) -> None:
     system = SYSTEMS[layout]
     system.fill(raw)
-    with Deck(url, layouts=(layout,)) as deck:
-        plan = api.build_plan(deck, "retry", system.queue)
-        assert {one.fate for one in deck.look(read_ones(plan, 5))} == {None}, "nothing went back yet"
-        result, _ = api.redrive_plan(deck, plan, first=2, patience_s=0.0)
-        assert [one.fate for one in deck.look(read_ones(plan, 4))] == ["waiting", "waiting", None, None]
-        api.undo_batch(deck, result.batch)
-        assert {one.fate for one in deck.look(read_ones(plan, 4))} == {None}
+    with Writer(url, adapters=(layout,)) as deck:
+        plan = deck.plan("retry", system.queue)
+        assert {one.fate for one in deck.run(read_ones(plan, 5))} == {None}, "nothing went back yet"
+        result, _ = deck.redrive(plan, first=2, patience_s=0.0)
+        assert [one.fate for one in deck.run(read_ones(plan, 4))] == ["waiting", "waiting", None, None]
+        deck.undo(result.batch)
+        assert {one.fate for one in deck.run(read_ones(plan, 4))} == {None}
 
 
 def test_of_entries_that_are_the_same_it_is_not_said_which_died(url: str, raw: redis.Redis) -> None:
     name = "shop:sub:actions"
     raw.rpush(f"{name}:dead_letter", "same", "same", "other")
-    with Deck(url, layouts=("lists",)) as deck:
-        plan = api.build_plan(deck, "retry", name)
-        result, fates = api.redrive_plan(deck, plan, first=1, patience_s=0.1)
+    with Writer(url, adapters=("lists",)) as deck:
+        plan = deck.plan("retry", name)
+        result, fates = deck.redrive(plan, first=1, patience_s=0.1)
         assert (result.applied, fates.waiting) == (1, 1)
         raw.delete(name)
-        assert api.read_fates(deck, plan) == Fates(total=1, unknown=1)
+        assert deck.outcomes(plan) == Fates(total=1, unknown=1)
 
 
 def test_a_layout_that_tells_nothing_refuses_to_watch(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     OneList().fill(raw)
-    with Deck(url, layouts=("lists",)) as deck:
-        plan = api.build_plan(deck, "retry", OneList.queue)
+    with Writer(url, adapters=("lists",)) as deck:
+        plan = deck.plan("retry", OneList.queue)
         monkeypatch.setattr(Lists, "tells_fates", "")
         with pytest.raises(UsageError, match="cannot be seen in the layout lists"):
-            api.redrive_plan(deck, plan, first=1)
+            deck.redrive(plan, first=1)
         assert deck.others.why_not_watch("lists")
-        result, fates = api.redrive_plan(deck, plan, rate=10_000.0)
+        result, fates = deck.redrive(plan, rate=10_000.0)
         assert (result.applied, result.stopped, fates.total) == (COUNT, None, COUNT)
 
 
 def test_several_layouts_in_one_redrive(url: str, raw: redis.Redis, work: Callable[[System, bool], None]) -> None:
     for name in ("ifdb", "lists"):
         SYSTEMS[name].fill(raw)
-    with Deck(url, layouts=("ifdb", "lists")) as deck:
-        plan = api.build_plan(deck, "retry")
+    with Writer(url, adapters=("ifdb", "lists")) as deck:
+        plan = deck.plan("retry")
         assert plan.count == 2 * COUNT
         work(SYSTEMS["ifdb"], True)
-        result, fates = api.redrive_plan(deck, plan, rate=10_000.0)
+        result, fates = deck.redrive(plan, rate=10_000.0)
         assert (result.applied, fates.total) == (2 * COUNT, 2 * COUNT)
         assert fates.waiting >= COUNT
 

@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layouts.test_purge import ago
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import State
+from qdeck import UsageError
 from qdeck._engine import codec
-from qdeck._errors import UsageError
 from qdeck._filter.fields import FIELDS
 from qdeck._layouts.base import Ages
-from qdeck._operations import api
-from qdeck._rules.limits import read_rules
-from qdeck._rules.purge import build_purge_plan
+from qdeck.admin import State, Writer, read_rules
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
@@ -71,8 +67,8 @@ def spoil(raw: redis.Redis) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_strange_values_stop_no_look(url: str, raw: redis.Redis, name: str) -> None:
     spoil(raw)
-    with Deck(url, layouts=(name,)) as deck:
-        rows = deck.status().queues
+    with Writer(url, adapters=(name,)) as deck:
+        rows = deck.snapshot().queues
         assert rows
         codec.encode_json([row.name.encode("utf-8", "replace").decode() for row in rows])
         for row in rows:
@@ -80,15 +76,15 @@ def test_strange_values_stop_no_look(url: str, raw: redis.Redis, name: str) -> N
                 for number in (job.since_ms, job.due_ms, job.enqueued_ms, job.failed_ms, job.attempts, job.priority):
                     assert number is None or abs(number) < 2**63, (job.key, number)
                 assert job.age_s is None or job.age_s < 10**12
-        api.read_stuck(deck)
-        api.read_groups(deck)
-        build_purge_plan(deck, read_rules(()))
+        deck.stuck()
+        deck.groups()
+        deck.plan_purge(read_rules(()))
         for verb in ("retry", "discard", "cancel", "run", "bury", "complete", "requeue"):
             try:
-                api.build_plan(deck, verb)
+                deck.plan(verb)
             except UsageError:
                 continue
-        deck.look(deck.others.layouts[0].health(int(time.time() * 1000), Ages()))
+        deck.run(deck.others.layouts[0].health(int(time.time() * 1000), Ages()))
 
 
 LOOKS = (
@@ -104,8 +100,8 @@ def test_strange_values_are_shown_as_text(
 ) -> None:
     """No command fails, none writes a sign that steers a terminal, and JSON is JSON."""
     spoil(raw)
-    with Deck(url, layouts=(name,)) as deck:
-        rows = deck.status().queues
+    with Writer(url, adapters=(name,)) as deck:
+        rows = deck.snapshot().queues
         jobs = {row.name: next(iter(deck.jobs(row.name))) for row in rows}
     for command in LOOKS:
         for queue, job in list(jobs.items())[: None if "{queue}" in command else 1]:
@@ -135,8 +131,8 @@ def test_secrets_of_a_record_are_masked_wherever_it_is_named(
     raw.hset("scheduler:processing", "h", text)
     raw.hset("ifdb:task_data", "t", json.dumps({"fail": True, "kwargs": facts, "log": f"Failed: {facts['reason']}"}))
     raw.rpush("shop:sub:actions:dead_letter", text)
-    with Deck(url, layouts=NAMES) as deck:
-        jobs = [job for row in deck.status().queues for job in deck.jobs(row.name)]
+    with Writer(url, adapters=NAMES) as deck:
+        jobs = [job for row in deck.snapshot().queues for job in deck.jobs(row.name)]
     assert len(jobs) == 8
     looks = [["status"], ["dead"], ["dead", "--group"], ["health"], ["purge"], ["dead", "discard"]]
     for words in [*looks, *(["job", job.queue, job.key] for job in jobs)]:
@@ -152,8 +148,8 @@ def test_every_field_filters_strange_values(url: str, raw: redis.Redis, name: st
     spoil(raw)
     paths = ("payload.vm", "payload.args[0]", "payload.a.b", "payload.priority", "payload.name")
     words = ("5", "<1h", "a*")
-    with Deck(url, layouts=(name,)) as deck:
-        row = max(deck.status().queues, key=lambda one: sum(getattr(one, state) or 0 for state in State))
+    with Writer(url, adapters=(name,)) as deck:
+        row = max(deck.snapshot().queues, key=lambda one: sum(getattr(one, state) or 0 for state in State))
         whole = sorted(job.key for job in deck.jobs(row.name))
         used = 0
         for field in (*FIELDS, *paths):

@@ -10,10 +10,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck.deck import Deck
-from qdeck._operations import api
-from qdeck._rules.limits import Limits, read_rules
-from qdeck._rules.purge import build_purge_plan
+from qdeck.admin import Limits, Writer, read_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +88,7 @@ def test_scheduler_writer_while_qdeck_retries_promotes_and_purges(
     url: str, raw: redis.Redis, shared_server: Server
 ) -> None:
     """Its own promotion stands still behind a broken entry: qdeck puts that aside, and in line what is overdue."""
-    with shared_server.client() as client, Deck(url, layouts=("scheduler",)) as deck:
+    with shared_server.client() as client, Writer(url, adapters=("scheduler",)) as deck:
         writer = SchedulerWriter(client)
         jobs = [f"job{n}" for n in range(300)]
         writer.fails = {job: 2 if n % 10 == 0 else 1 for n, job in enumerate(jobs) if n % 5 == 0}
@@ -106,12 +103,12 @@ def test_scheduler_writer_while_qdeck_retries_promotes_and_purges(
         worker.start()
 
         def operate() -> None:
-            api.apply_plan(deck, build_purge_plan(deck, read_rules(("broken_entries", "overdue_delayed"))))
+            deck.apply(deck.plan_purge(read_rules(("broken_entries", "overdue_delayed"))))
             failed = [job for job, status in dict(writer.status).items() if status == "FAILED"]
-            plan = api.build_plan(deck, "retry", "scheduler", where=f"id:{','.join(failed)}" if failed else "id:none")
+            plan = deck.plan("retry", "scheduler", where=f"id:{','.join(failed)}" if failed else "id:none")
             for entry in plan.entries():  # what its warning asks for
                 writer.status[entry.id] = "QUEUED"
-            api.apply_plan(deck, plan)
+            deck.apply(plan)
 
         try:
             until(lambda: all(writer.runs[job] for job in jobs) and not raw.zcard(LINE), operate)
@@ -199,7 +196,7 @@ def _iso() -> str:
 
 
 def test_ifdb_writer_while_qdeck_retries_runs_and_purges(url: str, raw: redis.Redis, shared_server: Server) -> None:
-    with shared_server.client() as client, Deck(url, layouts=("ifdb",)) as deck:
+    with shared_server.client() as client, Writer(url, adapters=("ifdb",)) as deck:
         writer = IfdbWriter(client)
         tasks = [f"task{n}" for n in range(120)]
         writer.fails = {task: 1 + n % 3 for n, task in enumerate(tasks) if n % 4 == 0}
@@ -210,9 +207,9 @@ def test_ifdb_writer_while_qdeck_retries_runs_and_purges(url: str, raw: redis.Re
 
         def operate() -> None:
             for verb in ("retry", "run"):
-                api.apply_plan(deck, api.build_plan(deck, verb, "ifdb"))
-            plan = build_purge_plan(deck, read_rules(("task_too_old",)), Limits(max_task_age=0))
-            api.apply_plan(deck, plan)
+                deck.apply(deck.plan(verb, "ifdb"))
+            plan = deck.plan_purge(read_rules(("task_too_old",)), Limits(max_task_age=0))
+            deck.apply(plan)
 
         try:
             until(lambda: all(writer.runs[task] for task in tasks), operate)

@@ -11,8 +11,7 @@ import pytest
 import qdeck
 from messages.waiting import OWN, until
 from qdeck import QueueName
-from qdeck._deck.deck import Deck
-from qdeck._operations import api
+from qdeck.admin import Writer
 from qdeck.messages import DomainAction, Messenger, Names, Service, SyncDomainQueueManager, response_to
 from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
@@ -34,7 +33,7 @@ def ask(target: str, **more: Any) -> DomainAction:
 def reasons(raw: redis.Redis, url: str, queue: str) -> list[str]:
     """What the dead letters of a queue failed with."""
     ids: list[bytes] = raw.zrange(f"{{{queue}}}:dead_letter", 0, -1)  # type: ignore[assignment] # it decodes nothing
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         return [str(deck.job(queue, one.decode())) for one in ids]
 
 
@@ -232,9 +231,9 @@ async def test_what_a_task_leaves_is_copied_when_it_ends(
     await until(lambda: got and not raw.exists(mine))
     await until(lambda: raw.zcard("{qdeck:messages}:queues") == 1)
     assert raw.lrange(other, 0, -1) == [b"of the bank"], "a task of that name in another environment is another task"
-    with Deck(url) as deck:
-        await until(lambda: [one for one in api.read_activity(deck) if one.verb == "clean"])
-        assert api.undo_batch(deck).restored == 1
+    with Writer(url) as deck:
+        await until(lambda: [one for one in deck.activity() if one.verb == "clean"])
+        assert deck.undo().restored == 1
     assert json.loads(raw.lrange(mine, 0, 0)[0])["correlation_id"] == "of-t"
 
 

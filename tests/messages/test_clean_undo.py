@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from messages.waiting import OWN, age
-from qdeck._deck.deck import Deck
-from qdeck._operations import api, cleaned
+from qdeck._operations import cleaned
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     import pytest
@@ -35,8 +35,8 @@ def test_the_queues_of_a_task_come_back_as_they_were(
     assert (report.undo_until_ms or 0) > time.time() * 1000 + 86_000_000
     assert not raw.exists(full, lasting)
     assert manager.task_queues("t") == []
-    with Deck(url) as deck:
-        done = api.undo_batch(deck, report.batch)
+    with Writer(url) as deck:
+        done = deck.undo(report.batch)
         assert (done.restored, done.skipped, done.error) == (3, (), None)
         assert raw.lrange(full, 0, -1) == [b"1", b"2\0 \xff", b"3"]
         assert 0 < raw.pttl(full) <= 500_000
@@ -46,7 +46,7 @@ def test_the_queues_of_a_task_come_back_as_they_were(
         assert all(
             (one.task, one.tier, one.made_ms) == ("t", "free", before[one.name].made_ms) for one in after.values()
         )
-        assert api.undo_batch(deck, report.batch).error is None  # twice is once
+        assert deck.undo(report.batch).error is None  # twice is once
     assert raw.llen(full) == 3
     assert manager.clean_task_queues("t") == 3
 
@@ -58,8 +58,8 @@ def test_what_was_made_anew_is_left_as_it_is(
     raw.rpush(name, b"old")
     report = manager.report_task_queues("t", dry_run=False, undo=True)
     raw.rpush(name, b"new")
-    with Deck(url) as deck:
-        done = api.undo_batch(deck, report.batch)
+    with Writer(url) as deck:
+        done = deck.undo(report.batch)
     assert (done.restored, [skip.id for skip in done.skipped]) == (0, [name])
     assert "of that name again" in done.skipped[0].why
     assert raw.lrange(name, 0, -1) == [b"new"]
@@ -72,8 +72,8 @@ def test_what_is_of_another_task_by_now_is_not_given_the_old_messages_nor_the_ol
     raw.rpush(name, b"old")
     report = manager.report_task_queues("t", dry_run=False, undo=True)
     client.request_callback(client.new_action("embedding.x", task_id="other", correlation_id="a"))
-    with Deck(url) as deck:
-        done = api.undo_batch(deck, report.batch)
+    with Writer(url) as deck:
+        done = deck.undo(report.batch)
     assert (done.restored, [skip.id for skip in done.skipped]) == (0, [name])
     assert not raw.exists(name)
     assert manager.task_queues("t") == []
@@ -106,10 +106,10 @@ def test_orphans_come_back_and_what_is_kept_is_bounded(
     report = manager.clean_orphaned_queues(undo=True)
     assert report.removed == 100
     assert report.undoable == 99
-    with Deck(url) as deck:
-        done = api.undo_batch(deck)
+    with Writer(url) as deck:
+        done = deck.undo()
         assert done.restored == report.undoable
-        [line] = [one for one in api.read_activity(deck) if one.verb == "clean"]
+        [line] = [one for one in deck.activity() if one.verb == "clean"]
     assert (line.where, line.counts["applied"], line.batch) == ("orphans", 100, report.batch)
     assert sum(raw.exists(name) for name in names) == report.undoable
 
@@ -124,6 +124,6 @@ def test_the_end_of_a_task_copies_what_was_not_read_and_makes_no_batch_for_nothi
     raw.rpush(name, b"x")
     assert manager.clean_task_queues("t") == 1
     assert not raw.exists(name)
-    with Deck(url) as deck:
-        assert api.undo_batch(deck).restored == 1
+    with Writer(url) as deck:
+        assert deck.undo().restored == 1
     assert raw.lrange(name, 0, -1) == [b"x"]

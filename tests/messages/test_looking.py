@@ -8,8 +8,7 @@ import pytest
 
 from messages.waiting import OWN, age
 from qdeck._deck import reads
-from qdeck._deck.deck import Deck
-from qdeck._operations.api import undo_batch
+from qdeck.admin import AsyncWriter, Writer
 from qdeck.messages import Messenger, SyncDomainQueueManager
 from qdeck.messages import _registry as registry
 from qdeck.messages.looking import OrphanSearch, read_counts, read_queues, read_tasks, report_task
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._engine.ops import Program
+    from qdeck.admin import Program
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Deck]:
-    with Deck(url) as made:
+def deck(url: str) -> Iterator[Writer]:
+    with Writer(url) as made:
         yield made
 
 
@@ -33,7 +32,9 @@ def make(client: Messenger, task: str | None, correlation: str) -> str:
     return str(client.request_callback(asked))
 
 
-def test_tasks_and_their_queues_are_told_without_being_touched(client: Messenger, deck: Deck, raw: redis.Redis) -> None:
+def test_tasks_and_their_queues_are_told_without_being_touched(
+    client: Messenger, deck: Writer, raw: redis.Redis
+) -> None:
     names = [make(client, "t:1", "a"), make(client, "t:1", "b"), make(client, "t:2", "c")]
     alone = make(client, None, "d")
     raw.rpush(names[0], b"x" * 100)
@@ -42,71 +43,71 @@ def test_tasks_and_their_queues_are_told_without_being_touched(client: Messenger
         registry.register(names[1], "callbacks", "ingestion_service", task="t:1", tier="", ttl_ms=1, wait_ms=60_000)
     )
     age(raw, *names[:2])
-    page = deck.look(read_tasks())
+    page = deck.run(read_tasks())
     assert [(row.task, row.queues, row.waited_on, row.services, row.tier) for row in page.rows] == [
         ("t:1", 2, 1, ("ingestion_service",), "free"),
         ("t:2", 1, 0, ("ingestion_service",), "free"),
     ]
     assert (page.queues, page.unowned, page.next) == (4, 1, None)
-    rows = {row.name: row for row in deck.look(read_queues()).rows}
+    rows = {row.name: row for row in deck.run(read_queues()).rows}
     assert rows.keys() == {*names, alone}
-    assert [row.name for row in deck.look(read_queues(task="t:1")).rows] == sorted(names[:2])
+    assert [row.name for row in deck.run(read_queues(task="t:1")).rows] == sorted(names[:2])
     assert (rows[names[0]].exists, rows[names[2]].exists, rows[alone].task) == (True, False, "")
     assert (rows[names[0]].is_waited_on, rows[names[1]].is_waited_on) == (False, True)
     assert (rows[names[0]].bytes or 0) > 100
-    deck.look(read_queues())
+    deck.run(read_queues())
     assert int(raw.object("idletime", names[0])) >= 100_000
-    counts = {one.event: one.count for one in deck.look(read_counts())}
+    counts = {one.event: one.count for one in deck.run(read_counts())}
     assert counts == {"made": 4}
 
 
-def test_a_deck_cleans_a_task_after_it_told_what_that_does(client: Messenger, deck: Deck, raw: redis.Redis) -> None:
+def test_a_deck_cleans_a_task_after_it_told_what_that_does(client: Messenger, deck: Writer, raw: redis.Redis) -> None:
     name = make(client, "t", "a")
     raw.rpush(name, b"x")
-    plan = deck.look(report_task("t", idle_s=0, dry_run=True))
+    plan = deck.run(report_task("t", idle_s=0, dry_run=True))
     assert (plan.removed, plan.undoable, plan.batch, raw.exists(name)) == (1, 1, None, 1)
     done = deck.write(report_task("t", idle_s=0))
     assert (done.removed, raw.exists(name)) == (1, 0)
-    assert undo_batch(deck, done.batch).restored == 1
+    assert deck.undo(done.batch).restored == 1
     assert raw.exists(name)
 
 
-def test_many_are_told_page_by_page(client: Messenger, deck: Deck) -> None:
+def test_many_are_told_page_by_page(client: Messenger, deck: Writer) -> None:
     names = [make(client, f"t-{n // 3:02}", str(n)) for n in range(30)]
     tasks: list[tuple[str, int]] = []
     after: str | None = ""
     while after is not None:
-        page = deck.look(read_tasks(after=after, most=7))
+        page = deck.run(read_tasks(after=after, most=7))
         tasks += [(row.task, row.queues) for row in page.rows]
         after = page.next
     assert tasks == [(f"t-{n:02}", 3) for n in range(10)]
     seen: list[str] = []
     start: int | None = 0
     while start is not None:
-        some = deck.look(read_queues(start=start, most=7))
+        some = deck.run(read_queues(start=start, most=7))
         assert some.total == 30
         seen += [row.name for row in some.rows]
         start = some.next
     assert sorted(seen) == sorted(names)
 
 
-def test_a_task_of_more_queues_than_a_page_is_told_whole(client: Messenger, deck: Deck) -> None:
+def test_a_task_of_more_queues_than_a_page_is_told_whole(client: Messenger, deck: Writer) -> None:
     for n in range(20):
         make(client, "big", str(n))
     make(client, "small", "x")
-    page = deck.look(read_tasks(most=5))
+    page = deck.run(read_tasks(most=5))
     assert [(row.task, row.queues) for row in page.rows] == [("big", 20)]
-    rest = deck.look(read_tasks(after=page.next or "", most=5))
+    rest = deck.run(read_tasks(after=page.next or "", most=5))
     assert [(row.task, row.queues, rest.next) for row in rest.rows] == [("small", 1, None)]
 
 
 async def test_what_a_deck_reads_is_not_counted_as_used(url: str, raw: redis.Redis) -> None:
     raw.rpush("some:list", b"x")
     age(raw, "some:list")
-    async with Deck(url) as deck:
-        assert await deck.alook(_length("some:list")) == 1
-    with Deck(url) as deck:
-        assert deck.look(_length("some:list")) == 1
+    async with AsyncWriter(url) as deck:
+        assert await deck.run(_length("some:list")) == 1
+    with Writer(url) as deck:
+        assert deck.run(_length("some:list")) == 1
     assert int(raw.object("idletime", "some:list")) >= 100_000
     raw.llen("some:list")
     assert int(raw.object("idletime", "some:list")) < 1000
@@ -117,16 +118,16 @@ def _length(name: str) -> Program[int]:
     return int(reads.good(reply))
 
 
-def test_orphans_are_searched_step_by_step(client: Messenger, deck: Deck, raw: redis.Redis) -> None:
+def test_orphans_are_searched_step_by_step(client: Messenger, deck: Writer, raw: redis.Redis) -> None:
     make(client, "t", "a")
     names = [f"{OWN}:responses:get:{n}" for n in range(50)]
     for name in names:
         raw.rpush(name, b"x")
     age(raw, *names)
     search = OrphanSearch(most=10)
-    while not (seen := deck.look(search.step())).is_done:
+    while not (seen := deck.run(search.step())).is_done:
         pass
     assert (seen.count, len(seen.rows), seen.scanned >= 50) == (50, 10, True)
     assert seen.bytes > 0
-    assert deck.look(search.step()) == seen
+    assert deck.run(search.step()) == seen
     assert SyncDomainQueueManager(client).clean_orphaned_queues().removed == 50

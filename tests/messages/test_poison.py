@@ -9,12 +9,10 @@ import pytest
 
 import qdeck
 from messages.waiting import OWN, until
-from qdeck._deck.changes import actor
-from qdeck._deck.deck import Deck
 from qdeck._engine import codec, programs
-from qdeck._engine.ops import NewJob
-from qdeck._operations import api, undoing
 from qdeck._operations import registry as batches
+from qdeck._operations import undoing
+from qdeck.admin import NewJob, Writer, actor
 from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueManager, looking
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
@@ -226,9 +224,9 @@ def test_a_registration_that_cannot_be_read_does_not_keep_the_others(
     raw.zadd(registry.QUEUES, dict.fromkeys(names, 1))
     assert client.app.client.run(registry.touch(names)) >= 2
     raw.zadd(registry.QUEUES, dict.fromkeys(names, 1))
-    with Deck(url) as deck:
-        deck.look(looking.read_queues())
-        deck.look(looking.read_tasks())
+    with Writer(url) as deck:
+        deck.run(looking.read_queues())
+        deck.run(looking.read_tasks())
     assert manager.clean_expired_queues().removed >= 2
     assert raw.zcard(registry.QUEUES) == 0
 
@@ -320,9 +318,9 @@ def test_ends_of_tasks_leave_the_undo_of_operators(
         assert found.outcome == ("removed" if n < 5 else "uncopied")
     assert len(found_batches := app.client.run(batches.read())) == 6
     assert "b-mine" in found_batches
-    with Deck(url) as deck:
-        assert len(api.read_activity(deck)) == 5
-        assert api.undo_batch(deck).restored == 1
+    with Writer(url) as deck:
+        assert len(deck.activity()) == 5
+        assert deck.undo().restored == 1
     service.close()
     app.close()
 
@@ -383,8 +381,8 @@ def test_an_unreadable_registration_does_not_keep_the_others_from_coming_back(
         raw.rpush(name, b"x")
     raw.hset(registry.ABOUT, names[0], b"garbage")
     report = manager.report_task_queues("t", dry_run=False, undo=True)
-    with Deck(url) as deck:
-        done = api.undo_batch(deck, report.batch)
+    with Writer(url) as deck:
+        done = deck.undo(report.batch)
     assert (done.restored, done.error) == (3, None)
     assert raw.exists(*names) == 3
 
@@ -431,9 +429,9 @@ def test_members_that_name_no_task_hide_none(client: Messenger, raw: redis.Redis
     client.request_callback(client.new_action("embedding.x", task_id="t"))
     raw.zadd(registry.TASKS, {f"!{n}": 0 for n in range(20)})
     found, after = [], ""
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         while True:
-            page = deck.look(looking.read_tasks(after=after, most=5))
+            page = deck.run(looking.read_tasks(after=after, most=5))
             found += [row.task for row in page.rows]
             if page.next is None:
                 break

@@ -5,12 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from qdeck._deck.deck import Deck
-from qdeck._operations import api
-from qdeck._operations.planfile import load_plan
+from qdeck.admin import Writer, load_plan
 
 if TYPE_CHECKING:
-    from qdeck._operations.applying import Tally
+    from qdeck.admin import Tally
 
 
 def told(tally: Tally) -> None:
@@ -21,14 +19,14 @@ def told(tally: Tally) -> None:
 
 def main(url: str, what: str, name: str) -> None:
     """Does it, and says when it has begun."""
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         if what == "apply":
-            result = api.apply_plan(deck, load_plan(name), progress=told)
+            result = deck.apply(load_plan(name), progress=told)
             print(result.applied, len(result.skipped), result.error)  # noqa: T201 - that is how it answers
         else:
             sys.stdout.write("begun\n")
             sys.stdout.flush()
-            back = api.undo_batch(deck, name)
+            back = deck.undo(name)
             print(back.restored, len(back.skipped), back.error)  # noqa: T201 - that is how it answers
 
 

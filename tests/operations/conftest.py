@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from operations.yard import Yard
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Deck]:
-    with Deck(url) as made:
+def deck(url: str) -> Iterator[Writer]:
+    with Writer(url) as made:
         yield made
 
 

@@ -10,33 +10,30 @@ import msgspec
 import pytest
 
 from operations.yard import OTHER, QUEUE, Yard, now_ms
-from qdeck._deck.deck import Deck
+from qdeck import InvalidFilter, InvalidOption, NotAllowed, UsageError
 from qdeck._engine import acts, programs
-from qdeck._errors import InvalidFilter, InvalidOption, NotAllowed, UsageError
-from qdeck._operations import api
 from qdeck._operations.applying import Pace
-from qdeck._operations.model import Verb
-from qdeck._operations.planfile import Plan, load_plan
+from qdeck.admin import AsyncWriter, Plan, Verb, Writer, load_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from qdeck._operations.applying import Tally
+    from qdeck.admin import Tally
     from support.servers import Server
 
 
 @pytest.mark.parametrize("verb", ["retry", "discard"])
-def test_exactly_the_unchanged_half(deck: Deck, yard: Yard, verb: str) -> None:
+def test_exactly_the_unchanged_half(deck: Writer, yard: Yard, verb: str) -> None:
     ids = yard.bulk_dead(1000)
-    plan = api.build_plan(deck, verb, QUEUE)
+    plan = deck.plan(verb, QUEUE)
     changed = ids[::2]
     half = len(changed) // 2
-    other = api.build_plan(deck, "retry", QUEUE, ids=changed[:half])
-    api.apply_plan(deck, other)
+    other = deck.plan("retry", QUEUE, ids=changed[:half])
+    deck.apply(other)
     for job_id in changed[half:]:
         yard.raw.zincrby(yard.key("dead"), 1, job_id)  # it ran and died again meanwhile
-    result = api.apply_plan(deck, plan)
+    result = deck.apply(plan)
     assert (result.applied, len(result.skipped), result.error) == (500, 500, None)
     assert {skip.id for skip in result.skipped} == set(changed)
     assert {skip.why for skip in result.skipped} == {"is ready now", "has changed since"}
@@ -44,13 +41,13 @@ def test_exactly_the_unchanged_half(deck: Deck, yard: Yard, verb: str) -> None:
     assert set(yard.ids("ready")) == set(changed[:half]) | (set(ids[1::2]) if verb == "retry" else set())
 
 
-def test_applied_twice_is_once_and_tells_the_same(deck: Deck, yard: Yard) -> None:
+def test_applied_twice_is_once_and_tells_the_same(deck: Writer, yard: Yard) -> None:
     ids = yard.bulk_dead(700)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     yard.raw.zrem(yard.key("dead"), ids[3])
-    first = api.apply_plan(deck, plan)
+    first = deck.apply(plan)
     after = yard.dump()
-    again = api.apply_plan(deck, load_plan(plan.id))
+    again = deck.apply(load_plan(plan.id))
     assert (again.applied, again.skipped, again.undoable) == (first.applied, first.skipped, first.undoable)
     assert yard.dump() == after
 
@@ -67,51 +64,51 @@ def test_a_slice_that_is_sent_twice_is_done_once(yard: Yard) -> None:
     assert yard.dump() == dead, "though it is dead once more"
 
 
-def test_cancelled_then_resumed_with_other_slices(deck: Deck, yard: Yard) -> None:
+def test_cancelled_then_resumed_with_other_slices(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(1000)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     seen: list[int] = []
 
     def note(tally: Tally) -> None:
         seen.append(tally.done)
 
-    part = api.apply_plan(deck, plan, rate=350.0, progress=note, cancelled=lambda: len(seen) == 3)
+    part = deck.apply(plan, rate=350.0, progress=note, cancelled=lambda: len(seen) == 3)
     assert part.stopped == "it was cancelled"
     assert seen[:2] == [70, 140], "smaller slices at a rate"
     assert len(yard.ids("ready")) == part.applied == seen[2]
-    result = api.apply_plan(deck, plan)
+    result = deck.apply(plan)
     assert (result.applied, result.skipped, result.undoable) == (1000, (), 1000)
     assert len(yard.ids("ready")) == 1000
-    assert api.undo_batch(deck).restored == 1000
+    assert deck.undo().restored == 1000
 
 
-def test_resumed_with_smaller_slices(deck: Deck, yard: Yard) -> None:
+def test_resumed_with_smaller_slices(deck: Writer, yard: Yard) -> None:
     """What was done as one slice is one, however many entries the next one asks for."""
     yard.bulk_dead(1000)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     seen: list[int] = []
-    part = api.apply_plan(deck, plan, progress=lambda tally: seen.append(tally.done), cancelled=lambda: len(seen) == 3)
+    part = deck.apply(plan, progress=lambda tally: seen.append(tally.done), cancelled=lambda: len(seen) == 3)
     assert part.applied == seen[2] > 150
-    smaller = api.apply_plan(
-        deck, plan, rate=350.0, progress=lambda tally: seen.append(tally.done), cancelled=lambda: len(seen) == 8
+    smaller = deck.apply(
+        plan, rate=350.0, progress=lambda tally: seen.append(tally.done), cancelled=lambda: len(seen) == 8
     )
     assert seen[3:6] == seen[:3], "the slices of before"
     assert smaller.applied == seen[7] <= seen[2] + 140, "then smaller ones"
-    result = api.apply_plan(deck, plan, rate=2000.0, progress=lambda tally: seen.append(tally.done))
+    result = deck.apply(plan, rate=2000.0, progress=lambda tally: seen.append(tally.done))
     assert (result.applied, result.skipped) == (1000, ())
     assert len(yard.ids("ready")) == 1000
-    assert api.undo_batch(deck).restored == 1000
+    assert deck.undo().restored == 1000
 
 
-def test_someone_else_applies_the_file(deck: Deck, yard: Yard, tmp_path: Path) -> None:
+def test_someone_else_applies_the_file(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(10)
-    plan = api.build_plan(deck, "retry", QUEUE, where="error:Timeout*", path=tmp_path / "plan.jsonl", reason="fixed")
+    plan = deck.plan("retry", QUEUE, where="error:Timeout*", path=tmp_path / "plan.jsonl", reason="fixed")
     assert (tmp_path / "plan.jsonl").stat().st_mode & 0o777 == 0o600
     shutil.copy(plan.path, tmp_path / "theirs.jsonl")
     theirs = load_plan(tmp_path / "theirs.jsonl")
     assert theirs.batch == plan.batch
-    assert api.apply_plan(deck, theirs).applied == 5
-    assert api.apply_plan(deck, plan).applied == 5
+    assert deck.apply(theirs).applied == 5
+    assert deck.apply(plan).applied == 5
     assert len(yard.ids("ready")) == 5
     job = deck.job(QUEUE, yard.ids("ready")[0])
     event = job.history[-1]
@@ -121,43 +118,43 @@ def test_someone_else_applies_the_file(deck: Deck, yard: Yard, tmp_path: Path) -
 
 
 def test_a_plan_of_another_server_is_refused(
-    deck: Deck, yard: Yard, make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+    deck: Writer, yard: Yard, make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     yard.bulk_dead(3)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     other = make_server()
-    with Deck(other.url) as elsewhere, pytest.raises(UsageError, match="made on another server"):
-        api.apply_plan(elsewhere, plan)
-    assert elsewhere.status().queues == ()
+    with Writer(other.url) as elsewhere, pytest.raises(UsageError, match="made on another server"):
+        elsewhere.apply(plan)
+    assert elsewhere.snapshot().queues == ()
 
 
-def test_who_may_not_read_is_told_that_and_not_of_another_server(deck: Deck, yard: Yard) -> None:
+def test_who_may_not_read_is_told_that_and_not_of_another_server(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(3)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     yard.raw.execute_command("ACL", "SETUSER", "blind", "on", "nopass", "+@connection", "+time")
     try:
-        with Deck(yard.url.replace("redis://", "redis://blind:x@")) as blind, pytest.raises(NotAllowed, match="hget"):
-            api.apply_plan(blind, plan)
+        with Writer(yard.url.replace("redis://", "redis://blind:x@")) as blind, pytest.raises(NotAllowed, match="hget"):
+            blind.apply(plan)
     finally:
         yard.raw.execute_command("ACL", "DELUSER", "blind")
     assert len(yard.ids("dead")) == 3
 
 
-def test_an_expired_plan_is_refused_unless_it_was_begun(deck: Deck, yard: Yard) -> None:
+def test_an_expired_plan_is_refused_unless_it_was_begun(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(300)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     old = Plan(plan.path, msgspec.structs.replace(plan.head, expires_ms=now_ms() - 1), plan.tail)
     with pytest.raises(UsageError, match="expired"):
-        api.apply_plan(deck, old)
+        deck.apply(old)
     assert len(yard.ids("dead")) == 300
     calls: list[int] = []
-    api.apply_plan(deck, plan, progress=lambda tally: calls.append(tally.done), cancelled=lambda: bool(calls))
-    assert api.apply_plan(deck, old).applied == 300
+    deck.apply(plan, progress=lambda tally: calls.append(tally.done), cancelled=lambda: bool(calls))
+    assert deck.apply(old).applied == 300
 
 
-def test_a_plan_that_is_cut_or_changed_is_refused(deck: Deck, yard: Yard, tmp_path: Path) -> None:
+def test_a_plan_that_is_cut_or_changed_is_refused(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     ids = yard.bulk_dead(20)
-    plan = api.build_plan(deck, "discard", QUEUE, ids=ids[:10])
+    plan = deck.plan("discard", QUEUE, ids=ids[:10])
     text = plan.path.read_bytes()
     cut = tmp_path / "cut.jsonl"
     cut.write_bytes(text[: len(text) // 2])
@@ -166,120 +163,110 @@ def test_a_plan_that_is_cut_or_changed_is_refused(deck: Deck, yard: Yard, tmp_pa
     forged = tmp_path / "forged.jsonl"
     forged.write_bytes(text.replace(ids[0].encode(), ids[15].encode()))
     with pytest.raises(UsageError, match="was changed"):
-        api.apply_plan(deck, load_plan(forged))
+        deck.apply(load_plan(forged))
     forged.write_bytes(text.replace(b'"verb":"discard"', b'"verb":"cancel"', 1))
     with pytest.raises(UsageError, match="was changed"):
-        api.redrive_plan(deck, load_plan(forged))
+        deck.redrive(load_plan(forged))
     entry = text.split(b"\n")[3] + b"\n"
     forged.write_bytes(text.replace(entry, b""))
     with pytest.raises(UsageError, match="was changed"):
-        api.apply_plan(deck, load_plan(forged))
+        deck.apply(load_plan(forged))
     assert len(yard.ids("dead")) == 20
     with pytest.raises(UsageError, match="there is no plan"):
         load_plan("nix")
 
 
-def test_wrong_wishes(deck: Deck, yard: Yard) -> None:
+def test_wrong_wishes(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(1)
     with pytest.raises(InvalidFilter):
-        api.build_plan(deck, "retry", QUEUE, where="nosuch:1")
+        deck.plan("retry", QUEUE, where="nosuch:1")
     with pytest.raises(InvalidOption, match="explode"):
-        api.build_plan(deck, "explode", QUEUE)
+        deck.plan("explode", QUEUE)
     with pytest.raises(InvalidOption, match="with priority None"):
-        api.build_plan(deck, "reprioritise", QUEUE)
+        deck.plan("reprioritise", QUEUE)
     with pytest.raises(InvalidOption, match="already"):
-        api.build_plan(deck, "move", QUEUE, target=QUEUE)
+        deck.plan("move", QUEUE, target=QUEUE)
     with pytest.raises(UsageError, match="there is no queue"):
-        api.build_plan(deck, "retry", "shop:mial:actions")
-    assert not list(api.build_plan(deck, "retry", QUEUE).path.parent.glob(".*draft"))
+        deck.plan("retry", "shop:mial:actions")
+    assert not list(deck.plan("retry", QUEUE).path.parent.glob(".*draft"))
 
 
-def test_named_jobs_that_do_not_fit_are_told(deck: Deck, yard: Yard) -> None:
+def test_named_jobs_that_do_not_fit_are_told(deck: Writer, yard: Yard) -> None:
     dead = yard.die()
     ready = yard.add()
-    plan = api.build_plan(deck, "retry", QUEUE, ids=[dead, ready, "nix"])
+    plan = deck.plan("retry", QUEUE, ids=[dead, ready, "nix"])
     assert plan.count == 1
     assert {skip.id: skip.why for skip in plan.tail.skipped} == {ready: "is ready", "nix": "there is no such job"}
-    narrowed = api.build_plan(deck, "retry", QUEUE, ids=[dead], where="error:Other")
+    narrowed = deck.plan("retry", QUEUE, ids=[dead], where="error:Other")
     assert [skip.why for skip in narrowed.tail.skipped] == ["does not match the filter"]
 
 
-def test_reading_only(deck: Deck, yard: Yard) -> None:
-    yard.bulk_dead(2)
-    with Deck(yard.url, read_only=True) as looking:
-        plan = api.build_plan(looking, "retry", QUEUE)
-        with pytest.raises(NotAllowed):
-            api.apply_plan(looking, plan)
-        assert api.read_groups(looking).total == 2
-    assert len(yard.ids("dead")) == 2
-
-
-def test_a_retry_whose_name_is_taken_is_skipped(deck: Deck, yard: Yard) -> None:
+def test_a_retry_whose_name_is_taken_is_skipped(deck: Writer, yard: Yard) -> None:
     first = yard.die(unique="one")
     second = yard.die(unique="one")
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     assert plan.tail.blast.unique == 2
-    result = api.apply_plan(deck, plan)
+    result = deck.apply(plan)
     assert result.applied == 1
     assert result.skipped[0].why == f"its unique name is held by {first}"
     assert yard.ids("dead") == [second]
     assert yard.raw.hget(yard.key("uniq"), "one") == first.encode()
-    again = api.build_plan(deck, "retry", QUEUE)
+    again = deck.plan("retry", QUEUE)
     assert again.tail.blast.twins == 1
 
 
-def test_an_expired_job_is_not_retried(deck: Deck, yard: Yard) -> None:
+def test_an_expired_job_is_not_retried(deck: Writer, yard: Yard) -> None:
     yard.die(expires_ms=now_ms() + 300)
     time.sleep(0.4)
-    result = api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE))
+    result = deck.apply(deck.plan("retry", QUEUE))
     assert result.applied == 0
     assert "expired" in result.skipped[0].why
 
 
-def test_blast_radius(deck: Deck, yard: Yard) -> None:
+def test_blast_radius(deck: Writer, yard: Yard) -> None:
     parent = yard.add(on_failure="mark", unique="u")
     for _ in range(3):
         yard.add(after=[parent])
-    plan = api.build_plan(deck, "bury", QUEUE, ids=[parent])
+    plan = deck.plan("bury", QUEUE, ids=[parent])
     blast = plan.tail.blast
     assert (blast.dependants, blast.unique, blast.handlers, blast.running) == (1, 1, 1, 0)
     yard.claim()
-    assert api.build_plan(deck, "requeue", QUEUE).tail.blast.running == 1
+    assert deck.plan("requeue", QUEUE).tail.blast.running == 1
 
 
-def test_what_dies_while_it_is_read_is_not_in_the_plan(deck: Deck, yard: Yard) -> None:
+def test_what_dies_while_it_is_read_is_not_in_the_plan(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(100)
     later = {f"later{n}": now_ms() + 60_000 + n for n in range(50)}
     yard.raw.zadd(yard.key("dead"), later)
-    assert api.build_plan(deck, "discard", QUEUE).count == 100
+    assert deck.plan("discard", QUEUE).count == 100
 
 
-def test_retry_all_ends_after_one_pass(deck: Deck, yard: Yard) -> None:
+def test_retry_all_ends_after_one_pass(deck: Writer, yard: Yard) -> None:
     """A task that fails at once: jobs come back to the dead letters while the batch goes on."""
     yard.bulk_dead(1500)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
 
     def fail_at_once(_: Tally) -> None:
         for job in yard.claim(500):
             yard.end(job)
 
-    result = api.apply_plan(deck, plan, progress=fail_at_once)
+    result = deck.apply(plan, progress=fail_at_once)
     assert (result.applied, result.skipped) == (1500, ())
-    fates = api.read_fates(deck, plan)
+    fates = deck.outcomes(plan)
     assert (fates.total, fates.dead_again) == (1500, 1500)
 
 
-def test_several_queues_in_one_plan(deck: Deck, yard: Yard) -> None:
+def test_several_queues_in_one_plan(deck: Writer, yard: Yard) -> None:
     other = Yard(yard.url, yard.raw, OTHER)
     yard.bulk_dead(250)
     other.bulk_dead(250)
-    plan = api.build_plan(deck, "retry", where="error:ValueError")
+    plan = deck.plan("retry", where="error:ValueError")
     assert plan.tail.by_queue == {OTHER: 125, QUEUE: 125}
-    narrow = api.build_plan(deck, "retry", where=f"queue:{OTHER}")
+    narrow = deck.plan("retry", where=f"queue:{OTHER}")
     assert narrow.tail.by_queue == {OTHER: 250}
-    result = api.apply_plan(deck, plan)
+    result = deck.apply(plan)
     assert (result.applied, set(result.queues)) == (250, {QUEUE, OTHER})
-    assert api.undo_batch(deck, result.batch).restored == 250
+    assert deck.undo(result.batch).restored == 250
 
 
 @pytest.mark.parametrize(
@@ -297,9 +284,9 @@ def test_several_queues_in_one_plan(deck: Deck, yard: Yard) -> None:
         ("worker:h*", 1000),
     ],
 )
-def test_filters_find_what_lists_find(deck: Deck, yard: Yard, where: str, expected: int) -> None:
+def test_filters_find_what_lists_find(deck: Writer, yard: Yard, where: str, expected: int) -> None:
     yard.bulk_dead(1000)
-    plan = api.build_plan(deck, "retry", QUEUE, where=where)
+    plan = deck.plan("retry", QUEUE, where=where)
     listed = {record.id for record in deck.jobs(QUEUE, state="dead", where=where)}
     assert {entry.id for entry in plan.entries()} == listed
     assert plan.count == expected
@@ -307,7 +294,7 @@ def test_filters_find_what_lists_find(deck: Deck, yard: Yard, where: str, expect
 
 @pytest.mark.parametrize("down", [False, True])
 def test_a_walk_misses_nothing_though_entries_are_tied_and_go(yard: Yard, down: bool) -> None:
-    from qdeck._operations.scan import Needs, Walk
+    from qdeck.admin import Needs, Walk
 
     yard.client.run(programs.make_queue(QUEUE))
     members = {f"j{n:05d}": 1000 + n // 700 for n in range(3000)}
@@ -323,14 +310,14 @@ def test_a_walk_misses_nothing_though_entries_are_tied_and_go(yard: Yard, down: 
 
 async def test_asyncio_has_the_same(url: str, yard: Yard) -> None:
     yard.bulk_dead(500)
-    async with Deck(url) as deck:
-        plan = await api.abuild_plan(deck, Verb.RETRY, QUEUE)
-        assert (await api.aapply_plan(deck, plan)).applied == 500
-        assert (await api.aread_fates(deck, plan)).waiting == 500
-        assert (await api.aundo_batch(deck)).restored == 500
-        assert (await api.aread_groups(deck)).total == 500
-        assert [entry.verb for entry in await api.aread_activity(deck)] == ["retry", "undo"]
-        assert await api.aread_stuck(deck) == []
+    async with AsyncWriter(url) as deck:
+        plan = await deck.plan(Verb.RETRY, QUEUE)
+        assert (await deck.apply(plan)).applied == 500
+        assert (await deck.outcomes(plan)).waiting == 500
+        assert (await deck.undo()).restored == 500
+        assert (await deck.groups()).total == 500
+        assert [entry.verb for entry in await deck.activity()] == ["retry", "undo"]
+        assert await deck.stuck() == []
 
 
 def test_slices_shrink_while_calls_take_long() -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from operations.yard import OTHER, QUEUE, Yard
 from qdeck._engine import keys, ops
-from qdeck._operations import api
 from qdeck_console.__main__ import main
 from support.listening import listening
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._deck.deck import Deck
+    from qdeck.admin import Writer
 
 SMALL: Final = 150
 LARGE: Final = 20
@@ -116,13 +115,13 @@ def test_no_request_takes_more_than_the_bound_and_one_job(
     assert [(jobs, size) for jobs, size in sizes if jobs > 1 and size > ops.SLICE_BYTES] == []
 
 
-def test_undo_of_a_move_takes_as_many_calls_as_it_needs(deck: Deck, yard: Yard, raw: Any) -> None:
+def test_undo_of_a_move_takes_as_many_calls_as_it_needs(deck: Writer, yard: Yard, raw: Any) -> None:
     ids = [yard.add(n) for n in range(4)]
-    result = api.apply_plan(deck, api.build_plan(deck, "move", QUEUE, target=OTHER))
+    result = deck.apply(deck.plan("move", QUEUE, target=OTHER))
     assert result.applied == 4
     for job_id in ids:  # moved in one call, and grown where they are since
         raw.hset(keys.key(OTHER, "log"), job_id, b"x" * BYTES)
-    back = api.undo_batch(deck, result.batch)
+    back = deck.undo(result.batch)
     assert (back.restored, back.skipped) == (4, ())
     assert yard.ids("ready") == ids
     yard.client.close()

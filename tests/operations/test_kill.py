@@ -14,15 +14,12 @@ from operations.test_undo import assert_same
 from operations.yard import QUEUE, Yard
 from qdeck._engine import ops, programs
 from qdeck._engine.ids import new_id
-from qdeck._operations import api
-from qdeck._rules.limits import Limits
-from qdeck._rules.purge import build_purge_plan
+from qdeck.admin import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._deck.deck import Deck
-    from qdeck._operations.planfile import Plan
+    from qdeck.admin import Plan, Writer
     from support.processes import PythonProcess
 
 ROUNDS = int(os.environ.get("QDECK_KILL_ROUNDS", "20"))
@@ -66,16 +63,16 @@ def families(yard: Yard, count: int) -> list[str]:
     return ids
 
 
-def make_plan(deck: Deck, verb: str) -> Plan:
+def make_plan(deck: Writer, verb: str) -> Plan:
     if verb == "purge":
-        return build_purge_plan(deck, ["dead_too_old"], Limits(dlq_ttl=0.1, dlq_max_entries=10**9))
+        return deck.plan_purge(["dead_too_old"], Limits(dlq_ttl=0.1, dlq_max_entries=10**9))
     if verb == "cancel":
-        return api.build_plan(deck, verb, QUEUE, state="ready")
-    return api.build_plan(deck, verb, QUEUE)
+        return deck.plan(verb, QUEUE, state="ready")
+    return deck.plan(verb, QUEUE)
 
 
 def one_round(
-    deck: Deck, yard: Yard, make_process: Callable[..., PythonProcess], verb: str, count: int, most_s: float
+    deck: Writer, yard: Yard, make_process: Callable[..., PythonProcess], verb: str, count: int, most_s: float
 ) -> tuple[bool, bool]:
     """A plan is applied, killed, gone on with and taken back, which is killed too; whether each met it on the way."""
     ids = families(yard, count // 3) if verb == "cancel" else yard.bulk_dead(count)
@@ -88,13 +85,13 @@ def one_round(
     if random.random() < 0.5:  # another one goes on, and is killed too
         kill_at_random(make_process, yard.url, "apply", plan.id, most_s)
         check_whole(yard, set(ids), kept=kept)
-    result = api.apply_plan(deck, plan)
+    result = deck.apply(plan)
     assert (result.applied, result.skipped, result.error) == (planned, (), None)
     expected = {"retry": {"ready": count}, "cancel": {"cancelled": planned, "dead": 2 * planned}}.get(verb, {})
     assert {state: len(yard.ids(state)) for state in STATES if yard.ids(state)} == expected
     undo_killed = kill_at_random(make_process, yard.url, "undo", plan.batch, most_s)
     check_whole(yard, set(ids), kept=kept)
-    back = api.undo_batch(deck, plan.batch)
+    back = deck.undo(plan.batch)
     assert (back.restored, back.skipped, back.error) == (planned, (), None)
     assert back.dependants == (2 * planned if verb == "cancel" else 0)
     assert_same(yard.dump(), before, "")
@@ -103,13 +100,13 @@ def one_round(
 
 
 @pytest.mark.parametrize("verb", ["retry", "discard", "purge", "cancel"])
-def test_killed_once(deck: Deck, yard: Yard, make_process: Callable[..., PythonProcess], verb: str) -> None:
+def test_killed_once(deck: Writer, yard: Yard, make_process: Callable[..., PythonProcess], verb: str) -> None:
     one_round(deck, yard, make_process, verb, 3000, 0.02)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_killed_at_random(deck: Deck, yard: Yard, make_process: Callable[..., PythonProcess]) -> None:
+def test_killed_at_random(deck: Writer, yard: Yard, make_process: Callable[..., PythonProcess]) -> None:
     """`QDECK_KILL_ROUNDS=200` for more of them; what is killed when is drawn anew each time."""
     verbs = itertools.islice(itertools.cycle(("retry", "discard", "purge", "cancel")), ROUNDS)
     kills = [one_round(deck, yard, make_process, verb, 9_999, 0.12) for verb in verbs]

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from operations.yard import QUEUE
-from qdeck._deck.deck import Deck
-from qdeck._errors import UsageError
-from qdeck._operations import api
-from qdeck._operations.planfile import PlanWriter, load_plan, own_plan, plans_dir
-from qdeck._rules.purge import build_purge_plan
+from qdeck import UsageError
+from qdeck._operations.planfile import own_plan, plans_dir
+from qdeck.admin import PlanWriter, Writer, load_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,26 +21,26 @@ if TYPE_CHECKING:
     from operations.yard import Yard
 
 
-def test_a_plan_of_one_database_is_refused_on_another_one_of_the_same_server(deck: Deck, yard: Yard) -> None:
+def test_a_plan_of_one_database_is_refused_on_another_one_of_the_same_server(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(3)
     other_url = yard.url.removesuffix("/0") + "/1"
-    for plan in (api.build_plan(deck, "retry", QUEUE), build_purge_plan(deck)):
+    for plan in (deck.plan("retry", QUEUE), deck.plan_purge()):
         assert plan.head.db == 0
-        with Deck(other_url) as other, pytest.raises(UsageError, match="made on database 0, and this is database 1"):
-            api.apply_plan(other, load_plan(plan.path))
-    with Deck(other_url) as other, pytest.raises(UsageError, match="database 0"):
-        api.redrive_plan(other, api.build_plan(deck, "retry", QUEUE))
-    assert api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE)).applied == 3
+        with Writer(other_url) as other, pytest.raises(UsageError, match="made on database 0, and this is database 1"):
+            other.apply(load_plan(plan.path))
+    with Writer(other_url) as other, pytest.raises(UsageError, match="database 0"):
+        other.redrive(deck.plan("retry", QUEUE))
+    assert deck.apply(deck.plan("retry", QUEUE)).applied == 3
 
 
-def test_a_plan_of_before_names_no_database(deck: Deck, yard: Yard, tmp_path: Path) -> None:
+def test_a_plan_of_before_names_no_database(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     old = rewritten(plan.path, tmp_path / "old", head=lambda head: head.pop("db", None))
-    assert api.apply_plan(deck, load_plan(old)).applied == 3
+    assert deck.apply(load_plan(old)).applied == 3
 
 
-def test_nothing_is_written_over(deck: Deck, yard: Yard, tmp_path: Path) -> None:
+def test_nothing_is_written_over(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
     victim, link, nowhere = tmp_path / "victim", tmp_path / "link", tmp_path / "nowhere"
     victim.write_text("mine\n")
@@ -50,15 +48,15 @@ def test_nothing_is_written_over(deck: Deck, yard: Yard, tmp_path: Path) -> None
     nowhere.symlink_to(tmp_path / "not there")
     for path in (victim, link, nowhere):
         with pytest.raises(UsageError, match="is there already") as caught:
-            api.build_plan(deck, "retry", QUEUE, path=path)
+            deck.plan("retry", QUEUE, path=path)
         assert "name another file" in caught.value.hint
         with pytest.raises(UsageError, match="is there already"):
-            build_purge_plan(deck, path=path)
+            deck.plan_purge(path=path)
     assert victim.read_text() == "mine\n"
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "state") == ["link", "nowhere", "victim"]
 
 
-def test_a_file_that_appears_meanwhile_is_not_written_over(deck: Deck, yard: Yard, tmp_path: Path) -> None:
+def test_a_file_that_appears_meanwhile_is_not_written_over(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
     path = tmp_path / "plan.jsonl"
 
@@ -66,26 +64,26 @@ def test_a_file_that_appears_meanwhile_is_not_written_over(deck: Deck, yard: Yar
         path.write_text("theirs")
 
     with pytest.raises(UsageError, match="is there already"):
-        api.build_plan(deck, "retry", QUEUE, path=path, progress=appear)
+        deck.plan("retry", QUEUE, path=path, progress=appear)
     assert path.read_text() == "theirs"
     assert [one.name for one in tmp_path.iterdir() if one.name != "state"] == ["plan.jsonl"]
 
 
-def test_a_draft_follows_no_link(deck: Deck, yard: Yard, tmp_path: Path) -> None:
+def test_a_draft_follows_no_link(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     """The name of a draft could be foretold from the plan's and the process's number."""
     yard.bulk_dead(3)
     victim = tmp_path / "victim"
     victim.write_text("mine\n")
     (tmp_path / f".plan.jsonl.{os.getpid()}.draft").symlink_to(victim)
-    api.build_plan(deck, "retry", QUEUE, path=tmp_path / "plan.jsonl")
+    deck.plan("retry", QUEUE, path=tmp_path / "plan.jsonl")
     assert victim.read_text() == "mine\n"
     assert load_plan(tmp_path / "plan.jsonl").count == 3
 
 
-def test_a_place_that_is_not_there_is_named(deck: Deck, yard: Yard, tmp_path: Path) -> None:
+def test_a_place_that_is_not_there_is_named(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(1)
     with pytest.raises(UsageError, match="nowhere/plan cannot be written: No such file or directory"):
-        api.build_plan(deck, "retry", QUEUE, path=tmp_path / "nowhere" / "plan")
+        deck.plan("retry", QUEUE, path=tmp_path / "nowhere" / "plan")
 
 
 def rewritten(
@@ -143,35 +141,35 @@ def rewritten(
     ],
 )
 def test_a_changed_plan_is_refused_for_what_is_wrong_with_it(
-    deck: Deck, yard: Yard, tmp_path: Path, said: str, change: dict[str, Any]
+    deck: Writer, yard: Yard, tmp_path: Path, said: str, change: dict[str, Any]
 ) -> None:
     yard.bulk_dead(3)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     before = yard.dump()
     changed = rewritten(plan.path, tmp_path / "changed", **change)
     with pytest.raises(UsageError) as caught:
-        api.apply_plan(deck, load_plan(changed))
+        deck.apply(load_plan(changed))
     assert said in str(caught.value)
     assert str(changed) in str(caught.value)
     assert yard.dump() == before
 
 
-def test_a_plan_of_a_purge_may_not_do_what_no_rule_does(deck: Deck, yard: Yard, tmp_path: Path) -> None:
+def test_a_plan_of_a_purge_may_not_do_what_no_rule_does(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
-    plan = api.build_plan(deck, "discard", QUEUE)
+    plan = deck.plan("discard", QUEUE)
     changed = rewritten(
         plan.path, tmp_path / "changed", head=lambda h: h.update(verb="purge"), entry=lambda e: e.update(effect="move")
     )
     with pytest.raises(UsageError, match="the effect 'move' is not that of a plan to purge"):
-        api.apply_plan(deck, load_plan(changed))
+        deck.apply(load_plan(changed))
 
 
 def test_an_id_is_looked_for_among_the_plans_first(
-    deck: Deck, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deck: Writer, yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file of that name in the current directory is somebody else's."""
     yard.bulk_dead(3)
-    plan, other = api.build_plan(deck, "retry", QUEUE), api.build_plan(deck, "discard", QUEUE)
+    plan, other = deck.plan("retry", QUEUE), deck.plan("discard", QUEUE)
     monkeypatch.chdir(tmp_path)
     (tmp_path / plan.id).write_bytes(other.path.read_bytes())
     assert load_plan(plan.id).verb == "retry"
@@ -179,21 +177,21 @@ def test_an_id_is_looked_for_among_the_plans_first(
     assert load_plan("mine").verb == "discard"
 
 
-def test_a_batch_of_the_server_names_no_path(deck: Deck, yard: Yard, tmp_path: Path) -> None:
+def test_a_batch_of_the_server_names_no_path(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(3)
-    plan = api.build_plan(deck, "retry", QUEUE, path=tmp_path / "p")
+    plan = deck.plan("retry", QUEUE, path=tmp_path / "p")
     with pytest.raises(UsageError, match="there is no plan"):
         own_plan(f"b-{tmp_path}/p")
     (plans_dir() / f"{plan.id}.jsonl").write_bytes(plan.path.read_bytes())
     assert own_plan(plan.batch).id == plan.id
 
 
-def test_a_plan_may_take_the_place_of_itself(deck: Deck, yard: Yard) -> None:
+def test_a_plan_may_take_the_place_of_itself(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(3)
-    plan = api.build_plan(deck, "retry", QUEUE)
+    plan = deck.plan("retry", QUEUE)
     kept = list(plan.entries())[:1]
     with PlanWriter(plan.head, plan.path, replaces=True) as writer:
         writer.add(kept)
         tail = plan.tail.__class__(count=0, states={"dead": 1}, by_queue={QUEUE: 1})
         writer.finish(tail)
-    assert api.apply_plan(deck, load_plan(plan.path)).applied == 1
+    assert deck.apply(load_plan(plan.path)).applied == 1

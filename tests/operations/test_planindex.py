@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._operations.model import PlanEntry, PlanHead, PlanTail
-from qdeck._operations.planfile import PlanWriter
-from qdeck._operations.planindex import SAMPLES, PlanIndex
+from qdeck._operations.model import PlanHead, PlanTail
+from qdeck._operations.planindex import SAMPLES
+from qdeck.admin import PlanEntry, PlanIndex, PlanWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from operations.yard import QUEUE, Yard
-from qdeck._operations import api, redrive
+from qdeck._operations import redrive
 from qdeck._operations.first_ones import read_ones
-from qdeck._operations.model import Fates
+from qdeck.admin import Fates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from qdeck._deck.deck import Deck
     from qdeck._engine.ops import Claimed
+    from qdeck.admin import Writer
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def work(url: str, yard: Yard) -> Iterator[Callable[[Callable[[Claimed], str]], 
         thread.join()
 
 
-def test_it_stops_when_the_first_ones_die_again(deck: Deck, yard: Yard, work: Callable[..., None]) -> None:
+def test_it_stops_when_the_first_ones_die_again(deck: Writer, yard: Yard, work: Callable[..., None]) -> None:
     yard.bulk_dead(500)
     work(lambda _: "failed")
-    plan = api.build_plan(deck, "retry", QUEUE)
-    result, fates = api.redrive_plan(deck, plan, rate=1000.0, first=5)
+    plan = deck.plan("retry", QUEUE)
+    result, fates = deck.redrive(plan, rate=1000.0, first=5)
     assert result.applied == 5
     assert result.stopped is not None
     assert result.stopped.startswith("5 of the 5 that ended died again")
@@ -55,7 +55,7 @@ def test_it_stops_when_the_first_ones_die_again(deck: Deck, yard: Yard, work: Ca
     assert len(yard.ids("dead")) == 500
 
 
-def test_it_stops_on_the_way(deck: Deck, yard: Yard, work: Callable[..., None]) -> None:
+def test_it_stops_on_the_way(deck: Writer, yard: Yard, work: Callable[..., None]) -> None:
     """The first ones fare well, then the service that they call goes down."""
     yard.bulk_dead(5000)
     ended: list[str] = []
@@ -65,58 +65,58 @@ def test_it_stops_on_the_way(deck: Deck, yard: Yard, work: Callable[..., None]) 
         return "done" if len(ended) <= 100 else "failed"
 
     work(kind)
-    plan = api.build_plan(deck, "retry", QUEUE)
-    result, fates = api.redrive_plan(deck, plan, rate=500.0, first=10)
+    plan = deck.plan("retry", QUEUE)
+    result, fates = deck.redrive(plan, rate=500.0, first=10)
     assert 10 < result.applied < 5000
     assert "died again" in (result.stopped or "")
     assert fates.dead_again > fates.total / 10
-    assert [entry.outcome for entry in api.read_activity(deck)] == ["stopped"]
+    assert [entry.outcome for entry in deck.activity()] == ["stopped"]
 
 
-def test_all_goes_well(deck: Deck, yard: Yard, work: Callable[..., None]) -> None:
+def test_all_goes_well(deck: Writer, yard: Yard, work: Callable[..., None]) -> None:
     yard.bulk_dead(300)
     work(lambda _: "done")
-    result, fates = api.redrive_plan(deck, api.build_plan(deck, "retry", QUEUE), rate=1000.0, first=3)
+    result, fates = deck.redrive(deck.plan("retry", QUEUE), rate=1000.0, first=3)
     assert (result.applied, result.stopped, result.error) == (300, None, None)
     assert fates.total == 300
     assert fates.dead_again == 0
 
 
-def test_it_keeps_to_the_rate(deck: Deck, yard: Yard) -> None:
+def test_it_keeps_to_the_rate(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(150)
     start = time.monotonic()
-    result, _ = api.redrive_plan(deck, api.build_plan(deck, "retry", QUEUE), rate=100.0)
+    result, _ = deck.redrive(deck.plan("retry", QUEUE), rate=100.0)
     assert result.applied == 150
     assert 1.0 < time.monotonic() - start < 12
 
 
-def test_nobody_works(deck: Deck, yard: Yard) -> None:
+def test_nobody_works(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(10)
-    plan = api.build_plan(deck, "retry", QUEUE)
-    result, fates = api.redrive_plan(deck, plan, first=3, patience_s=0.2)
+    plan = deck.plan("retry", QUEUE)
+    result, fates = deck.redrive(plan, first=3, patience_s=0.2)
     assert (result.applied, fates.waiting) == (3, 3)
     assert "does a worker run?" in (result.stopped or "")
     assert redrive.ENOUGH > 3
 
 
-def test_what_became_of_them(deck: Deck, yard: Yard) -> None:
+def test_what_became_of_them(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(6)
-    plan = api.build_plan(deck, "retry", QUEUE, ids=yard.ids("dead")[:5])
-    api.apply_plan(deck, plan)
+    plan = deck.plan("retry", QUEUE, ids=yard.ids("dead")[:5])
+    deck.apply(plan)
     held = yard.claim(3)
     yard.end(held[0], "done")
     yard.end(held[1])
-    fates = api.read_fates(deck, plan)
+    fates = deck.outcomes(plan)
     assert (fates.total, fates.done, fates.dead_again, fates.running, fates.waiting) == (5, 1, 1, 1, 2)
-    api.undo_batch(deck)
-    assert api.read_fates(deck, plan).total == 3, "what was put back is as if it had not been touched"
+    deck.undo()
+    assert deck.outcomes(plan).total == 3, "what was put back is as if it had not been touched"
 
 
-def test_what_the_first_ones_died_of_is_told_without_its_secrets(deck: Deck, yard: Yard) -> None:
+def test_what_the_first_ones_died_of_is_told_without_its_secrets(deck: Writer, yard: Yard) -> None:
     yard.die()
-    plan = api.build_plan(deck, "retry", QUEUE)
-    api.apply_plan(deck, plan)
+    plan = deck.plan("retry", QUEUE)
+    deck.apply(plan)
     [job] = yard.claim()
     yard.end(job, message="refused, token=abc123")
-    [one] = deck.look(read_ones(plan, 5))
+    [one] = deck.run(read_ones(plan, 5))
     assert (one.fate, one.error, one.message) == ("dead_again", "pkg.TimeoutError", "refused, token=***")

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
+from qdeck import NotAllowed
 from qdeck._engine import scripts
-from qdeck._errors import NotAllowed
-from qdeck._operations import api
+from qdeck.admin import Writer
 from support.driving import bury
 from support.screens import HOOKS
 
@@ -37,8 +36,8 @@ def writes_of(name: str) -> list[str]:
     return sorted(used & {"HDEL", "HINCRBY", "HSET", "LPUSH", "PEXPIRE", "XADD", "ZADD", "ZREM"})
 
 
-def refused(url: str, act: Callable[[Deck], object], queue: str, layout: str) -> bool:
-    with Deck(url, layouts=(layout,)) as deck:
+def refused(url: str, act: Callable[[Writer], object], queue: str, layout: str) -> bool:
+    with Writer(url, adapters=(layout,)) as deck:
         try:
             result = act(deck)
         except NotAllowed:
@@ -53,21 +52,21 @@ def test_a_change_is_refused_whole_or_not_at_all(make_server: Callable[..., Serv
         verbs = ("retry", "discard") if layout == "native" else ("discard",)
         bury(server.url, HOOKS, [{"class": "Refused", "message": "502"}] * 6)
         raw.rpush(LIST, *(f'{{"id": "n{at}"}}' for at in range(6)))
-        with Deck(server.url, layouts=(layout,)) as deck:
-            plans = {verb: api.build_plan(deck, verb, queue) for verb in verbs}
+        with Writer(server.url, adapters=(layout,)) as deck:
+            plans = {verb: deck.plan(verb, queue) for verb in verbs}
         commands = writes_of("act") if layout == "native" else ["HSET", "LREM", "LSET", "PEXPIRE", "HDEL", "RPUSH"]
         seen = 0
         for verb, plan in plans.items():
             for denied in commands:
                 before = keys_of(raw, queue)
                 url = as_user(server, raw, denied.lower())
-                if refused(url, lambda deck, plan=plan: api.apply_plan(deck, plan), queue, layout):  # type: ignore[misc]
+                if refused(url, lambda deck, plan=plan: deck.apply(plan), queue, layout):  # type: ignore[misc]
                     seen += 1
                     assert keys_of(raw, queue) == before, (verb, denied)
                 else:
-                    with Deck(server.url, layouts=(layout,)) as deck:
-                        assert api.undo_batch(deck).restored == 6
-                        plan = api.build_plan(deck, verb, queue)
+                    with Writer(server.url, adapters=(layout,)) as deck:
+                        assert deck.undo().restored == 6
+                        plan = deck.plan(verb, queue)
         assert seen >= (12 if layout == "native" else 3)
 
 
@@ -83,8 +82,8 @@ def test_an_undo_is_refused_whole_or_not_at_all(make_server: Callable[..., Serve
         bury(server.url, HOOKS, [{"class": "Refused", "message": "502"}] * 6)
         raw.rpush(LIST, *(f'{{"id": "n{at}"}}' for at in range(6)))
         entries = raw.lrange(LIST, 0, -1)
-        with Deck(server.url, layouts=(layout,)) as deck:
-            done = api.apply_plan(deck, api.build_plan(deck, "discard", queue))
+        with Writer(server.url, adapters=(layout,)) as deck:
+            done = deck.apply(deck.plan("discard", queue))
         assert done.applied == 6
         # Entries of a list go back one by one, each in a step of its own.
         commands = writes_of("undo") if layout == "native" else ["HDEL"]
@@ -92,12 +91,12 @@ def test_an_undo_is_refused_whole_or_not_at_all(make_server: Callable[..., Serve
         for denied in commands:
             before = keys_of(raw, queue)
             url = as_user(server, raw, denied.lower())
-            if refused(url, lambda deck: api.undo_batch(deck, done.batch), queue, layout):
+            if refused(url, lambda deck: deck.undo(done.batch), queue, layout):
                 seen += 1
                 assert keys_of(raw, queue) == before, denied
             else:
                 break
         assert seen >= 1
-        with Deck(server.url, layouts=(layout,)) as deck:
-            assert api.undo_batch(deck, done.batch).restored == 6
+        with Writer(server.url, adapters=(layout,)) as deck:
+            assert deck.undo(done.batch).restored == 6
         assert raw.lrange(LIST, 0, -1) == entries

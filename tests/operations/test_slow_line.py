@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from operations.yard import Yard
-from qdeck._deck.deck import Deck
-from qdeck._operations import api
+from qdeck.admin import Writer
 from support.proxy import Side
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._operations.applying import Tally
+    from qdeck.admin import Tally
     from support.proxy import FaultProxy
 
 COUNT = 2000
@@ -49,22 +48,20 @@ def test_a_slow_batch_is_ended_and_continued(
             proxy.latency(SLOW_S, Side.TO_CLIENT)
             slow_since = time.monotonic()
 
-    with Deck(proxy.url) as deck:
-        plan = api.build_plan(deck, verb, yard.queue)
-        result = api.apply_plan(deck, plan, progress=slowing, cancelled=lambda: len(seen) >= 4)
+    with Writer(proxy.url) as deck:
+        plan = deck.plan(verb, yard.queue)
+        result = deck.apply(plan, progress=slowing, cancelled=lambda: len(seen) >= 4)
         assert result.stopped == "it was cancelled"
         assert result.error is None
         assert time.monotonic() - slow_since >= SLOW_S, "the fourth slice was on its way"
         assert result.applied == seen[-1] == moved(yard, verb), "the count is what was done"
         assert 0 < result.applied < COUNT
         proxy.heal()
-        rest = api.apply_plan(deck, plan)
+        rest = deck.apply(plan)
         assert (rest.applied, rest.skipped_count, rest.error, rest.stopped) == (COUNT, 0, None, None)
         assert moved(yard, verb) == COUNT
-        assert [entry.counts.get("applied") for entry in api.read_activity(deck) if entry.batch == plan.batch][
-            -1
-        ] == COUNT
-        back = api.undo_batch(deck, plan.batch)
+        assert [entry.counts.get("applied") for entry in deck.activity() if entry.batch == plan.batch][-1] == COUNT
+        back = deck.undo(plan.batch)
         assert (back.restored, back.skipped) == (COUNT, ())
         assert moved(yard, verb) == 0
 
@@ -86,15 +83,15 @@ def test_a_batch_whose_line_went_silent_reports_what_it_did(
         if slices == 3:
             proxy.blackhole(lose, lose=True)
 
-    with Deck(proxy.url) as deck:
+    with Writer(proxy.url) as deck:
         deck._writing.patience = 0.5  # no need to wait for as long as an operator would
         deck._writing.endpoint.__dict__["timeout"] = 0.5
-        plan = api.build_plan(deck, "retry", yard.queue)
-        result = api.apply_plan(deck, plan, progress=cut)
+        plan = deck.plan("retry", yard.queue)
+        result = deck.apply(plan, progress=cut)
         assert result.error is not None
         done = moved(yard, "retry")
         assert 0 < result.applied <= done <= result.applied + 200, "one slice at most is not known"
         proxy.heal()
-        rest = api.apply_plan(deck, plan)
+        rest = deck.apply(plan)
         assert (rest.applied, rest.skipped_count, rest.error) == (COUNT, 0, None)
         assert moved(yard, "retry") == COUNT

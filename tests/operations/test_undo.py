@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from operations.yard import OTHER, QUEUE, Yard
+from qdeck import UsageError
 from qdeck._engine import acts, keys, ops, programs
-from qdeck._errors import UsageError
-from qdeck._operations import api
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from qdeck._deck.deck import Deck
+    from qdeck.admin import Writer
 
 FULL_HEAD: dict[str, Any] = {"tags": ("a", "b"), "on_failure": "mark", "limit_ms": 5000, "backoff": "E 1 2"}
 
@@ -50,21 +49,21 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("verb", "options"), CASES, ids=[f"{verb}-{options}" for verb, options in CASES])
-def test_undo_puts_everything_back(deck: Deck, yard: Yard, verb: str, options: dict[str, Any]) -> None:
+def test_undo_puts_everything_back(deck: Writer, yard: Yard, verb: str, options: dict[str, Any]) -> None:
     fill(yard)
     before = yard.dump()
-    plan = api.build_plan(deck, verb, QUEUE, **options)
+    plan = deck.plan(verb, QUEUE, **options)
     assert plan.count
     assert yard.dump() == before, "a plan writes nothing"
-    result = api.apply_plan(deck, plan)
+    result = deck.apply(plan)
     assert (result.applied, result.skipped, result.error) == (plan.count, (), None)
     assert yard.dump() != before
     assert result.undoable == plan.count
-    back = api.undo_batch(deck, result.batch)
+    back = deck.undo(result.batch)
     assert (back.restored, back.skipped, back.error) == (plan.count, (), None)
     after = yard.dump()
     assert_same(after, before, verb)
-    assert api.undo_batch(deck, result.batch).restored == plan.count, "twice is once, and tells the same"
+    assert deck.undo(result.batch).restored == plan.count, "twice is once, and tells the same"
     assert yard.dump() == after
 
 
@@ -80,10 +79,10 @@ def assert_same(after: dict[str, Any], before: dict[str, Any], verb: str) -> Non
         assert new == old, part
 
 
-def test_discarding_takes_all_that_was_kept(deck: Deck, yard: Yard) -> None:
+def test_discarding_takes_all_that_was_kept(deck: Writer, yard: Yard) -> None:
     fill(yard)
-    plan = api.build_plan(deck, "discard", QUEUE)
-    api.apply_plan(deck, plan)
+    plan = deck.plan("discard", QUEUE)
+    deck.apply(plan)
     left = yard.dump()
     for part in ("head", "body"):
         assert set(left[part]) == {b""}, "only the padding is left"
@@ -91,13 +90,13 @@ def test_discarding_takes_all_that_was_kept(deck: Deck, yard: Yard) -> None:
         assert part not in left
 
 
-def test_what_ran_since_is_left_alone(deck: Deck, yard: Yard) -> None:
+def test_what_ran_since_is_left_alone(deck: Writer, yard: Yard) -> None:
     ids = [yard.die(n) for n in range(4)]
-    result = api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE))
+    result = deck.apply(deck.plan("retry", QUEUE))
     first, second = yard.claim(2)
     yard.end(first, "done")
     yard.end(second)
-    back = api.undo_batch(deck)
+    back = deck.undo()
     assert back.batch == result.batch, "without a name: the own last one"
     assert back.restored == 2
     assert {skip.id: skip.why for skip in back.skipped} == {
@@ -108,114 +107,114 @@ def test_what_ran_since_is_left_alone(deck: Deck, yard: Yard) -> None:
     assert yard.raw.hget(yard.key("tries"), ids[3]).startswith(b"1 0 0 ")
 
 
-def test_undo_of_nothing(deck: Deck, yard: Yard) -> None:
+def test_undo_of_nothing(deck: Writer, yard: Yard) -> None:
     with pytest.raises(UsageError, match="nothing that can be undone"):
-        api.undo_batch(deck)
+        deck.undo()
     with pytest.raises(UsageError, match="no batch 'x'"):
-        api.undo_batch(deck, "x")
+        deck.undo("x")
 
 
-def test_without_a_name_what_did_nothing_is_passed_over(deck: Deck, yard: Yard) -> None:
+def test_without_a_name_what_did_nothing_is_passed_over(deck: Writer, yard: Yard) -> None:
     yard.die()
-    first = api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE))
-    assert api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE, where="error:Nobody")).applied == 0
+    first = deck.apply(deck.plan("retry", QUEUE))
+    assert deck.apply(deck.plan("discard", QUEUE, where="error:Nobody")).applied == 0
     other = Yard(yard.url, yard.raw, OTHER)
-    late = api.build_plan(deck, "cancel", OTHER, ids=[other.add()])
+    late = deck.plan("cancel", OTHER, ids=[other.add()])
     [job] = other.claim()
     other.end(job, "done")
-    result = api.apply_plan(deck, late)
+    result = deck.apply(late)
     assert (result.applied, result.skipped_count) == (0, 1)
-    back = api.undo_batch(deck)
+    back = deck.undo()
     assert (back.batch, back.verb, back.restored) == (first.batch, "retry", 1)
     with pytest.raises(UsageError, match="nothing that can be undone"):
-        api.undo_batch(deck)
-    assert api.undo_batch(deck, result.batch).restored == 0, "by its name it is found still"
+        deck.undo()
+    assert deck.undo(result.batch).restored == 0, "by its name it is found still"
 
 
-def test_what_was_undone_is_not_applied_again(deck: Deck, yard: Yard) -> None:
+def test_what_was_undone_is_not_applied_again(deck: Writer, yard: Yard) -> None:
     yard.die()
-    plan = api.build_plan(deck, "retry", QUEUE)
-    api.undo_batch(deck, api.apply_plan(deck, plan).batch)
+    plan = deck.plan("retry", QUEUE)
+    deck.undo(deck.apply(plan).batch)
     with pytest.raises(UsageError, match="was undone"):
-        api.apply_plan(deck, plan)
+        deck.apply(plan)
     assert len(yard.ids("dead")) == 1
 
 
-def test_a_retry_does_not_copy_tracebacks_into_its_undo(deck: Deck, yard: Yard) -> None:
+def test_a_retry_does_not_copy_tracebacks_into_its_undo(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(400, trace=20_000)
-    result = api.apply_plan(deck, api.build_plan(deck, "retry", QUEUE))
+    result = deck.apply(deck.plan("retry", QUEUE))
     kept = int(yard.raw.hget(keys.undo_key(QUEUE, result.batch), "bytes") or 0)
     assert kept < 400 * 100
     assert 86_000_000 < yard.raw.pttl(keys.undo_key(QUEUE, result.batch)) <= acts.KEEP_MS
 
 
-def test_undo_is_bounded_and_says_so(deck: Deck, yard: Yard) -> None:
+def test_undo_is_bounded_and_says_so(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(1000)
-    result = api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE), keep_bytes=300_000)
+    result = deck.apply(deck.plan("discard", QUEUE), keep_bytes=300_000)
     assert result.applied == 1000
     assert 0 < result.undoable < 1000
-    back = api.undo_batch(deck)
+    back = deck.undo()
     assert back.restored == result.undoable
     assert "no room" in back.skipped[0].why
     assert len(yard.ids("dead")) == result.undoable
 
 
-def test_move_and_back(deck: Deck, yard: Yard) -> None:
+def test_move_and_back(deck: Writer, yard: Yard) -> None:
     other = Yard(yard.url, yard.raw, OTHER)
     fill(yard)
-    parent_less = api.build_plan(deck, "move", QUEUE, target=OTHER)
+    parent_less = deck.plan("move", QUEUE, target=OTHER)
     before = yard.dump()
     order = yard.ids("ready")
-    result = api.apply_plan(deck, parent_less)
+    result = deck.apply(parent_less)
     assert [skip.why for skip in result.skipped] == ["others wait for it"]
     stays = {skip.id for skip in result.skipped}
     assert other.ids("ready") == [job_id for job_id in order if job_id not in stays], "order and priority are kept"
     assert len(other.ids("delayed")) == 4
     assert other.raw.hget(other.key("uniq"), "mine") is not None
     assert yard.raw.hget(yard.key("uniq"), "mine") is None
-    back = api.undo_batch(deck)
+    back = deck.undo()
     assert (back.restored, back.skipped) == (result.applied, ())
     after = yard.dump()
     for part in ("ready", "delayed", "head", "body", "uniq"):
         assert after[part] == before[part], part
     assert other.ids("ready") == other.ids("delayed") == []
-    assert api.undo_batch(deck, result.batch).restored == back.restored
+    assert deck.undo(result.batch).restored == back.restored
     assert yard.dump()["ready"] == before["ready"]
 
 
-def test_requeue_is_fenced_and_cannot_be_undone(deck: Deck, yard: Yard) -> None:
+def test_requeue_is_fenced_and_cannot_be_undone(deck: Writer, yard: Yard) -> None:
     ids = [yard.add(n, priority=n) for n in range(3)]
     held = yard.claim(3)
-    plan = api.build_plan(deck, "requeue", QUEUE)
+    plan = deck.plan("requeue", QUEUE)
     assert "cannot be undone" in plan.tail.warnings[0]
-    result = api.apply_plan(deck, plan)
+    result = deck.apply(plan)
     assert (result.applied, result.undoable, result.undo_until_ms) == (3, 0, None)
     assert yard.ids("ready") == ids, "back to their old places"
     assert yard.raw.hlen(yard.key("lease")) == 1
     turn = yard.end(held[0], "done")
     assert turn.stale == [held[0].id], "its old owner has nothing to say any more"
     assert yard.ids("ready") == ids
-    back = api.undo_batch(deck)
+    back = deck.undo()
     assert (back.restored, len(back.skipped)) == (0, 3)
     assert "waits in ready" in back.skipped[0].why
 
 
-def test_a_cancel_of_running_jobs_is_taken_back(deck: Deck, yard: Yard) -> None:
+def test_a_cancel_of_running_jobs_is_taken_back(deck: Writer, yard: Yard) -> None:
     yard.add()
     [job] = yard.claim()
     before = yard.dump()
-    result = api.apply_plan(deck, api.build_plan(deck, "cancel", QUEUE))
+    result = deck.apply(deck.plan("cancel", QUEUE))
     assert (result.applied, result.asked) == (1, 1)
     beat = yard.client.run(programs.call(ops.beat(QUEUE, [(job.id, job.token)])))
     assert beat.cancels == [job.id]
-    assert api.undo_batch(deck).restored == 1
+    assert deck.undo().restored == 1
     assert yard.dump()["lease"] == before["lease"]
 
 
-def test_burying_a_running_job_is_fenced_and_makes_its_handler(deck: Deck, yard: Yard) -> None:
+def test_burying_a_running_job_is_fenced_and_makes_its_handler(deck: Writer, yard: Yard) -> None:
     job_id = yard.add(on_failure="mark")
     [job] = yard.claim()
-    api.apply_plan(deck, api.build_plan(deck, "bury", QUEUE, reason="it hangs"))
+    deck.apply(deck.plan("bury", QUEUE, reason="it hangs"))
     assert yard.ids("dead") == [job_id]
     assert len(yard.ids("ready")) == 1, "the failure handler"
     assert yard.end(job, "done").stale == [job_id]
@@ -223,13 +222,13 @@ def test_burying_a_running_job_is_fenced_and_makes_its_handler(deck: Deck, yard:
     assert seen.failure is not None
     assert seen.failure.kind == "buried"
     assert "it hangs" in seen.failure.message
-    assert api.undo_batch(deck).restored == 1
+    assert deck.undo().restored == 1
     assert yard.ids("ready") == [job_id], "and the handler that did not run is gone"
 
 
-def test_a_discarded_job_whose_name_is_taken_stays_away(deck: Deck, yard: Yard) -> None:
+def test_a_discarded_job_whose_name_is_taken_stays_away(deck: Writer, yard: Yard) -> None:
     yard.add(unique="one")
-    api.apply_plan(deck, api.build_plan(deck, "discard", QUEUE))
+    deck.apply(deck.plan("discard", QUEUE))
     twin = yard.add(unique="one")
-    back = api.undo_batch(deck)
+    back = deck.undo()
     assert (back.restored, back.skipped[0].why) == (0, f"its unique name is held by {twin}")

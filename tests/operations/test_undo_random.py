@@ -10,10 +10,9 @@ import pytest
 from operations.test_undo import assert_same
 from operations.yard import OTHER, QUEUE, Yard
 from qdeck._engine import programs
-from qdeck._operations import api
 
 if TYPE_CHECKING:
-    from qdeck._deck.deck import Deck
+    from qdeck.admin import Writer
 
 STATES = ("ready", "delayed", "blocked", "dead", "cancelled")
 
@@ -40,7 +39,7 @@ def draw(rng: random.Random, yards: list[Yard]) -> dict[str, Yard]:
     return homes
 
 
-def one_case(deck: Deck, yards: list[Yard], seed: int) -> int:
+def one_case(deck: Writer, yards: list[Yard], seed: int) -> int:
     rng = random.Random(seed)
     homes = draw(rng, yards)
     here = sorted(job for job, home in homes.items() if home is yards[0])
@@ -49,10 +48,10 @@ def one_case(deck: Deck, yards: list[Yard], seed: int) -> int:
     before = [yard.dump() for yard in yards]
     verb = rng.choice(("discard", "cancel", "bury"))
     some = rng.sample(here, rng.randint(1, len(here)))
-    result = api.apply_plan(deck, api.build_plan(deck, verb, QUEUE, ids=some))
+    result = deck.apply(deck.plan(verb, QUEUE, ids=some))
     for _ in range(rng.randint(0, 4)):
         yards[rng.randint(0, 1)].client.run(programs.deliver(rng.choice(yards).queue))
-    back = api.undo_batch(deck, result.batch)
+    back = deck.undo(result.batch)
     deliver(yards)
     told = f"seed {seed}: {verb} {some}: {back}"
     assert (back.restored, back.skipped, back.error) == (result.applied, (), None), told
@@ -64,7 +63,7 @@ def one_case(deck: Deck, yards: list[Yard], seed: int) -> int:
     return back.dependants
 
 
-def run(deck: Deck, yard: Yard, seeds: range) -> None:
+def run(deck: Writer, yard: Yard, seeds: range) -> None:
     yards = [yard, Yard(yard.url, yard.raw, OTHER)]
     reached = 0
     for seed in seeds:
@@ -73,11 +72,11 @@ def run(deck: Deck, yard: Yard, seeds: range) -> None:
     assert reached > len(seeds) / 2, "many dependants were met"
 
 
-def test_all_is_as_it_was(deck: Deck, yard: Yard) -> None:
+def test_all_is_as_it_was(deck: Writer, yard: Yard) -> None:
     run(deck, yard, range(25))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_all_is_as_it_was_in_many_families(deck: Deck, yard: Yard) -> None:
+def test_all_is_as_it_was_in_many_families(deck: Writer, yard: Yard) -> None:
     run(deck, yard, range(1000, 1600))

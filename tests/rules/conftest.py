@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from support.yard import QUEUE, Yard
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def deck(url: str) -> Iterator[Deck]:
-    with Deck(url) as made:
+def deck(url: str) -> Iterator[Writer]:
+    with Writer(url) as made:
         yield made
 
 
 @pytest.fixture
-def yard(deck: Deck, raw: redis.Redis) -> Yard:
+def yard(deck: Writer, raw: redis.Redis) -> Yard:
     deck.enqueue(QUEUE, "t")  # makes the queue
     made = Yard(deck, raw)
     made.keep_all()
@@ -31,7 +31,7 @@ def yard(deck: Deck, raw: redis.Redis) -> Yard:
 
 
 @pytest.fixture
-def make_yard(deck: Deck, raw: redis.Redis) -> Callable[[str], Yard]:
+def make_yard(deck: Writer, raw: redis.Redis) -> Callable[[str], Yard]:
     return lambda queue: Yard(deck, raw, queue)
 
 

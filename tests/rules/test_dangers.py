@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import Status
-from qdeck._errors import ServerRefused
-from qdeck._rules.doctor import Finding, diagnose
-from qdeck._rules.health import HealthReport, check_health
-from qdeck._settings import Configuration, Settings, Target
+from qdeck import ServerRefused
+from qdeck.admin import Configuration, DoctorFinding, HealthReport, Settings, Status, Target, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +20,11 @@ if TYPE_CHECKING:
 QUEUE = "demo:mail:actions"
 
 
-def look(url: str) -> tuple[dict[str, Finding], HealthReport, dict[str, Any]]:
+def look(url: str) -> tuple[dict[str, DoctorFinding], HealthReport, dict[str, Any]]:
     """What doctor finds by name, the report on health, and its checks by name."""
-    with Deck(url) as deck:
-        found = diagnose(deck, Configuration(settings=Settings()), Target(url=url)).findings
-        report = check_health(deck)
+    with Writer(url) as deck:
+        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False).findings
+        report = deck.health()
     return {one.name: one for one in found}, report, {check.name: check for check in report.checks}
 
 
@@ -71,7 +67,7 @@ def test_memory_near_its_limit(make_server: Callable[..., Server], share: float,
         assert "raise maxmemory" in found["memory"].fix
         assert "of its memory limit" in report.reasons[0].text
     if status is Status.UNHEALTHY:
-        with Deck(server.url) as deck, pytest.raises(ServerRefused, match="memory"):
+        with Writer(server.url) as deck, pytest.raises(ServerRefused, match="memory"):
             deck.enqueue(QUEUE, "t")
 
 
@@ -96,7 +92,7 @@ def test_what_a_restart_keeps(
 def test_a_replica_cannot_be_changed(make_server: Callable[..., Server]) -> None:
     """'replica read-only': named before anybody tries, and when somebody does"""
     master = make_server("--repl-diskless-sync-delay", "0")
-    with Deck(master.url) as deck:
+    with Writer(master.url) as deck:
         job = deck.enqueue(QUEUE, "t")
     replica = make_server("--replicaof", "127.0.0.1", str(master.port))
     with replica.client() as raw:
@@ -105,7 +101,7 @@ def test_a_replica_cannot_be_changed(make_server: Callable[..., Server]) -> None
     assert (found["role"].ok, checks["role"].status) == (False, Status.DEGRADED)
     assert "Sentinel" in found["role"].fix
     assert any("replica" in reason.text for reason in report.reasons)
-    with Deck(replica.url) as deck:
+    with Writer(replica.url) as deck:
         assert deck.find(job.id)[0].state == "ready", "looking works"
         with pytest.raises(ServerRefused, match=r"(?i)read.?only replica"):
             deck.enqueue(QUEUE, "t")
@@ -116,7 +112,7 @@ def test_a_server_that_fails_to_save(make_server: Callable[..., Server], tmp_pat
     server = make_server("--save", "3600 1", "--enable-protected-configs", "local")
     folder = tmp_path / "data"
     folder.mkdir()
-    with Deck(server.url) as deck, server.client() as raw:
+    with Writer(server.url) as deck, server.client() as raw:
         raw.config_set("dir", str(folder))
         shutil.rmtree(folder)
         raw.bgsave()

@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._connection import Endpoint, SyncClient
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import State, Status
 from qdeck._engine import keys, programs
 from qdeck._engine.codec import BAND
-from qdeck._operations import api
 from qdeck._rules import ages, doctor, orphans
-from qdeck._rules.health import acheck_health, check_health
-from qdeck._settings import Configuration, Settings, Target, Thresholds
+from qdeck.admin import AsyncWriter, Configuration, Settings, State, Status, Target, Thresholds, Writer
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:
@@ -35,7 +31,7 @@ def test_queue_sizes_are_monitored_per_queue(yard: Yard, make_yard: Callable[[st
         yard.ended("dead", 5)
     other.ready(1)
     yard.delayed(-100)
-    queues = check_health(yard.deck).queues
+    queues = yard.deck.health().queues
     assert queues["dead"][PLACE].size == 3
     assert queues["dead"]["native/demo:other:actions"].size == 0
     assert (queues["ready"][PLACE].size, queues["delayed"][PLACE].size) == (1, 1)
@@ -44,12 +40,12 @@ def test_queue_sizes_are_monitored_per_queue(yard: Yard, make_yard: Callable[[st
 
 def test_queue_ages_are_calculated(yard: Yard) -> None:
     """'Queue ages are calculated (oldest, average)'"""
-    api.apply_plan(yard.deck, api.build_plan(yard.deck, "discard", QUEUE))
+    yard.deck.apply(yard.deck.plan("discard", QUEUE))
     for age in (100, 200, 600):
         yard.ready(age, priority=age)
         yard.ended("dead", age)
     yard.running(-50)
-    queues = check_health(yard.deck).queues
+    queues = yard.deck.health().queues
     for state in ("ready", "dead"):
         row = queues[state][PLACE]
         assert row.oldest_age == pytest.approx(600, abs=2)
@@ -64,7 +60,7 @@ def test_ages_of_many_come_from_an_even_sample(yard: Yard) -> None:
     now, count = yard.now_ms, 5000
     yard.raw.zadd(yard.key("dead"), {f"j{n}": now - n * 1000 for n in range(count)})
     yard.raw.zadd(yard.key("ready"), {f"j{n}": 7 * BAND + now - n * 1000 for n in range(count)})
-    found = yard.deck.look(ages.measure([(QUEUE, state) for state in (State.DEAD, State.READY)], now))
+    found = yard.deck.run(ages.measure([(QUEUE, state) for state in (State.DEAD, State.READY)], now))
     for age in found:
         assert age is not None
         assert not age.exact
@@ -78,7 +74,7 @@ def test_stuck_jobs_are_detected(yard: Yard) -> None:
     for age in (2 * HOUR + 5, 2 * HOUR - 5, 3 * HOUR):
         yard.ready(age, priority=age % 7)
         yard.delayed(age)
-    report = check_health(yard.deck)
+    report = yard.deck.health()
     stuck = {state: rows[PLACE].stuck_count for state, rows in report.queues.items()}
     assert stuck == {"ready": 2, "delayed": 2, "running": 1, "blocked": 0, "done": 0, "dead": 0, "cancelled": 0}
     assert report.errors.stuck == 5
@@ -89,9 +85,9 @@ def test_dead_letters_are_monitored(yard: Yard) -> None:
     """'DLQ size is monitored'
     Healthy: DLQ size < 100; Degraded: DLQ size < 1000; Unhealthy: DLQ size > 1000
     """
-    assert check_health(yard.deck).errors.dead == 0
+    assert yard.deck.health().errors.dead == 0
     yard.ended("dead", 5)
-    assert check_health(yard.deck).errors.dead == 1
+    assert yard.deck.health().errors.dead == 1
     for count, status in (
         (100, Status.HEALTHY),
         (101, Status.DEGRADED),
@@ -99,14 +95,14 @@ def test_dead_letters_are_monitored(yard: Yard) -> None:
         (1001, Status.UNHEALTHY),
     ):
         yard.raw.hset(yard.key("meta"), mapping={"dead_letter": count, "ready": 0})
-        assert check_health(yard.deck).status is status, count
+        assert yard.deck.health().status is status, count
 
 
 def test_processing_rates_are_calculated_from_two_looks_and_else_unknown(yard: Yard) -> None:
     """'Processing rates are calculated'"""
-    assert check_health(yard.deck).rates is None
+    assert yard.deck.health().rates is None
     yard.raw.hincrby(yard.key("meta"), "n:done", 1000)
-    rates = check_health(yard.deck).rates
+    rates = yard.deck.health().rates
     assert rates is not None
     assert rates.ended > 0
     assert rates.enqueued == 0
@@ -118,33 +114,33 @@ def test_overall_status_is_determined_and_is_that_of_status(yard: Yard) -> None:
     for mapping in ({}, {"dead_letter": 500}, {"ready": 501}, {"dead_letter": 5000}, {"paused": 1}):
         if mapping:
             yard.raw.hset(yard.key("meta"), mapping=mapping)  # type: ignore[arg-type]  # invariance
-        report, seen = check_health(yard.deck), yard.deck.status()
+        report, seen = yard.deck.health(), yard.deck.snapshot()
         assert (report.status, [str(r) for r in report.reasons]) == (seen.status, [str(r) for r in seen.reasons])
 
 
 def test_thresholds_of_the_context_are_used_by_status_and_health(yard: Yard) -> None:
     yard.ended("dead", 1)
     yard.raw.hset(yard.key("meta"), "ready", 0)
-    assert yard.deck.status().status is Status.HEALTHY
-    with Deck(yard.deck.endpoint.url, thresholds=Thresholds(dlq_max_warning=0)) as deck:
-        assert deck.status().status is check_health(deck).status is Status.DEGRADED
+    assert yard.deck.snapshot().status is Status.HEALTHY
+    with Writer(yard.deck.endpoint.url, thresholds=Thresholds(dlq_max_warning=0)) as deck:
+        assert deck.snapshot().status is deck.health().status is Status.DEGRADED
 
 
 def test_orphaned_records_are_counted_as_a_purge_would_take_them(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     yard.orphan(25 * HOUR)
     yard.orphan(25 * HOUR, "body")
     yard.orphan(1)
-    assert check_health(yard.deck).errors.orphaned == 2
-    assert check_health(yard.deck, orphans=False).errors.orphaned is None
+    assert yard.deck.health().errors.orphaned == 2
+    assert yard.deck.health(orphans=False).errors.orphaned is None
     monkeypatch.setattr(orphans, "MOST_FIELDS", 1)
-    report = check_health(yard.deck)
+    report = yard.deck.health()
     assert report.errors.orphaned is None
     assert any("qdeck purge does" in notice for notice in report.notices), "never a silent zero"
 
 
 async def test_in_asyncio(yard: Yard) -> None:
-    async with Deck(yard.deck.endpoint.url) as deck:
-        assert (await acheck_health(deck)).queues["ready"][PLACE].size == 1
+    async with AsyncWriter(yard.deck.endpoint.url) as deck:
+        assert (await deck.health()).queues["ready"][PLACE].size == 1
 
 
 def test_a_broken_key_is_a_reason_and_the_rest_is_told(yard: Yard, make_yard: Callable[[str], Yard]) -> None:
@@ -152,7 +148,7 @@ def test_a_broken_key_is_a_reason_and_the_rest_is_told(yard: Yard, make_yard: Ca
     broken.ready(1)
     broken.raw.delete(broken.key("ready"))
     broken.raw.set(broken.key("ready"), "x")
-    report = check_health(yard.deck)
+    report = yard.deck.health()
     assert any("another kind of data" in reason.text for reason in report.reasons)
     assert report.queues["ready"][PLACE].size == 1
 
@@ -162,13 +158,13 @@ def test_a_user_that_may_only_read_learns_what_it_may_not_see_and_writes_nothing
     yard.raw.execute_command("ACL", "SETUSER", "looker", "on", ">pw", "+@read", "~*", "resetchannels")
     before = yard.digest()
     url = yard.deck.endpoint.url.split("?")[0].replace("redis://", "redis://looker:pw@")
-    with Deck(url) as deck:
-        report = check_health(deck)
+    with Writer(url) as deck:
+        report = deck.health()
         unknown = {check.name: check.detail for check in report.checks if check.status is None}
         assert unknown["memory"] == "INFO is not allowed: memory unknown"
         assert set(unknown) == {"loading", "saving", "persistence", "eviction", "memory", "clock"}
         assert report.errors.orphaned == 0
-        found = doctor.diagnose(deck, Configuration(settings=Settings()), Target(url=url))
+        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False)
     named = {finding.name: finding for finding in found.findings}
     assert (named["looking"].ok, named["changing"].ok, named["memory"].ok) == (True, False, None)
     assert "EVALSHA" in named["changing"].detail
@@ -181,8 +177,8 @@ def test_doctor_names_missing_rights(yard: Yard) -> None:
     told = {}
     for user in "abc":
         url = yard.deck.endpoint.url.split("?")[0].replace("redis://", f"redis://{user}:pw@")
-        with Deck(url) as deck:
-            found = doctor.diagnose(deck, Configuration(settings=Settings()), Target(url=url)).findings
+        with Writer(url) as deck:
+            found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False).findings
             told[user] = {finding.name: finding for finding in found}
     assert told["a"]["looking"].detail == "not allowed: HSCAN"
     assert told["b"]["looking"].ok
@@ -193,12 +189,12 @@ def test_doctor_names_missing_rights(yard: Yard) -> None:
 
 def test_doctor_tells_the_dangers_of_the_server(make_server: Callable[..., Server]) -> None:
     server = make_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-    with Deck(server.url) as deck:
-        found = doctor.diagnose(deck, Configuration(settings=Settings()), Target(url=server.url))
+    with Writer(server.url) as deck:
+        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=server.url), read_only=False)
         named = {finding.name: finding for finding in found.findings}
         assert (named["eviction"].ok, named["persistence"].ok, named["memory"].ok) == (False, False, True)
         assert "noeviction" in named["eviction"].fix
-        assert check_health(deck).status is Status.DEGRADED
+        assert deck.health().status is Status.DEGRADED
     assert not found.is_well
 
 
@@ -216,9 +212,9 @@ def test_doctor_tells_whose_queues_there_are_and_what_can_be_done_with_them(yard
     yard.raw.sadd("vmpooler__ready__debian-12", "vm1")
     yard.raw.rpush("mails", "one")
     before = yard.digest()
-    with Deck(yard.deck.endpoint.url, layouts=("native", "lists", "vmpooler")) as deck:
+    with Writer(yard.deck.endpoint.url, adapters=("native", "lists", "vmpooler")) as deck:
         target = Target(url=yard.deck.endpoint.url)
-        found = doctor.diagnose(deck, Configuration(settings=Settings()), target).findings
+        found = deck.diagnosis(Configuration(settings=Settings()), target, read_only=False).findings
     named = {finding.name: finding for finding in found}
     assert "native: 1 queue; " in named["layouts"].detail
     assert "vmpooler: " in named["layouts"].detail
@@ -233,13 +229,13 @@ def test_a_handler_that_ignores_its_cancellation_is_unhealthy(yard: Yard) -> Non
     said = {"seen_ms": time.time_ns() // 1_000_000, "state": "running"}
     yard.raw.hset(keys.WORKERS, "w1", json.dumps(said | {"stuck_handlers": 2}))
     yard.raw.hset(keys.WORKERS, "w2", json.dumps(said | {"stuck_handlers": 5, "seen_ms": 1}))
-    report = check_health(yard.deck)
+    report = yard.deck.health()
     assert report.status is Status.UNHEALTHY
     assert [reason.text for reason in report.reasons if "ignored" in reason.text] == [
         "worker w1: 2 handlers ignored cancellation; restart it"
     ]
     yard.raw.hset(keys.WORKERS, "w1", json.dumps(said | {"stuck_handlers": 0}))
-    [check] = [one for one in check_health(yard.deck).checks if one.name == "stuck_handlers"]
+    [check] = [one for one in yard.deck.health().checks if one.name == "stuck_handlers"]
     assert (check.status, check.value) == (Status.HEALTHY, 0)
 
 
@@ -248,7 +244,7 @@ def test_entries_that_were_set_aside_are_a_finding_until_they_are_removed(yard: 
     yard.raw.xadd(yard.key("outbox"), {"i": b"\xff"})
     with contextlib.closing(SyncClient(Endpoint(url))) as client:
         client.run(programs.deliver(QUEUE))
-    report = check_health(yard.deck)
+    report = yard.deck.health()
     [check] = [one for one in report.checks if one.name == "quarantined"]
     key = yard.key("quarantine")
     assert (check.status, check.value, check.threshold) == (Status.DEGRADED, 2, 0)
@@ -260,5 +256,5 @@ def test_entries_that_were_set_aside_are_a_finding_until_they_are_removed(yard: 
         f"look at them with XRANGE {key} - +, then clear this with DEL {key}"
     )
     yard.raw.delete(key)
-    [check] = [one for one in check_health(yard.deck).checks if one.name == "quarantined"]
+    [check] = [one for one in yard.deck.health().checks if one.name == "quarantined"]
     assert (check.status, check.value, check.reasons) == (Status.HEALTHY, 0, ())

@@ -5,23 +5,20 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from qdeck._operations import api
 from qdeck._rules import orphans, select
-from qdeck._rules.limits import Limits, Rule
-from qdeck._rules.purge import build_purge_plan
+from qdeck.admin import Limits, PurgeRule
 from support.yard import HOUR, Yard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._deck.deck import Deck
-    from qdeck._engine.ops import Program
+    from qdeck.admin import Program, Writer
 
 
-def count(deck: Deck, limits: Limits | None = None) -> tuple[int | None, int, list[str]]:
+def count(deck: Writer, limits: Limits | None = None) -> tuple[int | None, int, list[str]]:
     """The count, in how many round trips, and what was told."""
     trips, notices = 0, list[str]()
-    seen = deck.status()
+    seen = deck.snapshot()
 
     def counted() -> Program[int | None]:
         nonlocal trips
@@ -35,10 +32,10 @@ def count(deck: Deck, limits: Limits | None = None) -> tuple[int | None, int, li
             trips += 1
             reply = yield send
 
-    return deck.look(counted()), trips, notices
+    return deck.run(counted()), trips, notices
 
 
-def test_over_many_queues_as_a_purge_would_take_them(deck: Deck, make_yard: Callable[[str], Yard]) -> None:
+def test_over_many_queues_as_a_purge_would_take_them(deck: Writer, make_yard: Callable[[str], Yard]) -> None:
     dice = random.Random(7)
     for n in range(60):
         yard = make_yard(f"demo:q{n}:actions")
@@ -50,14 +47,14 @@ def test_over_many_queues_as_a_purge_would_take_them(deck: Deck, make_yard: Call
             yard.orphan(dice.choice((1, 25 * HOUR)), dice.choice(select.PARTS))
     yard.raw.hset(yard.key("body"), "of unknown age", "[[],{}]")
     yard.raw.hset(yard.key("meta"), "ready", 0)  # a wrong count hides no job
-    plan = build_purge_plan(deck, [Rule.ORPHANED_RECORDS], Limits())
+    plan = deck.plan_purge([PurgeRule.ORPHANED_RECORDS], Limits())
     found, trips, notices = count(deck)
     assert plan.count > 20
     assert (found, notices) == (plan.count, [])
     assert trips <= 10, "however many queues there are"
 
 
-def test_big_hashes_are_walked_to_their_end(deck: Deck, make_yard: Callable[[str], Yard]) -> None:
+def test_big_hashes_are_walked_to_their_end(deck: Writer, make_yard: Callable[[str], Yard]) -> None:
     yard = make_yard("demo:big:actions")
     yard.ready(1)
     now = yard.now_ms
@@ -66,11 +63,11 @@ def test_big_hashes_are_walked_to_their_end(deck: Deck, make_yard: Callable[[str
     yard.raw.hset(yard.key("body"), mapping=dict.fromkeys(ids[:1000], "x"))
     yard.raw.zadd(yard.key("dead"), dict.fromkeys(ids[2000:], now))
     assert count(deck)[0] == 2000, "each once, however many hashes have it"
-    api.apply_plan(deck, build_purge_plan(deck, [Rule.ORPHANED_RECORDS], Limits()))
+    deck.apply(deck.plan_purge([PurgeRule.ORPHANED_RECORDS], Limits()))
     assert count(deck)[0] == 0
 
 
-def test_what_may_not_be_read_is_told_and_never_a_zero(deck: Deck, make_yard: Callable[[str], Yard]) -> None:
+def test_what_may_not_be_read_is_told_and_never_a_zero(deck: Writer, make_yard: Callable[[str], Yard]) -> None:
     yard = make_yard("demo:broken:actions")
     yard.ready(1)
     yard.raw.set(yard.key("log"), "not a hash")

@@ -9,22 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import State
+from qdeck import InvalidOption, NotAllowed
 from qdeck._engine.codec import BAND
-from qdeck._errors import InvalidOption, NotAllowed
-from qdeck._operations import api
-from qdeck._operations.api import apply_plan, undo_batch
 from qdeck._rules import select
-from qdeck._rules.limits import Effect, Limits, Rule, read_rules
-from qdeck._rules.purge import build_purge_plan
-from qdeck._settings import Settings, read_text
+from qdeck._settings import read_text
+from qdeck.admin import Effect, Limits, PurgeRule, Settings, State, Writer, read_rules
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._operations.model import PlanEntry
+    from qdeck.admin import PlanEntry
     from support.servers import Server
 
 WITH_DLQ = Limits(dlq_enabled=True)
@@ -34,13 +29,13 @@ def taken(plan_entries: list[PlanEntry]) -> dict[str, str]:
     return {entry.id: entry.rule or "" for entry in plan_entries}
 
 
-def dry(yard: Yard, *rules: Rule, limits: Limits | None = None) -> list[PlanEntry]:
-    return list(build_purge_plan(yard.deck, rules or tuple(Rule), limits).entries())
+def dry(yard: Yard, *rules: PurgeRule, limits: Limits | None = None) -> list[PlanEntry]:
+    return list(yard.deck.plan_purge(rules or tuple(PurgeRule), limits).entries())
 
 
-def purge(yard: Yard, *rules: Rule, limits: Limits | None = None) -> Counter[str]:
-    plan = build_purge_plan(yard.deck, rules or tuple(Rule), limits)
-    result = apply_plan(yard.deck, plan)
+def purge(yard: Yard, *rules: PurgeRule, limits: Limits | None = None) -> Counter[str]:
+    plan = yard.deck.plan_purge(rules or tuple(PurgeRule), limits)
+    result = yard.deck.apply(plan)
     assert (result.applied, result.skipped, result.error) == (plan.count, (), None)
     return Counter(plan.tail.rules)
 
@@ -77,7 +72,7 @@ def test_stale_ready_is_detected_and_moved_to_the_ended(yard: Yard) -> None:
 
 def test_a_stale_job_that_was_edited(yard: Yard) -> None:
     old = yard.ready(24 * HOUR + 5)
-    api.edit_job(yard.deck, api.read_draft(yard.deck, QUEUE, old), "[[2], {}]")
+    yard.deck.edit(yard.deck.draft(QUEUE, old), "[[2], {}]")
     assert purge(yard) == {"ready_too_old": 1}
     assert yard.state(old) == "cancelled"
 
@@ -121,7 +116,7 @@ def test_purge_metrics_count_age_and_reason(yard: Yard) -> None:
     yard.ended("done", 2 * HOUR)
     yard.ended("dead", 169 * HOUR)
     yard.ended("cancelled", 25 * HOUR)
-    plan = build_purge_plan(yard.deck)
+    plan = yard.deck.plan_purge()
     assert plan.tail.rules == {"done_too_old": 1, "dead_too_old": 1, "cancelled_too_old": 1}
     assert plan.tail.by_queue == {QUEUE: 3}
     assert plan.tail.bytes == sum(entry.bytes for entry in plan.entries()) > 0
@@ -154,7 +149,7 @@ def test_too_many_dead_letters(yard: Yard) -> None:
     assert taken(dry(yard, limits=limits)) == {
         dead[0]: "dead_too_old", dead[1]: "dead_too_many", dead[2]: "dead_too_many",
     }  # fmt: skip
-    assert list(taken(dry(yard, Rule.DEAD_TOO_MANY, limits=limits))) == dead[:3]
+    assert list(taken(dry(yard, PurgeRule.DEAD_TOO_MANY, limits=limits))) == dead[:3]
     assert purge(yard, limits=limits).total() == 3
     assert [yard.state(job) for job in dead] == [None, None, None, "dead", "dead"]
 
@@ -162,15 +157,15 @@ def test_too_many_dead_letters(yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("rule", "threshold_s", "state"),
     [
-        (Rule.READY_TOO_OLD, 86_400, State.READY),
-        (Rule.RUNNING_WITHOUT_OWNER, 7_200, State.RUNNING),
-        (Rule.DONE_TOO_OLD, 3_600, State.DONE),
-        (Rule.DEAD_TOO_OLD, 168 * HOUR, State.DEAD),
-        (Rule.CANCELLED_TOO_OLD, 86_400, State.CANCELLED),
+        (PurgeRule.READY_TOO_OLD, 86_400, State.READY),
+        (PurgeRule.RUNNING_WITHOUT_OWNER, 7_200, State.RUNNING),
+        (PurgeRule.DONE_TOO_OLD, 3_600, State.DONE),
+        (PurgeRule.DEAD_TOO_OLD, 168 * HOUR, State.DEAD),
+        (PurgeRule.CANCELLED_TOO_OLD, 86_400, State.CANCELLED),
     ],
 )
 def test_an_age_over_its_threshold_is_over_it_and_equal_is_not(
-    yard: Yard, rule: Rule, threshold_s: int, state: State
+    yard: Yard, rule: PurgeRule, threshold_s: int, state: State
 ) -> None:
     jobs = {State.READY: lambda: yard.ready(1), State.RUNNING: lambda: yard.running(1)}
     job = jobs.get(state, lambda: yard.ended(state, 1))()
@@ -178,14 +173,14 @@ def test_an_age_over_its_threshold_is_over_it_and_equal_is_not(
     for extra_ms, expected in ((-1, False), (0, False), (1, True)):
         since = now - threshold_s * 1000 - extra_ms
         yard.raw.zadd(yard.key(state), {job: 100 * BAND + since if state is State.READY else since})
-        found = yard.deck.look(select.take(select.Purge(Limits(), now), QUEUE, rule, None))
+        found = yard.deck.run(select.take(select.Purge(Limits(), now), QUEUE, rule, None))
         assert [pick.id for pick in found.picks] == [job] * expected, extra_ms
 
 
 def test_a_running_job_without_a_lease_is_named_and_left_alone(yard: Yard) -> None:
     job = yard.running(9 * HOUR)
     yard.raw.hdel(yard.key("lease"), job)
-    plan = build_purge_plan(yard.deck)
+    plan = yard.deck.plan_purge()
     assert plan.count == 0
     assert [(skip.id, skip.why) for skip in plan.tail.skipped] == [(job, "no lease")]
 
@@ -209,22 +204,22 @@ def test_the_rules_take_what_their_thresholds_say(
     limits = Limits(max_ready_age=threshold_s, dlq_ttl=threshold_s / 3600, dlq_max_entries=most)
     over = {job for job, (_, age) in jobs.items() if age > threshold_s * 1000}
     found = {rule: _all(yard, select.Purge(limits, now, None, now - threshold_s * 1000), rule) for rule in RULES}
-    assert found[Rule.READY_TOO_OLD] == found[Rule.DEAD_TOO_OLD] == over
-    assert not found[Rule.DEAD_TOO_MANY] & over
-    assert len(found[Rule.DEAD_TOO_MANY]) == max(0, len(jobs) - len(over) - most)
-    kept = set(jobs) - over - found[Rule.DEAD_TOO_MANY]
+    assert found[PurgeRule.READY_TOO_OLD] == found[PurgeRule.DEAD_TOO_OLD] == over
+    assert not found[PurgeRule.DEAD_TOO_MANY] & over
+    assert len(found[PurgeRule.DEAD_TOO_MANY]) == max(0, len(jobs) - len(over) - most)
+    kept = set(jobs) - over - found[PurgeRule.DEAD_TOO_MANY]
     assert max((jobs[job][1] for job in kept), default=0) <= min(
-        (jobs[job][1] for job in found[Rule.DEAD_TOO_MANY]), default=10**9
+        (jobs[job][1] for job in found[PurgeRule.DEAD_TOO_MANY]), default=10**9
     )
 
 
-RULES = (Rule.READY_TOO_OLD, Rule.DEAD_TOO_OLD, Rule.DEAD_TOO_MANY)
+RULES = (PurgeRule.READY_TOO_OLD, PurgeRule.DEAD_TOO_OLD, PurgeRule.DEAD_TOO_MANY)
 
 
-def _all(yard: Yard, what: select.Purge, rule: Rule) -> set[str]:
+def _all(yard: Yard, what: select.Purge, rule: PurgeRule) -> set[str]:
     found, place = set(), None
     while True:
-        step = yard.deck.look(select.take(what, QUEUE, rule, place))
+        step = yard.deck.run(select.take(what, QUEUE, rule, place))
         found |= {pick.id for pick in step.picks}
         place = step.place
         if place is None:
@@ -255,10 +250,10 @@ def test_a_run_is_exactly_its_dry_run_consequences_included(
     populate(yard)
     other = make_yard("demo:other:actions")
     populate_other = other.ready(100_000)
-    plan = build_purge_plan(yard.deck, tuple(Rule), limits)
+    plan = yard.deck.plan_purge(tuple(PurgeRule), limits)
     entries = list(plan.entries())
     before = {job.id: job.state for q in (QUEUE, other.queue) for job in yard.deck.jobs(q)}
-    result = apply_plan(yard.deck, plan)
+    result = yard.deck.apply(plan)
     after = {job.id: job.state for q in (QUEUE, other.queue) for job in yard.deck.jobs(q)}
     assert (result.applied, result.skipped) == (len(entries), ())
     changed = {job for job in before if before[job] != after.get(job)}
@@ -288,24 +283,24 @@ def test_many_are_taken_slice_by_slice(yard: Yard) -> None:
     yard.raw.hset(yard.key("head"), mapping=heads)  # type: ignore[arg-type]  # invariance
     # Many of the same moment, more than a slice: they are told apart by their ids.
     yard.raw.zadd(yard.key("dead"), {job: now - 10**9 - (int(job[3:]) // 1200) for job in heads})
-    found = dry(yard, Rule.DEAD_TOO_OLD)
+    found = dry(yard, PurgeRule.DEAD_TOO_OLD)
     assert sorted(entry.id for entry in found) == sorted(heads)
-    assert len(dry(yard, Rule.DEAD_TOO_MANY, limits=Limits(dlq_max_entries=7))) == 2493
+    assert len(dry(yard, PurgeRule.DEAD_TOO_MANY, limits=Limits(dlq_max_entries=7))) == 2493
     yard.raw.delete(yard.key("dead"))
     yard.raw.zadd(yard.key("ready"), dict.fromkeys(heads, 100 * BAND + now - 10**9))
-    assert len(dry(yard, Rule.READY_TOO_OLD)) == 2500
+    assert len(dry(yard, PurgeRule.READY_TOO_OLD)) == 2500
     yard.raw.delete(yard.key("ready"))
     yard.raw.hset(yard.key("head"), mapping=dict.fromkeys(heads, f"{now - 10**9} 100 0 t"))
-    assert len(dry(yard, Rule.ORPHANED_RECORDS)) == 2500
+    assert len(dry(yard, PurgeRule.ORPHANED_RECORDS)) == 2500
 
 
 def test_what_changed_since_the_plan_is_left_alone(yard: Yard) -> None:
     stays, goes = yard.ended("dead", 200 * HOUR), yard.ended("dead", 201 * HOUR)
     orphan = yard.orphan(30 * HOUR)
-    plan = build_purge_plan(yard.deck)
+    plan = yard.deck.plan_purge()
     yard.raw.zadd(yard.key("dead"), {stays: yard.now_ms})
     yard.raw.zadd(yard.key("done"), {orphan: yard.now_ms})
-    result = apply_plan(yard.deck, plan)
+    result = yard.deck.apply(plan)
     assert result.applied == 1
     assert {skip.id: skip.why for skip in result.skipped} == {stays: "has changed since", orphan: "is done now"}
     assert yard.state(goes) is None
@@ -313,11 +308,11 @@ def test_what_changed_since_the_plan_is_left_alone(yard: Yard) -> None:
 
 def test_a_purge_can_be_taken_back(yard: Yard) -> None:
     populate(yard)
-    plan = build_purge_plan(yard.deck, (Rule.DONE_TOO_OLD, Rule.DEAD_TOO_OLD, Rule.ORPHANED_RECORDS))
+    plan = yard.deck.plan_purge((PurgeRule.DONE_TOO_OLD, PurgeRule.DEAD_TOO_OLD, PurgeRule.ORPHANED_RECORDS))
     kept = ("head", "body", "error", "dead", "done")
     before = {part: sorted(_content(yard, part)) for part in kept}
-    batch = apply_plan(yard.deck, plan).batch
-    assert undo_batch(yard.deck, batch).restored == plan.count
+    batch = yard.deck.apply(plan).batch
+    assert yard.deck.undo(batch).restored == plan.count
     assert {part: sorted(_content(yard, part)) for part in kept} == before
 
 
@@ -336,13 +331,26 @@ def test_a_user_that_may_only_read_sees_the_plan_and_changes_nothing(
     yard.raw.execute_command("ACL", "SETUSER", "looker", "on", ">pw", "+@read", "~*", "resetchannels")
     yard.raw.config_resetstat()
     url = yard.deck.endpoint.url.split("?")[0].replace("redis://", "redis://looker:pw@")
-    with Deck(url) as deck:
-        plan = build_purge_plan(deck)
+    with Writer(url) as deck:
+        plan = deck.plan_purge()
         assert plan.count > 5
         stats = yard.raw.info("commandstats")
         with pytest.raises(NotAllowed):
-            apply_plan(deck, plan)
-    reads = {"hello", "auth", "hmget", "hget", "hlen", "hscan", "hstrlen", "hexists", "scan", "zrangebyscore", "zcount"}
+            deck.apply(plan)
+    reads = {
+        "hello",
+        "auth",
+        "hmget",
+        "hget",
+        "hlen",
+        "hscan",
+        "hstrlen",
+        "hexists",
+        "scan",
+        "zrangebyscore",
+        "zcount",
+        "type",
+    }
     reads |= {
         "zmscore",
         "zscore",
@@ -365,7 +373,7 @@ def test_another_kind_of_key_is_that_queues_problem_only(yard: Yard, make_yard: 
     other.raw.delete(other.key("done"))
     other.raw.set(other.key("done"), "x")
     old = yard.ended("done", 2 * HOUR)
-    plan = build_purge_plan(yard.deck)
+    plan = yard.deck.plan_purge()
     assert [entry.id for entry in plan.entries()] == [old]
     assert {skip.queue for skip in plan.tail.skipped} == {other.queue}
     assert [skip.why.split(":")[0] for skip in plan.tail.skipped] == ["done_too_old", "orphaned_records"]
@@ -375,9 +383,9 @@ def test_thresholds_of_the_configuration_and_of_one_run() -> None:
     found = read_text("[purge]\nmax_ready_age = 60\n[dead_letters]\ndlq_ttl = 2\ndlq_enabled = true").settings
     limits = Limits.of(found, ["max_completed_age=90s", "dead_too_old=3", "dead_too_many=5", "dlq_enabled=no"])
     assert (limits.max_ready_age, limits.max_completed_age, limits.dlq_ttl, limits.dlq_max_entries) == (60, 90, 3, 5)
-    assert limits.effect(Rule.READY_TOO_OLD) is Effect.CANCEL
-    assert Limits.of(found).effect(Rule.READY_TOO_OLD) is Effect.BURY
-    assert Limits.of(changes=["dlq_ttl=90m"]).age_ms(Rule.DEAD_TOO_OLD) == 90 * 60 * 1000
+    assert limits.effect(PurgeRule.READY_TOO_OLD) is Effect.CANCEL
+    assert Limits.of(found).effect(PurgeRule.READY_TOO_OLD) is Effect.BURY
+    assert Limits.of(changes=["dlq_ttl=90m"]).age_ms(PurgeRule.DEAD_TOO_OLD) == 90 * 60 * 1000
     assert Limits.of(Settings()) == Limits()
 
 
@@ -401,9 +409,9 @@ def test_wrong_thresholds(change: str, said: str, hint: str) -> None:
 
 
 def test_rules_by_name() -> None:
-    assert read_rules([]) == tuple(Rule)
-    assert read_rules(["done_too_old", "ready_too_old"]) == (Rule.READY_TOO_OLD, Rule.DONE_TOO_OLD)
-    assert read_rules([], read_text("[purge]\nrules = ['done_too_old']").settings) == (Rule.DONE_TOO_OLD,)
+    assert read_rules([]) == tuple(PurgeRule)
+    assert read_rules(["done_too_old", "ready_too_old"]) == (PurgeRule.READY_TOO_OLD, PurgeRule.DONE_TOO_OLD)
+    assert read_rules([], read_text("[purge]\nrules = ['done_too_old']").settings) == (PurgeRule.DONE_TOO_OLD,)
     with pytest.raises(InvalidOption) as caught:
         read_rules(["done_to_old"])
     assert "'done_too_old'" in caught.value.hint
@@ -414,13 +422,13 @@ def test_a_purge_that_was_stopped_goes_on_and_ends_with_its_plan(yard: Yard) -> 
     heads = {f"job{n:05d}": f"{now} 100 0 t" for n in range(1000)}
     yard.raw.hset(yard.key("head"), mapping=heads)  # type: ignore[arg-type]  # invariance
     yard.raw.zadd(yard.key("dead"), dict.fromkeys(heads, now - 10**9))
-    plan = build_purge_plan(yard.deck)
+    plan = yard.deck.plan_purge()
     turns = iter([False, False, True])
-    first = apply_plan(yard.deck, plan, cancelled=lambda: next(turns))
+    first = yard.deck.apply(plan, cancelled=lambda: next(turns))
     assert first.stopped
     assert 0 < first.applied < 1000
-    again = apply_plan(yard.deck, plan)
+    again = yard.deck.apply(plan)
     assert (again.batch, again.applied, again.skipped) == (first.batch, 1000, ()), "what was done counts once"
     assert yard.raw.zcard(yard.key("dead")) == 0
-    assert undo_batch(yard.deck, again.batch).restored == 1000
+    assert yard.deck.undo(again.batch).restored == 1000
     assert yard.raw.zcard(yard.key("dead")) == 1000

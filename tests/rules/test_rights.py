@@ -17,10 +17,8 @@ from console.test_every_key import WALKS
 from layouts.test_conformance import FILL
 from messages.waiting import until as become
 from qdeck._agent.chores import NAMES
-from qdeck._deck.deck import Deck
 from qdeck._rules import rights
-from qdeck._rules.doctor import Finding, diagnose
-from qdeck._settings import Configuration, Settings, Target
+from qdeck.admin import Configuration, DoctorFinding, Settings, Target, Writer
 from qdeck.messages import DomainAction, Messenger, Service
 from support.brands import redis_binary
 from support.commands import runner
@@ -166,7 +164,7 @@ def test_an_operator_of_one_adapter_does_all_its_verbs(
     one = FILL[layout]()
     url = roles.make("operator", adapters=[layout])
     one.populate(roles.raw)
-    with Deck(url, layouts=(layout,)) as deck:
+    with Writer(url, adapters=(layout,)) as deck:
         one.test_every_act_is_told_and_each_is_taken_back(deck, roles.raw)
         one.test_what_is_stale_is_told_and_can_go_and_come_back(deck, roles.raw)
     assert roles.denied() == set()
@@ -367,10 +365,10 @@ def test_doctor_finds_queues_whose_keys_are_closed(roles: Roles, role: str) -> N
     assert "~{*}:*" in found.fix
 
 
-def queue_keys(url: str, role: str) -> Finding:
+def queue_keys(url: str, role: str) -> DoctorFinding:
     """What `doctor` finds about the keys of queues."""
-    with Deck(url, read_only=role == "viewer") as deck:
-        found = diagnose(deck, Configuration(settings=Settings()), Target(url=url)).findings
+    with Writer(url) as deck:
+        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=role == "viewer").findings
     return next(one for one in found if one.name == "queue_keys")
 
 

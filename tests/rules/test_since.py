@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qdeck._deck import since
-from qdeck._deck.deck import Deck
-from qdeck._deck.model import Reason, Status
-from qdeck._deck.since import Began, read_since
-from qdeck._deck.verdict import Check
-from qdeck._settings.thresholds import Thresholds
+from qdeck._deck.since import read_since
+from qdeck.admin import Began, Check, Reason, Status, Thresholds, Writer
 
 if TYPE_CHECKING:
     import redis
@@ -29,9 +26,9 @@ def test_what_agents_noted_goes_on_and_counts_for_the_same_rules_only(url: str, 
         deck.write(since.note(checks, LIMITS, at_ms))
 
     def read(limits: Thresholds, checks: list[Check]) -> dict[str, Began]:
-        return deck.look(read_since(checks, limits, 90 * MIN))
+        return deck.run(read_since(checks, limits, 90 * MIN))
 
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         note([BAD], 1 * MIN)
         assert read(LIMITS, [BAD]) == {"memory/": Began(at_ms=MIN, exact=False)}, "it was so at the first look"
         note([fine], 2 * MIN)
@@ -48,24 +45,24 @@ def test_what_agents_noted_goes_on_and_counts_for_the_same_rules_only(url: str, 
 
 
 def test_a_moment_that_is_to_come_or_of_no_calendar_is_not_known(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for at_ms in (0, -5, 2 * MIN, 10**40, None, "7"):
             places = {"memory/": ["degraded", at_ms, True]}
             raw.set(since.KEY, json.dumps({"thresholds": msgspec.to_builtins(LIMITS), "places": places}))
-            assert deck.look(read_since([BAD], LIMITS, MIN)) == {}, at_ms
+            assert deck.run(read_since([BAD], LIMITS, MIN)) == {}, at_ms
 
 
 def test_who_may_not_read_it_learns_nothing_and_nothing_fails(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.write(since.note([BAD], LIMITS, MIN))
     raw.acl_setuser("blind", enabled=True, passwords=["+x"], keys=["nothing:*"], commands=["+@read"], reset=True)
-    with Deck(url.replace("redis://", "redis://blind:x@")) as deck:
-        assert deck.look(read_since([BAD], LIMITS, 2 * MIN)) == {}
+    with Writer(url.replace("redis://", "redis://blind:x@")) as deck:
+        assert deck.run(read_since([BAD], LIMITS, 2 * MIN)) == {}
     raw.acl_deluser("blind")
 
 
 def test_the_rules_are_kept_with_what_was_noted(url: str, raw: redis.Redis) -> None:
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         deck.write(since.note([], LIMITS, 7))
     noted: dict[str, Any] = json.loads(raw.get(since.KEY) or b"")
     assert noted == {"at": 7, "thresholds": msgspec.to_builtins(LIMITS), "places": {}}

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qdeck._deck.model import QueueRow, ServerInfo, Status
-from qdeck._deck.verdict import check_all, sum_up
-from qdeck._settings import Thresholds
+from qdeck._deck.verdict import sum_up
+from qdeck.admin import QueueRow, ServerInfo, Status, Thresholds, check_all
 
 H, D, U = Status.HEALTHY, Status.DEGRADED, Status.UNHEALTHY
 GOOD = ServerInfo(

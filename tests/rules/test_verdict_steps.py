@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from qdeck._deck import verdict
-from qdeck._deck.model import QueueRow, ServerInfo
+from qdeck.admin import QueueRow, ServerInfo
 
 QUEUES = 5 * verdict.STEP
 ROWS = [

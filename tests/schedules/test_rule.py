@@ -11,8 +11,8 @@ from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qdeck._errors import InvalidOption
-from qdeck._schedules.rule import Rule
+from qdeck import InvalidOption
+from qdeck.admin import CronRule
 from support.versions import NEEDS_CRONITER_6_2
 
 ZONES = ("Europe/Madrid", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia", "UTC")
@@ -21,7 +21,7 @@ ZONES = ("Europe/Madrid", "America/New_York", "Australia/Lord_Howe", "Asia/Kathm
 def turns(cron: str, tz: str, start: str, count: int) -> list[str]:
     zone = ZoneInfo(tz)
     moment = int(datetime.fromisoformat(start).replace(tzinfo=zone).timestamp())
-    found = islice(Rule(cron, tz).after(moment), count)
+    found = islice(CronRule(cron, tz).after(moment), count)
     return [datetime.fromtimestamp(turn, zone).strftime("%d %H:%M %z") for turn in found]
 
 
@@ -84,7 +84,7 @@ moments = st.one_of(
 def test_the_next_turn_is_later_and_turns_are_in_order_from_wherever_one_starts(
     cron: str, tz: str, moment: int
 ) -> None:
-    rule = Rule(cron, tz)
+    rule = CronRule(cron, tz)
     found = list(islice(rule.after(moment), 20))
     assert found[0] > moment
     assert all(a < b for a, b in pairwise(found))
@@ -107,7 +107,7 @@ def test_each_matching_time_of_the_clock_has_one_turn(cron: str, tz: str, moment
         again = wall.replace(tzinfo=zone, fold=1).timestamp()
         expected |= {int(first), int(again)} if every_hour and again > first else {int(first)}
     until = moment + int(span.total_seconds())
-    rule = Rule(cron, tz)
+    rule = CronRule(cron, tz)
     found = [turn for turn in islice(rule.after(moment), 2000) if turn <= until]
     assert found == sorted(turn for turn in expected if moment < turn <= until)
     kept, before = rule.between(moment, until, 10)
@@ -120,14 +120,14 @@ def test_each_matching_time_of_the_clock_has_one_turn(cron: str, tz: str, moment
 )
 def test_a_rule_that_cannot_be_is_refused(cron: str) -> None:
     with pytest.raises(InvalidOption) as refused:
-        Rule(cron)
+        CronRule(cron)
     assert refused.value.hint
 
 
 @pytest.mark.parametrize("tz", ["Europe/Nowhere", "", "../etc/passwd", "/etc/localtime", "CET\0"])
 def test_a_zone_that_is_none_is_refused(tz: str) -> None:
     with pytest.raises(InvalidOption):
-        Rule("0 0 * * *", tz)
+        CronRule("0 0 * * *", tz)
 
 
 @pytest.mark.parametrize(
@@ -179,12 +179,12 @@ def test_a_zone_that_is_none_is_refused(tz: str) -> None:
 def test_odd_expressions_and_odd_zones(cron: str, tz: str, start: str, wanted: list[str]) -> None:
     zone = ZoneInfo(tz)
     moment = int(datetime.fromisoformat(start).replace(tzinfo=zone).timestamp())
-    turns = islice(Rule(cron, tz).after(moment), len(wanted))
+    turns = islice(CronRule(cron, tz).after(moment), len(wanted))
     assert [datetime.fromtimestamp(turn, zone).isoformat() for turn in turns] == wanted
 
 
 def test_a_rule_that_nobody_served_for_decades_holds_nobody_up() -> None:
-    kept, before = Rule("* * * * * *").between(0, 1_800_000_000, 100)
+    kept, before = CronRule("* * * * * *").between(0, 1_800_000_000, 100)
     assert len(kept) == 100
     assert kept[-1] == 1_800_000_000
     assert before == 200

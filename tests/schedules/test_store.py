@@ -10,7 +10,7 @@ import pytest
 import qdeck
 from qdeck._engine import ops
 from qdeck._schedules import store
-from qdeck._schedules.model import Definition
+from qdeck.admin import Definition
 from schedules.registering import schedule
 from support.versions import NEEDS_CRONITER_6_2
 

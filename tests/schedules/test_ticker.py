@@ -13,8 +13,8 @@ import qdeck
 from qdeck._connection import AsyncClient
 from qdeck._engine import codec, programs
 from qdeck._schedules import calls, store
-from qdeck._schedules.model import Definition
 from qdeck._schedules.ticker import Ticker
+from qdeck.admin import Definition
 from schedules.registering import schedule
 
 if TYPE_CHECKING:

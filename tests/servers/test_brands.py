@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qdeck
-from qdeck._deck.deck import Deck
-from qdeck._operations.api import apply_plan, build_plan, undo_batch
+from qdeck.admin import Writer
 from servers.load import Load
 from support.brands import Certificate, make_certificate, redis_binary
 from support.clusters import Cluster, Trio, queue_slot, wait_for
@@ -49,7 +48,7 @@ def live(url: str, deck_url: str | None = None) -> None:
         raise ValueError("no")
 
     app.schedule("second", add, 0, 0, cron="* * * * * *", _priority=800)
-    with Beside(app, dict.fromkeys(QUEUES, 1)), Deck(deck_url or url) as deck:
+    with Beside(app, dict.fromkeys(QUEUES, 1)), Writer(deck_url or url) as deck:
         first = add.enqueue(1, 2, _delay=0.05, _name="first", _unique=True)
         then = add.enqueue(3, 4, _after=[first], _queue=QUEUES[1])
         jobs = app.enqueue_many([add.call(n, n, _priority=n % 5) for n in range(700)])
@@ -59,13 +58,15 @@ def live(url: str, deck_url: str | None = None) -> None:
         with pytest.raises(qdeck.JobFailed, match="no"):
             dead.result(20)
         deck.pause(QUEUES[0])
-        assert apply_plan(deck, build_plan(deck, "retry", where="error:ValueError")).applied == 1
+        assert deck.apply(deck.plan("retry", where="error:ValueError")).applied == 1
         assert dead.state() == "ready"
-        undo_batch(deck)
+        deck.undo()
         assert dead.state() == "dead"
         deck.resume(QUEUES[0])
-        wait_until(lambda: any(row.totals["done"] > 703 for row in deck.status().queues), why="a turn of the schedule")
-        assert deck.status().totals.dead == 1
+        wait_until(
+            lambda: any(row.totals["done"] > 703 for row in deck.snapshot().queues), why="a turn of the schedule"
+        )
+        assert deck.snapshot().totals.dead == 1
     app.close()
 
 
@@ -74,8 +75,8 @@ def live(url: str, deck_url: str | None = None) -> None:
 def test_a_day_on_redis(make_server: Callable[..., Server]) -> None:
     server = make_server(binary=redis_binary())
     live(server.url)
-    with Deck(server.url) as deck:
-        assert deck.status().server.name == "redis"
+    with Writer(server.url) as deck:
+        assert deck.snapshot().server.name == "redis"
 
 
 @needs_redis
@@ -181,9 +182,9 @@ def test_a_day_over_tls(tls_url: str, certificate: Certificate) -> None:
 
 def test_whom_nobody_vouches_for_is_not_spoken_to(tls_url: str, tmp_path: Path) -> None:
     with pytest.raises(qdeck.ServerUnreachable, match="certificate") as caught:
-        Deck(tls_url).status()
+        Writer(tls_url).snapshot()
     assert "ssl_ca_certs" in caught.value.hint
-    with Deck(f"{tls_url}?ssl_cert_reqs=none&ssl_check_hostname=false") as deck:
-        assert deck.status().totals.ready == 0
+    with Writer(f"{tls_url}?ssl_cert_reqs=none&ssl_check_hostname=false") as deck:
+        assert deck.snapshot().totals.ready == 0
     with pytest.raises(qdeck.ServerUnreachable):
-        Deck(tls_url.replace("rediss://", "redis://")).status()
+        Writer(tls_url.replace("rediss://", "redis://")).snapshot()

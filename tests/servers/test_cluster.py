@@ -13,12 +13,11 @@ import pytest
 import qdeck
 from agent.running import running
 from qdeck._connection import Endpoint, SyncClient
-from qdeck._deck.deck import Deck
 from qdeck._engine import ops, programs
 from qdeck._layouts import NAMES
-from qdeck._operations.api import apply_plan, build_plan, read_groups, undo_batch
 from qdeck._schedules import store
 from qdeck._worker import ears
+from qdeck.admin import AsyncWriter, Writer
 from qdeck_console.embedded_cluster import ask
 from support.clusters import Cluster, queue_slot
 from worker.beside import Beside, wait_until
@@ -37,8 +36,8 @@ def app(cluster: Cluster) -> Iterator[qdeck.App]:
 
 
 @pytest.fixture
-def deck(cluster: Cluster) -> Iterator[Deck]:
-    with Deck(cluster.url) as made:
+def deck(cluster: Cluster) -> Iterator[Writer]:
+    with Writer(cluster.url) as made:
         yield made
 
 
@@ -50,16 +49,16 @@ def test_the_queues_are_on_all_servers(cluster: Cluster) -> None:
     assert len({cluster.owner(queue_slot(queue)).port for queue in QUEUES}) == 3
 
 
-def test_work_of_many_queues_is_done_and_seen_whole(app: qdeck.App, deck: Deck) -> None:
+def test_work_of_many_queues_is_done_and_seen_whole(app: qdeck.App, deck: Writer) -> None:
     @app.task
     def double(number: int) -> int:
         return 2 * number
 
     jobs = app.enqueue_many([double.call(n, _queue=QUEUES[n % len(QUEUES)]) for n in range(120)])
-    assert {row.name: row.ready for row in deck.status().queues} == dict.fromkeys(QUEUES, 20)
+    assert {row.name: row.ready for row in deck.snapshot().queues} == dict.fromkeys(QUEUES, 20)
     with serve(app):
         assert [job.result(20) for job in jobs] == [2 * n for n in range(120)]
-    seen = deck.status()
+    seen = deck.snapshot()
     assert seen.server.mode == "cluster"
     assert {row.name: row.done for row in seen.queues} == dict.fromkeys(QUEUES, 20)
 
@@ -146,7 +145,7 @@ def test_jobs_wait_for_jobs_of_queues_on_other_servers(app: qdeck.App) -> None:
     assert order == list(range(len(QUEUES)))
 
 
-def test_a_failure_runs_its_handler_on_another_server(app: qdeck.App, deck: Deck) -> None:
+def test_a_failure_runs_its_handler_on_another_server(app: qdeck.App, deck: Writer) -> None:
     @app.task(queue=QUEUES[5])
     def mend(failure: qdeck.Failure) -> str:
         return str(failure)
@@ -159,26 +158,28 @@ def test_a_failure_runs_its_handler_on_another_server(app: qdeck.App, deck: Deck
     with serve(app):
         with pytest.raises(qdeck.JobFailed, match="as always"):
             job.result(20)
-        wait_until(lambda: deck.status().totals.ready == 0 and _count(deck, QUEUES[5], "done") == 1, why="the handler")
+        wait_until(
+            lambda: deck.snapshot().totals.ready == 0 and _count(deck, QUEUES[5], "done") == 1, why="the handler"
+        )
     [found] = deck.find(job.id)
     assert (found.queue, found.state) == (QUEUES[0], "dead")
 
 
-def test_a_verb_over_all_queues_and_its_undo(app: qdeck.App, deck: Deck) -> None:
+def test_a_verb_over_all_queues_and_its_undo(app: qdeck.App, deck: Writer) -> None:
     @app.task(retries=0)
     def breaks() -> None:
         raise ValueError("once more")
 
     app.enqueue_many([breaks.call(_queue=queue) for queue in QUEUES * 5])
     with serve(app):
-        wait_until(lambda: deck.status().totals.dead == 30, why="all are dead")
-    assert sum(group.count for group in read_groups(deck).groups) == 30
-    plan = build_plan(deck, "retry", where="error:ValueError")
-    assert apply_plan(deck, plan).applied == 30
-    assert (deck.status().totals.dead, deck.status().totals.ready) == (0, 30)
-    undo_batch(deck)
-    assert (deck.status().totals.dead, deck.status().totals.ready) == (30, 0)
-    discard = apply_plan(deck, build_plan(deck, "discard", QUEUES[:2]))
+        wait_until(lambda: deck.snapshot().totals.dead == 30, why="all are dead")
+    assert sum(group.count for group in deck.groups().groups) == 30
+    plan = deck.plan("retry", where="error:ValueError")
+    assert deck.apply(plan).applied == 30
+    assert (deck.snapshot().totals.dead, deck.snapshot().totals.ready) == (0, 30)
+    deck.undo()
+    assert (deck.snapshot().totals.dead, deck.snapshot().totals.ready) == (30, 0)
+    discard = deck.apply(deck.plan("discard", QUEUES[:2]))
     assert discard.applied == 10
 
 
@@ -191,9 +192,9 @@ async def test_the_same_in_asyncio(cluster: Cluster) -> None:
         return 2 * number
 
     jobs = await app.aenqueue_many([double.call(n, _queue=QUEUES[n % len(QUEUES)]) for n in range(60)])
-    async with Deck(cluster.url) as deck:
-        assert (await deck.astatus()).totals.ready == 60
-        found = [record.id for queue in QUEUES async for record in deck.ajobs(queue)]
+    async with AsyncWriter(cluster.url) as deck:
+        assert (await deck.snapshot()).totals.ready == 60
+        found = [record.id for queue in QUEUES async for record in deck.jobs(queue)]
         assert sorted(found) == sorted(job.id for job in jobs)
     with serve(app):
         assert await asyncio.gather(*(job.aresult(20) for job in jobs)) == [2 * n for n in range(60)]
@@ -207,10 +208,10 @@ async def test_an_agent_takes_back_what_a_dead_worker_held(cluster: Cluster) -> 
         client.run(programs.call(ops.turn(queue, "gone", 1, room=1, lease_ms=1)))
     async with (
         running(cluster.url, tend_every=0.1, history_every=0.2, health_every=0.2, clean_every=0.2) as agent,
-        Deck(cluster.url) as deck,
+        AsyncWriter(cluster.url) as deck,
     ):
         async with asyncio.timeout(20):
-            while (await deck.astatus()).totals.ready < len(QUEUES):  # noqa: ASYNC110 - the agent is watched from outside
+            while (await deck.snapshot()).totals.ready < len(QUEUES):  # noqa: ASYNC110 - the agent is watched from outside
                 await asyncio.sleep(0.05)
         metrics = await agent.ask("/metrics")
         assert all(queue in metrics.text for queue in QUEUES)
@@ -221,7 +222,7 @@ async def test_an_agent_takes_back_what_a_dead_worker_held(cluster: Cluster) -> 
     client.close()
 
 
-def test_schedules_tick_once_beside_their_queues(app: qdeck.App, deck: Deck) -> None:
+def test_schedules_tick_once_beside_their_queues(app: qdeck.App, deck: Writer) -> None:
     @app.task
     def feed() -> None: ...
 
@@ -238,17 +239,17 @@ def test_schedules_tick_once_beside_their_queues(app: qdeck.App, deck: Deck) -> 
 
 
 def test_other_layouts_say_that_they_are_not_on_cluster(cluster: Cluster) -> None:
-    with Deck(cluster.url, layouts=("native", "ifdb", "vmpooler")) as deck:
-        assert any(notice.startswith("not on Cluster: ifdb, vmpooler") for notice in deck.status().notices)
-    with Deck(cluster.url, layouts=("native", *NAMES)) as deck:
-        assert not deck.status().notices, "nobody asked for one of them"
+    with Writer(cluster.url, adapters=("native", "ifdb", "vmpooler")) as deck:
+        assert any(notice.startswith("not on Cluster: ifdb, vmpooler") for notice in deck.snapshot().notices)
+    with Writer(cluster.url, adapters=("native", *NAMES)) as deck:
+        assert not deck.snapshot().notices, "nobody asked for one of them"
     with pytest.raises(qdeck.InvalidOption, match="not on Cluster: lists"):
-        Deck(cluster.url, layouts=("lists",))
+        Writer(cluster.url, adapters=("lists",))
 
 
 def test_a_server_of_its_own_is_no_cluster(url: str) -> None:
     with pytest.raises(qdeck.QdeckError, match="no cluster") as caught:
-        Deck(url.replace("redis://", "redis+cluster://")).status()
+        Writer(url.replace("redis://", "redis+cluster://")).snapshot()
     assert "redis://" in caught.value.hint
 
 
@@ -260,5 +261,5 @@ def test_a_plain_url_to_a_cluster_is_told_how_to_write_it(cluster: Cluster) -> N
     assert "redis+cluster://" in caught.value.hint
 
 
-def _count(deck: Deck, queue: str, state: str) -> int:
-    return sum(getattr(row, state) or 0 for row in deck.status().queues if row.name == queue)
+def _count(deck: Writer, queue: str, state: str) -> int:
+    return sum(getattr(row, state) or 0 for row in deck.snapshot().queues if row.name == queue)

@@ -10,8 +10,8 @@ import pytest
 
 import qdeck
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
-from qdeck._deck.deck import Deck
 from qdeck._engine import programs
+from qdeck.admin import Writer
 from qdeck_console.embedded_cluster import ask
 from servers.load import Load
 from support.clusters import MASTER, Trio, replicas_of, wait_for
@@ -52,17 +52,17 @@ def fail_over(load: Load, trio: Trio, how: Callable[[], None]) -> list[str]:
 
 def test_an_application_a_worker_and_a_deck_behind_sentinels(make_trio: Callable[..., Trio]) -> None:
     trio = make_trio()
-    with Load(trio.url, QUEUES) as load, Deck(trio.url) as deck:
+    with Load(trio.url, QUEUES) as load, Writer(trio.url) as deck:
         wait_for(lambda: load.made > 50, "jobs")
         load.stop()
         assert load.drain() == {"ready": 0, "running": 0, "done": load.made, "dead": 0}
-        assert deck.status().server.role == "master"
+        assert deck.snapshot().server.role == "master"
         assert deck.pause(QUEUES[0]).paused
     # Whoever starts later asks the Sentinels that are left.
     trio.sentinels[0].kill9()
     assert SyncClient(Endpoint(trio.url)).run(programs.exists(QUEUES[0], ["none"])) == [False]
     with pytest.raises(qdeck.QdeckError, match="no service 'other'"):
-        Deck(trio.url.replace(MASTER, "other")).status()
+        Writer(trio.url.replace(MASTER, "other")).snapshot()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qdeck
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,8 +23,8 @@ def use(url: str) -> None:
     app = qdeck.App(url, queue="gate:actions")
     assert app.task(name="step")(print).enqueue().state() == "ready"
     app.close()
-    with Deck(url) as deck:
-        seen = deck.status()
+    with Writer(url) as deck:
+        seen = deck.snapshot()
         assert seen.totals.ready == 1
         assert "S3CRET" not in str(seen)
         assert "S3CRET" not in f"{deck!r}{app!r}"
@@ -33,7 +33,7 @@ def use(url: str) -> None:
 def refuses(url: str) -> None:
     """A wrong or missing password is told as one, without it."""
     with pytest.raises(qdeck.NotAllowed) as caught:
-        Deck(url).status()
+        Writer(url).snapshot()
     assert "S3CRET" not in f"{caught.value}{caught.value.hint}"
 
 

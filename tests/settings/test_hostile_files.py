@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from qdeck._errors import InvalidOption
-from qdeck._settings import load, read_text, trust
+from qdeck import InvalidOption
+from qdeck._settings import read_text, trust
+from qdeck.admin import load_configuration
 from qdeck_console.cli.base import read_only_hint
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_hostile_file_is_ignored_at_once(here: Path, looked_up: list[str], what: str, url: str) -> None:
     here.write_text(HOSTILE[what])
     started = time.process_time()
-    target = load().target_at(url)
+    target = load_configuration().target_at(url)
     assert time.process_time() - started < 3, "seconds of processor time"
     assert (target.url, target.is_production) == (url, False)
     assert set(looked_up) <= {"server.example"}, "what a foreign file names is looked up nowhere"
@@ -72,15 +73,15 @@ def test_a_hostile_file_is_ignored_at_once(here: Path, looked_up: list[str], wha
 def test_of_a_large_file_little_is_read(here: Path) -> None:
     with here.open("wb") as file:
         file.truncate(1 << 40)
-    found = load()
+    found = load_configuration()
     assert found.ignored
     with pytest.raises(InvalidOption, match="larger than"):
-        load(here)
+        load_configuration(here)
 
 
 def test_a_pipe_in_its_place_is_not_waited_for(here: Path) -> None:
     os.mkfifo(here)
-    assert load().file is None
+    assert load_configuration().file is None
 
 
 def test_production_contexts_of_a_foreign_file_hold_without_looking_up_their_names(
@@ -90,7 +91,7 @@ def test_production_contexts_of_a_foreign_file_hold_without_looking_up_their_nam
         f'[contexts.name]\nurl = "redis://Server.example"\n{PRODUCTION}'
         f'[contexts.address]\nurl = "redis://10.1.0.1:6380"\n{PRODUCTION}'
     )
-    found = load()
+    found = load_configuration()
     assert found.target_at("redis://server.example").name == "name"
     assert found.target_at("redis://alias.example:6380").name == "address"
     assert looked_up == ["alias.example"]
@@ -104,7 +105,7 @@ def test_what_no_parser_takes_is_an_error_with_the_file(what: str) -> None:
 
 def test_a_name_of_a_foreign_file_is_quoted_where_it_is_to_be_pasted(here: Path) -> None:
     here.write_text(f'[contexts."x; reboot"]\nurl = "redis://10.1.0.1"\n{PRODUCTION}')
-    hint = read_only_hint(load().target_at("redis://10.1.0.1"), None)
+    hint = read_only_hint(load_configuration().target_at("redis://10.1.0.1"), None)
     assert hint is not None
     assert hint.endswith("add --confirm 'x; reboot'")
 
@@ -116,6 +117,6 @@ def test_a_link_does_not_borrow_the_trust_of_another_file(here: Path, tmp_path: 
     other.write_text('default_context = "a"\n[contexts.a]\nurl = "redis://10.1.0.1"\n')
     trust.add(other, other.read_bytes())
     here.symlink_to(other)
-    assert load().file is None
+    assert load_configuration().file is None
     trust.add(here, here.read_bytes())
-    assert load().file == here.relative_to(tmp_path)
+    assert load_configuration().file == here.relative_to(tmp_path)

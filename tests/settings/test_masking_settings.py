@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qdeck
+from qdeck import InvalidOption
 from qdeck._deck import masking
-from qdeck._errors import InvalidOption
-from qdeck._settings import load
+from qdeck.admin import load_configuration
 from support.commands import runner
 
 if TYPE_CHECKING:
@@ -48,4 +48,4 @@ def test_a_wrong_pattern_is_refused_with_its_place(tmp_path: Path, wrong: str) -
     file = tmp_path / "qdeck.toml"
     file.write_text(f"[masking]\nexempt = [{wrong}]\n")
     with pytest.raises(InvalidOption, match=r"masking\.exempt"):
-        load(file)
+        load_configuration(file)

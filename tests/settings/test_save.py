@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import InvalidOption
-from qdeck._settings.save import save, with_setting
+from qdeck._settings.save import with_setting
+from qdeck.admin import save_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def test_a_line_changes_one_is_added_and_a_table_too(tmp_path: Path) -> None:
     file = tmp_path / "qdeck.toml"
     file.write_text(TEXT)
     file.chmod(0o640)
-    found = save(
+    found = save_settings(
         file,
         {
             ("purge", "max_ready_age"): 43200,
@@ -61,7 +62,7 @@ def test_a_line_changes_one_is_added_and_a_table_too(tmp_path: Path) -> None:
 def test_however_a_setting_is_written_it_is_changed(tmp_path: Path, text: str) -> None:
     file = tmp_path / "qdeck.toml"
     file.write_bytes(text.encode())
-    assert save(file, {("purge", "max_ready_age"): 7}).settings.purge.max_ready_age == 7
+    assert save_settings(file, {("purge", "max_ready_age"): 7}).settings.purge.max_ready_age == 7
     assert file.read_bytes() == text.replace("= 5", "= 7").encode()
 
 
@@ -70,10 +71,10 @@ def test_a_file_that_is_wrong_is_left_as_it_is(tmp_path: Path, text: str) -> Non
     file = tmp_path / "qdeck.toml"
     file.write_text(text)
     with pytest.raises(InvalidOption, match=r"qdeck\.toml"):
-        save(file, {("purge", "max_ready_age"): 7})
+        save_settings(file, {("purge", "max_ready_age"): 7})
     assert file.read_text() == text
     with pytest.raises(InvalidOption):
-        save(tmp_path / "none.toml", {("purge", "max_ready_age"): 7})
+        save_settings(tmp_path / "none.toml", {("purge", "max_ready_age"): 7})
 
 
 def test_an_empty_file_gets_its_table() -> None:

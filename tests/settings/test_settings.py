@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qdeck._errors import InvalidOption
-from qdeck._settings import Agent, DeadLetters, Health, Purge, Settings, Thresholds, load, read_text
+from qdeck import InvalidOption
+from qdeck._settings import Agent, DeadLetters, Health, Purge, read_text
 from qdeck._settings.configuration import expand
+from qdeck.admin import Settings, Thresholds, load_configuration
 from support.commands import write_trusted
 
 FULL = """
@@ -204,35 +205,35 @@ def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(here)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert load().file is None
-    assert load().settings == Settings()
+    assert load_configuration().file is None
+    assert load_configuration().settings == Settings()
     if os.uname().sysname == "Linux":
         user = home / "qdeck" / "config.toml"
         user.parent.mkdir(parents=True)
         user.write_text("[purge]\npurge_interval = 1")
-        assert load().settings.purge.purge_interval == 1
+        assert load_configuration().settings.purge.purge_interval == 1
     write_trusted(Path("qdeck.toml"), "[purge]\npurge_interval = 2")
-    assert load().settings.purge.purge_interval == 2
+    assert load_configuration().settings.purge.purge_interval == 2
     other = tmp_path / "other.toml"
     other.write_text("[purge]\npurge_interval = 3")
-    assert load(other).settings.purge.purge_interval == 3
+    assert load_configuration(other).settings.purge.purge_interval == 3
     with pytest.raises(InvalidOption, match="cannot be read"):
-        load(tmp_path / "none.toml")
+        load_configuration(tmp_path / "none.toml")
     other.write_bytes(b"\xff")
     with pytest.raises(InvalidOption, match="not UTF-8"):
-        load(other)
+        load_configuration(other)
 
 
 def test_a_plain_password_that_others_may_read_is_warned_of(tmp_path: Path) -> None:
     file = tmp_path / "qdeck.toml"
     file.write_text("[contexts.a]\nurl = 'redis://u:secret@h'\n[contexts.b]\nurl = 'redis://u:${P}@h'")
     file.chmod(0o644)
-    [warning] = load(file).warnings()
+    [warning] = load_configuration(file).warnings()
     assert "contexts.a.url" in warning
     assert "contexts.b" not in warning
     assert "secret@" not in warning
     file.chmod(0o600)
-    assert load(file).warnings() == []
+    assert load_configuration(file).warnings() == []
 
 
 @given(st.dictionaries(st.sampled_from(Thresholds.__struct_fields__[:7]), st.integers(0, 100), max_size=7))
@@ -255,4 +256,4 @@ def test_the_example_shows_every_setting_with_its_default(monkeypatch: pytest.Mo
     for kind in (Purge, Health, DeadLetters, Thresholds):
         assert [name for name in kind.__struct_fields__ if name not in text] == []
     monkeypatch.setenv("SHOP_REDIS_PASSWORD", "x")
-    assert all(load(file).target(name) is not None for name in found.contexts)
+    assert all(load_configuration(file).target(name) is not None for name in found.contexts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from core.test_broken_values import LOOKS
-from qdeck._deck.model import State
+from qdeck.admin import State
 from qdeck_console.__main__ import main
 from qdeck_console.actions import JOBS, PURGE, TABS
 from qdeck_console.screens.frame import FrameScreen

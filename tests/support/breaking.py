@@ -12,16 +12,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from operations.yard import Yard
-from qdeck._agent import health, slots
+from qdeck._agent import health
 from qdeck._agent.chores import NAMES
 from qdeck._agent.sampling import Sampler
-from qdeck._deck import since
-from qdeck._deck.deck import Deck
+from qdeck._deck import agent_tasks, since
 from qdeck._engine import keys
-from qdeck._operations import api
-from qdeck._rules.health import check_health
 from qdeck._schedules import store
-from qdeck._schedules.model import Definition
+from qdeck.admin import Definition, Writer
 from qdeck.messages import _registry as registry
 
 if TYPE_CHECKING:
@@ -87,11 +84,11 @@ def fill(url: str, raw: redis.Redis) -> dict[str, str]:
     for worker in ("w1", "w2"):
         raw.hset(keys.WORKERS, worker, json.dumps(said | {"id": worker}))
     raw.hset(keys.CONTROL, "w2", "quiet")
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for name in ("nightly", "other"):
             job = deck_job()
             deck.write(store.register(Definition.of(name, HEALTHY, job, cron="0 3 * * *")))
-        api.apply_plan(deck, api.build_plan(deck, "discard", BROKEN, where="task:spare"))
+        deck.apply(deck.plan("discard", BROKEN, where="task:spare"))
         deck.pause(BROKEN)
         for queue, task in (("shop:resp:api:1", "task_1"), ("shop:resp:api:2", "")):
             made = registry.register(queue, "response", "shop", task=task, tier="HIGH", ttl_ms=3_600_000, wait_ms=None)
@@ -102,20 +99,20 @@ def fill(url: str, raw: redis.Redis) -> dict[str, str]:
     return ids
 
 
-def _agents(deck: Deck) -> None:
+def _agents(deck: Writer) -> None:
     """What agents leave: samples, the last report, since when its reasons hold, and their runs."""
-    rows, now = deck.status().queues, time.time_ns() // 1_000_000
+    rows, now = deck.snapshot().queues, time.time_ns() // 1_000_000
     for ago in (20_000, 10_000):
         deck.write(Sampler().take(rows, now - ago))
-    report = check_health(deck)
+    report = deck.health()
     deck.write(since.note(report.checks, report.thresholds, report.at_ms))
     for chore in NAMES:
         # Long ago, so that an agent that comes claims a run at once.
-        claim = deck.write(slots.claim(chore, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))
-        ending = slots.Ending(summary={"why": "x"}, counters={"back": 2})
+        claim = deck.write(agent_tasks.claim(chore, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))
+        ending = agent_tasks.Ending(summary={"why": "x"}, counters={"back": 2})
         if chore == "health":
             ending = replace(ending, hash_key=health.KEY, hash_fields=health.hash_fields(report), live_ms=3_600_000)
-        deck.write(slots.finish(chore, claim.token, ending, now=now - 600_000))
+        deck.write(agent_tasks.finish(chore, claim.token, ending, now=now - 600_000))
 
 
 def deck_job() -> Any:
@@ -141,8 +138,8 @@ def states(url: str, raw: redis.Redis, queue: str) -> str:
     yard.add(7, delay_ms=3_600_000, tags=("a",))
     yard.add(8, after=[parent])
     spare = [yard.add(9), yard.add(10, task="spare")]
-    with Deck(yard.url) as deck:
-        api.apply_plan(deck, api.build_plan(deck, "cancel", yard.queue, ids=spare))
+    with Writer(yard.url) as deck:
+        deck.apply(deck.plan("cancel", yard.queue, ids=spare))
     assert held
     yard.client.close()
     return dead

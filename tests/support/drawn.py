@@ -15,12 +15,9 @@ from unittest import mock
 from textual.widgets import Input, TextArea
 
 from qdeck import ServerUnreachable
-from qdeck._connection import SyncClient
-from qdeck._deck.deck import Deck
 from qdeck._engine import keys
-from qdeck._layout_names import LAYOUTS
-from qdeck._settings import Thresholds
-from qdeck._settings.model import Target
+from qdeck.admin import Target, Thresholds
+from qdeck.testing import Past
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
 from qdeck_console.demo import names, others, seed, tasks
@@ -28,7 +25,7 @@ from qdeck_console.presenters.frame import Context
 from qdeck_console.screens.dialog import Dialog
 from support.rows import Frame, Row
 from support.screens import contexts_of
-from support.still import NOW_MS, FixedCost, StillDeck, paint, settle, still_time, still_traceback
+from support.still import NOW_MS, FixedCost, StillReader, paint, settle, still_time, still_traceback
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,20 +60,17 @@ _TEMPORARY: Final = "{qdeck:messages}"
 def paint_all(url: str, raw: redis.Redis) -> None:
     """Put the demo's queues on a server, those of other systems, odd words and temporary queues."""
     paint(url, raw)
-    with Deck(url) as deck, still_time():
-        client = SyncClient(deck.endpoint)
-        try:
-            others.seed_others(client, 1)
-            _odd_words(client)
-        finally:
-            client.close()
+    with still_time():
+        others.seed_others(url, 1)
+        with Past(url, seed=2, worker=seed.GONE, polls=10_000) as past:
+            _odd_words(past)
     _temporary(raw)
 
 
-def _odd_words(client: SyncClient) -> None:
+def _odd_words(past: Past) -> None:
     """Dead letters with wide characters, markup and controls in their arguments and errors."""
-    seeder = seed.Seeder(client, 2)
-    seeder._now, seeder._turns = NOW_MS, 10_000
+    seeder = seed.Seeder(past)
+    seeder._now = NOW_MS
     said = (f"{_WIDE}: 宛先 <山田@例え.jp>", "[bold red]no[/] [link=https://evil.example]click[/link] [@click=quit]x",
             "tab\there \x1b[31mred\x1b[0m, 🙂👩‍💻 e\u0301 \u202eevil")  # fmt: skip
 
@@ -107,27 +101,27 @@ def _temporary(raw: redis.Redis) -> None:
     raw.rpush("demo:dev:mail:responses:get:nobody", b"unread")
 
 
-class LosingDeck(StillDeck):
-    """A deck whose server goes away when it is told to: one try fails, and the next one does not come."""
+class LosingReader(StillReader):
+    """A client whose server goes away when it is told to: one try fails, and the next one does not come."""
 
     lost = False
     refused = False
 
-    async def alook(self, program: Any) -> Any:
+    async def run(self, program: Any) -> Any:
         """Read, or fail as a server does that refuses."""
         if self.lost:
             if self.refused:
                 await asyncio.Event().wait()
             self.refused = True
             raise ServerUnreachable(f"redis://{SERVER} cannot be reached: Error 111 connecting to {SERVER}.")
-        return await super().alook(program)
+        return await super().run(program)
 
 
 class Console:
     """A running console: keys go in, rows come out."""
 
-    def __init__(self, pilot: Pilot[int], app: ConsoleApp, deck: LosingDeck) -> None:
-        self._pilot, self._app, self._deck = pilot, app, deck
+    def __init__(self, pilot: Pilot[int], app: ConsoleApp, reader: LosingReader) -> None:
+        self._pilot, self._app, self._reader = pilot, app, reader
         self._size = tuple(app.size)
 
     async def press(self, *keys: str) -> None:
@@ -166,7 +160,7 @@ class Console:
         """Wait until the screen has all that it reads, and reading again so often changes nothing."""
         for field in (*self._app.screen.query(Input), *self._app.screen.query(TextArea)):
             field.cursor_blink = False
-        if self._deck.lost:
+        if self._reader.lost:
             await self._settle_lost()
         else:
             await settle(self._pilot, self._app, looks=looks)
@@ -180,7 +174,7 @@ class Console:
 
     async def lose(self) -> None:
         """Let the server refuse. It is tried once: what is tried again would count on."""
-        self._deck.lost = True
+        self._reader.lost = True
         self._app.feed.poke()
         await self.settle()
         assert self._app._feeding is not None
@@ -221,7 +215,7 @@ async def drawn_console(
     """Open a console on a server. `live`: production was opened for writing a minute ago. `contexts`: a file for
     two of them, of which one is a production.
     """
-    deck = LosingDeck(url, read_only, layouts=LAYOUTS, cost=FixedCost())
+    reader = LosingReader(url)
     context = Context(
         title="shop", server=SERVER, environment=environment, read_only=read_only,
         live_until=50_000.0 + 29 * 60 if live else None,
@@ -231,10 +225,11 @@ async def drawn_console(
         servers = Contexts(Target(url=url, thresholds=Thresholds()))
         if contexts is not None:
             servers = contexts_of(contexts, _CONTEXTS, "shop")
-        app = ConsoleApp(deck, context, theme="qdeck-ink", contexts=servers)
+        app = ConsoleApp(servers, context, theme="qdeck-ink")
+        app._reader, app.cost = reader, FixedCost()
         app.served.extend([412] * (app.served.maxlen or 0))
         async with app.run_test(size=size) as pilot:
-            console = Console(pilot, app, deck)
+            console = Console(pilot, app, reader)
             await console.settle()
             yield console
 

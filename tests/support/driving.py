@@ -7,17 +7,17 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from qdeck._connection import SyncClient
-from qdeck._deck.deck import Deck
 from qdeck._engine import codec, ops, programs
+from qdeck.admin import NATIVE, Target, Writer
 from qdeck_console.app import ConsoleApp
-from qdeck_console.terminal import context_of
+from qdeck_console.contexts import Contexts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from textual.pilot import Pilot
 
-    from qdeck._deck.model import QueueRow
+    from qdeck.admin import QueueRow
 
 
 def app_of(pilot: Pilot[int]) -> ConsoleApp:
@@ -47,11 +47,21 @@ async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: fl
         assert time.monotonic() < last_moment, f"never saw {wanted!r}:\n{shown}"
 
 
+def app_on(url: str, *, title: str = "demo", read_only: bool = False, **target: Any) -> ConsoleApp:
+    """A console on a server, not yet run; `target` is what a context may say of it."""
+    contexts = Contexts(Target(url=url, **{"layouts": (NATIVE,), **target}))
+    return app_in(contexts, title=title, read_only=read_only)
+
+
+def app_in(contexts: Contexts, *, title: str | None = None, read_only: bool = False) -> ConsoleApp:
+    """A console on the context that is chosen, not yet run."""
+    return ConsoleApp(contexts, contexts.describe(contexts.target, read_only=read_only, title=title))
+
+
 @contextlib.asynccontextmanager
 async def console(url: str, *keys: str, size: tuple[int, int] = (160, 48), **options: Any) -> AsyncIterator[Pilot[int]]:
     """The console on a server, after some keys."""
-    deck = Deck(url, **options)
-    app = ConsoleApp(deck, context_of(deck, "demo"))
+    app = app_on(url, **options)
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: app.shown.snapshot is not None)
         await pilot.press(*keys)
@@ -60,7 +70,7 @@ async def console(url: str, *keys: str, size: tuple[int, int] = (160, 48), **opt
 
 def run(url: str, op: ops.Op[ops.T]) -> ops.T:
     """Runs a step of the engine."""
-    client = SyncClient(Deck(url).endpoint)
+    client = SyncClient(Writer(url).endpoint)
     try:
         return client.run(programs.call(op))
     finally:
@@ -74,7 +84,7 @@ def claim(url: str, queue: str, room: int = 1, worker: str = "wrk-1", lease_ms: 
 
 def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
     """Makes dead letters that died by themselves, one for each event; nothing else may be ready there."""
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for number in range(len(events)):
             deck.enqueue(queue, "deliver", [number], {"tenant": "acme"}, retries=0)
     endings = [
@@ -86,5 +96,5 @@ def bury(url: str, queue: str, events: list[dict[str, str]]) -> None:
 
 def row(url: str, queue: str) -> QueueRow:
     """A queue in numbers."""
-    with Deck(url) as deck:
-        return next(row for row in deck.status().queues if row.name == queue)
+    with Writer(url) as deck:
+        return next(row for row in deck.snapshot().queues if row.name == queue)

@@ -7,12 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.deck import Deck
-from qdeck._deck.produce import new_job
 from qdeck._engine import keys, ops, programs
-from qdeck._operations import api
 from qdeck._schedules import store
-from qdeck._schedules.model import Definition
+from qdeck.admin import Definition, Writer, new_job
 from qdeck.messages import _registry as registry
 
 if TYPE_CHECKING:
@@ -48,7 +45,7 @@ class Scene:
 
 
 class _Maker:
-    def __init__(self, deck: Deck, raw: redis.Redis) -> None:
+    def __init__(self, deck: Writer, raw: redis.Redis) -> None:
         self.deck = deck
         self.raw = raw
 
@@ -81,7 +78,7 @@ def _now_ms() -> int:
 def make_scene(url: str, raw: redis.Redis) -> Scene:
     """Puts it all on an empty server."""
     scene = Scene()
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         maker = _Maker(deck, raw)
         scene.stuck = maker.move("running", maker.claimed("stuck").id, 5 * 60_000)
         scene.running = maker.claimed("runs").id
@@ -99,7 +96,7 @@ def make_scene(url: str, raw: redis.Redis) -> Scene:
         scene.blocked = deck.enqueue(QUEUE, "send", ["after"], after=[scene.delayed]).id
         scene.cancelled = deck.enqueue(QUEUE, "send", ["not wanted"]).id
         deck.enqueue(OTHER, "bill", [1])
-        scene.batch = api.apply_plan(deck, api.build_plan(deck, "cancel", QUEUE, ids=[scene.cancelled])).batch
+        scene.batch = deck.apply(deck.plan("cancel", QUEUE, ids=[scene.cancelled])).batch
         job = new_job(QUEUE, "send", ["feeds"])
         deck.write(store.register(Definition.of(SCHEDULE, QUEUE, job, cron="0 7 * * mon", tz="Europe/Madrid")))
         scene.temporary = f"shop:dev:mail:callbacks:{TASK}"

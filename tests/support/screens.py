@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from textual.widgets import Input
 
 from qdeck._connection import SyncClient
-from qdeck._deck.deck import Deck
 from qdeck._engine import codec, ops, programs
-from qdeck._settings import load
+from qdeck.admin import Writer, load_configuration
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
 from qdeck_console.screens.purge import PurgeScreen
-from qdeck_console.terminal import context_of
+from support.driving import app_on
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -68,8 +67,7 @@ async def console(
     url: str, *keys: str, size: tuple[int, int] = (160, 48), read_only: bool = False
 ) -> AsyncIterator[Pilot[int]]:
     """A console on a server, after some keys."""
-    deck = Deck(url, read_only=read_only)
-    async with shown(ConsoleApp(deck, context_of(deck, "demo")), size) as pilot:
+    async with shown(app_on(url, read_only=read_only), size) as pilot:
         await pilot.press(*keys)
         yield pilot
 
@@ -78,7 +76,7 @@ def contexts_of(file: Path, text: str, name: str) -> Contexts:
     """The contexts of a configuration, which is written to a file; one of them is the one to look at."""
     file.write_text(text)
     file.chmod(0o600)
-    found = load(file)
+    found = load_configuration(file)
     target = found.target(name)
     assert target is not None
     return Contexts(target, found)
@@ -107,7 +105,7 @@ async def command(pilot: Pilot[int], words: str) -> None:
 
 def run(url: str, op: ops.Op[ops.T]) -> ops.T:
     """One step on a queue."""
-    client = SyncClient(Deck(url).endpoint)
+    client = SyncClient(Writer(url).endpoint)
     try:
         return client.run(programs.call(op))
     finally:
@@ -116,7 +114,7 @@ def run(url: str, op: ops.Op[ops.T]) -> ops.T:
 
 def fill(url: str) -> None:
     """A paused queue with a backlog, one with dead letters and one with a stuck job."""
-    with Deck(url) as deck:
+    with Writer(url) as deck:
         for _ in range(40):
             deck.enqueue(SEARCH, "reindex", [1])
         for number in range(12):

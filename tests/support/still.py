@@ -17,24 +17,22 @@ import time
 from dataclasses import dataclass
 from time import struct_time
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from unittest import mock
 
 import msgspec
 
-from qdeck._connection import SyncClient
+from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck import history
-from qdeck._deck.deck import Deck
-from qdeck._deck.history import Sample
 from qdeck._engine import codec, keys, ops, programs
-from qdeck._engine.ops import NewJob
 from qdeck._operations import registry
-from qdeck._rules.limits import Limits
-from qdeck._schedules.model import Definition
+from qdeck.admin import NATIVE, AsyncWriter, Definition, Limits, NewJob, Sample, Target
+from qdeck.testing import Past
 from qdeck_console import screens
 from qdeck_console.actions import PURGE
 from qdeck_console.app import ConsoleApp
-from qdeck_console.counted import Cost, CountedDeck
+from qdeck_console.contexts import Contexts
+from qdeck_console.counted import Cost
 from qdeck_console.demo import names, seed
 from qdeck_console.demo.seed import Seeder
 from qdeck_console.presenters.frame import Context
@@ -50,8 +48,10 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.pilot import Pilot
 
-    from qdeck._engine.ops import Program, Send
+    from qdeck._engine.ops import Send
+    from qdeck.admin import Program
 
+T = TypeVar("T")
 NOW_MS: Final = 1_795_003_471_000  # 18 November 2026, 12:04:31 UTC
 _ZERO_S: Final = 50_000.0
 _INFO: Final = (
@@ -78,24 +78,39 @@ _ANSWERS: Final[dict[bytes, Any]] = {
 _HOSTS = (("wrk-1.eu-1.4100", 3, "running"), ("wrk-2.eu-2.4101", 1, "running"), ("wrk-3.eu-3.4102", 0, "quiet"))
 
 
-class StillDeck(CountedDeck):
-    """A deck on whose server no time passes."""
+class StillReader(AsyncWriter):
+    """A client on whose server no time passes."""
 
     @property
     def address(self) -> str:
         """Where it says that it is."""
         return "redis://redis-3.eu:6379/0"
 
-    def _counted(self, program: Program[Any]) -> Program[Any]:
-        try:
-            send = next(program)
-            while True:
-                replies = yield send
-                send = program.send(
-                    [_ANSWERS.get(word, reply) for word, reply in zip(_words(send), replies, strict=True)]
-                )
-        except StopIteration as stop:
-            return stop.value
+    async def run(self, program: Program[T]) -> T:
+        """Run a program, with fixed answers to what changes by itself."""
+        return await super().run(_still(program))
+
+    async def _run_write(self, program: Program[T]) -> T:
+        return await super()._run_write(_still(program))
+
+
+class StillContexts(Contexts):
+    """A server on which no time passes."""
+
+    def open(self, target: Target, _cost: Cost, *, read_only: bool) -> StillReader:
+        """Open the server; what the console may do there is up to the console."""
+        return StillReader(target.url, adapters=target.layouts or [NATIVE])
+
+
+def _still(program: Program[T]) -> Program[T]:
+    try:
+        send = next(program)
+        while True:
+            replies = yield send
+            send = program.send([_ANSWERS.get(word, reply) for word, reply in zip(_words(send), replies, strict=True)])
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
 
 
 class FixedCost(Cost):
@@ -126,11 +141,11 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 def paint(url: str, raw: redis.Redis) -> None:
     """Puts everything on the server."""
-    client = SyncClient(Deck(url).endpoint)
+    client = SyncClient(Endpoint(url))
     try:
-        seeder = Seeder(client, 1)
-        seeder._now = NOW_MS
-        with still_traceback():
+        with Past(url, worker=seed.GONE) as past, still_traceback():
+            seeder = Seeder(past)
+            seeder._now = NOW_MS
             seeder.run()
         for name, running, _ in _HOSTS:
             if running:
@@ -330,11 +345,11 @@ class StillFrame:
 
 async def frames(url: str, size: tuple[int, int], *, theme: str = "qdeck-ink", only: str = "") -> dict[str, StillFrame]:
     """Walks through the screens and takes a frame of each, or of one."""
-    deck = StillDeck(url, cost=FixedCost())
     context = Context(title="demo", server="redis-3.eu:6379/0", environment="dev")
     found: dict[str, StillFrame] = {}
     with still_time():
-        app = ConsoleApp(deck, context, theme=theme)
+        app = ConsoleApp(StillContexts(Target(url=url)), context, theme=theme)
+        app.cost = FixedCost()
         app.served.extend([412] * (app.served.maxlen or 0))
         async with app.run_test(size=size) as pilot:
             await settle(pilot, app)
@@ -344,7 +359,7 @@ async def frames(url: str, size: tuple[int, int], *, theme: str = "qdeck-ink", o
                     await _dry_run(pilot, app)
                 found[mode] = await _take(pilot, app)
             if not only:
-                dead = (await deck.apage(names.WEBHOOKS, state="dead", most=1)).jobs[0]
+                dead = (await app.reader.page(names.WEBHOOKS, state="dead", most=1)).jobs[0]
                 app.open(JobScreen("dead", names.WEBHOOKS, dead.id))
                 found["job"] = await _take(pilot, app)
                 app.action_tab(app.DEFAULT_MODE)

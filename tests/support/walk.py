@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Input
 
-from qdeck._deck.deck import Deck
+from qdeck.admin import Writer
 from qdeck_console.actions import QUEUES, of_scope
-from qdeck_console.app import ConsoleApp
 from qdeck_console.screens.contexts import ContextScreen
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.help import HelpScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.screens.palette import PaletteScreen
 from qdeck_console.widgets.lines import LineList
+from support.driving import app_in
 from support.scene import QUEUE, Scene, make_scene
 from support.screens import app_of, contexts_of, shown, text, until
 
@@ -89,7 +89,7 @@ class Walk:
 
     def state_of(self, job: str, queue: str = QUEUE) -> str:
         """Where a job is on the server."""
-        with Deck(self.url) as deck:
+        with Writer(self.url) as deck:
             return deck.job(queue, job).state
 
     def entries(self) -> int:
@@ -123,8 +123,7 @@ async def walking(
     user = user or url
     said = f'[contexts.here]\nurl = "{user}"\nenvironment = "dev"\n[contexts.there]\nurl = "{user}"\n'
     servers = contexts_of(folder / "qdeck.toml", said, "here")
-    deck = servers.deck(servers.target, read_only=read_only)
-    async with shown(ConsoleApp(deck, servers.describe(servers.target, deck), contexts=servers)) as pilot:
+    async with shown(app_in(servers, read_only=read_only)) as pilot:
         yield Walk(pilot, scene, folder, url)
 
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.codec import BAND
-from qdeck._operations import api
 
 if TYPE_CHECKING:
     import redis
 
-    from qdeck._deck.deck import Deck
+    from qdeck.admin import Writer
 
 QUEUE = "demo:mail:actions"
 HOUR = 3600
@@ -23,7 +22,7 @@ HOUR = 3600
 class Yard:
     """A queue whose jobs are as old as a test wants them."""
 
-    def __init__(self, deck: Deck, raw: redis.Redis, queue: str = QUEUE) -> None:
+    def __init__(self, deck: Writer, raw: redis.Redis, queue: str = QUEUE) -> None:
         self.deck = deck
         self.raw = raw
         self.queue = queue
@@ -66,7 +65,7 @@ class Yard:
         """A job that is done, dead or cancelled for so long."""
         job = self.deck.enqueue(self.queue, "t", [1], priority=0).id
         if state == "cancelled":
-            api.apply_plan(self.deck, api.build_plan(self.deck, "cancel", self.queue, ids=[job]))
+            self.deck.apply(self.deck.plan("cancel", self.queue, ids=[job]))
         else:
             [claimed] = self._turn("w1", room=1).jobs
             event = json.dumps({"class": "Boom", "message": "x"}).encode()

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from qdeck._worker.worker import Worker
+from qdeck.runtime import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ import pytest
 
 import qdeck
 from qdeck._engine import keys, ops, programs
-from qdeck._worker.worker import Worker
+from qdeck.runtime import Worker
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:

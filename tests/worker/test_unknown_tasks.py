@@ -157,10 +157,10 @@ def test_workers_register_what_they_know(newer: qdeck.App, raw: Any, start: Call
 
 
 def health(app: qdeck.App) -> Any:
-    from qdeck._deck.deck import Deck
+    from qdeck.admin import Writer
 
-    with Deck(str(app.endpoint.url)) as deck:
-        return deck.status()
+    with Writer(str(app.endpoint.url)) as deck:
+        return deck.snapshot()
 
 
 def test_health_names_the_task_until_a_worker_knows_it(
@@ -202,15 +202,14 @@ def test_a_process_that_does_not_know_it(
 def test_the_command_stuck_and_the_page_of_the_job_say_why(
     app: qdeck.App, newer: qdeck.App, raw: Any, start: Callable[..., Beside]
 ) -> None:
-    from qdeck._deck.deck import Deck
-    from qdeck._operations import api
+    from qdeck.admin import Writer
     from qdeck_console.presenters.job_detail import job_lines
 
     old = start()
     job = newer.tasks["fresh"].enqueue(1)
     wait_until(lambda: parked(raw) == 1)
-    with Deck(str(app.endpoint.url)) as deck:
-        [found] = api.read_stuck(deck, ())
+    with Writer(str(app.endpoint.url)) as deck:
+        [found] = deck.stuck(())
         seen = deck.job(QUEUE, job.id)
     assert (found.id, found.why, found.worker, found.task) == (
         job.id, "no worker knows its task", old.worker.id, "fresh"

@@ -13,7 +13,7 @@ from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import Column, dumps, iso, note, table, write_text
 
 if TYPE_CHECKING:
-    from qdeck._operations.model import Activity
+    from qdeck.admin import Activity
 
 _AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)")
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -23,12 +23,10 @@ _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 @click.option("--since", metavar="WHEN", help="An age (90s 15m 2h 7d) or a time (2026-11-18T12:00).")
 def activity(since: str | None) -> None:
     """The log of operations, oldest first; with --json an entry a line."""
-    from qdeck._operations import api
-
     since_ms = None if since is None else _read_since(since)
     given = settings()
-    with given.deck() as deck:
-        entries = api.read_activity(deck, since_ms)
+    with given.reader() as reader:
+        entries = reader.activity(since_ms)
     if given.as_json:
         for entry in entries:
             write_text(dumps(_entry(entry)) + "\n")

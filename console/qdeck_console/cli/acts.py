@@ -24,7 +24,7 @@ from qdeck_console.cli.output import Column, JsonList, age, note, note_unread, t
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._operations.stuck import StuckJob
+    from qdeck.admin import StuckJob
 
 
 @command("stuck", short_help="What is stuck, and why.")
@@ -39,14 +39,13 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
     What to do about them: qdeck requeue QUEUE, or qdeck bury QUEUE. The exit code is 1 when there are some,
     or when a queue cannot be read.
     """
-    from qdeck._operations import api
 
     given = settings()
     check_filter(where)
-    with given.deck() as deck:
+    with given.reader() as reader:
         unread: list[str] = []
         most = None if limit is None else limit + 1
-        found = api.read_stuck(deck, plain_queue(queue), where=where, limit=most, unread=unread)
+        found = reader.stuck(plain_queue(queue), where=where, limit=most, unread=unread)
     left_out = note_unread(unread)
     more = limit is not None and len(found) > limit
     found = found[:limit]
@@ -123,12 +122,10 @@ def edit(queue: str, job_id: str, payload: Any, reason: str) -> None:
 
     Secrets are masked, and stay what they were.
     """
-    from qdeck._operations import api
-
     given = settings()
     ctx = click.get_current_context()
-    with given.deck() as deck:
-        draft = api.read_draft(deck, plain_queue(queue)[0], job_id)
+    with given.writer() as writer:
+        draft = writer.draft(plain_queue(queue)[0], job_id)
         if payload is not None:
             text: str | bytes | None = payload.read()
         else:
@@ -136,7 +133,7 @@ def edit(queue: str, job_id: str, payload: Any, reason: str) -> None:
         if text is None:
             note("qdeck: nothing was changed")
             ctx.exit(0)
-        ctx.exit(show_batch(api.edit_job(deck, draft, text, reason), as_json=given.as_json))
+        ctx.exit(show_batch(writer.edit(draft, text, reason), as_json=given.as_json))
 
 
 def edit_command(name: str) -> Command:

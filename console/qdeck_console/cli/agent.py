@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qdeck._python import module_command
+from qdeck.runtime import module_command
 from qdeck_console.cli.base import command, read_only_hint, settings
 from qdeck_console.cli.output import dumps, note, safe
 
 if TYPE_CHECKING:
-    from qdeck._agent.agent import Agent
+    from qdeck.runtime import Agent
 
 _SECONDS = click.FloatRange(min=0, min_open=True)
 
@@ -42,14 +42,13 @@ def agent(purge_every: float | None, health_every: float | None, clean_every: fl
 
 
 def _make(purge_every: float | None, health_every: float | None, clean_every: float | None, http: str | None) -> Agent:
-    from qdeck._agent.agent import Agent
-    from qdeck._agent.options import TOKEN_VARIABLE, from_configuration
+    from qdeck.runtime import TOKEN_VARIABLE, Agent, agent_options
 
     given = settings()
     configuration, target = given.configuration(), given.target()
     for warning in configuration.warnings():
         note(f"qdeck: {warning}")
-    options = from_configuration(
+    options = agent_options(
         configuration,
         target,
         purge_every=purge_every,

@@ -7,7 +7,7 @@ import difflib
 import importlib
 import os
 import shlex
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -16,8 +16,9 @@ from qdeck_console import startup
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from qdeck._deck.deck import Deck
-    from qdeck._settings import Configuration, Target
+    from qdeck.admin import Configuration, Reader, Target, Writer
+
+    ClientT = TypeVar("ClientT", Reader, Writer)
 
 CONTEXT_SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]}
 _META: Final = "qdeck."
@@ -38,17 +39,17 @@ class Settings(NamedTuple):
 
     def configuration(self) -> Configuration:
         """The configuration file, checked; the defaults where there is none. It is read once for a command."""
-        from qdeck._settings import load
+        from qdeck.admin import load_configuration
         from qdeck_console.cli.output import note_once
 
         known = click.get_current_context().meta.setdefault(f"{_META}configurations", {})
-        found: Configuration = known[self.config] if self.config in known else load(self.config)
+        found: Configuration = known[self.config] if self.config in known else load_configuration(self.config)
         known[self.config] = found
         masking = found.settings.masking
         if masking.add or masking.exempt:
-            from qdeck._deck.masking import configure
+            from qdeck.admin import configure_masking
 
-            configure(masking.add, masking.exempt)
+            configure_masking(masking.add, masking.exempt)
         if found.ignored:
             note_once(f"qdeck: {found.ignored}\n  read it, then run: qdeck config trust")
         return found
@@ -71,7 +72,7 @@ class Settings(NamedTuple):
         return replace(found, layouts=self.layouts)
 
     def _target(self) -> Target:
-        from qdeck._errors import UsageError
+        from qdeck import UsageError
 
         given = click.get_current_context().meta.get(f"{_META}url")
         if given and self.context:
@@ -88,39 +89,53 @@ class Settings(NamedTuple):
             )
         return target
 
-    @contextlib.contextmanager
-    def deck(self) -> Iterator[Deck]:
-        """The deck on that server, read-only where its context says so."""
+    def reader(self) -> contextlib.AbstractContextManager[Reader]:
+        """Open the server to read from it."""
+        from qdeck.admin import Reader
+
+        target = self.target()
+        return _told(
+            Reader(target.url, thresholds=target.thresholds, adapters=target.layouts, patterns=target.patterns)
+        )
+
+    def writer(self) -> contextlib.AbstractContextManager[Writer]:
+        """Open the server to change something on it; raise where its context forbids that."""
+        from qdeck import NotAllowed
+        from qdeck.admin import Writer, mask_url
+
         target = self.target()
         hint = read_only_hint(target, self.confirm)
-        more: dict[str, Any] = {} if hint is None else {"read_only_hint": hint}
-        with startup.loading():
-            from qdeck._deck import reads
-            from qdeck._deck.deck import Deck
-            from qdeck._layout_names import LAYOUTS
-            from qdeck_console.cli.output import note_once
-
-            deck = Deck(
+        if hint is not None:
+            raise NotAllowed(f"{mask_url(target.url)} is open read-only", hint=hint)
+        return _told(
+            Writer(
                 target.url,
-                hint is not None,
                 thresholds=target.thresholds,
-                layouts=target.layouts or LAYOUTS,
+                adapters=target.layouts,
                 patterns=target.patterns,
                 production=target.production,
-                **more,
             )
-        with deck as made:
-            try:
-                yield made
-            finally:  # commands end by raising their exit code
-                if made.local_clock:
-                    note_once(f"qdeck: {reads.LOCAL_CLOCK}")
+        )
+
+
+@contextlib.contextmanager
+def _told(client: ClientT) -> Iterator[ClientT]:
+    """A client that is closed after, with a note where ages are by this machine's clock."""
+    from qdeck.admin import LOCAL_CLOCK
+    from qdeck_console.cli.output import note_once
+
+    with client:
+        try:
+            yield client
+        finally:  # commands end by raising their exit code
+            if client.local_clock:
+                note_once(f"qdeck: {LOCAL_CLOCK}")
 
 
 def read_only_hint(target: Target, confirm: str | None) -> str | None:
     """How a server that may not be written to now could be; None when it may."""
     if confirm is not None and confirm != target.name:
-        from qdeck._errors import UsageError
+        from qdeck import UsageError
 
         named = f"the context is {target.name!r}" if target.name else "no context is used"
         raise UsageError(f"--confirm {confirm!r}: {named}", hint="--confirm takes the name of the context in use")
@@ -133,20 +148,11 @@ def read_only_hint(target: Target, confirm: str | None) -> str | None:
 
 
 def need_writable(url: str | None = None) -> Target:
-    """The server, or that of a URL, for a command that writes past the deck; raises where its context forbids it."""
-    from qdeck._errors import NotAllowed
-
+    """The server, or that of a URL, for a command that writes past a `Writer`; raises where its context forbids it."""
     given = settings() if url is None else settings()._replace(url=url, context=None)
-    target = given.target()
-    hint = read_only_hint(target, given.confirm)
-    if hint is not None:
-        raise NotAllowed(f"{target.name!r} is open read-only, and this would write", hint=hint)
-    if target.production:
-        from qdeck._connection import Endpoint
-        from qdeck._deck import identity
-
-        identity.check(Endpoint(target.url), target.production)
-    return target
+    with given.writer() as writer:
+        writer.need_writable()
+    return given.target()
 
 
 def settings() -> Settings:
@@ -177,7 +183,7 @@ def read_priority(text: str) -> int | str:
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if param.name == "layout" and value:
-        from qdeck._layout_names import LAYOUTS
+        from qdeck.admin import LAYOUTS
 
         value = tuple(name for given in value for name in given.split(",") if name)
         if not value:

@@ -13,7 +13,7 @@ from qdeck_console.cli.output import iso, line, note, safe, write_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._operations.clean_lists import ListsCleaned
+    from qdeck.admin import ListsCleaned
     from qdeck.messages import CleanReport, Removal, SyncDomainQueueManager
 
 
@@ -67,15 +67,17 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
 
 def _clean_lists(task_id: str | None, idle: float | None, *, plan: bool) -> ListsCleaned:
     """The lists of other programs: those of a task by its registry, orphans only where --layout lists asks for them."""
-    from qdeck._operations.clean_lists import ListsCleaned, clean_orphaned_lists, clean_task_lists
+    from qdeck.admin import ListsCleaned
 
     given = settings()
-    with given.deck() as deck:
-        if task_id is not None:
-            return clean_task_lists(deck, task_id, idle_s=60 if idle is None else idle, dry_run=plan)
-        if "lists" not in given.layouts:
-            return ListsCleaned(dry_run=plan)
-        return clean_orphaned_lists(deck, idle_s=86_400 if idle is None else idle, dry_run=plan)
+    if task_id is None and "lists" not in given.layouts:
+        return ListsCleaned(dry_run=plan)
+    idle_s = (60 if task_id is not None else 86_400) if idle is None else idle
+    if plan:
+        with given.reader() as reader:
+            return reader.plan_clean_lists(task_id, idle_s=idle_s).told
+    with given.writer() as writer:
+        return writer.clean_lists(writer.plan_clean_lists(task_id, idle_s=idle_s))
 
 
 def _tell_lists(found: ListsCleaned, task_id: str | None) -> int:
@@ -110,7 +112,7 @@ def _print_lists(found: ListsCleaned) -> None:
 
 
 def _manager(*, writes: bool) -> SyncDomainQueueManager:
-    from qdeck._app import App
+    from qdeck import App
     from qdeck.messages import SyncDomainQueueManager
 
     target = need_writable() if writes else settings().target()

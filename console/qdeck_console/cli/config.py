@@ -23,15 +23,14 @@ def trust(file: Path, *, remove: bool) -> None:
 
     A trusted file names servers, and environment variables that are sent to them: read it first.
     """
-    from qdeck._settings import read_file
-    from qdeck._settings import trust as trusted
+    from qdeck.admin import distrust_file, read_configuration, trust_file, trusted_path
 
-    found, data = read_file(file)  # what is wrong with it is said before anybody relies on it
+    found, data = read_configuration(file)  # what is wrong with it is said before anybody relies on it
     if remove:
-        trusted.remove(file)
+        distrust_file(file)
     else:
-        trusted.add(file, data)
-    path = trusted.path_of(file)
+        trust_file(file, data)
+    path = trusted_path(file)
     contexts = list(found.settings.contexts)
     if settings().as_json:
         write_json({"file": str(path), "trusted": not remove, "contexts": contexts})

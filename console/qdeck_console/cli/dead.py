@@ -16,31 +16,30 @@ from qdeck_console.cli.output import Column, JsonList, age, dumps, iso, note, no
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qdeck._deck.deck import Deck
-    from qdeck._deck.model import JobRecord
-    from qdeck._operations.groups import Group
+    from qdeck.admin import Group, JobRecord, Reader
 
 dead = VerbGroup("dead", default="list", help="Dead letters: lists them, or retries, discards, exports, edits them.")
 _TEXT = 200  # characters of a message or a payload that are made ready for a cell
 
 
-def _records(deck: Deck, queue: str | None, where: str, limit: int | None, unread: list[str]) -> Iterator[JobRecord]:
+def _records(
+    reader: Reader, queue: str | None, where: str, limit: int | None, unread: list[str]
+) -> Iterator[JobRecord]:
     """The dead letters that match, of a queue or of all; queues that cannot be read are noted in `unread`."""
-    from qdeck._deck.reads import concerns_all, unread_words
-    from qdeck._errors import QdeckError
-    from qdeck._filter import parse
+    from qdeck import QdeckError
+    from qdeck.admin import concerns_all, parse, unread_words
 
     names: tuple[str, ...] = plain_queue(queue)
     if not names:
         wanted = parse(where).pushdown().queues
         # One whose counters cannot be read may have some.
-        names = tuple(row.name for row in deck.status(visible=()).queues if row.dead or row.problem is not None)
-        unread += deck.others.unread
+        names = tuple(row.name for row in reader.snapshot(visible=()).queues if row.dead or row.problem is not None)
+        unread += reader.unread
         names = tuple(name for name in names if wanted is None or name in wanted)
     left = limit
     for name in names:
         try:
-            for record in deck.jobs(name, state="dead", where=where, limit=left):
+            for record in reader.jobs(name, state="dead", where=where, limit=left):
                 yield record
                 if left is not None:
                     left -= 1
@@ -68,8 +67,8 @@ def list_dead(ctx: click.Context, queue: str | None, where: str, limit: int | No
         ctx.exit(_list_groups(queue, where, limit))
     given = settings()
     unread: list[str] = []
-    with given.deck() as deck:
-        cut = Cut(_records(deck, queue, where, None if limit is None else limit + 1, unread), limit)
+    with given.reader() as reader:
+        cut = Cut(_records(reader, queue, where, None if limit is None else limit + 1, unread), limit)
         if given.as_json:
             with JsonList() as out:
                 for record in cut:
@@ -106,11 +105,9 @@ def _cells(record: JobRecord) -> list[str]:
 
 
 def _list_groups(queue: str | None, where: str, limit: int | None) -> int:
-    from qdeck._operations import api
-
     given = settings()
-    with given.deck() as deck:
-        found = api.read_groups(deck, plain_queue(queue), where=where)
+    with given.reader() as reader:
+        found = reader.groups(plain_queue(queue), where=where)
     left_out = note_unread(found.unread)
     groups = found.groups[:limit]
     if given.as_json:
@@ -185,12 +182,12 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
     wanted = where
     if ids:
         wanted = f"id:{','.join(ids)}" + (f" ({where})" if where else "")
-    from qdeck._deck.reads import unread_words
+    from qdeck.admin import unread_words
 
     unread: list[str] = []
-    with given.deck() as deck:
-        for record in _records(deck, queue, wanted, None, unread):
-            found = deck.job(record.queue, record.id if record.layout == "native" else record.key)
+    with given.reader() as reader:
+        for record in _records(reader, queue, wanted, None, unread):
+            found = reader.job(record.queue, record.id if record.layout == "native" else record.key)
             write_text(dumps(shapes.detail(found) | {"queue_from": _letter(record)["queue_from"]}) + "\n")
             if found.body is None and found.body_bytes:
                 unread.append(unread_words(f"job {found.id} of {found.queue}", found.problem))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck_console.cli.base import command, settings
+from qdeck_console.cli.base import command, read_only_hint, settings
 from qdeck_console.cli.output import line, safe, styled, write_json
 
 if TYPE_CHECKING:
-    from qdeck._rules.doctor import Finding
+    from qdeck.admin import DoctorFinding
 
 _SIGNS: Final = {True: ("ok", "green"), False: ("!!", "red"), None: ("??", "yellow")}
 
@@ -22,13 +22,13 @@ def doctor(ctx: click.Context) -> None:
 
     Writes nothing. Exit code 0: all is well, 1: something is not.
     """
-    from qdeck._errors import NotAllowed
-    from qdeck._rules.doctor import diagnose
+    from qdeck import NotAllowed
 
     given = settings()
     configuration, target = given.configuration(), given.target()
-    with given.deck() as deck:
-        found = diagnose(deck, configuration, target)
+    read_only = read_only_hint(target, given.confirm) is not None
+    with given.reader() as reader:
+        found = reader.diagnosis(configuration, target, read_only=read_only)
     if given.as_json:
         write_json({"checks": [_shape(finding) for finding in found.findings]})
     else:
@@ -39,11 +39,11 @@ def doctor(ctx: click.Context) -> None:
     ctx.exit(0 if found.is_well else 1)
 
 
-def _shape(finding: Finding) -> dict[str, Any]:
+def _shape(finding: DoctorFinding) -> dict[str, Any]:
     return {"name": finding.name, "ok": finding.ok, "detail": finding.detail, "fix": finding.fix or None}
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: DoctorFinding) -> None:
     sign, colour = _SIGNS[finding.ok]
     line(f"{styled(sign, fg=colour, bold=True)}  {finding.name.replace('_', ' '):15} {safe(finding.detail)}")
     if finding.fix and not finding.ok:

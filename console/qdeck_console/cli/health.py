@@ -12,10 +12,7 @@ from qdeck_console.cli.output import Column, age, line, note_once, number, safe,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._deck.model import Reason
-    from qdeck._deck.since import Began
-    from qdeck._deck.verdict import Check
-    from qdeck._rules.health import HealthReport
+    from qdeck.admin import Began, Check, HealthReport, Reason
 
 _COLOURS: Final = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
 _NAGIOS: Final = {"healthy": ("OK", 0), "degraded": ("WARNING", 1), "unhealthy": ("CRITICAL", 2)}
@@ -37,9 +34,9 @@ def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
     for notice in report.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
-        from qdeck._rules.report import document, since_document
+        from qdeck.admin import health_document, since_document
 
-        write_json(document(report) | {"since": since_document(report, began)})
+        write_json(health_document(report) | {"since": since_document(report, began)})
     else:
         _print(report, began)
     ctx.exit(report.status.exit_code)
@@ -47,20 +44,18 @@ def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
 
 def _report(*, orphans: bool, dated: bool = False) -> tuple[HealthReport, Mapping[str, Began]]:
     """The report, and since when what is wrong is so, where an agent noted it."""
-    from qdeck._deck.since import place, read_since
-    from qdeck._rules.health import check_health
-    from qdeck._rules.limits import Limits
+    from qdeck.admin import Limits, since_key
 
     given = settings()
-    with given.deck() as deck:
-        report = check_health(deck, Limits.of(given.configuration().settings), orphans=orphans)
-        found = deck.look(read_since(report.checks, report.thresholds, report.at_ms)) if dated else {}
-    wrong = {place(check.name, r.queue) for check in report.checks for r in check.reasons if r.status.exit_code}
+    with given.reader() as reader:
+        report = reader.health(Limits.of(given.configuration().settings), orphans=orphans)
+        found = reader.since(report.checks, report.thresholds, report.at_ms) if dated else {}
+    wrong = {since_key(check.name, r.queue) for check in report.checks for r in check.reasons if r.status.exit_code}
     return report, {name: one for name, one in found.items() if name in wrong}
 
 
 def _nagios(*, orphans: bool) -> int:
-    from qdeck._errors import QdeckError, ServerUnreachable, UsageError
+    from qdeck import QdeckError, ServerUnreachable, UsageError
 
     try:
         report, _ = _report(orphans=orphans)
@@ -99,10 +94,10 @@ def _perfdata(report: HealthReport) -> str:
 
 def _since(report: HealthReport, began: Mapping[str, Began], reason: Reason) -> str:
     """Since when a reason holds, in words; empty where nobody knows."""
-    from qdeck._deck.since import place
+    from qdeck.admin import since_key
 
     check = next((one.name for one in report.checks if reason in one.reasons), "")
-    found = began.get(place(check, reason.queue))
+    found = began.get(since_key(check, reason.queue))
     if found is None:
         return ""
     passed = age((report.at_ms - found.at_ms) / 1000)

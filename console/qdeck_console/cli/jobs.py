@@ -14,7 +14,7 @@ from qdeck_console.cli.output import Column, JsonList, age, dumps, note, number,
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from qdeck._deck.model import JobRecord
+    from qdeck.admin import JobRecord
 
 _PAYLOAD: Final = 200  # characters of a payload that are made ready for a cell
 
@@ -35,9 +35,9 @@ def list_jobs(queue: str, states: tuple[str, ...], where: str, limit: int | None
     """
     given = settings()
     check_filter(where)
-    with given.deck() as deck:
+    with given.reader() as reader:
         # One more than is shown tells whether there are more.
-        found = deck.jobs(queue, state=states or None, where=where, limit=None if limit is None else limit + 1)
+        found = reader.jobs(queue, state=states or None, where=where, limit=None if limit is None else limit + 1)
         cut = Cut(found, limit)
         if given.as_json:
             with JsonList() as out:

@@ -26,7 +26,7 @@ from qdeck_console.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from qdeck._deck.model import JobDetail, QueueRow, Snapshot, WorkerRow
+    from qdeck.admin import JobDetail, QueueRow, Snapshot, WorkerRow
 
 PRESENCE_S = 20  # how often an idle worker tells of itself and hears what it is asked
 _COLOURS = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
@@ -37,8 +37,8 @@ _COLOURS = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
 def status(ctx: click.Context) -> None:
     """One look at every queue. The exit code is the verdict: 0 healthy, 1 degraded, 2 unhealthy."""
     given = settings()
-    with given.deck() as deck:
-        seen = deck.status()
+    with given.reader() as reader:
+        seen = reader.snapshot()
     for notice in seen.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
@@ -90,8 +90,8 @@ def _queue_cells(row: QueueRow) -> list[str]:
 def show_job(queue: str, job_id: str) -> None:
     """All about one job: payload, history, error, what it depends on and what depends on it, result and log."""
     given = settings()
-    with given.deck() as deck:
-        record = deck.job(queue, job_id)
+    with given.reader() as reader:
+        record = reader.job(queue, job_id)
     if given.as_json:
         write_json(shapes.detail(record))
     else:
@@ -133,8 +133,8 @@ def find(ctx: click.Context, job_id: str) -> None:
     """Where a job is, in every queue. The exit code is 1 when a queue cannot be read."""
     given = settings()
     unread: list[str] = []
-    with given.deck() as deck:
-        places = deck.find(job_id, unread)
+    with given.reader() as reader:
+        places = reader.find(job_id, unread)
     if given.as_json:
         write_json([shapes.found(place) for place in places])
     else:
@@ -155,8 +155,8 @@ workers = VerbGroup("workers", default="list", help="Lists the workers, or asks 
 def list_workers() -> None:
     """Lists the workers, the living ones first. Also: qdeck workers quiet ID, qdeck workers stop ID."""
     given = settings()
-    with given.deck() as deck:
-        rows = deck.workers()
+    with given.reader() as reader:
+        rows = reader.workers()
     if given.as_json:
         write_json([shapes.worker(row) for row in rows])
         return
@@ -180,8 +180,8 @@ def _order(verb: str, about: str) -> None:
     @click.argument("worker_id", metavar="ID")
     def order(worker_id: str) -> None:
         given = settings()
-        with given.deck() as deck:
-            deck.order_worker(worker_id, verb)
+        with given.writer() as writer:
+            writer.order_worker(worker_id, verb)
         if given.as_json:
             write_json({"worker": worker_id, "asked": verb})
         else:

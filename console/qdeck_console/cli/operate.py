@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck._words import counted
+from qdeck.admin import counted
 from qdeck_console.cli.base import read_priority, settings
 from qdeck_console.cli.output import (
     Column,
@@ -32,9 +32,7 @@ from qdeck_console.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from qdeck._deck.deck import Deck
-    from qdeck._operations.model import BatchResult, Fates, PlanEntry, Skip
-    from qdeck._operations.planfile import Plan
+    from qdeck.admin import BatchResult, Fates, Plan, PlanEntry, Skip, Writer
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 INTERRUPTED: Final = 130
@@ -62,8 +60,8 @@ where_option = click.option("--where", default="", metavar="FILTER", help="Only 
 
 def check_filter(where: str) -> None:
     """Raises for a filter that does not parse, pointing at the place, before the server is asked."""
-    from qdeck._errors import InvalidFilter
-    from qdeck._filter import explain, parse
+    from qdeck import InvalidFilter
+    from qdeck.admin import explain, parse
 
     try:
         parse(where)
@@ -146,15 +144,14 @@ def act(
         raise click.UsageError("--apply does what the plan says: it takes no other wishes", ctx)
     if plan_ref is None and need_queue and queue is None:
         raise click.UsageError("Missing argument 'QUEUE'.", ctx)
-    from qdeck._operations import api
-    from qdeck._operations.planfile import load_plan
+    from qdeck.admin import Writer, load_plan
 
     check_filter(where)
     given = settings()
-    with given.deck() as deck:
+    with given.writer() if yes or plan_ref is not None else given.reader() as client:
         if plan_ref is None:
-            plan = api.build_plan(
-                deck, verb, plain_queue(queue), where=where, ids=ids, state=states or None, reason=reason,
+            plan = client.plan(
+                verb, plain_queue(queue), where=where, ids=ids, state=states or None, reason=reason,
                 path=None if path is None else Path(path), progress=Progress() if sys.stderr.isatty() else None,
                 **options,
             )  # fmt: skip
@@ -162,21 +159,21 @@ def act(
             plan = load_plan(plan_ref)
             if plan.verb.value != verb:
                 raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to {verb}", ctx)
-        if not yes and plan_ref is None:
+        if not isinstance(client, Writer):
             ctx.exit(show_plan(plan, as_json=given.as_json))
-        ctx.exit(_apply(deck, plan, rate=rate, first=first, as_json=given.as_json))
+        ctx.exit(_apply(client, plan, rate=rate, first=first, as_json=given.as_json))
 
 
-def _apply(deck: Deck, plan: Plan, *, rate: float | None, first: int | None, as_json: bool) -> int:
-    from qdeck._operations import api
+def _apply(writer: Writer, plan: Plan, *, rate: float | None, first: int | None, as_json: bool) -> int:
+    from qdeck.admin import outcomes_told
 
     fates, told = None, ""
     with stoppable() as asked:
         if plan.verb.value == "retry" and (rate is not None or first is not None):
-            result, fates = api.redrive_plan(deck, plan, rate=rate, first=first, cancelled=asked)
-            told = api.fates_told(plan)
+            result, fates = writer.redrive(plan, rate=rate, first=first, cancelled=asked)
+            told = outcomes_told(plan)
         else:
-            result = api.apply_plan(deck, plan, rate=rate, cancelled=asked)
+            result = writer.apply(plan, rate=rate, cancelled=asked)
     code = show_batch(result, as_json=as_json, fates=fates)
     if fates is not None and fates.unknown:
         note(f"qdeck: what became of {fates.unknown:,} is not told; {told}")

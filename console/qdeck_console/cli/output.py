@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
-from qdeck._deck.masking import mask_text
-from qdeck._hidden import escaped_json, is_shown
+from qdeck.admin import escaped_json, is_shown, mask_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck._operations.model import Skip
+    from qdeck.admin import Skip
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNREAD_LINES: Final = 20

@@ -38,8 +38,8 @@ def enqueue(
     given = settings()
     args = read_json("--args", args_json, list, "a list, such as '[42]'")
     kwargs = read_json("--kwargs", kwargs_json, dict, "an object, such as '{\"user\": 42}'")
-    with given.deck() as deck:
-        made = deck.enqueue(
+    with given.writer() as writer:
+        made = writer.enqueue(
             queue,
             task,
             args or (),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck._words import counted
+from qdeck.admin import counted
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.operate import INTERRUPTED, batch_json, stoppable
 from qdeck_console.cli.output import (
@@ -26,9 +26,7 @@ from qdeck_console.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from qdeck._deck.deck import Deck
-    from qdeck._operations.model import PlanEntry
-    from qdeck._operations.planfile import Plan
+    from qdeck.admin import Plan, PlanEntry, Reader, Writer
 
 _SHOWN: Final = 20  # entries of a plan that people get to see
 _TOLD_EVERY: Final = 100_000  # entries looked at between two lines of progress
@@ -61,16 +59,16 @@ def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, 
             ctx,
         )
     given = settings()
-    with given.deck() as deck:
-        if plan_ref is not None:
-            from qdeck._operations.planfile import load_plan
+    if plan_ref is not None or now:
+        with given.writer() as writer:
+            from qdeck.admin import load_plan
 
-            ctx.exit(_apply(deck, load_plan(plan_ref), as_json=given.as_json))
-        plan = _build(deck, wish)
-        if now:
-            ctx.exit(_apply(deck, plan, as_json=given.as_json))
+            plan = load_plan(plan_ref) if plan_ref is not None else _build(writer, wish)
+            ctx.exit(_apply(writer, plan, as_json=given.as_json))
+    with given.reader() as reader:
+        plan = _build(reader, wish)
         # Temporary queues are no jobs: a cleaner removes them, the dry run only shows them.
-        temporary = None if wish["rules"] or wish["queues"] else _find_temporary(deck)
+        temporary = None if wish["rules"] or wish["queues"] else _find_temporary(reader)
     if given.as_json:
         _write_plan(plan, temporary)
     else:
@@ -80,15 +78,13 @@ def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, 
     ctx.exit(1 if plan.tail.skipped else 0)
 
 
-def _build(deck: Deck, wish: dict[str, Any]) -> Plan:
+def _build(reader: Reader, wish: dict[str, Any]) -> Plan:
     from pathlib import Path
 
-    from qdeck._rules.limits import Limits, read_rules
-    from qdeck._rules.purge import build_purge_plan
+    from qdeck.admin import Limits, read_rules
 
     configured = settings().configuration().settings
-    return build_purge_plan(
-        deck,
+    return reader.plan_purge(
         read_rules(wish["rules"], configured),
         Limits.of(configured, wish["changes"]),
         queues=wish["queues"],
@@ -110,14 +106,13 @@ class _Progress:
             note(f"qdeck: {scanned:,} looked at, {taken:,} to go")
 
 
-def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
-    from qdeck._operations.api import apply_plan
-    from qdeck._operations.model import Verb
+def _apply(writer: Writer, plan: Plan, *, as_json: bool) -> int:
+    from qdeck.admin import Verb
 
     if plan.verb is not Verb.PURGE:
         raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to purge")
     with stoppable() as asked:
-        result = apply_plan(deck, plan, cancelled=asked)
+        result = writer.apply(plan, cancelled=asked)
     if as_json:
         write_json(batch_json(result))
     else:
@@ -134,13 +129,13 @@ def _apply(deck: Deck, plan: Plan, *, as_json: bool) -> int:
     return 1 if result.skipped_count else 0
 
 
-def _find_temporary(deck: Deck) -> dict[str, int] | None:
-    from qdeck._errors import LayoutMismatch, NotAllowed
+def _find_temporary(reader: Reader) -> dict[str, int] | None:
+    from qdeck import LayoutMismatch, NotAllowed
     from qdeck.messages.looking import RemovableSearch
 
     search = RemovableSearch()
     try:
-        while deck.look(search.step()):
+        while reader.search_removable(search):
             pass
     except (NotAllowed, LayoutMismatch) as error:
         note(f"qdeck: temporary queues are not looked for: {error}")

@@ -16,8 +16,8 @@ queues = VerbGroup("queues", default="list", help="Lists the queues, pauses and 
 def list_queues() -> None:
     """Lists the queues, without a verdict: that is qdeck status."""
     given = settings()
-    with given.deck() as deck:
-        seen = deck.status()
+    with given.reader() as reader:
+        seen = reader.snapshot()
     for notice in seen.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
@@ -42,8 +42,8 @@ def resume(queue: str) -> None:
 
 def _set(queue: str, *, paused: bool) -> None:
     given = settings()
-    with given.deck() as deck:
-        left = deck.pause(queue) if paused else deck.resume(queue)
+    with given.writer() as writer:
+        left = writer.pause(queue) if paused else writer.resume(queue)
     if given.as_json:
         write_json({"layout": left.layout, "queue": left.queue, "paused": left.paused, "changed": left.changed})
         return

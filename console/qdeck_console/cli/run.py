@@ -132,7 +132,7 @@ def _usage_hint(error: click.ClickException) -> str:
 
 
 def _tell_error(error: Exception) -> int:
-    from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable, UnknownJob, UsageError
+    from qdeck import NotAllowed, QdeckError, ServerUnreachable, UnknownJob, UsageError
 
     if not isinstance(error, QdeckError):
         if os.environ.get("QDECK_TRACEBACK"):

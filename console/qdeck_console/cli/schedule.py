@@ -14,9 +14,7 @@ from qdeck_console.cli.produce import read_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._deck.deck import Deck
-    from qdeck._engine.ops import NewJob
-    from qdeck._schedules.model import Definition, ScheduleRow
+    from qdeck.admin import Reader, ScheduleRow
     from qdeck_console.cli.base import Settings
 
 schedule = VerbGroup("schedule", help="Lists, adds, changes, pauses and runs cron rules.", default="list")
@@ -45,7 +43,7 @@ def _rule_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--tasks", "modules", multiple=True, metavar="MODULE", help="A module that declares them; repeats.")
 def sync(app_ref: str, modules: tuple[str, ...]) -> None:
     """Registers the schedules that an app declares, as its workers do; with --url on that server."""
-    from qdeck._errors import UsageError
+    from qdeck import UsageError
     from qdeck_console.cli.work import load
 
     given, url = settings(), explicit_url()
@@ -71,8 +69,8 @@ def sync(app_ref: str, modules: tuple[str, ...]) -> None:
 def list_() -> None:
     """Lists all schedules: when their jobs come next, and what became of the last."""
     given = settings()
-    with given.deck() as deck:
-        rows = _read(deck)
+    with given.reader() as reader:
+        rows = reader.schedules()
     if given.as_json:
         write_json([_entry(row) for row in rows])
         return
@@ -95,24 +93,14 @@ def list_() -> None:
 @_rule_options
 def add(name: str, queue: str, task: str, **options: Any) -> None:
     """Lets a job of TASK be made in QUEUE by a cron rule. A name keeps one schedule, however often it is added."""
-    from qdeck._deck.journal import noted_schedule
-    from qdeck._names import QueueName
-    from qdeck._schedules import store
-    from qdeck._schedules.model import Definition
 
     given = settings()
-    where = str(QueueName.parse(queue))
-    made = Definition.of(
-        name,
-        where,
-        _job(where, task, options),
-        cron=options["cron"],
-        tz=options["tz"] or "UTC",
-        missed=options["missed"] or "once",
-    )
-    with given.deck() as deck:
-        word = deck.write(noted_schedule(store.register(made), "add", name))
-        _tell(given, deck, name, {"made": "added", "changed": "changed", "same": "there already"}[word])
+    with given.writer() as writer:
+        word = writer.add_schedule(
+            name, queue, task, cron=options["cron"], tz=options["tz"] or "UTC", missed=options["missed"] or "once",
+            **_job(options),
+        )  # fmt: skip
+        _tell(given, writer, name, {"made": "added", "changed": "changed", "same": "there already"}[word])
 
 
 @schedule.command("edit", cls=Command, short_help="Changes a schedule; what is not given stays.")
@@ -121,29 +109,21 @@ def add(name: str, queue: str, task: str, **options: Any) -> None:
 @_rule_options
 def edit(name: str, **options: Any) -> None:
     """Changes a schedule; what is not given stays. Turns from now on follow the new rule."""
-    from qdeck._deck.journal import noted_schedule
-    from qdeck._schedules import store
 
     given = settings()
-    with given.deck() as deck:
-        job = None
-        if any(options[key] not in (None, ()) for key in ("args_json", "kwargs_json", "priority", "retries", "tags")):
-            job = _changed_job(deck.look(store.get(name)), options)
-        changed = store.edit(name, cron=options["cron"], tz=options["tz"], missed=options["missed"], job=job)
-        deck.write(noted_schedule(changed, "edit", name))
-        _tell(given, deck, name, "changed")
+    with given.writer() as writer:
+        writer.edit_schedule(name, cron=options["cron"], tz=options["tz"], missed=options["missed"], **_job(options))
+        _tell(given, writer, name, "changed")
 
 
 @schedule.command("remove", cls=Command, short_help="Removes a schedule; jobs that it made stay.")
 @click.argument("name")
 def remove(name: str) -> None:
     """Removes a schedule. Jobs that it made stay. A program that declares it adds it again when it starts."""
-    from qdeck._deck.journal import noted_schedule
-    from qdeck._schedules import store
 
     given = settings()
-    with given.deck() as deck:
-        deck.write(noted_schedule(store.remove(name), "remove", name))
+    with given.writer() as writer:
+        writer.remove_schedule(name)
     if given.as_json:
         write_json({"name": name, "removed": True})
     else:
@@ -168,13 +148,11 @@ def resume(name: str) -> None:
 @click.argument("name")
 def run(name: str) -> None:
     """Makes a job now, out of turn. The turns of the schedule stay as they are."""
-    from qdeck._deck.journal import noted_schedule
-    from qdeck._schedules import store
 
     given = settings()
-    with given.deck() as deck:
-        job_id = deck.write(noted_schedule(store.run(name), "run", name))
-        row = _find(deck, name)
+    with given.writer() as writer:
+        job_id = writer.run_schedule(name)
+        row = _find(writer, name)
     if given.as_json:
         write_json({**_entry(row), "id": job_id})
     else:
@@ -182,72 +160,34 @@ def run(name: str) -> None:
 
 
 def _enable(name: str, *, enabled: bool) -> None:
-    from qdeck._deck.journal import noted_schedule
-    from qdeck._schedules import store
 
     given = settings()
-    with given.deck() as deck:
-        verb = "resume" if enabled else "pause"
-        changed = deck.write(noted_schedule(store.enable(name, enabled), verb, name))
+    with given.writer() as writer:
+        changed = writer.enable_schedule(name, enabled)
         word = "resumed" if enabled else "paused"
-        _tell(given, deck, name, word if changed else f"{word} already")
+        _tell(given, writer, name, word if changed else f"{word} already")
 
 
-def _job(queue: str, task: str, options: dict[str, Any]) -> NewJob:
-    from qdeck._deck.produce import new_job
-
-    return new_job(
-        queue,
-        task,
-        read_json("--args", options["args_json"], list, "a list, such as '[42]'") or (),
-        read_json("--kwargs", options["kwargs_json"], dict, "an object, such as '{\"user\": 42}'"),
-        priority=100 if options["priority"] is None else read_priority(options["priority"]),
-        retries=options["retries"],
-        tags=options["tags"],
-    )
+def _job(options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments and options of the job; None is what was not given."""
+    return {
+        "args": read_json("--args", options["args_json"], list, "a list, such as '[42]'"),
+        "kwargs": read_json("--kwargs", options["kwargs_json"], dict, "an object, such as '{\"user\": 42}'"),
+        "priority": None if options["priority"] is None else read_priority(options["priority"]),
+        "retries": options["retries"],
+        "tags": options["tags"],
+    }
 
 
-def _changed_job(old: Definition, options: dict[str, Any]) -> NewJob:
-    """The job of a schedule with other arguments or options; what its program gave it stays."""
-    from dataclasses import replace
+def _find(reader: Reader, name: str) -> ScheduleRow:
+    from qdeck.admin import ScheduleRow
 
-    from qdeck._engine import codec
-
-    args, kwargs = codec.decode_call(old.body)
-    head = replace(codec.read_head(b"0 " + old.tail.encode()), expires_ms=None)
-    fresh = _job(old.queue, old.task, options)
-    new = codec.read_head(b"0 " + fresh.tail.encode())
-    expires = codec.read_head(b"0 " + old.tail.encode()).expires_ms
-    head = replace(
-        head,
-        expires_after_ms=expires,
-        priority=head.priority if options["priority"] is None else new.priority,
-        retries=head.retries if options["retries"] is None else new.retries,
-        tags=head.tags if not options["tags"] else new.tags,
-    )
-    given_args = read_json("--args", options["args_json"], list, "a list, such as '[42]'")
-    given_kwargs = read_json("--kwargs", options["kwargs_json"], dict, "an object, such as '{\"user\": 42}'")
-    body = codec.encode_call(
-        old.task, tuple(args if given_args is None else given_args), kwargs if given_kwargs is None else given_kwargs
-    )
-    return fresh._replace(priority=head.priority, tail=head.tail(), body=body, unique=old.unique)
+    return next((row for row in reader.schedules() if row.name == name), ScheduleRow(name=name))
 
 
-def _read(deck: Deck) -> list[ScheduleRow]:
-    from qdeck._schedules import store
-
-    return deck.look(store.read())
-
-
-def _find(deck: Deck, name: str) -> ScheduleRow:
-    from qdeck._schedules.model import ScheduleRow
-
-    return next((row for row in _read(deck) if row.name == name), ScheduleRow(name=name))
-
-
-def _tell(given: Settings, deck: Deck, name: str, word: str) -> None:
+def _tell(given: Settings, reader: Reader, name: str, word: str) -> None:
     if given.as_json:
-        write_json(_entry(_find(deck, name)))
+        write_json(_entry(_find(reader, name)))
         return
     line(f"{safe(name)} is {word}")
 

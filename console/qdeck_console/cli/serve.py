@@ -35,7 +35,7 @@ def serve(
     """Serves the console to browsers until Ctrl+C. Each visitor acts with your rights on the server. Beyond this
     machine it needs a login: a token or users.
     """
-    from qdeck._errors import UsageError
+    from qdeck import UsageError
     from qdeck_console.serving import login as logins
 
     if new_user is not None:
@@ -46,7 +46,7 @@ def serve(
         raise UsageError("qdeck serve needs textual-serve: pip install 'qdeck[serve]'")
     given = settings()
     target = given.target()
-    from qdeck._agent.options import is_loopback
+    from qdeck.runtime import is_loopback
     from qdeck_console.serving import server
 
     login = logins.Login.read(token_file, users_file)
@@ -85,7 +85,7 @@ def _public_host(url: str | None) -> str:
     """The host of the public URL; this machine where there is none."""
     if url is None:
         return "localhost"
-    from qdeck._errors import InvalidOption
+    from qdeck import InvalidOption
 
     hint = "write https://HOST or https://HOST/PATH"
     try:

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qdeck_console.cli.output import iso, seconds
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import (
-        Found,
-        JobDetail,
-        JobRecord,
-        QueueRow,
-        Snapshot,
-        WorkerRow,
-    )
-    from qdeck._operations.stuck import StuckJob
+    from qdeck.admin import Found, JobDetail, JobRecord, QueueRow, Snapshot, StuckJob, WorkerRow
 
 
 def snapshot(seen: Snapshot) -> dict[str, Any]:

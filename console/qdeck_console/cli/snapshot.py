@@ -40,7 +40,7 @@ class Size(click.ParamType[tuple[int, int]]):
 @click.option("--svg", is_flag=True, help="With its looks, as a picture.")
 def snapshot(size: tuple[int, int], screen: str, theme: str, *, svg: bool) -> None:
     """Prints one frame of the console, as it would be in a terminal of this size now. Needs no terminal."""
-    from qdeck._errors import UsageError
+    from qdeck import UsageError
 
     if importlib.util.find_spec("textual") is None:
         raise UsageError("qdeck snapshot needs Textual: pip install 'qdeck[console]'")
@@ -52,10 +52,11 @@ def snapshot(size: tuple[int, int], screen: str, theme: str, *, svg: bool) -> No
 
     if screen not in ConsoleApp.MODES:
         raise UsageError(f"there is no screen {screen!r}: there is {', '.join(ConsoleApp.MODES)}")
-    with given.deck() as looking:
-        looking.status()  # what is wrong with the server ends the command: nobody asked for a frame of that
+    with given.reader() as reader:
+        reader.snapshot()  # what is wrong with the server ends the command: nobody asked for a frame of that
     contexts = Contexts(target, given.configuration())
-    deck = contexts.deck(target, read_only=read_only_hint(target, given.confirm) is not None)
-    app = ConsoleApp(deck, contexts.describe(target, deck), theme=f"qdeck-{theme}", contexts=contexts)
+    read_only = read_only_hint(target, given.confirm) is not None
+    context = contexts.describe(target, read_only=read_only)
+    app = ConsoleApp(contexts, context, theme=f"qdeck-{theme}")
     frame = asyncio.run(take(app, screen, size))
     line(frame.svg if svg else frame.text)

@@ -21,7 +21,7 @@ _FRAMES_PER_S: Final = "250"
 
 def need_console() -> None:
     """Raises where no console can be shown: without a terminal, or without Textual."""
-    from qdeck._errors import UsageError
+    from qdeck import UsageError
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()) and not is_served():
         raise UsageError("the console needs a terminal; qdeck --help lists the commands that need none")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from qdeck._words import counted
+from qdeck.admin import counted
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.operate import skip_json
 from qdeck_console.cli.output import line, note, note_skips, safe, write_json
@@ -22,11 +22,9 @@ def undo(ctx: click.Context, batch: str | None) -> None:
 
     qdeck activity tells the batches, and until when they can be undone.
     """
-    from qdeck._operations import api
-
     given = settings()
-    with given.deck() as deck:
-        result = api.undo_batch(deck, batch)
+    with given.writer() as writer:
+        result = writer.undo(batch)
     if given.as_json:
         write_json(
             {

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from qdeck._python import module_command
+from qdeck.runtime import module_command
 from qdeck_console.cli.base import command, explicit_url, need_writable, settings
 from qdeck_console.cli.output import dumps, note, safe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from qdeck._app import App
+    from qdeck import App
 
 
 _LEVELS = ("debug", "info", "warning", "error")
@@ -64,8 +64,8 @@ def worker(
 def _work(
     app_ref: str, modules: tuple[str, ...], weights: dict[str, int], concurrency: int, url: str | None, tell: _Events
 ) -> str:
-    from qdeck._errors import UsageError
-    from qdeck._worker.worker import Worker
+    from qdeck import UsageError
+    from qdeck.runtime import Worker
 
     app = load(app_ref, modules)
     if not any(True for _ in app.tasks) and not app.beside:
@@ -83,8 +83,7 @@ def _work(
 
 def load(app_ref: str, modules: tuple[str, ...]) -> App:
     """The app with its tasks. Of a module that fails to import the traceback goes to stderr."""
-    from qdeck._discovery import ImportFailed
-    from qdeck._worker.loading import load_app
+    from qdeck.runtime import ImportFailed, load_app
 
     try:
         app = load_app(app_ref)

@@ -11,9 +11,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck import QdeckError
-from qdeck._connection import Endpoint, SyncClient
-from qdeck._engine import ops
+import redis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,22 +58,21 @@ _REQUEST: Final = "build-4711"
 _RECORD: Final = f"vmpooler__odrequest__{_REQUEST}"
 _ALIAS: Final = "centos-9-x86_64"
 _BUSY: Final = "network timeout talking to vcenter"
-Call = tuple[ops.Arg, ...]
+Call = tuple[str | int | bytes, ...]
 
 
 class Server:
     """Plain commands on the demo's server."""
 
-    def __init__(self, client: SyncClient) -> None:
-        self._client = client
+    def __init__(self, url: str) -> None:
+        self._client = redis.Redis.from_url(url)
 
     def send(self, *calls: Call) -> list[Any]:
         """Commands in one round trip."""
-
-        def program() -> ops.Program[list[Any]]:
-            return (yield ops.commands(*calls))
-
-        return self._client.run(program())
+        pipeline = self._client.pipeline(transaction=False)
+        for call in calls:
+            pipeline.execute_command(*call)
+        return pipeline.execute()
 
 
 def ruby(at: float) -> str:
@@ -365,16 +362,16 @@ def _ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def writers(client: SyncClient, seed: int) -> Sequence[VmPooler | Ifdb | Scheduler | Lists]:
+def writers(url: str, seed: int) -> Sequence[VmPooler | Ifdb | Scheduler | Lists]:
     """One writer for each system; the same seed makes the same ones."""
-    server = Server(client)
+    server = Server(url)
     seeds = [random.Random(seed + at) for at in range(4)]  # noqa: S311 - the same seed shall make the same entries
     return VmPooler(server, seeds[0]), Ifdb(server, seeds[1]), Scheduler(server, seeds[2]), Lists(server, seeds[3])
 
 
-def seed_others(client: SyncClient, seed: int) -> None:
+def seed_others(url: str, seed: int) -> None:
     """What the demo finds of other systems at its first frame."""
-    for writer in writers(client, seed):
+    for writer in writers(url, seed):
         writer.seed()
 
 
@@ -382,13 +379,12 @@ def main() -> int:
     """Writes until it is told to stop."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
-    client = SyncClient(Endpoint(os.environ["QDECK_URL"]))
-    every = writers(client, int(sys.argv[1]) + 100)
+    every = writers(os.environ["QDECK_URL"], int(sys.argv[1]) + 100)
     while True:
         for writer in every:
             try:
                 writer.tick()
-            except QdeckError as error:
+            except redis.RedisError as error:
                 sys.stderr.write(f"writer: {error}\n")
                 time.sleep(1)
         time.sleep(TICK_S)

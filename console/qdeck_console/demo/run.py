@@ -13,13 +13,13 @@ import time
 from typing import TYPE_CHECKING, Final, Self
 
 from qdeck import QdeckError
-from qdeck._connection import Endpoint, SyncClient
-from qdeck._engine import keys, ops
-from qdeck._python import module_command
+from qdeck.admin import NATIVE, Reader
+from qdeck.runtime import module_command
+from qdeck.testing import Past
 from qdeck_console.demo import names
 from qdeck_console.demo.others import seed_others
 from qdeck_console.demo.schedules import seed_schedules
-from qdeck_console.demo.seed import Seeder
+from qdeck_console.demo.seed import GONE, Seeder
 from qdeck_console.embedded import EmbeddedServer, dying_with_parent
 from qdeck_console.embedded_cluster import EmbeddedCluster
 
@@ -92,27 +92,18 @@ class Demo:
         self.server.stop()
 
     def _fill(self) -> None:
-        client = SyncClient(Endpoint(self.url))
-        try:
-            Seeder(client, self.seed).run()
-            seed_schedules(client)
-            if self._other_systems:
-                seed_others(client, self.seed)
-        finally:
-            client.close()
+        with Past(self.url, seed=self.seed, worker=GONE) as past:
+            Seeder(past).run()
+            seed_schedules(past)
+        if self._other_systems:
+            seed_others(self.url, self.seed)
 
     def _await_workers(self, count: int) -> None:
         """Gives the workers a moment to report, so that the first picture does not miss them."""
-        client = SyncClient(Endpoint(self.url))
-
-        def known() -> ops.Program[int]:
-            [number] = yield ops.commands((b"HLEN", keys.WORKERS), reads=True)
-            return number if isinstance(number, int) else 0
-
         last_moment = time.monotonic() + _WORKERS_S
-        while client.run(known()) < count and time.monotonic() < last_moment:
-            time.sleep(0.02)
-        client.close()
+        with Reader(self.url) as reader:
+            while len(reader.workers()) < count and time.monotonic() < last_moment:
+                time.sleep(0.02)
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = module_command(f"qdeck_console.demo.{module}", *arguments)
@@ -129,23 +120,16 @@ class Demo:
 
     def _freeze(self, process: subprocess.Popen[bytes]) -> None:
         """Freezes the video worker once it runs a job: its leases run out, and nobody else serves its queue."""
-        client = SyncClient(Endpoint(self.url))
-
-        def running() -> ops.Program[int]:
-            [count] = yield ops.commands((b"ZCARD", keys.key(names.VIDEO, "running")), reads=True)
-            return count if isinstance(count, int) else 0
-
         try:
-            while not self._over.wait(0.2):
-                if process.poll() is not None:
-                    return
-                if client.run(running()) >= 2:
-                    process.send_signal(signal.SIGSTOP)
-                    return
+            with Reader(self.url, adapters=[NATIVE]) as reader:
+                while not self._over.wait(0.2):
+                    if process.poll() is not None:
+                        return
+                    if len(reader.page(names.VIDEO, state="running", bodies=False).jobs) >= 2:
+                        process.send_signal(signal.SIGSTOP)
+                        return
         except QdeckError:
             return  # the server has ended already
-        finally:
-            client.close()
 
 
 def run(

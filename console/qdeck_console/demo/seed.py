@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import random
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from qdeck import Call, TimeLimitExceeded, chain
-from qdeck._engine import codec, keys, ops, programs
-from qdeck._engine.ops import Claimed, Ending, Op
+from qdeck.testing import CRASHES_TO_BURY
 from qdeck_console.demo import names, produce, tasks
 
 if TYPE_CHECKING:
-    from qdeck._connection import SyncClient
+    from qdeck.testing import Past
 
 MINUTE_MS: Final = 60_000
-_IDS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_GONE: Final = "wrk-7.eu-3.4412"
+GONE: Final = "wrk-7.eu-3.4412"
+"""The worker of the past, which is not there any more."""
 _LIMIT_MS: Final = 2_000
 Failing = Callable[[], object]
 
 
 class Seeder:
-    """Puts a deck into the state of an ordinary bad day. The same seed makes the same jobs."""
+    """Puts queues into the state of an ordinary bad day. The same seed makes the same jobs."""
 
-    def __init__(self, client: SyncClient, seed: int) -> None:
-        self._client = client
-        self._rng = random.Random(seed)  # noqa: S311 - the same seed shall make the same jobs
-        self._turns = 0
-        self._now = self._server_ms()
+    def __init__(self, past: Past) -> None:
+        self._past, self._rng = past, past.rng
+        self._now = past.now_ms()
 
     def run(self) -> None:
         """Makes everything. Dead letters first: to bury a job, its queue must hold no other."""
@@ -68,13 +64,13 @@ class Seeder:
         """A picture that kills every worker which opens it."""
         queue = names.THUMBNAILS
         at = self._now - 64 * MINUTE_MS
-        self._enqueue(tasks.make_thumbnail.call("/media/bomb.png", 640), at)
-        for _ in range(ops.CRASH_LIMIT):
-            self._claim(queue, at, lease_ms=30_000)
+        self._past.enqueue([tasks.make_thumbnail.call("/media/bomb.png", 640)], at)
+        for _ in range(CRASHES_TO_BURY):
+            self._past.claim(queue, at, lease_ms=30_000)
             at += 31_000
-            self._run(ops.reap(queue, now=at))  # found expired once: it gets half of its lease more
+            self._past.reap(queue, at)  # found expired once: it gets half of its lease more
             at += 16_000
-            self._run(ops.reap(queue, now=at))
+            self._past.reap(queue, at)
             at += 500
 
     def _done(self) -> None:
@@ -85,101 +81,50 @@ class Seeder:
         ):
             calls = [produce.one(kind, self._rng) for _ in range(count)]
             at = self._now - 2 * MINUTE_MS
-            self._enqueue_many(calls, at)
-            claimed = self._claim(queue, at + 900, room=count)
-            self._run(self._turn(queue, at + 1_700, acks=[(job.id, job.token) for job in claimed]))
+            self._past.enqueue(calls, at)
+            self._past.complete(queue, at + 1_700, self._past.claim(queue, at + 900, room=count))
 
     def _stuck(self) -> None:
         """Two imports whose worker is gone. Nobody serves their queue, so nobody takes them back."""
         calls = [tasks.import_feed.call(f"https://feeds.example/{name}.xml") for name in ("north", "south", "west")]
         at = self._now - 9 * MINUTE_MS
-        self._enqueue_many(calls, at)
-        self._claim(names.IMPORTS, at + 40_000, room=2, lease_ms=120_000)
+        self._past.enqueue(calls, at)
+        self._past.claim(names.IMPORTS, at + 40_000, room=2, lease_ms=120_000)
 
     def _paused(self) -> None:
         calls = [tasks.issue_invoice.call(20_260_000 + n, self._rng.randrange(900, 90_000)) for n in range(18)]
         for at, call in enumerate(calls):
-            self._enqueue(call, self._now - (112 - 4 * at) * MINUTE_MS)
-        self._run(ops.configure(names.BILLING, {"paused": "1"}))
+            self._past.enqueue([call], self._now - (112 - 4 * at) * MINUTE_MS)
+        self._past.configure(names.BILLING, {"paused": "1"})
         at = self._now - 112 * MINUTE_MS
         told = {"at_ms": at, "who": "ana", "host": "ops-1", "verb": "pause", "queues": [names.BILLING],
                 "outcome": "done", "reason": "INC-2291 wrong VAT on invoices"}  # fmt: skip
-        self._client.run(_log(at, told))
+        self._past.log(at, told)
 
     def _waiting(self) -> None:
         backlog = [produce.one("reindex", self._rng) for _ in range(420)]
         for at in range(0, len(backlog), 60):
-            self._enqueue_many(backlog[at : at + 60], self._now - (420 - at) * 1_000)
-        self._enqueue_many([produce.one("video", self._rng) for _ in range(5)], self._now - MINUTE_MS)
-        self._run(ops.configure(names.SEARCH, {"limit": "4"}))
-        self._enqueue_many([produce.one("digest", self._rng) for _ in range(24)], self._now)
+            self._past.enqueue(backlog[at : at + 60], self._now - (420 - at) * 1_000)
+        self._past.enqueue([produce.one("video", self._rng) for _ in range(5)], self._now - MINUTE_MS)
+        self._past.configure(names.SEARCH, {"limit": "4"})
+        self._past.enqueue([produce.one("digest", self._rng) for _ in range(24)], self._now)
         nightly = tasks.extract.call("2026-10", _delay=5 * 3600, _name="nightly close")
         links = chain(nightly, tasks.transform.call("2026-10"), tasks.publish.call("2026-10"))
-        self._enqueue_many(links, self._now - 3 * MINUTE_MS)
+        self._past.enqueue(links, self._now - 3 * MINUTE_MS)
 
     def _die(self, call: Call, ago_min: int, failing: Failing, *, runs: int, kind: str = "failed") -> None:
         """Lets a job fail for real as often as it may, the last time so many minutes ago."""
         at = self._now - ago_min * MINUTE_MS - runs * 5_000 - self._rng.randrange(30_000)
-        self._enqueue(call, at)
+        self._past.enqueue([call], at)
         for attempt in range(1, runs + 1):
             at += 300
-            [job] = self._claim(call.queue, at)
+            [job] = self._past.claim(call.queue, at)
             ran_ms = _LIMIT_MS if kind == "timeout" else self._rng.randrange(60, 400)
             at += ran_ms
-            told = {**_raised(failing), "worker": _GONE, "attempt": attempt, "ran_ms": ran_ms}
-            event = codec.encode_json(told)
-            delay = 2_000 if attempt < runs else -1
-            ending = Ending(kind=kind, id=job.id, token=job.token, delay_ms=delay, event=event)
-            self._run(self._turn(call.queue, at, endings=[ending]))
+            event = {**_raised(failing), "attempt": attempt, "ran_ms": ran_ms}
+            delay = 2_000 if attempt < runs else None
+            self._past.fail(call.queue, at, job, event, kind=kind, retry_after_ms=delay)
             at += 2_000
-
-    def _enqueue(self, call: Call, at: int) -> None:
-        self._enqueue_many([call], at)
-
-    def _enqueue_many(self, calls: Iterable[Call], at: int) -> None:
-        given = list(calls)
-        fresh = {call.id: self._id(at, number) for number, call in enumerate(given)}
-        jobs = [
-            call.job._replace(id=fresh[call.id], after=tuple(fresh.get(ref, ref) for ref in call.job.after))
-            for call in given
-        ]
-        self._client.run(programs.enqueue(given[0].queue, jobs, at))
-
-    def _id(self, at: int, number: int) -> str:
-        return f"{at * 1000 + number:013x}" + "".join(self._rng.choices(_IDS, k=7))
-
-    def _claim(self, queue: str, at: int, *, room: int = 1, lease_ms: int = 30_000) -> list[Claimed]:
-        return self._run(self._turn(queue, at, room=room, lease_ms=lease_ms)).jobs
-
-    def _turn(
-        self,
-        queue: str,
-        at: int,
-        *,
-        room: int = 0,
-        lease_ms: int = 30_000,
-        acks: list[tuple[str, str]] | None = None,
-        endings: list[Ending] | None = None,
-    ) -> Op[ops.Turn]:
-        self._turns += 1
-        return ops.turn(
-            queue, _GONE, self._turns, room=room, lease_ms=lease_ms, acks=acks or (), endings=endings or (), now=at
-        )
-
-    def _run(self, op: Op[ops.T]) -> ops.T:
-        return self._client.run(programs.call(op))
-
-    def _server_ms(self) -> int:
-        def ask() -> ops.Program[int]:
-            [stamp] = yield ops.commands((b"TIME",), reads=True)
-            return int(stamp[0]) * 1000 + int(stamp[1]) // 1000
-
-        return self._client.run(ask())
-
-
-def _log(at: int, told: dict[str, Any]) -> ops.Program[None]:
-    """A line in the log of operations of then."""
-    yield ops.commands((b"XADD", keys.ACTIVITY, f"{at}-0", b"e", codec.encode_json(told)))
 
 
 def _too_long() -> None:

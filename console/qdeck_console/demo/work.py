@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from qdeck._worker.worker import Worker
+from qdeck.runtime import Worker
 from qdeck_console.demo.tasks import app
 
 

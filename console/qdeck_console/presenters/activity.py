@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._operations.model import Verb
+from qdeck.admin import Verb
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts
@@ -15,8 +15,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from qdeck._operations.became import Became
-    from qdeck._operations.model import Activity
+    from qdeck.admin import Activity, Became
     from qdeck_console.format import Line, Piece
 
 REACHED: Final = frozenset({"retry", "requeue", "run", "edit", "reprioritise", "move"})  # jobs that go on elsewhere

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from qdeck._engine.acts import KEEP_BYTES
+from qdeck.admin import KEEP_BYTES
 from qdeck_console import format as fmt
 from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, rules_of, sign, what_became
 from qdeck_console.presenters.charts import thin_bar
@@ -13,8 +13,7 @@ from qdeck_console.presenters.parts import pair, queue_path, section
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
-    from qdeck._operations.became import Became
-    from qdeck._operations.model import Activity
+    from qdeck.admin import Activity, Became
     from qdeck_console.format import Line, Piece
 
 _LABEL: Final = 9

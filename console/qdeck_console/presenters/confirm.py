@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._filter import PRIORITIES
-from qdeck._operations.model import Verb
-from qdeck._operations.planning import NO_UNDO
+from qdeck.admin import NO_UNDO, PRIORITIES, Verb
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import name_parts
 from qdeck_console.text import cut_end, safe_text, wrap
@@ -14,8 +12,7 @@ from qdeck_console.text import cut_end, safe_text, wrap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._operations.model import Skip
-    from qdeck._operations.planfile import Plan
+    from qdeck.admin import Plan, Skip
     from qdeck_console.format import Line, Piece
 
 _WORDS: dict[Verb, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.words import NATIVE
+from qdeck.admin import NATIVE
 from qdeck_console import format as fmt
 from qdeck_console.leaving import Left
 from qdeck_console.presenters.charts import sparkline, thin_bar
@@ -21,9 +21,7 @@ from qdeck_console.triage import Triaged
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from qdeck._deck.model import HistoryEvent, JobDetail, JobRecord
-    from qdeck._operations.groups import Group
-    from qdeck._operations.headroom import Headroom
+    from qdeck.admin import Group, Headroom, HistoryEvent, JobDetail, JobRecord
     from qdeck_console.format import Line, Piece
     from qdeck_console.history import Rates
     from qdeck_console.presenters.payload import Columns

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.words import Status
+from qdeck.admin import Status
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import name_parts, owner_of
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck import InvalidFilter
-    from qdeck._deck.model import Snapshot
+    from qdeck.admin import Snapshot
     from qdeck_console.actions import Action
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import verdict
-from qdeck._deck.model import Status
-from qdeck._deck.since import place
+from qdeck.admin import Status, check_all, since_key
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts
 from qdeck_console.text import cut_end, safe_text, width
@@ -18,12 +16,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._agent.slots import Slot
-    from qdeck._deck.model import QueueRow, Snapshot
-    from qdeck._deck.since import Began
-    from qdeck._deck.verdict import Check
-    from qdeck._deck.vitals import Vitals
-    from qdeck._settings.thresholds import Thresholds
+    from qdeck.admin import AgentTask, Began, Check, QueueRow, Snapshot, Thresholds, Vitals
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.server import Fact
 
@@ -67,7 +60,7 @@ class HealthSeen:
 
     vitals: Vitals | None = None
     began: Mapping[str, Began] = field(default_factory=lambda: MappingProxyType({}))
-    slots: Sequence[Slot] | None = None  # what agents did last; None: it may not be read
+    slots: Sequence[AgentTask] | None = None  # what agents did last; None: it may not be read
     checks: tuple[Check, ...] = ()
 
 
@@ -88,7 +81,7 @@ class Row:
     @property
     def place(self) -> str:
         """What is judged."""
-        return place(self.check, self.queue)
+        return since_key(self.check, self.queue)
 
     @property
     def key(self) -> str:
@@ -116,7 +109,7 @@ def rows(
     by_name = {row.name: row for row in snapshot.queues}
     found: list[Row] = []
     if checks is None:
-        checks = verdict.check_all(snapshot.server, snapshot.queues, thresholds)
+        checks = check_all(snapshot.server, snapshot.queues, thresholds)
     for check in checks:
         if not check.reasons:
             found.append(

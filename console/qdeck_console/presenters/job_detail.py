@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.details import GRACE_MS
-from qdeck._deck.model import NATIVE, State
-from qdeck._deck.records import MOST_SHOWN
-from qdeck._engine.codec import UNKNOWN_TASK
+from qdeck.admin import GRACE_MS, MOST_SHOWN, NATIVE, UNKNOWN_TASK, State
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import pair, queue_path, section
 from qdeck_console.presenters.payload import arguments
 from qdeck_console.text import cut_end, cut_id, safe_text, wrap
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import HistoryEvent, JobDetail, JobRecord
+    from qdeck.admin import HistoryEvent, JobDetail, JobRecord
     from qdeck_console.format import Line, Piece
     from qdeck_console.leaving import Left
 

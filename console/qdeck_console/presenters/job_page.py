@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import NATIVE, State
-from qdeck._deck.payload import MASK, mask
+from qdeck.admin import MASK, NATIVE, State, mask_payload
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import no_payload, task_words, trouble
 from qdeck_console.presenters.job_past import noted
@@ -19,8 +18,7 @@ from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from qdeck._deck.model import JobDetail, JobRecord
-    from qdeck._operations.groups import Kind
+    from qdeck.admin import JobDetail, JobRecord, Kind
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.trace import Keyed
 
@@ -157,7 +155,7 @@ def _json_in(value: Any) -> list[tuple[object, Any]] | None:
     if not isinstance(value, str) or value[:1] not in {"{", "["} or len(value) > _UNFOLDED * 8:
         return None
     try:
-        return _parts(mask(json.loads(value)))
+        return _parts(mask_payload(json.loads(value)))
     except (ValueError, RecursionError):
         return None
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import State
+from qdeck.admin import State
 from qdeck_console import format as fmt
 from qdeck_console.presenters import trace
 from qdeck_console.presenters.job_detail import event_glyph, event_words
@@ -14,7 +14,7 @@ from qdeck_console.presenters.parts import section
 from qdeck_console.text import cut_end, safe_text, width, wrap
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import HistoryEvent, JobDetail
+    from qdeck.admin import HistoryEvent, JobDetail
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.trace import Keyed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import NATIVE, JobRecord, State
+from qdeck.admin import NATIVE, JobRecord, State
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import is_late
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path
@@ -15,7 +15,7 @@ from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.model import QueueRow
+    from qdeck.admin import QueueRow
     from qdeck_console.format import Line, Piece
     from qdeck_console.leaving import Left
     from qdeck_console.sources import Part

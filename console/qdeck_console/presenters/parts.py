@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck import QueueName
-from qdeck._deck.words import NATIVE
-from qdeck._names import QueueType
+from qdeck.admin import NATIVE, QueueType
 from qdeck_console.format import Line, Piece, counted, fit, length, path
 from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck._deck.model import Snapshot
+    from qdeck.admin import Snapshot
 
 MARGIN: Final = 1
 LEAD: Final = 4  # margin, cursor bar, glyph, gap: text begins at the same column on every screen

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.words import NATIVE
+from qdeck.admin import NATIVE
 from qdeck_console import format as fmt
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import JobRecord
+    from qdeck.admin import JobRecord
     from qdeck_console.format import Piece
 
 _LONGEST: Final = 40  # cells of one value, so that a long one does not hide the others

@@ -6,8 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import State
-from qdeck._rules.limits import Effect, Limits, Rule
+from qdeck.admin import Effect, Limits, PurgeRule, State
 from qdeck_console import format as fmt
 from qdeck_console.leftovers import IDLE_S, NOBODY, OVER, RULES
 from qdeck_console.presenters.charts import thin_bar
@@ -17,13 +16,11 @@ from qdeck_console.text import cut_end, safe_text, width, wrap
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import QueueRow
-    from qdeck._operations.planfile import Plan
-    from qdeck._operations.planindex import Share
+    from qdeck.admin import Plan, QueueRow, Share
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.purgeruns import Sums
 
-KEYS: Final[Mapping[str, str]] = {rule.value: rule.key for rule in Rule} | {
+KEYS: Final[Mapping[str, str]] = {rule.value: rule.key for rule in PurgeRule} | {
     "pending_too_old": "max_pending_age",
     "request_too_old": "max_request_age",
     "task_too_old": "max_task_age",
@@ -224,7 +221,7 @@ def about_parts(
     """What the rule under the cursor does, what is never touched, and what was changed for this run."""
     lines: list[Line] = [section(name_of(row.rule), "", "muted", cells)]
     lines += [((" " + part, "text"),) for part in wrap(_ABOUT.get(row.rule, ""), cells - 2, most=4)]
-    effect = limits.effect(Rule(row.rule)) if row.rule in list(Rule) else None
+    effect = limits.effect(PurgeRule(row.rule)) if row.rule in list(PurgeRule) else None
     becomes = effect.told if effect is not None else "removed" if row.rule in RULES else "as its own system does it"
     facts = [("becomes", becomes)]
     if row.rule in KEYS:

@@ -15,9 +15,7 @@ from qdeck_console.text import cut_end, cut_id, safe_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import JobRecord
-    from qdeck._operations.model import PlanEntry
-    from qdeck._operations.planindex import Share
+    from qdeck.admin import JobRecord, PlanEntry, Share
     from qdeck_console.format import Line, Piece
 
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine.acts import KEEP_BYTES
+from qdeck.admin import KEEP_BYTES
 from qdeck_console import format as fmt
 from qdeck_console.leftovers import RULES
 from qdeck_console.presenters.charts import thin_bar
@@ -17,9 +17,7 @@ from qdeck_console.text import cut_end, safe_text, wrap
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._agent.slots import Slot
-    from qdeck._operations.planfile import Plan
-    from qdeck._operations.planindex import Share
+    from qdeck.admin import AgentTask, Plan, Share
     from qdeck_console.format import Line, Piece
 
 # What is done to entries, by what operators call it: the effects, and the role of their number.
@@ -38,8 +36,8 @@ _KEPT: Final = 1.25  # bytes kept for undo for each of an entry: its score, its 
 class Runs:
     """What the agents did by themselves, and how much of the room for undo is taken."""
 
-    purge: Slot
-    clean: Slot
+    purge: AgentTask
+    clean: AgentTask
     undo_bytes: int = 0
 
 
@@ -85,7 +83,7 @@ def auto_lines(runs: Runs | None, now_ms: int, cells: int) -> list[Line]:
     return lines + _slot_lines(runs.clean, now_ms, cells, "no agent has cleaned here: --clean-every of qdeck agent")
 
 
-def _slot_lines(slot: Slot, now_ms: int, cells: int, never: str) -> list[Line]:
+def _slot_lines(slot: AgentTask, now_ms: int, cells: int, never: str) -> list[Line]:
     if slot.started_ms is None:
         return [((f" {cut_end(never, cells - 1)}", "muted"),)]
     lines: list[Line] = []
@@ -116,7 +114,7 @@ def _count(taken: Any) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _outcome(slot: Slot) -> tuple[str, str]:
+def _outcome(slot: AgentTask) -> tuple[str, str]:
     said = slot.summary
     if slot.outcome not in ("done", "stopped"):
         return f"{slot.outcome}: {safe_text(str(said.get('why', '')), limit=200)}".rstrip(": "), "bad"

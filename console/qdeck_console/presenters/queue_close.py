@@ -10,9 +10,7 @@ from qdeck_console.presenters.parts import pair, section
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
-    from qdeck._operations.became import Became
-    from qdeck._operations.closeup import CloseUp, Spread
-    from qdeck._operations.model import Activity
+    from qdeck.admin import Activity, Became, CloseUp, Spread
     from qdeck_console.format import Line, Piece
     from qdeck_console.insight import Insight
 

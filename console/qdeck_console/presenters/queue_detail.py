@@ -13,7 +13,7 @@ from qdeck_console.presenters.queues import Drawer, drains
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import QueueRow
+    from qdeck.admin import QueueRow
     from qdeck_console.format import Line, Piece
 
 _BLANK: Line = ()

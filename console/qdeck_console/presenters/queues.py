@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.words import State
+from qdeck.admin import State
 from qdeck_console import format as fmt
 from qdeck_console.arranging import Group, Sort
 from qdeck_console.judging import Entry, Severity
@@ -17,7 +17,7 @@ from qdeck_console.text import safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import QueueRow, Totals
+    from qdeck.admin import QueueRow, Totals
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
     from qdeck_console.history import Flow
@@ -265,7 +265,7 @@ def total_line(grid: Grid, totals: Totals, flow: Flow, words: str) -> Line:
 
 def totals_of(entries: Sequence[Entry]) -> Totals:
     """Sums over the entries that are shown."""
-    from qdeck._deck.model import Totals
+    from qdeck.admin import Totals
 
     def total(name: str) -> int:
         return sum(getattr(entry.row, name) or 0 for entry in entries)

@@ -6,8 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck._operations.model import Fates
-from qdeck._operations.redrive import ENOUGH, TOO_MANY
+from qdeck.admin import ENOUGH, TOO_MANY, Fates
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import queue_path, section
@@ -16,9 +15,7 @@ from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._operations.first_ones import One
-    from qdeck._operations.model import BatchResult
-    from qdeck._operations.planfile import Plan
+    from qdeck.admin import BatchResult, One, Plan
     from qdeck_console.format import Line, Piece
 
 _FATES: Final = (

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from qdeck._layouts import make
-from qdeck._layouts.base import Act
+from qdeck.admin import Act, make_layout
 
 
 @cache
 def retry_abroad(layout: str) -> str:
     """In the words of its layout, as they go on after `a retry would`."""
-    capability = make(layout).capabilities().get(Act.RETRY)
+    capability = make_layout(layout).capabilities().get(Act.RETRY)
     if capability is None or not capability.can:
         return f"do nothing: {capability.why if capability else f'{layout} has nothing like it'}."
     return f"put it back: {capability.why}." if capability.why else f"put it back as {layout} does."

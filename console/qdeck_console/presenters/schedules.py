@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import payload
+from qdeck.admin import read_payload
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts, pair, queue_path, section
 from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
@@ -12,7 +12,7 @@ from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._schedules.model import ScheduleRow
+    from qdeck.admin import ScheduleRow
     from qdeck_console.format import Line, Piece
 
 # The last ones go first where there is no room.
@@ -133,7 +133,7 @@ def side(row: ScheduleRow, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     found.append(pair("task", [(cut_end(safe_text(row.task, limit=120), cells - 8), "text")], cells))
     if row.priority is not None:
         found.append(pair("priority", [(str(row.priority), "text")], cells))
-    shown = _call(payload.read(row.payload, is_handler=False)) if row.payload else "none"
+    shown = _call(read_payload(row.payload, is_handler=False)) if row.payload else "none"
     told = safe_text(shown, limit=2_000)
     if width(told) <= cells - len("arguments") - 2:
         found.append(pair("arguments", [(told, "text")], cells))

@@ -15,9 +15,7 @@ from qdeck_console.text import cut_end, safe_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._agent.slots import Slot
-    from qdeck._deck.model import Snapshot
-    from qdeck._deck.vitals import Slow, Vitals
+    from qdeck.admin import AgentTask, Slow, Snapshot, Vitals
     from qdeck_console.format import Line
 
 HOUR_MS: Final = 3_600_000
@@ -74,7 +72,7 @@ def facts_of(
     cost: Cost | None,
     *,
     here_ms: int,
-    slots: Sequence[Slot] | None = None,
+    slots: Sequence[AgentTask] | None = None,
 ) -> list[Fact]:
     """What the list of checks tells of the server besides the rules."""
     found = [*_copies(snapshot, vitals), *_clients(snapshot, vitals), *_slow_fact(snapshot, vitals)]
@@ -96,7 +94,7 @@ def facts_of(
     return found
 
 
-def _agents(snapshot: Snapshot, slots: Sequence[Slot]) -> Fact:
+def _agents(snapshot: Snapshot, slots: Sequence[AgentTask]) -> Fact:
     """Whether anybody looks after the queues beside their workers, and who did last."""
     ran = [slot for slot in slots if slot.ended_ms is not None or slot.started_ms is not None]
     last = max(ran, key=_moment_of, default=None)
@@ -106,7 +104,7 @@ def _agents(snapshot: Snapshot, slots: Sequence[Slot]) -> Fact:
     return Fact(name="agents", value=f"{ago} ago", detail=f"{last.chore} by {safe_text(last.holder, limit=60)}")
 
 
-def _moment_of(slot: Slot) -> int:
+def _moment_of(slot: AgentTask) -> int:
     return max(slot.ended_ms or 0, slot.started_ms or 0)
 
 

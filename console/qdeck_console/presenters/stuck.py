@@ -7,8 +7,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from qdeck._deck.details import GRACE_MS
-from qdeck._layouts.base import detail_of
+from qdeck.admin import GRACE_MS, detail_of
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, timeline_lines, title_lines
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts, pair, queue_path, section
@@ -17,9 +16,7 @@ from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, wrap
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.model import JobDetail, WorkerRow
-    from qdeck._layouts.base import Entry
-    from qdeck._operations.closeup import Spread
+    from qdeck.admin import Entry, JobDetail, Spread, WorkerRow
     from qdeck_console.format import Line, Piece
     from qdeck_console.leaving import Left
 

@@ -11,7 +11,7 @@ from qdeck_console.text import cut_end, cut_middle, safe_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck.messages._cleaning import Removal
+    from qdeck.messages import Removal
     from qdeck.messages.looking import QueueRow, TaskRow
     from qdeck_console.format import Line, Piece
 

@@ -13,7 +13,7 @@ from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.model import JobRecord, WorkerRow
+    from qdeck.admin import JobRecord, WorkerRow
     from qdeck_console.format import Line, Piece
 
 # The last ones go first where there is no room.

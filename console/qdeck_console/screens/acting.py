@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     from textual.screen import Screen
 
-    from qdeck._operations.applying import Tally
-    from qdeck._operations.model import BatchResult, Skip, UndoResult
-    from qdeck._operations.planfile import Plan
+    from qdeck.admin import BatchResult, Plan, Skip, Tally, UndoResult
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
     from qdeck_console.operating import Wish
@@ -123,7 +121,7 @@ class Operator:
         def looked(scanned: int, _found: int) -> None:
             work.done = scanned
 
-        plan, left_out = await make_plan(self._console.deck, wish, progress=looked, cancelled=lambda: work.cancelled)
+        plan, left_out = await make_plan(self._console.reader, wish, progress=looked, cancelled=lambda: work.cancelled)
         if not plan.count:
             why = left_out[0].why if left_out else plan.tail.skipped[0].why if plan.tail.skipped else "none matches"
             self._console.say(f"nothing to {wish.verb.value}: {it(why)}", "warn", "▲")
@@ -176,8 +174,6 @@ class Operator:
 
     async def apply(self, plan: Plan) -> BatchResult:
         """Applies a plan with progress; what was done until it is cancelled is a batch like any other."""
-        from qdeck._operations import api
-
         work = self.work or Work(plan.verb.value)
         self.work = work
         work.started, work.done, work.total = time.monotonic(), 0, plan.count
@@ -185,7 +181,7 @@ class Operator:
         def told(tally: Tally) -> None:
             work.done = tally.done
 
-        result = await api.aapply_plan(self._console.deck, plan, progress=told, cancelled=lambda: work.cancelled)
+        result = await self._console.writer.apply(plan, progress=told, cancelled=lambda: work.cancelled)
         if result.undoable:
             self.remember(result.batch, f"{plan.verb.value} of {counted(result.applied, 'job')}")
         await asyncio.sleep(0)
@@ -229,14 +225,13 @@ class Operator:
 
     def take_back(self, done: Sequence[Done]) -> None:
         """Takes batches back, the last one first; what cannot be taken back ends it."""
-        from qdeck._operations import api
         from qdeck_console.operating import undone
 
         async def act() -> None:
             told: list[tuple[str, str, str]] = []
             for one in reversed(done):
                 try:
-                    result = await api.aundo_batch(self._console.deck, one.batch)
+                    result = await self._console.writer.undo(one.batch)
                 except QdeckError as error:
                     if not told:
                         raise

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import QdeckError, ServerUnreachable, UsageError
-from qdeck._operations import activity, became
-from qdeck._operations.model import Activity
+from qdeck.admin import Activity
 from qdeck_console.actions import ACTIVITY, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.presenters import activity as present
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._deck.model import Snapshot
-    from qdeck._operations.became import Became
+    from qdeck.admin import Became, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
@@ -71,7 +69,7 @@ class ActivityBase(TableScreen):
         """The newest operations, and what became of those in sight, a few at a time."""
 
         async def read(_snapshot: Snapshot) -> Log:
-            rows = await self.console.deck.alook(activity.newest(MOST))
+            rows = await self.console.reader.recent_activity(MOST)
             undone = {row.batch: row for row in rows if row.verb == "undo" and row.batch is not None}
             closed: dict[str, int] = {}
             for row in rows:
@@ -98,7 +96,7 @@ class ActivityBase(TableScreen):
         started = time.monotonic()
         settled = True
         try:
-            found = await self.console.deck.alook(became.read(batch))
+            found = await self.console.reader.batch_outcome(batch)
             self.counted[batch] = found
             settled = not found.count("running", "ready", "delayed", "blocked")
         except UsageError:

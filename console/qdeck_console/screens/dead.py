@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Horizontal, Vertical
 
-from qdeck._deck.model import NATIVE, JobRecord, Snapshot
-from qdeck._operations.groups import Group
-from qdeck._operations.headroom import Headroom, read_headroom
-from qdeck._operations.model import Verb
+from qdeck.admin import NATIVE, Group, Headroom, JobRecord, Snapshot, Verb
 from qdeck_console.actions import DEAD, Action, bindings
 from qdeck_console.leaving import SHOWN_S, Left
 from qdeck_console.operating import Wish
@@ -138,7 +135,7 @@ class DeadScreen(WindowedScreen):
         if group is None:
             return None
         if self._source is None or self._source[0] != self.reads:
-            self._source = (self.reads, source(self.console.deck, self._layout(), group.queue, "dead", self.where))
+            self._source = (self.reads, source(self.console.reader, self._layout(), group.queue, "dead", self.where))
         return self._source[1]
 
     def _layout(self) -> str:
@@ -156,13 +153,13 @@ class DeadScreen(WindowedScreen):
 
         async def read(snapshot: Snapshot) -> DeadSeen:
             if self._triage is None or self._triage[0] != self.filter_text:
-                self._triage = (self.filter_text, Triage(self.console.deck, self.filter_text))
+                self._triage = (self.filter_text, Triage(self.console.reader, self.filter_text))
             seen = self.group_view.visible_keys() if self.is_mounted else ()
             triaged = await self._triage[1].look(snapshot, last_key_at=self.console.last_key_at, visible=seen)
             rows = [row for row in snapshot.queues if row.dead and row.layout == NATIVE]
             rows.sort(key=lambda row: -(row.dead or 0))
             names = [row.name for row in rows[: present.MOST_ROOMS]]
-            rooms: list[Headroom] = await self.console.deck.alook(read_headroom(names)) if names else []
+            rooms: list[Headroom] = await self.console.reader.dead_limits(names) if names else []
             listed = await self.read_list()
             return DeadSeen(triaged=triaged, rooms=tuple(rooms), part=listed.part, detail=listed.detail)
 
@@ -337,7 +334,7 @@ class DeadScreen(WindowedScreen):
         if action in _ACTS and self.group is None:
             return self.console.operator.why_not_write() or "there is none"
         if action == "redrive":
-            blind = "" if self.group_view.all_marked else self.console.deck.others.why_not_watch(self._layout())
+            blind = "" if self.group_view.all_marked else self.console.reader.why_not_watch(self._layout())
             return blind or self._why_not_act("retry")
         if action in {"mark", "range"} and self.in_groups:
             return "enter goes to its entries"

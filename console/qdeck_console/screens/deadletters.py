@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck import UnknownJob
-from qdeck._deck.model import NATIVE, State
-from qdeck._files import Dropped
+from qdeck.admin import NATIVE, Dropped, State
 from qdeck_console.cli import shapes
 from qdeck_console.format import counted
 from qdeck_console.newfile import check_new_file, new_file
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from typing import BinaryIO
 
-    from qdeck._deck.model import JobRecord
+    from qdeck.admin import JobRecord
     from qdeck_console.app import ConsoleApp
     from qdeck_console.operating import Wish
 
@@ -73,12 +72,12 @@ async def _write_to(console: ConsoleApp, name: str, jobs: Sequence[JobRecord], w
 
 
 async def _write(console: ConsoleApp, file: BinaryIO, jobs: Sequence[JobRecord], wish: Wish | None) -> int:
-    work, deck, count = console.operator.work, console.deck, 0
+    work, reader, count = console.operator.work, console.reader, 0
     async for job in _each(console, jobs, wish):
         if work is not None and work.cancelled:
             break
         try:
-            detail = await deck.ajob(job.queue, job.id if job.layout == NATIVE else job.key)
+            detail = await reader.job(job.queue, job.id if job.layout == NATIVE else job.key)
         except UnknownJob:
             continue  # it is dead no more
         file.write(msgspec.json.encode(shapes.detail(detail) | {"queue_from": job.queue}) + b"\n")
@@ -98,7 +97,7 @@ async def _each(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | Non
     for name in wish.queues or tuple(row.name for row in rows if row.dead):
         cursor: str | None = None
         while True:
-            page = await console.deck.apage(name, state=wish.states, where=wish.where, cursor=cursor, most=_PAGE)
+            page = await console.reader.page(name, state=wish.states, where=wish.where, cursor=cursor, most=_PAGE)
             for job in page.jobs:
                 yield job
             cursor = page.cursor

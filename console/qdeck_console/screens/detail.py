@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._deck.model import Snapshot
+    from qdeck.admin import Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.judging import Entry
@@ -61,11 +61,11 @@ class QueueScreen(QueueActs):
         """What agents saw of this queue, and the queue close up."""
 
         async def read(snapshot: Snapshot) -> Looked:
-            deck = self.console.deck
+            reader = self.console.reader
             lacking = self.picture.history.lacking([self.queue], 1)
-            pasts = await read_pasts(deck, lacking)
+            pasts = await read_pasts(reader, lacking)
             row = next((row for row in snapshot.queues if row.name == self.queue), None)
-            return Looked(pasts, None if row is None else await self._insights.look(deck, row))
+            return Looked(pasts, None if row is None else await self._insights.look(reader, row))
 
         return read
 

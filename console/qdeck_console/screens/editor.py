@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import TextArea
 
-from qdeck._hidden import is_shown, json_escape
+from qdeck.admin import is_shown, json_escape
 from qdeck_console.screens.dialog import Dialog
 from qdeck_console.text import safe_text, wrap
 from qdeck_console.widgets.lines import Lines

@@ -11,7 +11,7 @@ from qdeck_console.widgets.lines import Item, Listing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.deck import Deck
+    from qdeck.admin import AsyncReader
     from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
     from qdeck_console.widgets.lines import LineList
@@ -26,19 +26,18 @@ class EmptyDeck:
         self._keys: int | None = None
         self._next = 0.0
 
-    async def read(self, deck: Deck) -> None:
+    async def read(self, reader: AsyncReader) -> None:
         """Counts the keys that are none of a queue, now and then. On a cluster one server would tell its own only."""
-        from qdeck._deck.vitals import count_keys
 
-        if time.monotonic() >= self._next and not deck.endpoint.is_cluster:
-            self._keys = await deck.alook(count_keys())
+        if time.monotonic() >= self._next and not reader.is_cluster:
+            self._keys = await reader.count_keys()
             self._next = time.monotonic() + AGAIN_S
 
     def listing(self, console: ConsoleApp, view: LineList) -> Listing:
         """The block as lines without a cursor: nothing in it can be chosen."""
-        from qdeck._layout_names import NATIVE
+        from qdeck.admin import NATIVE
 
-        others = console.deck.others
+        others = console.reader.others
         looked_for = [(NATIVE, OWN)] if others.shows_native else []
         looked_for += [(layout.name, layout.about) for layout in others.layouts]
         lines = empty_lines(

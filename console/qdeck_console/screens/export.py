@@ -13,10 +13,7 @@ import msgspec
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
-from qdeck._deck.model import JobRecord
-from qdeck._deck.payload import decode
-from qdeck._files import Dropped
-from qdeck._hidden import escaped_json
+from qdeck.admin import Dropped, JobRecord, decode_payload, escaped_json
 from qdeck_console.format import counted
 from qdeck_console.newfile import new_file
 from qdeck_console.screens.dialog import Dialog
@@ -65,7 +62,7 @@ def plain(value: object) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     if isinstance(value, bytes):
-        return decode(value)
+        return decode_payload(value)
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 

@@ -405,7 +405,7 @@ class FrameScreen(Screen[None]):
         """Takes a filter; one that does not parse is pointed at and changes nothing: it must not match everything."""
         self.wrong = None
         if self.LANGUAGE:
-            from qdeck._filter import parse
+            from qdeck.admin import parse
 
             try:
                 parse(text)

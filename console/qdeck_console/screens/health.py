@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import NotAllowed
-from qdeck._agent import slots
-from qdeck._deck import verdict
-from qdeck._deck.model import Snapshot, Status
-from qdeck._deck.since import read_since
-from qdeck._deck.vitals import read_vitals
+from qdeck.admin import AgentTask, Findings, Snapshot, Status, check_steps
 from qdeck_console.actions import DEAD, HEALTH, STUCK, WORKERS, Action, bindings
-from qdeck_console.counted import CountedDeck
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
 from qdeck_console.presenters.health import HealthSeen, Row
@@ -30,8 +25,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._deck.since import Began
-    from qdeck._deck.verdict import Check
+    from qdeck.admin import Began, Check
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
@@ -64,21 +58,20 @@ class HealthScreen(FrameScreen):
         """What the server tells of itself, and once since when what is wrong is so: later changes are seen here."""
 
         async def read(snapshot: Snapshot) -> HealthSeen:
-            deck = self.console.deck
+            reader = self.console.reader
             self._trips.begin()
-            vitals = await deck.alook(read_vitals())
+            vitals = await reader.vitals()
             self._trips.end()
             checks = await self._read_checks(snapshot)
             if self._began is None:
-                began = read_since(present.cut(checks), deck.thresholds, snapshot.at_ms)
-                self._began = await deck.alook(began)
+                self._began = await reader.since(present.cut(checks), reader.thresholds, snapshot.at_ms)
             return HealthSeen(vitals=vitals, began=self._began, slots=await self._read_agents(), checks=tuple(checks))
 
         return read
 
-    async def _read_agents(self) -> list[slots.Slot] | None:
+    async def _read_agents(self) -> list[AgentTask] | None:
         try:
-            return await self.console.deck.alook(slots.read(CHORES))
+            return await self.console.reader.agent_tasks(CHORES)
         except NotAllowed:
             return None
 
@@ -86,8 +79,8 @@ class HealthScreen(FrameScreen):
         """Every check. Of very many queues that takes a while: in steps, and with rests."""
         begun = time.monotonic()
         if begun >= self._check_again_at:
-            found, is_long = verdict.Findings(snapshot.reasons), len(snapshot.queues) > FEW
-            for _ in verdict.steps(snapshot.server, snapshot.queues, self.console.deck.thresholds, found):
+            found, is_long = Findings(snapshot.reasons), len(snapshot.queues) > FEW
+            for _ in check_steps(snapshot.server, snapshot.queues, self.console.reader.thresholds, found):
                 if is_long:
                     await pause()
             self._checks = found.checks
@@ -105,11 +98,8 @@ class HealthScreen(FrameScreen):
         extra = self.was_read
         return extra if isinstance(extra, HealthSeen) else HealthSeen()
 
-    def _cost(self) -> Cost | None:
-        deck = self.console.deck
-        if not isinstance(deck, CountedDeck):
-            return None
-        commands, sent = deck.cost.per_second()
+    def _cost(self) -> Cost:
+        commands, sent = self.console.cost.per_second()
         return Cost(commands=commands, sent_bytes=sent, took_s=self.picture.took_s)
 
     def _rows(self, snapshot: Snapshot) -> list[Row]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._deck.model import JobDetail, JobRecord, Snapshot
+    from qdeck.admin import JobDetail, JobRecord, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.presenters.trace import Keyed
@@ -75,7 +75,7 @@ class JobScreen(JobActs):
 
         async def read(_snapshot: Snapshot) -> JobSeen | UnknownJob:
             try:
-                return await self._insight.look(self.console.deck, self.queue, self.job_id)
+                return await self._insight.look(self.console.reader, self.queue, self.job_id)
             except UnknownJob as error:
                 return error
 
@@ -211,7 +211,7 @@ class JobScreen(JobActs):
 
     async def _open(self, job_id: str) -> None:
         try:
-            found = await self.console.deck.afind(job_id)
+            found = await self.console.reader.find(job_id)
         except (QdeckError, OSError) as error:
             self.console.say(str(error), "bad", "✗")
             return

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError
-from qdeck._deck.model import NATIVE
-from qdeck._filter import PRIORITIES
-from qdeck._operations import api, editing
-from qdeck._operations.model import PlanEntry, Skip, Verb
+from qdeck.admin import NATIVE, PRIORITIES, PlanEntry, Skip, Verb, difference, new_body
 from qdeck_console.leaving import Left
-from qdeck_console.operating import Wish, difference, outcome
+from qdeck_console.operating import Wish, outcome
 from qdeck_console.screens.editor import edit
 from qdeck_console.screens.frame import FrameScreen
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import JobRecord
+    from qdeck.admin import JobRecord
     from qdeck_console.actions import Action
     from qdeck_console.app import ConsoleApp
 
@@ -67,7 +64,7 @@ class JobActs(FrameScreen):
             if action == "edit":
                 return "one job at a time"
             if (layout := self._foreign_of(everything[0])) is not None and states:
-                reasons = [self.console.deck.others.why_not(layout, VERBS[action].value, state) for state in states]
+                reasons = [self.console.reader.why_not(layout, VERBS[action].value, state) for state in states]
                 return "" if "" in reasons else reasons[0]
             fits = not states or set(states) & set(_states(action))
             return "" if fits else f"they are {states[0]}"
@@ -80,7 +77,7 @@ class JobActs(FrameScreen):
         theirs = next((job for job in jobs if job.layout != NATIVE), None)
         if theirs is not None:
             word = "edit" if action == "edit" else VERBS[action].value
-            return self.console.deck.others.why_not(theirs.layout, word, theirs.state)
+            return self.console.reader.why_not(theirs.layout, word, theirs.state)
         fitting = [job for job in jobs if job.state in _states(action)]
         return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
 
@@ -166,7 +163,7 @@ def _next_priority(now: int | None, action: str) -> int:
 
 
 async def _edit(console: ConsoleApp, job: JobRecord) -> None:
-    draft = await console.deck.alook(editing.read_draft(job.queue, job.id))
+    draft = await console.reader.draft(job.queue, job.id)
     entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, seen=draft.seen, effect="edit")
     why = difference(job, entry, 0)
     if why:
@@ -175,7 +172,7 @@ async def _edit(console: ConsoleApp, job: JobRecord) -> None:
 
     def check(text: str) -> str:
         try:
-            editing.new_body(draft, text)
+            new_body(draft, text)
         except QdeckError as error:
             return str(error)
         return ""
@@ -188,7 +185,7 @@ async def _edit(console: ConsoleApp, job: JobRecord) -> None:
         console.say("the 30 minutes are over", "warn", "▲")
         return
     try:
-        result = await api.aedit_job(console.deck, draft, after)
+        result = await console.writer.edit(draft, after)
     except QdeckError as error:
         left_out = Skip(id=job.id, why=str(error), queue=job.queue)
         console.say(f"not edited: {left_out.why}", "bad", "✗")

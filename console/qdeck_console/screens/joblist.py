@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from qdeck._deck.model import JobRecord
+from qdeck.admin import JobRecord
 from qdeck_console.presenters.parts import MARGIN, in_height
 from qdeck_console.screens.frame import UNREAD
 from qdeck_console.screens.jobacts import JobActs
@@ -13,7 +13,7 @@ from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qdeck._deck.model import JobDetail
+    from qdeck.admin import JobDetail
     from qdeck_console.actions import Action
     from qdeck_console.format import Line, Piece
 

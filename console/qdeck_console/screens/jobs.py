@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck._deck.jobs import newest_first
-from qdeck._deck.model import NATIVE, JobRecord, Snapshot, State
-from qdeck._operations.model import Verb
+from qdeck.admin import NATIVE, JobRecord, Snapshot, State, Verb, newest_first
 from qdeck_console.actions import JOBS, QUEUES, Action, bindings
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.leaving import Left
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._deck.model import QueueRow
+    from qdeck.admin import QueueRow
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.widgets.lines import Item
@@ -99,7 +97,7 @@ class JobsScreen(WindowedScreen):
         layout = row.layout if row is not None else NATIVE
         asked = (layout, self.queue, self.state, self.filter_text, self.is_newest)
         if self._source is None or self._source[0] != asked:
-            made = source(self.console.deck, layout, self.queue, self.state, self.filter_text, newest=self.is_newest)
+            made = source(self.console.reader, layout, self.queue, self.state, self.filter_text, newest=self.is_newest)
             self._source = (asked, made)
         return self._source[1]
 

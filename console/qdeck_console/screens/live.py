@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
 
-    from qdeck._operations.model import Activity
+    from qdeck.admin import Activity
     from qdeck_console.app import ConsoleApp
 
 _INSIDE = 69

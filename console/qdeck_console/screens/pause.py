@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qdeck import QdeckError
-from qdeck._deck.words import NATIVE
+from qdeck.admin import NATIVE
 from qdeck_console.presenters.parts import name_parts, owner_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def toggle(console: ConsoleApp, entry: Entry | None) -> None:
 
     async def act() -> None:
         try:
-            await (console.deck.aresume(name) if resume else console.deck.apause(name))
+            await (console.writer.resume(name) if resume else console.writer.pause(name))
         except (QdeckError, OSError) as error:
             console.say(str(error), "bad", "✗")
             return

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck._operations.planindex import Shares
-from qdeck._settings.model import FOREIGN_RULES
+from qdeck.admin import FOREIGN_RULES, Shares
 from qdeck_console.actions import PURGE, Action, bindings
 from qdeck_console.leftovers import RULES, Leftovers
 from qdeck_console.presenters import purge as present
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._deck.model import Snapshot
+    from qdeck.admin import Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line, Piece
 
@@ -66,12 +65,10 @@ class PurgeScreen(PurgeWork):
         """What the agents did by themselves, and the room for undo."""
 
         async def read(_snapshot: Snapshot) -> Runs:
-            from qdeck._agent import slots
-            from qdeck._operations import registry
 
-            deck = self.console.deck
-            purge, clean = await deck.alook(slots.read(("purge", "clean")))
-            kept = await deck.alook(registry.read())
+            reader = self.console.reader
+            purge, clean = await reader.agent_tasks(("purge", "clean"))
+            kept = await reader.batches()
             await self._read_samples()
             return Runs(purge=purge, clean=clean, undo_bytes=sum(batch.bytes for batch in kept.values()))
 
@@ -83,7 +80,7 @@ class PurgeScreen(PurgeWork):
         share = row.share if isinstance(row, PlanRow) else None
         if share is None or self.dry is not None or share.key in self.whats or share.rule in NO_JOBS:
             return
-        self.whats[share.key] = await read_jobs(self.console.deck, share.samples)
+        self.whats[share.key] = await read_jobs(self.console.reader, share.samples)
 
     @property
     def rules_view(self) -> LineList:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.containers import Vertical
 
 from qdeck import QdeckError
-from qdeck._operations.model import PlanEntry
-from qdeck._rules.limits import Rule
+from qdeck.admin import PlanEntry, PurgeRule
 from qdeck_console.actions import ENTRIES, PURGE, Action, bindings
 from qdeck_console.format import NONE
 from qdeck_console.leftovers import RULES
@@ -26,28 +25,26 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._deck.deck import Deck
-    from qdeck._deck.model import JobRecord, Snapshot
-    from qdeck._operations.planindex import PlanIndex, Share
+    from qdeck.admin import AsyncReader, JobRecord, PlanIndex, Share, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.leftovers import Leftovers
     from qdeck_console.screens.export import Export, Sheet
 
 _FIRST_ROWS = 60
-NO_JOBS = (*RULES, Rule.ORPHANED_RECORDS.value)  # what they take is no job that could be read
+NO_JOBS = (*RULES, PurgeRule.ORPHANED_RECORDS.value)  # what they take is no job that could be read
 _AT_ONCE = 20  # jobs read for one picture
 _MOST_KEPT = 500
 _LONGEST_BODY = 20_000
 _SLICE = 200  # entries that are read at once to be written
 
 
-async def read_jobs(deck: Deck, entries: Iterable[PlanEntry]) -> dict[str, JobRecord]:
+async def read_jobs(reader: AsyncReader, entries: Iterable[PlanEntry]) -> dict[str, JobRecord]:
     """What entries of a plan are, by id, as far as they are still there."""
     found: dict[str, JobRecord] = {}
     for entry in entries:
         with contextlib.suppress(QdeckError):  # it may be gone, and a system need not tell of each
-            job = await deck.ajob(entry.queue, entry.id)
+            job = await reader.job(entry.queue, entry.id)
             # A long payload would be read again at each frame, for a few words of it.
             found[entry.id] = job if len(job.body or b"") <= _LONGEST_BODY else replace(job, body=None)
     return found
@@ -82,7 +79,7 @@ class EntriesScreen(FrameScreen):
             asked = [row for row in rows if isinstance(row, PlanEntry) and row.id not in self._jobs][:_AT_ONCE]
             if len(self._jobs) > _MOST_KEPT:
                 self._jobs.clear()
-            found = await read_jobs(self.console.deck, asked)
+            found = await read_jobs(self.console.reader, asked)
             self._jobs.update({entry.id: found.get(entry.id) for entry in asked})
 
         return read

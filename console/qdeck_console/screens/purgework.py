@@ -7,11 +7,19 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 from qdeck import InvalidOption
-from qdeck._operations.planindex import PlanIndex, Share, Shares
-from qdeck._rules.limits import Effect, Limits, Rule, read_rules
-from qdeck._rules.purge import abuild_purge_plan
-from qdeck._settings.model import FOREIGN_RULES, Settings
-from qdeck._settings.save import Value, save
+from qdeck.admin import (
+    FOREIGN_RULES,
+    Effect,
+    Limits,
+    PlanIndex,
+    PurgeRule,
+    Settings,
+    SettingValue,
+    Share,
+    Shares,
+    read_rules,
+    save_settings,
+)
 from qdeck_console.leftovers import NOBODY, RULES, Leftovers, queues_words
 from qdeck_console.newfile import check_new_file, new_file
 from qdeck_console.operating import outcome
@@ -30,10 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from qdeck._deck.model import JobRecord
-    from qdeck._operations.model import BatchResult, PlanEntry
-    from qdeck._operations.planfile import Plan
-    from qdeck.messages._cleaning import CleanReport
+    from qdeck.admin import BatchResult, JobRecord, Plan, PlanEntry
+    from qdeck.messages import CleanReport
     from qdeck_console.format import Line
 
 _CLEANS: Final = (("qdeck clean", "strong"), (" takes them", "muted"))
@@ -69,8 +75,8 @@ class PurgeWork(FrameScreen):
         settings = found.settings if found is not None else Settings()
         self.base = self.limits = Limits.of(settings)
         wanted = read_rules((), settings)
-        whole = all(rule in wanted for rule in Rule)
-        self.off_before = {rule for rule in Rule if rule not in wanted}
+        whole = all(rule in wanted for rule in PurgeRule)
+        self.off_before = {rule for rule in PurgeRule if rule not in wanted}
         self.off_before |= set() if whole else {rule for rule in FOREIGN_RULES if rule not in wanted}
         self.off_before.add(NOBODY)  # whose they are, an operator has to judge
         self.off = set(self.off_before)
@@ -79,7 +85,7 @@ class PurgeWork(FrameScreen):
         """The rules that there are: those of other layouts only where there is one."""
         snapshot = self.picture.snapshot
         foreign = snapshot is not None and any(row.layout != "native" for row in snapshot.queues)
-        return [*(rule.value for rule in Rule), *(FOREIGN_RULES if foreign else ()), *RULES]
+        return [*(rule.value for rule in PurgeRule), *(FOREIGN_RULES if foreign else ()), *RULES]
 
     def on(self) -> tuple[str, ...]:
         """The rules that are on."""
@@ -168,9 +174,9 @@ class PurgeWork(FrameScreen):
         """What a rule does, before it found anything; of those of other systems that is theirs to say."""
         if rule in RULES:
             return ("discard",)
-        if rule not in list(Rule):
+        if rule not in list(PurgeRule):
             return ()
-        effect = self.limits.effect(Rule(rule))
+        effect = self.limits.effect(PurgeRule(rule))
         return ("discard" if effect is Effect.FORGET else effect.value,)
 
     async def ask_threshold(self, row: RuleRow) -> None:
@@ -204,7 +210,7 @@ class PurgeWork(FrameScreen):
         found = self.console.contexts.configuration
         if found is None or found.file is None:
             return
-        changes: dict[tuple[str, str], Value] = {}
+        changes: dict[tuple[str, str], SettingValue] = {}
         written = self.off - set(RULES)
         for rule, _was, _now in self.changed():
             key = present.KEYS[rule]
@@ -221,7 +227,7 @@ class PurgeWork(FrameScreen):
             self.console.say("nothing was saved", "muted", "")
             return
         try:
-            self.console.contexts.take_configuration(await asyncio.to_thread(save, found.file, changes))
+            self.console.contexts.take_configuration(await asyncio.to_thread(save_settings, found.file, changes))
         except InvalidOption as error:
             self.console.say(f"{error}: {error.hint}", "bad", "✗")
             return
@@ -241,7 +247,7 @@ class PurgeWork(FrameScreen):
             if work is not None:
                 work.done = scanned
 
-        def watch(queue: str, rule: Rule, _scanned: int, entries: Sequence[PlanEntry], last: bool) -> None:
+        def watch(queue: str, rule: PurgeRule, _scanned: int, entries: Sequence[PlanEntry], last: bool) -> None:
             self.shares.take(entries)
             run.now = queue
             if last:
@@ -257,13 +263,13 @@ class PurgeWork(FrameScreen):
             rules = [rule for rule in run.rules if rule not in RULES]
             wanted = read_rules(rules) if rules else ()
             made_with = (self.limits, frozenset(run.rules))
-            plan = await abuild_purge_plan(
-                console.deck, wanted, self.limits, progress=looked, watch=watch,
+            plan = await console.reader.plan_purge(
+                wanted, self.limits, progress=looked, watch=watch,
                 cancelled=lambda: work is not None and work.cancelled,
             )  # fmt: skip
             index = await asyncio.to_thread(PlanIndex.read, plan)
             scanned_before = run.scanned
-            await self.left.search(console.deck, found)
+            await self.left.search(console.reader, found)
             if found():
                 raise InvalidOption("cancelled")
             self.plan, self.index, self.made_with = plan, index, made_with
@@ -328,7 +334,7 @@ class PurgeWork(FrameScreen):
                 work.done = count
             return work is not None and work.cancelled
 
-        report = await self.left.remove(self.console.deck, removed)
+        report = await self.left.remove(self.console.writer, removed)
         self.cleaned = report
         if report.batch is not None and report.undoable:
             jobs = self.result.batch if self.result is not None and self.result.undoable else ""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.words import NATIVE, State
+from qdeck.admin import NATIVE, State
 from qdeck_console.presenters.parts import name_parts
 from qdeck_console.screens import pause
 from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.target import ask_target
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import QueueRow
+    from qdeck.admin import QueueRow
     from qdeck_console.actions import Action
     from qdeck_console.judging import Entry
 
@@ -50,7 +50,7 @@ class QueueActs(FrameScreen):
         if not _count(entry.row, action):
             return "it has no dead letters" if action == "retry" else "nothing waits in it"
         if entry.row.layout != NATIVE:
-            others = self.console.deck.others
+            others = self.console.reader.others
             reasons = [others.why_not(entry.row.layout, action, state) for state in _STATES[action]]
             return "" if "" in reasons else reasons[0]
         return ""
@@ -61,7 +61,7 @@ class QueueActs(FrameScreen):
 
     def do_retry(self) -> None:
         """Lets all its dead letters run again, after the plan was shown."""
-        from qdeck._operations.model import Verb
+        from qdeck.admin import Verb
         from qdeck_console.operating import Wish
 
         entry = self.selected()
@@ -76,7 +76,7 @@ class QueueActs(FrameScreen):
             self.console.operator.run(self._move(entry.row.name), "move")
 
     async def _move(self, queue: str) -> None:
-        from qdeck._operations.model import Verb
+        from qdeck.admin import Verb
         from qdeck_console.operating import Wish
 
         where = " ▸ ".join(name_parts(queue, hide=self.hide))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from qdeck._deck.model import Snapshot
+    from qdeck.admin import Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
@@ -78,16 +78,16 @@ class QueuesScreen(QueueActs):
         """What agents saw of the queues on screen, a few at a time, and the one under the cursor close up."""
 
         async def read(snapshot: Snapshot) -> Looked:
-            cursor, deck = self.view.cursor, self.console.deck
+            cursor, reader = self.view.cursor, self.console.reader
             names = [name for name in (cursor, *self.visible_queues()) if name]
             lacking = self.picture.history.lacking(dict.fromkeys(names), _PASTS_AT_ONCE)
-            pasts = await read_pasts(deck, lacking)
+            pasts = await read_pasts(reader, lacking)
             if not snapshot.queues:
-                await self._empty.read(deck)
+                await self._empty.read(reader)
             row = next((row for row in snapshot.queues if row.name == cursor), None)
             if row is None or not self.has_class("-wide"):
                 return Looked(pasts)
-            return Looked(pasts, await self._insights.look(deck, row))
+            return Looked(pasts, await self._insights.look(reader, row))
 
         return read
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import QdeckError
-from qdeck._operations import api
-from qdeck._operations.first_ones import read_ones
+from qdeck.admin import outcomes_told
 from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.operating import make_plan, outcome
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._operations.applying import Tally
-    from qdeck._operations.model import Fates
-    from qdeck._operations.planfile import Plan
+    from qdeck.admin import Fates, Plan, Tally
     from qdeck_console.app import ConsoleApp
     from qdeck_console.operating import Wish
 
@@ -72,7 +69,7 @@ async def _redrive(console: ConsoleApp, wish: Wish, after: Callable[[], None] | 
             work.done = scanned
 
     plan, left_out = await make_plan(
-        console.deck, wish, progress=looked, cancelled=lambda: work is not None and work.cancelled
+        console.reader, wish, progress=looked, cancelled=lambda: work is not None and work.cancelled
     )
     if not plan.count:
         console.say(f"nothing to retry: {left_out[0].why if left_out else 'none matches'}", "warn", "▲")
@@ -88,7 +85,7 @@ async def _redrive(console: ConsoleApp, wish: Wish, after: Callable[[], None] | 
     if answer is None or not await operator.ask(plan, left_out):
         console.say("nothing was done", "muted", "")
         return
-    drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]), told=api.fates_told(plan))
+    drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]), told=outcomes_told(plan))
     console.open(RedriveScreen(drive))
     await _drive(console, drive, plan)
     if after is not None:
@@ -115,8 +112,8 @@ async def _drive(console: ConsoleApp, drive: Drive, plan: Plan) -> None:
         drive.fates, drive.watched = fates, watched
 
     try:
-        result, fates = await api.aredrive_plan(
-            console.deck, plan, rate=drive.rate, first=drive.first, progress=went, watched=fared,
+        result, fates = await console.writer.redrive(
+            plan, rate=drive.rate, first=drive.first, progress=went, watched=fared,
             cancelled=lambda: work is not None and work.cancelled,
         )  # fmt: skip
     except (QdeckError, OSError) as error:
@@ -187,7 +184,7 @@ class RedriveScreen(FrameScreen):
         drive, started = self.drive, time.monotonic()
         try:
             most = min(MOST_ONES, drive.first, drive.done)
-            drive.ones = await self.console.deck.alook(read_ones(drive.plan, most))
+            drive.ones = await self.console.reader.first_outcomes(drive.plan, most)
         except (QdeckError, OSError):
             return  # the frame tells that the server is lost; it is asked again
         finally:
@@ -197,7 +194,7 @@ class RedriveScreen(FrameScreen):
     async def _ask(self) -> None:
         started = time.monotonic()
         try:
-            self.drive.fates = await api.aread_fates(self.console.deck, self.drive.plan)
+            self.drive.fates = await self.console.reader.outcomes(self.drive.plan)
         except (QdeckError, OSError):
             return  # the frame tells that the server is lost; it is asked again
         finally:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import QdeckError
-from qdeck._deck.journal import noted_schedule
-from qdeck._schedules import store
-from qdeck._schedules.model import MISSED, ScheduleRow
-from qdeck._schedules.rule import Rule
+from qdeck.admin import MISSED, CronRule, ScheduleRow
 from qdeck_console.actions import SCHEDULES, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.presenters import schedules as present
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from qdeck._deck.model import Snapshot
+    from qdeck.admin import Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
@@ -38,7 +35,7 @@ class SchedulesScreen(TableScreen):
         """All schedules."""
 
         async def read(_snapshot: Snapshot) -> tuple[ScheduleRow, ...]:
-            return tuple(await self.console.deck.alook(store.read()))
+            return tuple(await self.console.reader.schedules())
 
         return read
 
@@ -139,7 +136,7 @@ class SchedulesScreen(TableScreen):
         assert row is not None  # noqa: S101 - why_not looked
 
         async def act() -> None:
-            job_id = await self.console.deck.awrite(noted_schedule(store.run(row.name), "run", row.name))
+            job_id = await self.console.writer.run_schedule(row.name)
             self.console.say(f"{row.name} made {job_id}", "ok", "✓")
 
         self.console.operator.run(act(), "run")
@@ -150,9 +147,8 @@ class SchedulesScreen(TableScreen):
         assert row is not None  # noqa: S101 - why_not looked
 
         async def act() -> None:
-            verb, word = ("pause", "paused") if row.enabled else ("resume", "resumed")
-            step = noted_schedule(store.enable(row.name, not row.enabled), verb, row.name)
-            changed = await self.console.deck.awrite(step)
+            word = "paused" if row.enabled else "resumed"
+            changed = await self.console.writer.enable_schedule(row.name, not row.enabled)
             self.console.say(f"{row.name} {'is' if changed else 'was already'} {word}", "ok", "✓")
 
         self.console.operator.run(act(), "pause" if row.enabled else "resume")
@@ -189,8 +185,7 @@ class SchedulesScreen(TableScreen):
             if self.console.writing.is_over:
                 self.console.say("the 30 minutes are over", "warn", "▲")
                 return
-            changed = store.edit(row.name, cron=given[0], tz=given[1], missed=given[2])
-            await self.console.deck.awrite(noted_schedule(changed, "edit", row.name))
+            await self.console.writer.edit_schedule(row.name, cron=given[0], tz=given[1], missed=given[2])
             self.console.say(f"{row.name} comes by {given[0]} ({given[1]}) now", "ok", "✓")
 
         self.console.operator.run(act(), "edit")
@@ -203,7 +198,7 @@ class SchedulesScreen(TableScreen):
 def _wrong(cron: str, tz: str) -> str:
     """What is wrong with a rule; empty when nothing is."""
     try:
-        Rule(cron, tz)
+        CronRule(cron, tz)
     except (QdeckError, ValueError) as error:
         return str(error)
     return ""

@@ -6,13 +6,7 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import NotAllowed, QdeckError, UnknownJob
-from qdeck._deck.jobs import SLICE
-from qdeck._deck.model import NATIVE
-from qdeck._deck.reads import concerns_all
-from qdeck._filter import parse
-from qdeck._layouts.base import Entry
-from qdeck._operations.closeup import read_close_up
-from qdeck._operations.model import Verb
+from qdeck.admin import NATIVE, PAGE_JOBS, Entry, Verb, concerns_all, parse
 from qdeck_console.actions import STUCK, bindings
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
@@ -28,9 +22,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from qdeck._deck.deck import Deck
-    from qdeck._deck.model import JobDetail, JobRecord, Snapshot, WorkerRow
-    from qdeck._operations.closeup import Spread
+    from qdeck.admin import AsyncReader, JobDetail, JobRecord, Snapshot, Spread, WorkerRow
     from qdeck_console.actions import Action
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
@@ -45,19 +37,19 @@ WAITING = ("running", "ready", "delayed", "blocked")
 
 
 async def _native(
-    deck: Deck, queue: str, where: str, workers: Mapping[str, WorkerRow], most: int, now_ms: int
+    reader: AsyncReader, queue: str, where: str, workers: Mapping[str, WorkerRow], most: int, now_ms: int
 ) -> tuple[list[Stuck], bool]:
     """The longest stuck jobs of a queue that match, so many at most, and whether these are all."""
     found: list[Stuck] = []
     cursor: str | None = None
-    size = SLICE if where.strip() else most
+    size = PAGE_JOBS if where.strip() else most
     for _ in range(MOST_PAGES):
-        page = await deck.apage(queue, state="running", where=where, most=size, cursor=cursor, bodies=False)
+        page = await reader.page(queue, state="running", where=where, most=size, cursor=cursor, bodies=False)
         cursor = page.cursor if page.scanned == size else None
         left_out = max(0, len(page.jobs) - (most - len(found)))
         for job in page.jobs[: most - len(found)]:
             try:
-                stuck = present.judge(await deck.ajob(job.queue, job.id), workers, now_ms)
+                stuck = present.judge(await reader.job(job.queue, job.id), workers, now_ms)
             except UnknownJob:
                 continue  # it ended between the two reads
             if stuck is not None:
@@ -67,11 +59,11 @@ async def _native(
     return found, False
 
 
-async def _theirs(deck: Deck, queue: str) -> list[Stuck]:
+async def _theirs(reader: AsyncReader, queue: str) -> list[Stuck]:
     found: dict[str, Stuck] = {}
     cursor: str | None = None
     for _ in range(MOST_PAGES):
-        page = await deck.apage(queue, state=WAITING, cursor=cursor)
+        page = await reader.page(queue, state=WAITING, cursor=cursor)
         entries = [entry for entry in page.jobs if isinstance(entry, Entry) and entry.stuck is not None]
         found |= {entry.key: present.theirs(entry) for entry in entries}
         cursor = page.cursor
@@ -101,7 +93,7 @@ class StuckScreen(JobListScreen):
         if queue in self._usual and now < self._usual[queue][0]:
             return
         try:
-            spread = (await self.console.deck.alook(read_close_up(queue))).done
+            spread = (await self.console.reader.queue_details(queue)).done
         except NotAllowed:
             spread = None
         self._usual[queue] = (time.monotonic() + max(USUAL_S, 20 * (time.monotonic() - now)), spread)
@@ -121,8 +113,8 @@ class StuckScreen(JobListScreen):
         """The running jobs whose lease is over or nearest to its end, of queues with stuck ones, and their owners."""
 
         async def read(snapshot: Snapshot) -> StuckSeen:
-            deck, where, at_ms = self.console.deck, self.filter_text, snapshot.at_ms
-            workers = {worker.id: worker for worker in await deck.aworkers()}
+            reader, where, at_ms = self.console.reader, self.filter_text, snapshot.at_ms
+            workers = {worker.id: worker for worker in await reader.workers()}
             found: list[Stuck] = []
             rows = sorted((row for row in snapshot.queues if row.stuck), key=lambda row: -(row.stuck or 0))
             rows, all_read = rows[:MOST_QUEUES], len(rows) <= MOST_QUEUES
@@ -131,9 +123,9 @@ class StuckScreen(JobListScreen):
             for row in rows:
                 try:
                     if row.layout != NATIVE:
-                        found += await _theirs(deck, row.name)
+                        found += await _theirs(reader, row.name)
                         continue
-                    stuck, over = await _native(deck, row.name, where, workers, most, at_ms)
+                    stuck, over = await _native(reader, row.name, where, workers, most, at_ms)
                 except QdeckError as error:
                     if concerns_all(error):
                         raise
@@ -166,11 +158,11 @@ class StuckScreen(JobListScreen):
             return None, None if row.is_over or any(stuck.key == row.key for stuck in found) else row
         if not isinstance(row, Stuck) or any(stuck.key == row.key for stuck in found):
             return None, None
-        left = await find_out(self.console.deck, row.job, now_ms)
+        left = await find_out(self.console.reader, row.job, now_ms)
         if left is not None or row.job.layout != NATIVE:
             return None, left
         try:
-            still = present.judge(await self.console.deck.ajob(row.job.queue, row.job.id), workers, now_ms)
+            still = present.judge(await self.console.reader.job(row.job.queue, row.job.id), workers, now_ms)
         except UnknownJob:
             still = None
         gone = Left(key=row.key, id=row.job.id, why="is not stuck any more")
@@ -241,15 +233,14 @@ class StuckScreen(JobListScreen):
 
     def to_export(self) -> Export:
         """What `w` writes: all that is stuck and matches, not only what is shown; as `qdeck stuck` tells it."""
-        from qdeck._operations import api
         from qdeck_console.cli import shapes
         from qdeck_console.screens.export import Export
 
         where = self.filter_text
 
         async def fill(sheet: Sheet) -> None:
-            await api.aread_stuck(
-                self.console.deck, where=where, cancelled=lambda: sheet.is_dropped,
+            await self.console.reader.stuck(
+                where=where, cancelled=lambda: sheet.is_dropped,
                 each=lambda some: sheet.put([shapes.stuck(job) for job in some]),
             )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck._deck.words import NATIVE
+from qdeck.admin import NATIVE
 from qdeck_console.presenters.parts import name_parts, owner_of
 
 if TYPE_CHECKING:

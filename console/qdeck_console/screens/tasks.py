@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck.messages import looking
-from qdeck.messages._cleaning import Removal
+from qdeck.messages import Removal
 from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, QueueRow, TaskPage, TaskRow
 from qdeck_console.actions import HEALTH, TASKS, Action, bindings
 from qdeck_console.format import counted
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck._deck.model import Snapshot
+    from qdeck.admin import Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
@@ -79,8 +78,8 @@ class TasksScreen(TasksBase):
         """The tasks, and a slice more of the keys in search of orphans."""
 
         async def read(_snapshot: Snapshot) -> TasksSeen:
-            page = await self.console.deck.alook(looking.read_tasks(most=MOST))
-            return TasksSeen(page=page, orphans=await self.console.deck.alook(self._search.step()))
+            page = await self.console.reader.temporary_tasks(most=MOST)
+            return TasksSeen(page=page, orphans=await self.console.reader.search_orphans(self._search))
 
         return read
 
@@ -193,7 +192,7 @@ class TaskScreen(TasksBase):
         """Its queues."""
 
         async def read(_snapshot: Snapshot) -> QueuePage:
-            return await self.console.deck.alook(looking.read_queues(task=self.task_id, most=MOST))
+            return await self.console.reader.temporary_queues(task=self.task_id, most=MOST)
 
         return read
 

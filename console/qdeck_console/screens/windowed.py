@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError, UnknownJob
-from qdeck._deck.model import NATIVE, JobDetail, JobRecord
+from qdeck.admin import NATIVE, JobDetail, JobRecord
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.screens import deadletters
@@ -80,7 +80,7 @@ class WindowedScreen(JobListScreen):
             return ListSeen(part=part)
         try:
             wanted = chosen.id if chosen.layout == NATIVE else chosen.key
-            return ListSeen(part=part, detail=await self.console.deck.ajob(chosen.queue, wanted))
+            return ListSeen(part=part, detail=await self.console.reader.job(chosen.queue, wanted))
         except UnknownJob:
             return ListSeen(part=part)  # it went away between the two reads
 
@@ -89,7 +89,7 @@ class WindowedScreen(JobListScreen):
         there = next((found for found in part.rows if found.key == row.key), None)
         if isinstance(there, JobRecord):
             return part
-        left = row if isinstance(row, Left) else await find_out(self.console.deck, row, self.now_ms)
+        left = row if isinstance(row, Left) else await find_out(self.console.reader, row, self.now_ms)
         return part if left is None or left.is_over else await source.with_left(part, left, at)
 
     async def _drop_marks(self, source: Source) -> None:

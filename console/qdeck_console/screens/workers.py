@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck._deck.model import JobRecord, Snapshot, WorkerRow
+from qdeck.admin import JobRecord, Snapshot, WorkerRow
 from qdeck_console.actions import WORKERS, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.presenters import workers as present
@@ -71,7 +71,7 @@ class WorkersBase(TableScreen):
         """All workers, and the running jobs of the one in sight."""
 
         async def read(snapshot: Snapshot) -> WorkersSeen:
-            rows = tuple(await self.console.deck.aworkers())
+            rows = tuple(await self.console.reader.workers())
             self.speeds.note(rows)
             wanted = self.in_sight()
             row = next((row for row in rows if row.id == wanted), rows[0] if rows and not wanted else None)
@@ -87,7 +87,7 @@ class WorkersBase(TableScreen):
         found: list[JobRecord] = []
         partial = len(queues) > MOST_QUEUES
         for queue in queues[:MOST_QUEUES]:
-            page = await self.console.deck.apage(queue, state="running", most=MOST_JOBS, bodies=False)
+            page = await self.console.reader.page(queue, state="running", most=MOST_JOBS, bodies=False)
             found += [job for job in page.jobs if job.worker == row.id]
             partial = partial or page.scanned >= MOST_JOBS
         found.sort(key=lambda job: job.since_ms or 0)
@@ -114,7 +114,7 @@ class WorkersBase(TableScreen):
         worker = self.in_sight()
 
         async def act() -> None:
-            await self.console.deck.aorder_worker(worker, what)
+            await self.console.writer.order_worker(worker, what)
             self.console.say(f"{worker} {told}", "ok", "✓")
 
         self.console.operator.run(act(), what)

@@ -18,8 +18,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from qdeck import InvalidOption
-from qdeck._agent.options import host_and_port, is_loopback, is_passed_on
-from qdeck._python import module_command
+from qdeck.runtime import host_and_port, is_loopback, is_passed_on, module_command
 from qdeck_console.serving.visit import END_S, MOST_MESSAGE, Visit
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.segment import Segment
 from textual.strip import Strip
 
-from qdeck._hidden import HIDDEN
+from qdeck.admin import HIDDEN
 from qdeck_console.format import Line, Piece, fit
 from qdeck_console.text import plain_signs, safe_text, width
 

@@ -14,20 +14,19 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._agent import slots
 from qdeck._agent.chores import Chores
 from qdeck._agent.eyes import Eyes
 from qdeck._agent.lease import Lease
 from qdeck._agent.options import AgentOptions
 from qdeck._connection import AsyncClient, Endpoint
-from qdeck._deck import identity, reads
+from qdeck._deck import agent_tasks, identity, reads
 from qdeck._errors import LayoutMismatch, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
 from qdeck._schedules.ticker import Ticker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from qdeck._agent.slots import Ending
+    from qdeck._deck.agent_tasks import Ending
 
 Event = dict[str, Any]
 RETRY_S: Final = 1.0
@@ -221,7 +220,7 @@ class Agent:
             raise NotAllowed(f"{self.endpoint} is open read-only", hint=self.options.read_only_hint)
         lease_s = self.options.lease
         claim = await client.run(
-            slots.claim(
+            agent_tasks.claim(
                 chore.name,
                 self.id,
                 every_ms=round(chore.every * 1000),
@@ -251,20 +250,20 @@ class Agent:
         except asyncio.CancelledError:
             if not lease.lost:
                 raise
-            ending = slots.Ending(outcome="fenced")
+            ending = agent_tasks.Ending(outcome="fenced")
         except (OutcomeUnknown, ServerUnreachable) as error:
-            failure, ending = error, slots.Ending(outcome="failed", summary={"why": str(error)})
+            failure, ending = error, agent_tasks.Ending(outcome="failed", summary={"why": str(error)})
         except QdeckError as error:
-            ending = slots.Ending(outcome="failed", summary={"why": str(error), "hint": error.hint})
+            ending = agent_tasks.Ending(outcome="failed", summary={"why": str(error), "hint": error.hint})
         except Exception as error:  # noqa: BLE001 - a chore that fails must not end the others, nor go on for ever
-            ending = slots.Ending(outcome="failed", summary={"why": f"{type(error).__name__}: {error}"})
+            ending = agent_tasks.Ending(outcome="failed", summary={"why": f"{type(error).__name__}: {error}"})
         finally:
             run.cancel()
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
         if not lease.lost:
             # How often it runs is known here only; whoever looks can tell from it when the next run is due.
-            await lease.finish(replace(ending, summary={**ending.summary, slots.EVERY: chore.every}))
+            await lease.finish(replace(ending, summary={**ending.summary, agent_tasks.EVERY: chore.every}))
         self._tell_run(chore, lease, ending, time.monotonic() - began)
         if failure is not None:
             raise failure

@@ -7,12 +7,11 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._agent import health, housekeeping, purging, slots, vmpooler
+from qdeck._agent import health, housekeeping, purging, vmpooler
 from qdeck._agent.sampling import Sampler
 from qdeck._connection import AsyncClient, Endpoint
-from qdeck._deck import reads, since
+from qdeck._deck import agent_tasks, reads, since
 from qdeck._errors import NotAllowed, QdeckError
-from qdeck._rules.health import acheck_health
 from qdeck._rules.limits import Limits
 from qdeck._rules.report import document, since_document
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from qdeck._agent.eyes import Eyes
     from qdeck._agent.lease import Lease
     from qdeck._agent.options import AgentOptions
-    from qdeck._agent.slots import Ending
+    from qdeck._deck.agent_tasks import Ending
     from qdeck._deck.model import Snapshot
     from qdeck._engine.ops import Program
     from qdeck._rules.health import HealthReport
@@ -56,7 +55,7 @@ class Chores:
         trims, done = lease.claim.token % TRIM_EVERY == 1, housekeeping.Done()
         ended = await self._tend(done, lease.claim.now_ms, lease.cancelled, trims=trims)
         outcome = "done" if ended else "stopped"
-        return slots.Ending(outcome=outcome, summary=done.summary(), counters=done.counts())
+        return agent_tasks.Ending(outcome=outcome, summary=done.summary(), counters=done.counts())
 
     async def tend_unclaimed(self) -> dict[str, Any]:
         """The same for an agent that cannot claim the run: whatever it does may be done by several, and twice."""
@@ -83,7 +82,7 @@ class Chores:
         seen = await self.eyes.counts()
         await self.client.run(self.sampler.take(seen.queues, lease.claim.started_ms))
         unread = self.sampler.unread
-        return slots.Ending(summary={"refused": len(unread), "why": unread[0]} if unread else {})
+        return agent_tasks.Ending(summary={"refused": len(unread), "why": unread[0]} if unread else {})
 
     async def clean(self, lease: Lease) -> Ending:
         """Removes temporary queues whose time is over, and names of queues that were never made or are gone.
@@ -96,10 +95,10 @@ class Chores:
         settings = self.options.settings.agent
         told = await cleaning.clean(self.client, settings, lease.cancelled)
         if settings.clean_dry_run:
-            return slots.Ending(summary=told)
+            return agent_tasks.Ending(summary=told)
         gone = await self.client.run(housekeeping.prune_queues(lease.claim.now_ms))
         counters = {"removed": told.get("removed", 0), "names": len(gone)}
-        return slots.Ending(summary=told | ({"names": gone} if gone else {}), counters=counters)
+        return agent_tasks.Ending(summary=told | ({"names": gone} if gone else {}), counters=counters)
 
     async def health(self, lease: Lease) -> Ending:
         """Judges the deck and writes the verdict where others read it, in the step that ends the run."""
@@ -107,8 +106,8 @@ class Chores:
         told = health.summary(found)
         with contextlib.suppress(QdeckError):  # good to have, and no reason to leave no report
             await self.client.run(since.note(found.checks, found.thresholds, found.at_ms))
-        own = await vmpooler.keep_health(self.eyes.health.deck, Limits.of(self.options.settings), found.at_ms)
-        return slots.Ending(
+        own = await vmpooler.keep_health(self.eyes.health.writer, Limits.of(self.options.settings), found.at_ms)
+        return agent_tasks.Ending(
             summary=told if own is None else told | {"vmpooler__health": own},
             hash_key=health.KEY,
             hash_fields=health.hash_fields(found),
@@ -126,7 +125,7 @@ class Chores:
             if self._report is None or began > self._stale:
                 found = await self._check()
                 known = since.read_since(found.checks, found.thresholds, found.at_ms)
-                told = since_document(found, await self.eyes.health.deck.alook(known))
+                told = since_document(found, await self.eyes.health.reader.run(known))
                 self._report = document(found) | {"since": told}
                 ended = time.monotonic()
                 # With thousands of queues it takes seconds: whoever asks in a loop must not keep the server busy.
@@ -135,14 +134,14 @@ class Chores:
 
     async def _check(self) -> HealthReport:
         async with self.eyes.health.lock:
-            return await acheck_health(self.eyes.health.deck, Limits.of(self.options.settings))
+            return await self.eyes.health.reader.health(Limits.of(self.options.settings))
 
-    async def measured(self) -> tuple[Snapshot, dict[str, Any], list[slots.Slot], list[LifeCycleCount]]:
+    async def measured(self) -> tuple[Snapshot, dict[str, Any], list[agent_tasks.Slot], list[LifeCycleCount]]:
         """What `/metrics` tells of: a picture of now, the last health report, all agents' runs, temporary queues."""
         seen = await self.eyes.look()
         last = await self.client.run(health.read_last()) or {}
         try:
-            runs = await self.client.run(slots.read(NAMES))
+            runs = await self.client.run(agent_tasks.read(NAMES))
         except NotAllowed:
             runs = []
         from qdeck._agent import cleaning
@@ -156,26 +155,26 @@ class Chores:
     async def purge(self, lease: Lease) -> Ending:
         """Removes what the purge rules name, or with `purge_dry_run` tells what it would remove."""
         settings, sight = self.options.settings, self.eyes.purge
-        async with sight.lock, purging.planned(sight.deck, settings, "auto-purge", lease.cancelled) as plan:
+        async with sight.lock, purging.planned(sight.reader, settings, "auto-purge", lease.cancelled) as plan:
             if settings.purge.purge_dry_run:
-                return slots.Ending(summary=purging.summary(plan, None))
+                return agent_tasks.Ending(summary=purging.summary(plan, None))
             if not plan.count:
-                return slots.Ending(summary={"dry_run": False, "planned": 0})
-            result = await purging.apply(sight.deck, plan, lease.cancelled)
+                return agent_tasks.Ending(summary={"dry_run": False, "planned": 0})
+            result = await sight.writer.apply(plan, cancelled=lease.cancelled)
             outcome = "failed" if result.error else "stopped" if result.stopped else "done"
-            return slots.Ending(
+            return agent_tasks.Ending(
                 outcome=outcome, summary=purging.summary(plan, result), counters=purging.counters(plan, result)
             )
 
     async def purge_asked(self, *, dry_run: bool, limit: int) -> dict[str, Any]:
         """A purge that a caller of the API asked for."""
         settings, sight = self.options.settings, self.eyes.purge
-        async with sight.lock, purging.planned(sight.deck, settings, "purge through the API") as plan:
+        async with sight.lock, purging.planned(sight.reader, settings, "purge through the API") as plan:
             if dry_run:
                 return purging.plan_document(plan, limit)
-            result = await purging.apply(sight.deck, plan) if plan.count else None
+            result = await sight.writer.apply(plan) if plan.count else None
             if result is not None:
-                await self.client.run(slots.count("purge", purging.counters(plan, result)))
+                await self.client.run(agent_tasks.count("purge", purging.counters(plan, result)))
             return purging.batch_document(plan, result)
 
 

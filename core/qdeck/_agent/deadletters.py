@@ -45,7 +45,7 @@ async def letters(eyes: Eyes, client: AsyncClient, queue: str | None, limit: int
     for name, newest_ms in [*others, *await _newest(client, [row.name for row in full if row.layout == NATIVE])]:
         if len(records) >= limit and _moment(records[limit - 1]) >= newest_ms:
             break  # all that is left is older than what is shown
-        found = [record async for record in eyes.jobs.ajobs(name, state="dead", limit=limit)]
+        found = [record async for record in eyes.jobs.jobs(name, state="dead", limit=limit)]
         records = sorted([*records, *found], key=_moment, reverse=True)[:limit]
     total = sum(row.dead or 0 for row in rows)
     entries = [entry(record) for record in records]

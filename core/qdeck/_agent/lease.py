@@ -6,12 +6,12 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from qdeck._agent import slots
+from qdeck._deck import agent_tasks
 from qdeck._errors import QdeckError
 
 if TYPE_CHECKING:
-    from qdeck._agent.slots import Claim
     from qdeck._connection import AsyncClient
+    from qdeck._deck.agent_tasks import Claim
 
 
 class Lease:
@@ -30,13 +30,15 @@ class Lease:
         """Whether to stop here: told to, fenced, or silent for so long that somebody else may have taken over."""
         return self.stopped or self.lost or time.monotonic() - self._renewed > self._lease_s * 0.9
 
-    async def keep(self, run: asyncio.Task[slots.Ending]) -> None:
+    async def keep(self, run: asyncio.Task[agent_tasks.Ending]) -> None:
         """Renews until it is cancelled; ends the run when it is not ours any more."""
         while True:
             await asyncio.sleep(self._lease_s / 3)
             sent = time.monotonic()
             try:
-                kept = await self._client.run(slots.renew(self.chore, self.claim.token, round(self._lease_s * 1000)))
+                kept = await self._client.run(
+                    agent_tasks.renew(self.chore, self.claim.token, round(self._lease_s * 1000))
+                )
             except QdeckError:
                 continue  # the next one may get through; `cancelled` watches the time
             if not kept:
@@ -45,8 +47,8 @@ class Lease:
                 return
             self._renewed = sent
 
-    async def finish(self, ending: slots.Ending) -> bool:
+    async def finish(self, ending: agent_tasks.Ending) -> bool:
         """Ends the run on the server; False when it had been taken over, and what it leaves was not written."""
-        done = await self._client.run(slots.finish(self.chore, self.claim.token, ending))
+        done = await self._client.run(agent_tasks.finish(self.chore, self.claim.token, ending))
         self.lost = self.lost or not done
         return done

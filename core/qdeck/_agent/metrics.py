@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from qdeck._agent.slots import Slot
+    from qdeck._deck.agent_tasks import Slot
     from qdeck._deck.model import QueueRow, Snapshot
     from qdeck.messages import LifeCycleCount
 

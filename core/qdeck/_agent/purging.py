@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._operations.applying import apply_steps
-from qdeck._operations.driving import adrive
 from qdeck._rules.limits import Limits, read_rules
-from qdeck._rules.purge import abuild_purge_plan, counts
+from qdeck._rules.purge import counts
 from qdeck._rules.report import iso
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from qdeck._deck.deck import Deck
     from qdeck._operations.model import BatchResult, PlanEntry
     from qdeck._operations.planfile import Plan
     from qdeck._settings import Settings
+    from qdeck.admin import AsyncReader
 
 MOST_SKIPS: Final = 100  # told one by one
 
@@ -56,23 +54,17 @@ class Taken:
 
 @contextlib.asynccontextmanager
 async def planned(
-    deck: Deck, settings: Settings, reason: str, cancelled: Callable[[], bool] | None = None
+    reader: AsyncReader, settings: Settings, reason: str, cancelled: Callable[[], bool] | None = None
 ) -> AsyncIterator[Plan]:
     """The plan of a purge by the rules and thresholds of the configuration; it is gone after."""
     with tempfile.TemporaryDirectory(prefix="qdeck-purge-") as folder:
-        yield await abuild_purge_plan(
-            deck,
+        yield await reader.plan_purge(
             read_rules((), settings),
             Limits.of(settings),
             path=Path(folder) / "plan.jsonl",
             reason=reason,
             cancelled=cancelled,
         )
-
-
-async def apply(deck: Deck, plan: Plan, cancelled: Callable[[], bool] | None = None) -> BatchResult:
-    """Does a plan."""
-    return await adrive(deck, apply_steps(plan, cancelled=cancelled))
 
 
 def by_rule(plan: Plan) -> dict[str, Any]:

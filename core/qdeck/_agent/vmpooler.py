@@ -13,20 +13,20 @@ from qdeck._rules.foreign import ages_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._deck.deck import Deck
     from qdeck._engine.ops import Program
     from qdeck._rules.limits import Limits
     from qdeck._settings.thresholds import Thresholds
+    from qdeck.admin import AsyncWriter
 
 
-async def keep_health(deck: Deck, limits: Limits, now: int) -> str | None:
+async def keep_health(writer: AsyncWriter, limits: Limits, now: int) -> str | None:
     """Writes `vmpooler__health` while nobody else does; tells what came of it, None where there is no VMPooler."""
-    layout = next((one for one in deck.others.layouts if isinstance(one, VmPooler)), None)
+    layout = next((one for one in writer.others.layouts if isinstance(one, VmPooler)), None)
     if layout is None or layout.sight is None or not layout.sight.is_there:
         return None
     try:
-        metrics = await deck.alook(_metrics(layout, limits, now))
-        outcome = await deck.awrite(write_health(metrics, judge(metrics, deck.thresholds).value, now))
+        metrics = await writer.run(_metrics(layout, limits, now))
+        outcome = await writer.write(write_health(metrics, judge(metrics, writer.thresholds).value, now))
     except QdeckError as error:
         return f"not written: {error}"
     return "written" if outcome.done else outcome.why

@@ -15,8 +15,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
 from redis.retry import Retry
 
-from qdeck import __version__
 from qdeck._connection.address import Address, Kind, Node, mask_url, read_url
+from qdeck._version import __version__
 
 TIMEOUT: Final = 5.0
 _NO_TOUCH: Final = ("CLIENT", "NO-TOUCH", "ON")

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck import changes, reads
 from qdeck._deck.model import NATIVE
 from qdeck._engine import acts, codec, keys, programs, shapes
+from qdeck._engine.steps import Offload, Step, waiting
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import activity, foreign, planning, registry
-from qdeck._operations.driving import Step, waiting
 from qdeck._operations.model import Activity, BatchResult, PlanEntry, Skip, Verb
+from qdeck._operations.planfile import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from qdeck._engine.acts import Acted
     from qdeck._engine.ops import Program
-    from qdeck._operations.driving import Steps
+    from qdeck._engine.steps import Steps
     from qdeck._operations.planfile import Plan
 
 MOST_SKIPS: Final = 10_000  # that are told one by one
@@ -305,6 +306,17 @@ def check_server(plan: Plan) -> Program[None]:
     # Where the server may not be asked for its process, each step still compares what it changes to the byte.
     if not head.queues and plan.count and not (run_id is None and head.run_id is None):
         raise UsageError(f"the plan {plan.id} was made on another server ({head.address})", hint="make a new plan")
+
+
+def check_plan(plan: Plan, db: int) -> Steps[None]:
+    """Raise when a plan is not what it was made as, or not for this database; `begin` asks the server itself."""
+    yield Offload(lambda: check_whole(plan))
+    made = plan.head.db
+    if made is not None and made != db:
+        raise UsageError(
+            f"the plan {plan.path} was made on database {made}, and this is database {db}",
+            hint="make a plan for this database, or apply it to that one",
+        )
 
 
 def apply_steps(

@@ -20,10 +20,8 @@ from qdeck._layouts.lists_steps import clean_orphans, clean_task
 from qdeck._operations import activity, registry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from qdeck._deck.deck import Deck
     from qdeck._engine.ops import Program
+    from qdeck._layouts.others import Others
     from qdeck._layouts.steps import Step
 
 LAYOUT: Final = "lists"
@@ -41,25 +39,37 @@ class ListsCleaned:
     dry_run: bool = False
 
 
-def clean_task_lists(deck: Deck, task_id: str, *, idle_s: float = 0, dry_run: bool = False) -> ListsCleaned:
-    """Removes the lists that `task_queues:{task_id}` names."""
-    found, left = deck.look(clean_task(task_id, idle_s))
-    return _carry_out(deck, f"task {task_id}", found, left, dry_run=dry_run)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListsFound:
+    """What a cleaning would remove, and what it would leave, each with the reason."""
+
+    where: str
+    steps: tuple[Step, ...]
+    left: tuple[tuple[str, str], ...]
+
+    @property
+    def told(self) -> ListsCleaned:
+        """As the report of a dry run."""
+        return ListsCleaned(removed=tuple((step.id, step.effect) for step in self.steps), left=self.left, dry_run=True)
 
 
-def clean_orphaned_lists(deck: Deck, *, idle_s: float, dry_run: bool = True) -> ListsCleaned:
-    """Removes lists that differ by their task only, whose task no registry names, and that nobody touched lately."""
-    found, left = deck.look(_orphans(deck, idle_s))
-    return _carry_out(deck, "orphaned lists", found, left, dry_run=dry_run)
+def find(others: Others, task_id: str | None, idle_s: float) -> Program[ListsFound]:
+    """Return the lists that `task_queues:{task_id}` names.
+
+    Without a task: lists that differ by their task only, whose task no registry names, and that nobody touched lately.
+    """
+    found, left = yield from (_orphans(others, idle_s) if task_id is None else clean_task(task_id, idle_s))
+    where = "orphaned lists" if task_id is None else f"task {task_id}"
+    return ListsFound(where=where, steps=tuple(found), left=tuple(left))
 
 
-def _orphans(deck: Deck, idle_s: float) -> Program[tuple[list[Step], list[tuple[str, str]]]]:
-    layout = next((one for one in deck.others.layouts if isinstance(one, Lists)), None)
+def _orphans(others: Others, idle_s: float) -> Program[tuple[list[Step], list[tuple[str, str]]]]:
+    layout = next((one for one in others.layouts if isinstance(one, Lists)), None)
     found: list[Step] = []
     left: list[tuple[str, str]] = []
     if layout is None:
         return found, left
-    for home, queue in (yield from deck.others.queues()):
+    for home, queue in (yield from others.queues()):
         if home is not layout or not queue.endswith("*"):
             continue
         prefix = queue.removesuffix("*")
@@ -79,16 +89,11 @@ def _orphans(deck: Deck, idle_s: float) -> Program[tuple[list[Step], list[tuple[
     return found, left
 
 
-def _carry_out(
-    deck: Deck, what: str, found: Sequence[Step], left: Sequence[tuple[str, str]], *, dry_run: bool
-) -> ListsCleaned:
-    if dry_run or not found:
-        would = tuple((step.id, step.effect) for step in found)
-        return ListsCleaned(removed=would, left=tuple(left), dry_run=dry_run)
-    return deck.write(_remove(what, found, left))
-
-
-def _remove(what: str, found: Sequence[Step], left: Sequence[tuple[str, str]]) -> Program[ListsCleaned]:
+def remove(lists: ListsFound) -> Program[ListsCleaned]:
+    """Remove the lists that were found, as a batch."""
+    what, found, left = lists.where, lists.steps, lists.left
+    if not found:
+        return ListsCleaned(left=left)
     now = yield from reads.clock()
     batch = f"b-{new_id()}"
     known = yield from registry.read()

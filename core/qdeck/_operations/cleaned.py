@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck import changes, reads
 from qdeck._engine import acts, ops
 from qdeck._engine.numbers import digits
+from qdeck._engine.steps import Step
 from qdeck._operations import activity, registry
-from qdeck._operations.driving import Step
 from qdeck._operations.model import Skip
 from qdeck._operations.registry import Kept
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck._operations.driving import Steps
+    from qdeck._engine.steps import Steps
 
 VERB: Final = "clean"
 TAG: Final = "{qdeck:messages}"

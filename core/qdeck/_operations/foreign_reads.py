@@ -1,4 +1,4 @@
-"""What is stuck, and groups of dead letters, in the queues of other layouts."""
+"""What is stuck, and groups of dead letters, of every layout: read from those of other systems, then put together."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING
 from qdeck._deck import reads
 from qdeck._deck.model import State
 from qdeck._layouts.base import Entry
+from qdeck._operations import groups as dead
+from qdeck._operations import stuck
+from qdeck._operations.foreign import ground_of
 from qdeck._operations.groups import OTHER, Gathering, Group, Groups
 from qdeck._operations.stuck import StuckJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
     from qdeck._layouts.base import Layout
+    from qdeck._layouts.others import Others
 
 WAITING = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
 
@@ -115,4 +120,49 @@ def merged(one: Groups, other: Groups) -> Groups:
         total=one.total + other.total,
         exact=one.exact and other.exact,
         unread=(*one.unread, *other.unread),
+    )
+
+
+def all_groups(
+    memory: Memory,
+    others: Others,
+    queues: Sequence[str],
+    wanted: Filter,
+    *,
+    most_read: int | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Program[Groups]:
+    """Return the dead letters of some queues, or of all, in groups."""
+    ground = yield from ground_of(memory, others, queues, wanted)
+    found = yield from dead.read_groups(ground.native, wanted=wanted, most_read=most_read, cancelled=cancelled)
+    if ground.unread:
+        left_out = tuple(why for _, why in ground.unread)
+        found = replace(found, exact=False, unread=(*left_out, *found.unread))
+    if not ground.foreign:
+        return found
+    now = yield from reads.clock()
+    theirs = yield from read_groups(ground.foreign, now=now, wanted=wanted, most_read=most_read, cancelled=cancelled)
+    return merged(found, theirs)
+
+
+def all_stuck(
+    memory: Memory,
+    others: Others,
+    queues: Sequence[str],
+    wanted: Filter,
+    limit: int | None,
+    *,
+    unread: list[str],
+    each: Callable[[list[StuckJob]], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Program[list[StuckJob]]:
+    """Return the stuck jobs of some queues, or of all. Queues that cannot be read are added to `unread`."""
+    ground = yield from ground_of(memory, others, queues, wanted)
+    unread += [why for _, why in ground.unread]
+    found = yield from stuck.read_stuck(
+        ground.native, wanted=wanted, limit=limit, unread=unread, each=each, cancelled=cancelled
+    )
+    left = None if limit is None else limit - len(found)
+    return found + (
+        yield from read_stuck(ground.foreign, wanted=wanted, limit=left, unread=unread, each=each, cancelled=cancelled)
     )

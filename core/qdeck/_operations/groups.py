@@ -166,7 +166,7 @@ class GroupWalk:
 
     def __init__(self, queue: str, now_ms: int, gathering: Gathering, wanted: Filter | None = None) -> None:
         needs = Needs.of(wanted, now_ms, State.DEAD, always=("error",))
-        self.gathering = gathering
+        self.queue, self.gathering = queue, gathering
         self.over = False
         self._walk = Walk(queue, State.DEAD, needs, now_ms, highest=now_ms)
 

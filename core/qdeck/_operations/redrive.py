@@ -10,10 +10,10 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 from qdeck._engine import acts
+from qdeck._engine.steps import Pause, Step, waiting
 from qdeck._errors import InvalidOption, QdeckError
 from qdeck._layouts.base import Fate
 from qdeck._operations.applying import Application
-from qdeck._operations.driving import Pause, Step, waiting
 from qdeck._operations.fates import Fortunes, fates_of
 from qdeck._operations.model import BatchResult, Fates, PlanEntry
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from qdeck._engine.ops import Program
+    from qdeck._engine.steps import Steps
     from qdeck._operations.applying import Progress
-    from qdeck._operations.driving import Steps
     from qdeck._operations.planfile import Plan
 
 SAMPLE: Final = 200  # of the jobs that went back last, how many are watched

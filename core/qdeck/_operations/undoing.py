@@ -9,17 +9,17 @@ import msgspec
 
 from qdeck._deck import changes, reads
 from qdeck._engine import acts, codec, keys, programs
+from qdeck._engine.steps import Step
 from qdeck._errors import NotAllowed, QdeckError, UsageError
 from qdeck._layouts import steps
 from qdeck._operations import activity, cleaned, registry
-from qdeck._operations.driving import Step
 from qdeck._operations.model import Skip, UndoResult, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from qdeck._engine.ops import Program
-    from qdeck._operations.driving import Steps
+    from qdeck._engine.steps import Steps
     from qdeck._operations.registry import Kept
 
 PARENT_GONE: Final = "a job that it waited for has ended"  # as undo.lua says it

@@ -14,6 +14,7 @@ from qdeck._deck import native, reads, verdict, workers
 from qdeck._deck.model import NATIVE, Status
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, scripts
+from qdeck._engine.steps import Step
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
 from qdeck._rules import rights, unreadable
@@ -22,11 +23,12 @@ from qdeck._words import counted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.deck import Deck
     from qdeck._deck.model import QueueRow, ServerInfo
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
+    from qdeck._engine.steps import Steps
     from qdeck._layouts.base import Layout
+    from qdeck._layouts.others import Others
     from qdeck._settings import Configuration, Target
     from qdeck._settings.thresholds import Thresholds
 
@@ -61,11 +63,20 @@ class Diagnosis:
         return all(finding.ok is not False for finding in self.findings)
 
 
-def diagnose(deck: Deck, configuration: Configuration, target: Target) -> Diagnosis:
-    """Checks the setup, then the server."""
+def diagnose(
+    address: str,
+    others: Others,
+    thresholds: Thresholds,
+    configuration: Configuration,
+    target: Target,
+    *,
+    read_only: bool,
+) -> Steps[Diagnosis]:
+    """Check the setup, then the server."""
     found = setup(configuration, target)
     try:
-        found += deck.look(_server(deck, found_read_only=deck.read_only))
+        server = _server(address, others, thresholds, found_read_only=read_only)
+        found += yield Step(server, writes=False)
     except (ServerUnreachable, NotAllowed) as error:
         found.append(Finding(name="connection", ok=False, detail=str(error), fix=error.hint))
         return Diagnosis(findings=tuple(found), error=error)
@@ -101,18 +112,18 @@ def setup(configuration: Configuration, target: Target) -> list[Finding]:
     return found
 
 
-def _server(deck: Deck, *, found_read_only: bool) -> Program[list[Finding]]:
+def _server(address: str, others: Others, thresholds: Thresholds, *, found_read_only: bool) -> Program[list[Finding]]:
     before = reads.local_ms()
     stamp, hello, info, whoami = yield reads.read((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
     after = reads.local_ms()
-    server = read_server(hello, info, deck.address)
+    server = read_server(hello, info, address)
     user = whoami.decode("utf-8", "replace") if isinstance(whoami, bytes) else None
     name = " ".join(word for word in (server.name, server.version, server.mode, server.role) if word)
     as_user = f" as user {user}" if user else ""
-    found = [Finding(name="connection", ok=True, detail=f"{deck.address}: {name or 'answers'}{as_user}")]
+    found = [Finding(name="connection", ok=True, detail=f"{address}: {name or 'answers'}{as_user}")]
     found.append(_version(server))
     found.append(_clock(reads.stamp(stamp), before, after))
-    adapters = [layout.name for layout in deck.others.layouts] + ["native"]
+    adapters = [layout.name for layout in others.layouts] + ["native"]
     fix = rights.line("viewer" if found_read_only else "operator", adapters, user)
     looking = yield from _may_look(fix)
     found.append(looking)
@@ -123,10 +134,10 @@ def _server(deck: Deck, *, found_read_only: bool) -> Program[list[Finding]]:
     found.append(changing)
     if looking.ok:
         found.append((yield from _queue_keys(user, fix, read_only=found_read_only)))
-    found += yield from _settings(server, info, deck.thresholds)
+    found += yield from _settings(server, info, thresholds)
     found.append((yield from _script_cache()))
     if looking.ok:
-        found += yield from _layouts(deck)
+        found += yield from _layouts(address, others)
     found.append(_abilities(looking, changing, read_only=found_read_only))
     return found
 
@@ -320,10 +331,10 @@ def _script_cache() -> Program[Finding]:
     return Finding(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
 
 
-def _layouts(deck: Deck) -> Program[list[Finding]]:
+def _layouts(address: str, others: Others) -> Program[list[Finding]]:
     """Whose queues are there, and what can be done with those of others."""
     try:
-        seen = yield from deck.others.look(native.Memory(), deck.address, ())
+        seen = yield from others.look(native.Memory(), address, ())
         rows = yield from workers.list_workers()
         notices = list(seen.notices)
         broken = yield from unreadable.check(seen.queues, notices)
@@ -337,7 +348,7 @@ def _layouts(deck: Deck) -> Program[list[Finding]]:
     ]
     found = [Finding(name="layouts", ok=True, detail="; ".join(told))]
     found += [Finding(name="layouts", ok=None, detail=notice) for notice in notices]
-    found += [_layout(layout) for layout in deck.others.layouts if layout.name in counts]
+    found += [_layout(layout) for layout in others.layouts if layout.name in counts]
     found += _unreadable(seen.queues, broken)
     alive = sum(row.alive for row in rows)
     found.append(Finding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))

@@ -24,7 +24,6 @@ from qdeck._words import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._deck.deck import Deck
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
     from qdeck._layouts.others import Others
@@ -84,16 +83,6 @@ class HealthReport:
     snapshot: Snapshot = field(repr=False)
     thresholds: Thresholds = field(default_factory=Thresholds, repr=False)
     layouts: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
-
-
-def check_health(deck: Deck, limits: Limits | None = None, *, orphans: bool = True) -> HealthReport:
-    """Looks at everything once. A second look by the same deck knows rates too."""
-    return deck.look(report(deck.memory, deck.address, limits or Limits(), orphans=orphans, others=deck.others))
-
-
-async def acheck_health(deck: Deck, limits: Limits | None = None, *, orphans: bool = True) -> HealthReport:
-    """Looks at everything once, in asyncio."""
-    return await deck.alook(report(deck.memory, deck.address, limits or Limits(), orphans=orphans, others=deck.others))
 
 
 def report(

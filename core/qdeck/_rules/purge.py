@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qdeck._deck import native
-    from qdeck._deck.deck import Deck
     from qdeck._engine.ops import Program
     from qdeck._layouts.others import Others
     from qdeck._operations.planfile import Plan
@@ -42,43 +41,31 @@ Watch = Callable[[str, Rule, int, Sequence[PlanEntry], bool], None]
 _DYING: Final = (Effect.BURY, Effect.CANCEL)  # those that wait for such a job do not run any more
 
 
-def build_purge_plan(
-    deck: Deck,
-    rules: Iterable[Rule | str] = tuple(Rule),
-    limits: Limits | None = None,
+def build(
+    memory: native.Memory,
+    address: str,
+    db: int,
+    others: Others,
     *,
+    rules: Iterable[Rule | str] | None = None,
+    limits: Limits | None = None,
     queues: Sequence[str] = (),
     path: Path | None = None,
-    life_ms: int = PLAN_LIFE_MS,
+    life_ms: int | None = None,
     reason: str = "",
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
     watch: Watch | None = None,
-) -> Plan:
-    """The plan of a purge of these queues, or of all. `progress` hears how many were looked at and how many taken.
+) -> Program[Plan]:
+    """Make the plan of a purge of these queues, or of all. `progress` receives how many were looked at and taken.
 
-    `watch` hears of each slice: queue, rule, how many were looked at, the entries, and whether it was the last.
+    `watch` receives each slice: queue, rule, how many were looked at, the entries, and whether it was the last.
     """
-    build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled, watch)
-    return deck.look(build.run(deck.memory, deck.address, deck.endpoint.db, deck.others))
-
-
-async def abuild_purge_plan(
-    deck: Deck,
-    rules: Iterable[Rule | str] = tuple(Rule),
-    limits: Limits | None = None,
-    *,
-    queues: Sequence[str] = (),
-    path: Path | None = None,
-    life_ms: int = PLAN_LIFE_MS,
-    reason: str = "",
-    progress: Callable[[int, int], None] | None = None,
-    cancelled: Callable[[], bool] | None = None,
-    watch: Watch | None = None,
-) -> Plan:
-    """The plan of a purge, in asyncio."""
-    build = _Build(tuple(rules), limits or Limits(), tuple(queues), path, life_ms, reason, progress, cancelled, watch)
-    return await deck.alook(build.run(deck.memory, deck.address, deck.endpoint.db, deck.others))
+    made = _Build(
+        tuple(Rule if rules is None else rules), limits or Limits(), tuple(queues), path,
+        PLAN_LIFE_MS if life_ms is None else life_ms, reason, progress, cancelled, watch,
+    )  # fmt: skip
+    return made.run(memory, address, db, others)
 
 
 class _Build:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chaos import jobs
 from qdeck import App, Failure
-from qdeck._worker.worker import Worker
+from qdeck.runtime import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

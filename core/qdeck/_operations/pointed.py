@@ -1,0 +1,110 @@
+"""Plans over jobs that an operator pointed at: each only as it was when it was shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from qdeck._deck.model import NATIVE, JobRecord, State
+from qdeck._engine.codec import BAND, score_seen
+from qdeck._layouts.base import Seen
+from qdeck._operations.foreign import shown
+from qdeck._operations.model import Skip, Verb
+from qdeck._operations.planfile import PlanWriter
+from qdeck._operations.planning import Wish, build
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.native import Memory
+    from qdeck._engine.ops import Program
+    from qdeck._layouts.others import Others
+    from qdeck._operations.model import PlanEntry
+    from qdeck._operations.planfile import Plan
+
+CHANGED: Final = "changed since it was seen"
+Place = tuple[str, str, str]
+
+
+def plan(
+    memory: Memory, address: str, others: Others, jobs: Sequence[JobRecord], verb: Verb, **request: Any
+) -> Program[tuple[Plan, list[Skip]]]:
+    """Make the plan. A job that is not as it was shown is not in it, and returned with the reason."""
+    seen = {_place(job): job for job in jobs}
+    queues = tuple(sorted({job.queue for job in jobs}))
+    ids = tuple(dict.fromkeys(job.id if job.layout == NATIVE else job.key for job in jobs))
+    db = request.pop("db")
+    made = yield from build(memory, address, Wish(verb=verb, queues=queues, ids=ids, **request), db=db, others=others)
+    kept, left_out = _compare(made, seen)
+    return (_only(made, kept) if len(kept) < made.count else made), left_out
+
+
+def _place(job: JobRecord) -> Place:
+    """What tells a job from all others: of other layouts, ids may repeat, and what was seen of an entry tells it."""
+    seen = getattr(job, "seen", None)
+    return job.queue, shown(job.id), seen.mark if isinstance(seen, Seen) else ""
+
+
+def _place_of(entry: PlanEntry) -> Place:
+    return entry.queue, entry.id, "" if entry.layout == NATIVE else Seen.parse(entry.seen).mark
+
+
+def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry], list[Skip]]:
+    kept, why_not = [], {(skip.queue, skip.id): skip.why for skip in plan.tail.skipped}
+    met = set()
+    for entry in plan.entries():
+        place = _place_of(entry)
+        place = place if place in seen else (entry.queue, entry.id, "")
+        job = seen.get(place)
+        if job is None:
+            if entry.layout != NATIVE:
+                why_not.setdefault((entry.queue, entry.id), CHANGED)
+            continue  # the same id in another queue: not the one that was meant
+        why = difference(job, entry, plan.head.created_ms)
+        if why:
+            why_not[entry.queue, entry.id] = why
+        else:
+            kept.append(entry)
+            met.add(place)
+    return kept, [
+        Skip(id=job_id, queue=queue, why=why_not.get((queue, job_id), f"is not {job.state} any more"))
+        for (queue, job_id, mark), job in seen.items()
+        if (queue, job_id, mark) not in met
+    ]
+
+
+def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> str:
+    """Why the job is not any more what was seen; empty when it is."""
+    if entry.layout != NATIVE:
+        return ""  # it was found by what was seen of it
+    if entry.state != job.state:
+        return f"is {entry.state} now"
+    if job.state == State.RUNNING:
+        owner = entry.seen.rpartition(":")[0]
+        claimed = None if entry.age_s is None else now_ms - entry.age_s * 1000
+        late = job.since_ms is not None and claimed is not None and abs(claimed - job.since_ms) > 1000
+        return CHANGED if owner != (job.worker or "") or late else ""
+    score = int(score_seen(entry.seen))
+    before = {State.READY: job.since_ms, State.DELAYED: job.due_ms, State.BLOCKED: None}.get(
+        State(job.state), job.since_ms
+    )
+    now = score % BAND if job.state == State.READY else score
+    return CHANGED if before is not None and before != now else ""
+
+
+def _only(plan: Plan, kept: Sequence[PlanEntry]) -> Plan:
+    """The plan with these entries only, in the file that it had."""
+    states = Counter(entry.state for entry in kept)
+    tail = msgspec.structs.replace(
+        plan.tail,
+        states=dict(states),
+        by_queue=dict(Counter(entry.queue for entry in kept)),
+        bytes=sum(entry.bytes for entry in kept),
+        blast=msgspec.structs.replace(plan.tail.blast, running=states[State.RUNNING]) if kept else plan.tail.blast,
+        skipped=(),
+    )
+    with PlanWriter(plan.head, plan.path, replaces=True) as writer:
+        writer.add(kept)
+        return writer.finish(tail)

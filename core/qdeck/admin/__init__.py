@@ -1,0 +1,321 @@
+"""The operator's door to qdeck: `Reader` and `Writer`, blocking and asyncio, and the values that they return."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from qdeck._connection import mask_url
+    from qdeck._deck.agent_tasks import Slot as AgentTask
+    from qdeck._deck.changes import actor
+    from qdeck._deck.details import GRACE_MS
+    from qdeck._deck.history import Sample
+    from qdeck._deck.jobs import SLICE as PAGE_JOBS
+    from qdeck._deck.jobs import newest_first
+    from qdeck._deck.masking import configure as configure_masking
+    from qdeck._deck.masking import mask_text
+    from qdeck._deck.model import (
+        Failure,
+        Found,
+        HistoryEvent,
+        JobDetail,
+        JobRecord,
+        Page,
+        QueueRow,
+        Reason,
+        ServerInfo,
+        Snapshot,
+        Totals,
+        WorkerRow,
+    )
+    from qdeck._deck.payload import MASK
+    from qdeck._deck.payload import decode as decode_payload
+    from qdeck._deck.payload import mask as mask_payload
+    from qdeck._deck.payload import read as read_payload
+    from qdeck._deck.produce import new_job
+    from qdeck._deck.reads import LOCAL_CLOCK, concerns_all, unread_words
+    from qdeck._deck.records import MOST_SHOWN
+    from qdeck._deck.since import Began
+    from qdeck._deck.since import place as since_key
+    from qdeck._deck.verdict import Check, Findings, check_all
+    from qdeck._deck.verdict import steps as check_steps
+    from qdeck._deck.vitals import Slow, Vitals
+    from qdeck._deck.words import NATIVE, State, Status
+    from qdeck._engine.acts import KEEP_BYTES
+    from qdeck._engine.codec import UNKNOWN_TASK
+    from qdeck._engine.ops import NewJob, Program
+    from qdeck._files import Dropped, check_new_file, new_file, state_dir
+    from qdeck._filter import PRIORITIES, Filter, explain, parse
+    from qdeck._hidden import HIDDEN, escaped_json, is_shown, json_escape
+    from qdeck._layout_names import LAYOUTS
+    from qdeck._layouts import make as make_layout
+    from qdeck._layouts.base import Act, Entry, Seen, detail_of
+    from qdeck._names import QueueType
+    from qdeck._operations.activity import make as new_activity
+    from qdeck._operations.applying import Tally
+    from qdeck._operations.became import Became
+    from qdeck._operations.clean_lists import ListsCleaned, ListsFound
+    from qdeck._operations.closeup import CloseUp, Spread
+    from qdeck._operations.editing import Draft, new_body
+    from qdeck._operations.first_ones import One
+    from qdeck._operations.foreign import shown
+    from qdeck._operations.groups import PART_MS, Gathering, Group, Groups, GroupWalk, Kind
+    from qdeck._operations.headroom import Headroom
+    from qdeck._operations.model import Activity, BatchResult, Fates, PlanEntry, Skip, UndoResult, Verb
+    from qdeck._operations.planfile import Plan, PlanWriter, load_plan
+    from qdeck._operations.planindex import PlanIndex, Share, Shares
+    from qdeck._operations.planning import NO_UNDO
+    from qdeck._operations.pointed import difference
+    from qdeck._operations.redrive import ENOUGH, TOO_MANY
+    from qdeck._operations.redrive import told as outcomes_told
+    from qdeck._operations.registry import Kept
+    from qdeck._operations.scan import Needs, Walk
+    from qdeck._operations.stuck import StuckJob
+    from qdeck._rules.doctor import Diagnosis
+    from qdeck._rules.doctor import Finding as DoctorFinding
+    from qdeck._rules.health import HealthReport
+    from qdeck._rules.limits import Effect, Limits, read_rules
+    from qdeck._rules.limits import Rule as PurgeRule
+    from qdeck._rules.report import document as health_document
+    from qdeck._rules.report import since_document
+    from qdeck._schedules.model import MISSED, Definition, ScheduleRow
+    from qdeck._schedules.rule import Rule as CronRule
+    from qdeck._settings import Configuration, Settings, Target, Thresholds
+    from qdeck._settings import Context as ContextSettings
+    from qdeck._settings import load as load_configuration
+    from qdeck._settings import read_file as read_configuration
+    from qdeck._settings.model import FOREIGN_RULES
+    from qdeck._settings.save import Value as SettingValue
+    from qdeck._settings.save import save as save_settings
+    from qdeck._settings.trust import add as trust_file
+    from qdeck._settings.trust import path_of as trusted_path
+    from qdeck._settings.trust import remove as distrust_file
+    from qdeck._words import counted
+    from qdeck.admin._reader import AsyncReader, Reader
+    from qdeck.admin._writer import AsyncWriter, Writer
+    from qdeck.messages._cleaning import SLICE as CLEAN_SLICE
+
+__all__ = [
+    "CLEAN_SLICE",
+    "ENOUGH",
+    "FOREIGN_RULES",
+    "GRACE_MS",
+    "HIDDEN",
+    "KEEP_BYTES",
+    "LAYOUTS",
+    "LOCAL_CLOCK",
+    "MASK",
+    "MISSED",
+    "MOST_SHOWN",
+    "NATIVE",
+    "NO_UNDO",
+    "PAGE_JOBS",
+    "PART_MS",
+    "PRIORITIES",
+    "TOO_MANY",
+    "UNKNOWN_TASK",
+    "Act",
+    "Activity",
+    "AgentTask",
+    "AsyncReader",
+    "AsyncWriter",
+    "BatchResult",
+    "Became",
+    "Began",
+    "Check",
+    "CloseUp",
+    "Configuration",
+    "ContextSettings",
+    "CronRule",
+    "Definition",
+    "Diagnosis",
+    "DoctorFinding",
+    "Draft",
+    "Dropped",
+    "Effect",
+    "Entry",
+    "Failure",
+    "Fates",
+    "Filter",
+    "Findings",
+    "Found",
+    "Gathering",
+    "Group",
+    "GroupWalk",
+    "Groups",
+    "Headroom",
+    "HealthReport",
+    "HistoryEvent",
+    "JobDetail",
+    "JobRecord",
+    "Kept",
+    "Kind",
+    "Limits",
+    "ListsCleaned",
+    "ListsFound",
+    "Needs",
+    "NewJob",
+    "One",
+    "Page",
+    "Plan",
+    "PlanEntry",
+    "PlanIndex",
+    "PlanWriter",
+    "Program",
+    "PurgeRule",
+    "QueueRow",
+    "QueueType",
+    "Reader",
+    "Reason",
+    "Sample",
+    "ScheduleRow",
+    "Seen",
+    "ServerInfo",
+    "SettingValue",
+    "Settings",
+    "Share",
+    "Shares",
+    "Skip",
+    "Slow",
+    "Snapshot",
+    "Spread",
+    "State",
+    "Status",
+    "StuckJob",
+    "Tally",
+    "Target",
+    "Thresholds",
+    "Totals",
+    "UndoResult",
+    "Verb",
+    "Vitals",
+    "Walk",
+    "WorkerRow",
+    "Writer",
+    "actor",
+    "check_all",
+    "check_new_file",
+    "check_steps",
+    "concerns_all",
+    "configure_masking",
+    "counted",
+    "decode_payload",
+    "detail_of",
+    "difference",
+    "distrust_file",
+    "escaped_json",
+    "explain",
+    "health_document",
+    "is_shown",
+    "json_escape",
+    "load_configuration",
+    "load_plan",
+    "make_layout",
+    "mask_payload",
+    "mask_text",
+    "mask_url",
+    "new_activity",
+    "new_body",
+    "new_file",
+    "new_job",
+    "newest_first",
+    "outcomes_told",
+    "parse",
+    "read_configuration",
+    "read_payload",
+    "read_rules",
+    "save_settings",
+    "shown",
+    "since_document",
+    "since_key",
+    "state_dir",
+    "trust_file",
+    "trusted_path",
+    "unread_words",
+]
+
+# Imported when first asked for: a command takes what it needs, and starts as quickly as before.
+_HOMES: Final = {
+    "qdeck._connection": "mask_url",
+    "qdeck._deck.agent_tasks": "AgentTask=Slot",
+    "qdeck._deck.changes": "actor",
+    "qdeck._deck.details": "GRACE_MS",
+    "qdeck._deck.history": "Sample",
+    "qdeck._deck.jobs": "PAGE_JOBS=SLICE newest_first",
+    "qdeck._deck.masking": "configure_masking=configure mask_text",
+    "qdeck._deck.model": (
+        "Failure Found HistoryEvent JobDetail JobRecord Page QueueRow Reason ServerInfo Snapshot Totals WorkerRow"
+    ),
+    "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
+    "qdeck._deck.produce": "new_job",
+    "qdeck._deck.reads": "LOCAL_CLOCK concerns_all unread_words",
+    "qdeck._deck.records": "MOST_SHOWN",
+    "qdeck._deck.since": "Began since_key=place",
+    "qdeck._deck.verdict": "Check Findings check_all check_steps=steps",
+    "qdeck._deck.vitals": "Slow Vitals",
+    "qdeck._deck.words": "NATIVE State Status",
+    "qdeck._engine.acts": "KEEP_BYTES",
+    "qdeck._engine.codec": "UNKNOWN_TASK",
+    "qdeck._engine.ops": "NewJob Program",
+    "qdeck._files": "Dropped check_new_file new_file state_dir",
+    "qdeck._filter": "Filter PRIORITIES explain parse",
+    "qdeck._hidden": "HIDDEN escaped_json is_shown json_escape",
+    "qdeck._layout_names": "LAYOUTS",
+    "qdeck._layouts": "make_layout=make",
+    "qdeck._layouts.base": "Act Entry Seen detail_of",
+    "qdeck._names": "QueueType",
+    "qdeck._operations.activity": "new_activity=make",
+    "qdeck._operations.applying": "Tally",
+    "qdeck._operations.became": "Became",
+    "qdeck._operations.clean_lists": "ListsCleaned ListsFound",
+    "qdeck._operations.closeup": "CloseUp Spread",
+    "qdeck._operations.editing": "Draft new_body",
+    "qdeck._operations.first_ones": "One",
+    "qdeck._operations.foreign": "shown",
+    "qdeck._operations.groups": "Gathering Group GroupWalk Groups Kind PART_MS",
+    "qdeck._operations.headroom": "Headroom",
+    "qdeck._operations.model": "Activity BatchResult Fates PlanEntry Skip UndoResult Verb",
+    "qdeck._operations.planfile": "Plan PlanWriter load_plan",
+    "qdeck._operations.planindex": "PlanIndex Share Shares",
+    "qdeck._operations.planning": "NO_UNDO",
+    "qdeck._operations.pointed": "difference",
+    "qdeck._operations.redrive": "ENOUGH TOO_MANY outcomes_told=told",
+    "qdeck._operations.registry": "Kept",
+    "qdeck._operations.scan": "Needs Walk",
+    "qdeck._operations.stuck": "StuckJob",
+    "qdeck._rules.doctor": "Diagnosis DoctorFinding=Finding",
+    "qdeck._rules.health": "HealthReport",
+    "qdeck._rules.limits": "Effect Limits PurgeRule=Rule read_rules",
+    "qdeck._rules.report": "health_document=document since_document",
+    "qdeck._schedules.model": "Definition MISSED ScheduleRow",
+    "qdeck._schedules.rule": "CronRule=Rule",
+    "qdeck._settings": (
+        "Configuration ContextSettings=Context Settings Target Thresholds "
+        "load_configuration=load read_configuration=read_file"
+    ),
+    "qdeck._settings.model": "FOREIGN_RULES",
+    "qdeck._settings.save": "SettingValue=Value save_settings=save",
+    "qdeck._settings.trust": "distrust_file=remove trust_file=add trusted_path=path_of",
+    "qdeck._words": "counted",
+    "qdeck.admin._reader": "AsyncReader Reader",
+    "qdeck.admin._writer": "AsyncWriter Writer",
+    "qdeck.messages._cleaning": "CLEAN_SLICE=SLICE",
+}
+_HOME_OF: Final = {
+    name: (module, attribute or name)
+    for module, names in _HOMES.items()
+    for name, _, attribute in (word.partition("=") for word in names.split())
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOME_OF[name]
+    value = globals()[name] = getattr(import_module(module), attribute)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

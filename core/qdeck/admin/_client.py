@@ -1,0 +1,304 @@
+"""One connection to a server and the queues found on it; what readers and writers, blocking and asyncio, share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from dataclasses import replace
+from functools import partial
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Self,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+from redis.exceptions import ResponseError
+
+from qdeck._connection import AsyncClient, Endpoint, SyncClient
+from qdeck._deck import native
+from qdeck._engine.steps import Offload, Pause
+from qdeck._errors import NotAllowed, QdeckError
+from qdeck._layout_names import LAYOUTS
+from qdeck._layouts.others import Others
+from qdeck._settings.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Sequence
+    from types import TracebackType
+
+    from qdeck._engine.ops import Program
+    from qdeck._engine.steps import Steps
+
+T = TypeVar("T")
+P = ParamSpec("P")
+# A reader reports a lost server at once, and its caller asks again; a write is seen through.
+READ_PATIENCE_S: Final = 1.0
+WRITE_PATIENCE_S: Final = 15.0
+CONNECT_S: Final = 1.5
+_CLOCK: Final = b"\r\nTIME\r\n"  # as it stands in what is sent
+
+
+class Options(TypedDict, total=False):
+    """What every client takes besides the URL."""
+
+    thresholds: Thresholds | None
+    adapters: Sequence[str]
+    """The queue systems that are looked for: all unless some are named."""
+    patterns: Sequence[str]
+    """How the lists of other programs are named, for the adapter `lists`."""
+    on_request: Callable[[int, int], None] | None
+    """Called before each request, with its commands and its bytes."""
+
+
+class Client:
+    """The state of a reader or writer. Making one does not connect."""
+
+    def __init__(self, url: str, **options: Unpack[Options]) -> None:
+        self.endpoint = Endpoint(_with_connect_timeout(url))
+        # The server must not count a read of qdeck as use of a queue.
+        self._untouched = replace(self.endpoint, untouched=True)
+        self.thresholds = options.get("thresholds") or Thresholds()
+        self.memory = native.Memory(thresholds=self.thresholds)
+        self.others = Others(
+            options.get("adapters") or LAYOUTS,
+            str(self.endpoint),
+            self.thresholds,
+            options.get("patterns", ()),
+            on_cluster=self.endpoint.is_cluster,
+        )
+        self._on_request = options.get("on_request")
+        self.local_clock = False
+        """Whether the server's clock may not be read: then ages are by this machine's."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}>"
+
+    @property
+    def address(self) -> str:
+        """Where the server is, without the password."""
+        return str(self.endpoint)
+
+    @property
+    def url(self) -> str:
+        """The address as it was given, with the password."""
+        return self.endpoint.url
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the server is a Redis Cluster."""
+        return self.endpoint.is_cluster
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The queue systems besides qdeck's own whose queues are shown."""
+        return tuple(layout.name for layout in self.others.layouts)
+
+    @property
+    def unread(self) -> list[str]:
+        """What the last snapshot left out, with the reason."""
+        return self.others.unread
+
+    def why_not(self, adapter: str, verb: str, state: str) -> str:
+        """Return why an adapter cannot do something to a job in a state; empty when it can."""
+        return self.others.why_not(adapter, verb, state)
+
+    def why_not_watch(self, adapter: str) -> str:
+        """Return why the outcomes of an adapter's retried jobs cannot be seen; empty when they can."""
+        return self.others.why_not_watch(adapter)
+
+    _must_compare = False  # whether `_before_write` asks servers
+
+    def _before_write(self) -> None:
+        """Raise unless this client may write."""
+        raise NotAllowed("a reader tried to write", hint="this is a fault of qdeck: please report it")
+
+    def _guarded(self, program: Program[T], *, writes: bool) -> Program[T]:
+        """The program, with every command that is not a plain read held back unless it may write."""
+        try:
+            send = next(program)
+            while True:
+                if not (send.reads or writes):
+                    raise NotAllowed("a read tried to write", hint="this is a fault of qdeck: please report it")
+                if self._on_request is not None:
+                    self._on_request(send.count, len(send.data))
+                replies = yield send
+                if _CLOCK in send.data and any(map(_is_denied_clock, replies)):
+                    self.local_clock = True
+                send = program.send(replies)
+        except StopIteration as stop:
+            value: T = stop.value
+            return value
+
+
+class Blocking(Client):
+    """A client for blocking code."""
+
+    def __init__(self, url: str, **options: Unpack[Options]) -> None:
+        super().__init__(url, **options)
+        self._reading = SyncClient(self._untouched, patience=READ_PATIENCE_S)
+        self._writing = SyncClient(self.endpoint, patience=WRITE_PATIENCE_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close this thread's connections."""
+        self._reading.close()
+        self._writing.close()
+
+    def run(self, program: Program[T]) -> T:
+        """Run a program that only reads; one that would write is stopped before anything is sent."""
+        return self._reading.run(self._guarded(program, writes=False))
+
+    def _run_write(self, program: Program[T]) -> T:
+        self._before_write()
+        return self._writing.run(self._guarded(program, writes=True))
+
+    def _run_steps(self, steps: Steps[T]) -> T:
+        """Run an operation to its end. An error of a step is raised where the operation asked for the step."""
+        try:
+            item = next(steps)
+            while True:
+                try:
+                    value: Any = None
+                    if isinstance(item, Pause):
+                        time.sleep(item.seconds)
+                    elif isinstance(item, Offload):
+                        value = item.work()
+                    else:
+                        value = self._run_write(item.program) if item.writes else self.run(item.program)
+                except QdeckError as error:
+                    item = steps.throw(error)
+                else:
+                    item = steps.send(value)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+
+class Asynchronous(Client):
+    """A client for asyncio, with connections of each event loop's own."""
+
+    def __init__(self, url: str, **options: Unpack[Options]) -> None:
+        super().__init__(url, **options)
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncClient]]
+        self._clients = weakref.WeakKeyDictionary()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        for client in self._clients.pop(asyncio.get_running_loop(), ()):
+            await client.close()
+
+    async def run(self, program: Program[T]) -> T:
+        """Run a program that only reads; one that would write is stopped before anything is sent."""
+        return await self._loop_clients()[0].run(self._guarded(program, writes=False))
+
+    async def _run_write(self, program: Program[T]) -> T:
+        if self._must_compare:
+            await asyncio.to_thread(self._before_write)
+        else:
+            self._before_write()
+        return await self._loop_clients()[1].run(self._guarded(program, writes=True))
+
+    async def _run_steps(self, steps: Steps[T]) -> T:
+        """Run an operation to its end. An error of a step is raised where the operation asked for the step."""
+        try:
+            item = next(steps)
+            while True:
+                try:
+                    value: Any = None
+                    if isinstance(item, Pause):
+                        await asyncio.sleep(item.seconds)
+                    elif isinstance(item, Offload):
+                        value = await asyncio.to_thread(item.work)
+                    else:
+                        value = await (self._run_write(item.program) if item.writes else self.run(item.program))
+                except QdeckError as error:
+                    item = steps.throw(error)
+                else:
+                    item = steps.send(value)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _loop_clients(self) -> tuple[AsyncClient, AsyncClient]:
+        loop = asyncio.get_running_loop()
+        clients = self._clients.get(loop)
+        if clients is None:
+            clients = (
+                AsyncClient(self._untouched, patience=READ_PATIENCE_S),
+                AsyncClient(self.endpoint, patience=WRITE_PATIENCE_S),
+            )
+            self._clients[loop] = clients
+        return clients
+
+
+class _Both(Generic[P, T]):
+    """A method written once as a generator: a blocking client returns its result, an asyncio one a coroutine."""
+
+    _runner = ""
+
+    def __init__(self, made: Callable[Concatenate[Any, P], Generator[Any, Any, T]]) -> None:
+        self._made = made
+        self.__doc__ = made.__doc__
+
+    @overload
+    def __get__(self, client: Blocking, kind: type[Any]) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: Asynchronous, kind: type[Any]) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    @overload
+    def __get__(self, client: None, kind: type[Any]) -> Self: ...
+    def __get__(self, client: Any, kind: type[Any]) -> Any:
+        return self if client is None else partial(self._call, client)
+
+    def _call(self, client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return getattr(client, self._runner)(self._made(client, *args, **kwargs))
+
+
+class reads(_Both[P, T]):  # noqa: N801 - a decorator
+    """A method that only reads."""
+
+    _runner = "run"
+
+
+class writes(_Both[P, T]):  # noqa: N801 - a decorator
+    """A method that writes in one program."""
+
+    _runner = "_run_write"
+
+
+class operates(_Both[P, T]):  # noqa: N801 - a decorator
+    """A method of many steps, some of which write, with pauses between them."""
+
+    _runner = "_run_steps"
+
+
+def _is_denied_clock(reply: object) -> bool:
+    return isinstance(reply, ResponseError) and "'time'" in str(reply)
+
+
+def _with_connect_timeout(url: str) -> str:
+    """The URL with a short time to connect, unless it names one: an operator should not wait for an absent server."""
+    if "socket_connect_timeout=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}socket_connect_timeout={CONNECT_S}"

@@ -1,0 +1,202 @@
+"""Dry runs, and what happened to the jobs of a plan afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from qdeck._deck import jobs
+from qdeck._deck.model import State
+from qdeck._errors import InvalidOption
+from qdeck.admin._client import Client, reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from qdeck._deck.model import JobRecord
+    from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
+    from qdeck._operations.became import Became
+    from qdeck._operations.clean_lists import ListsFound
+    from qdeck._operations.editing import Draft
+    from qdeck._operations.first_ones import One
+    from qdeck._operations.model import Activity, Fates, PlanEntry, Skip, Verb
+    from qdeck._operations.planfile import Plan
+    from qdeck._operations.registry import Kept
+    from qdeck._rules.limits import Limits, Rule
+
+Queues = str | Sequence[str]
+
+
+class Plans(Client):
+    """The methods of a reader that plan operations, and those that return what came of them."""
+
+    @reads
+    def activity(self, since_ms: int | None = None) -> Program[list[Activity]]:
+        """Return the log of operations, oldest first."""
+        from qdeck._operations import activity
+
+        return activity.read(since_ms)
+
+    @reads
+    def recent_activity(self, most: int = 500) -> Program[list[Activity]]:
+        """Return the last operations, newest first."""
+        from qdeck._operations import activity
+
+        return activity.newest(most)
+
+    @reads
+    def batch_outcome(self, batch: str) -> Program[Became]:
+        """Return what happened to the jobs of a batch."""
+        from qdeck._operations import became
+
+        return became.read(batch)
+
+    @reads
+    def batches(self) -> Program[dict[str, Kept]]:
+        """Return the batches that can be undone, by id."""
+        from qdeck._operations import registry
+
+        return registry.read()
+
+    @reads
+    def plan(
+        self,
+        verb: str | Verb,
+        queues: Queues = (),
+        *,
+        where: str | Filter = "",
+        ids: Sequence[str] = (),
+        state: Queues | None = None,
+        priority: int | str | None = None,
+        target: str | None = None,
+        stuck: bool = False,
+        reason: str = "",
+        path: Path | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Program[Plan]:
+        """Return exactly what a verb would do to the jobs named, or to all that match, of some queues or of all.
+
+        With `stuck` only running jobs that are stuck are taken.
+        """
+        from qdeck._operations import planning
+
+        request = planning.Wish(
+            verb=_verb(verb), queues=names(queues), wanted=parsed(where), ids=tuple(ids),
+            states=() if state is None else need_states(state), priority=priority, target=target, stuck=stuck,
+            reason=reason, path=path,
+        )  # fmt: skip
+        return planning.build(
+            self.memory, self.address, request, db=self.endpoint.db, others=self.others, progress=progress,
+            cancelled=cancelled,
+        )  # fmt: skip
+
+    @reads
+    def plan_jobs(
+        self,
+        verb: str | Verb,
+        jobs: Sequence[JobRecord],
+        *,
+        priority: int | str | None = None,
+        target: str | None = None,
+        reason: str = "",
+    ) -> Program[tuple[Plan, list[Skip]]]:
+        """Return the plan over jobs as they were shown; one that changed since is not in it but among the skipped."""
+        from qdeck._operations import pointed
+
+        return pointed.plan(
+            self.memory, self.address, self.others, jobs, _verb(verb), priority=priority, target=target, reason=reason,
+            db=self.endpoint.db,
+        )  # fmt: skip
+
+    @reads
+    def plan_purge(
+        self,
+        rules: Iterable[Rule | str] | None = None,
+        limits: Limits | None = None,
+        *,
+        queues: Queues = (),
+        path: Path | None = None,
+        life_ms: int | None = None,
+        reason: str = "",
+        progress: Callable[[int, int], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+        watch: Callable[[str, Rule, int, Sequence[PlanEntry], bool], None] | None = None,
+    ) -> Program[Plan]:
+        """Return exactly what a purge by these rules, or by all, would remove.
+
+        `progress` receives how many jobs were looked at and how many were taken; `watch` receives each slice: the
+        queue, the rule, how many jobs were looked at, the entries, and whether it was the last slice.
+        """
+        from qdeck._rules import purge
+
+        return purge.build(
+            self.memory, self.address, self.endpoint.db, self.others, rules=rules, limits=limits,
+            queues=names(queues), path=path, life_ms=life_ms, reason=reason, progress=progress, cancelled=cancelled,
+            watch=watch,
+        )  # fmt: skip
+
+    @reads
+    def plan_clean_lists(self, task_id: str | None = None, *, idle_s: float = 0) -> Program[ListsFound]:
+        """Return the lists that cleaning a task, or all that no task claims, would remove."""
+        from qdeck._operations import clean_lists
+
+        return clean_lists.find(self.others, task_id, idle_s)
+
+    @reads
+    def outcomes(self, plan: Plan) -> Program[Fates]:
+        """Return what happened to the jobs of an applied plan."""
+        from qdeck._operations import redrive
+
+        return redrive.read_fates(plan)
+
+    @reads
+    def first_outcomes(self, plan: Plan, most: int) -> Program[tuple[One, ...]]:
+        """Return what happened to each of the first jobs of an applied plan."""
+        from qdeck._operations import first_ones
+
+        return first_ones.read_ones(plan, most)
+
+    @reads
+    def draft(self, queue: str, job_id: str) -> Program[Draft]:
+        """Return a job whose payload is to be edited; raise for one that cannot be."""
+        from qdeck._operations import editing
+
+        home = yield from self.others.home(queue)
+        if home is not None:
+            raise InvalidOption(f"{home.name} has nothing like edit", hint="an entry is changed by its own system")
+        return (yield from editing.read_draft(queue, job_id))
+
+
+def need_states(given: Queues | None) -> tuple[State, ...]:
+    """Return the states that are named, all when none is."""
+    if given is None:
+        return jobs.ALL_STATES
+    words = [given] if isinstance(given, str) else given
+    try:
+        return tuple(State(word) for word in words)
+    except ValueError as error:
+        raise InvalidOption(f"{error}", hint=f"states are: {', '.join(State)}") from error
+
+
+def names(queues: Queues) -> tuple[str, ...]:
+    """Return the queues of an argument that may be one name."""
+    return (queues,) if isinstance(queues, str) else tuple(queues)
+
+
+def parsed(where: str | Filter) -> Filter:
+    """Return the filter of an argument that may be its text."""
+    from qdeck._filter import parse
+
+    return parse(where) if isinstance(where, str) else where
+
+
+def _verb(verb: str | Verb) -> Verb:
+    from qdeck._operations.model import Verb
+
+    try:
+        return Verb(verb)
+    except ValueError as error:
+        raise InvalidOption(f"{error}", hint=f"verbs are: {', '.join(Verb)}") from error

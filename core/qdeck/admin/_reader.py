@@ -1,0 +1,412 @@
+"""What an operator sees: every queue of a server, its jobs, dead letters, workers, schedules, health, and dry runs.
+
+A reader has no method that writes. What only some methods need is imported in them: most commands read once, and are
+over before the rest were loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from qdeck._deck import changes, jobs, native
+from qdeck._deck.progress import Walk
+from qdeck.admin._client import Asynchronous, Blocking, operates, reads
+from qdeck.admin._plans import Plans, Queues, names, need_states, parsed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from qdeck._deck.agent_tasks import Slot
+    from qdeck._deck.history import Sample
+    from qdeck._deck.model import Found, JobDetail, JobRecord, Page, Snapshot, State, WorkerRow
+    from qdeck._deck.since import Began
+    from qdeck._deck.verdict import Check
+    from qdeck._deck.vitals import Vitals
+    from qdeck._deck.window import Stretch
+    from qdeck._engine.ops import Program
+    from qdeck._engine.steps import Steps
+    from qdeck._filter import Filter
+    from qdeck._operations.closeup import CloseUp
+    from qdeck._operations.groups import Groups, GroupWalk, Kind
+    from qdeck._operations.headroom import Headroom
+    from qdeck._operations.scan import Walk as FilterWalk
+    from qdeck._operations.stuck import StuckJob
+    from qdeck._rules.doctor import Diagnosis
+    from qdeck._rules.health import HealthReport
+    from qdeck._rules.limits import Limits
+    from qdeck._schedules.model import Definition, ScheduleRow
+    from qdeck._settings import Configuration, Target, Thresholds
+    from qdeck.messages._cleaning import Removal, Slice
+    from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, RemovableSearch, TaskPage
+
+
+class Reads(Plans):
+    """The methods that readers and writers have in common, each written once."""
+
+    @reads
+    def snapshot(self, visible: Collection[str] | None = None) -> Program[Snapshot]:
+        """Return all queues as they are now. `visible` names those whose expensive numbers are wanted; else all."""
+        return self.others.look(self.memory, self.address, visible)
+
+    @reads
+    def page(
+        self,
+        queue: str,
+        *,
+        state: Queues | None = None,
+        where: str = "",
+        cursor: str | None = None,
+        newest: bool | None = None,
+        bodies: bool = True,
+        most: int = jobs.SLICE,
+    ) -> Program[Page]:
+        """Return the next slice of a list of jobs, by default of every state; `cursor` is that of the page before.
+
+        At most `most` entries (500) are looked at, and those that match `where` come back: an empty page is not the
+        end, a cursor of None is. Without `bodies` the payloads are not read.
+        """
+        return self._page(
+            queue, need_states(state), parsed(where), cursor=cursor, newest=newest, bodies=bodies, most=most
+        )
+
+    def _page(
+        self,
+        queue: str,
+        states: Sequence[State],
+        wanted: Filter,
+        *,
+        cursor: str | None = None,
+        most: int = jobs.SLICE,
+        **options: Any,
+    ) -> Program[Page]:
+        home = yield from self.others.home(queue)
+        if home is None:
+            return (yield from jobs.page(queue, states, wanted=wanted, cursor=cursor, most=most, **options))
+        return (yield from home.page(queue, states, wanted=wanted, cursor=cursor, most=most))
+
+    def _need(self, queue: str) -> Program[None]:
+        if (yield from self.others.home(queue)) is None:
+            yield from changes.need_queue(self.memory, queue)
+
+    @reads
+    def job(self, queue: str, job_id: str) -> Program[JobDetail]:
+        """Return all that is known of one job."""
+        from qdeck._deck import job
+
+        if (home := (yield from self.others.home(queue))) is not None:
+            return (yield from home.job(queue, job_id))
+        yield from changes.need_queue(self.memory, queue)
+        return (yield from job.read_job(queue, job_id))
+
+    @reads
+    def jobs_now(self, queue: str, job_ids: Sequence[str]) -> Program[list[JobRecord | None]]:
+        """Return these jobs of a native queue in whatever state they are; None for one that is gone."""
+        from qdeck._deck import window
+
+        return window.read_some(queue, job_ids)
+
+    @reads
+    def find(self, job_id: str, unread: list[str] | None = None) -> Program[list[Found]]:
+        """Return where a job is, of every queue. Queues that cannot be read are added to `unread`."""
+        from qdeck._deck import job
+
+        left_out: list[tuple[str, str]] = []
+        names = yield from native.readable((yield from native.names(self.memory)), left_out)
+        unread = [] if unread is None else unread
+        unread += [why for _, why in left_out]
+        found = yield from job.find(names, job_id, unread)
+        found += yield from self.others.find(job_id)
+        unread += self.others.unread if self.others.layouts else ()
+        return found
+
+    @reads
+    def stretch(
+        self,
+        queue: str,
+        state: str,
+        first: int,
+        most: int,
+        *,
+        newest: bool | None = None,
+        around: str | None = None,
+    ) -> Program[Stretch]:
+        """Return the jobs at these places of a native list, or at the places around one of them."""
+        from qdeck._deck import window
+
+        return window.read_stretch(queue, state, first, most, newest=newest, around=around)
+
+    @reads
+    def stretch_after(
+        self, queue: str, state: str, met: Sequence[str], until: str, last: int, *, newest: bool | None = None
+    ) -> Program[Stretch]:
+        """Return the next jobs of a native list behind those in `met`, up to `until`."""
+        from qdeck._deck import window
+
+        return window.read_onward(queue, state, met, until, last, newest=newest)
+
+    @reads
+    def present(self, queue: str, state: str, job_ids: Sequence[str]) -> Program[list[bool]]:
+        """Return which of these jobs are still in a native list."""
+        from qdeck._deck import window
+
+        return window.read_present(queue, state, job_ids)
+
+    @reads
+    def filtered(self, walk: FilterWalk) -> Program[list[str] | None]:
+        """Return the ids of the next matches of a walk through a native list; None at its end."""
+        rows = yield from walk.page()
+        return None if rows is None else [row.id for row in rows]
+
+    @reads
+    def histories(self, queues: Sequence[str], *, seconds: float = 3600) -> Program[dict[str, list[Sample]]]:
+        """Return what an agent saw of each of these queues, oldest first."""
+        from qdeck._deck import history
+
+        return history.read_history(queues, seconds=seconds)
+
+    @reads
+    def history(self, queue: str, *, seconds: float = 86_400) -> Program[list[Sample]]:
+        """Return what an agent saw of a queue, oldest first; raises where there is no such queue."""
+        from qdeck._deck import history
+
+        yield from changes.need_queue(self.memory, queue)
+        return (yield from history.read_history([queue], seconds=seconds))[queue]
+
+    @reads
+    def workers(self) -> Program[list[WorkerRow]]:
+        """Return all workers, the live ones first."""
+        from qdeck._deck import workers
+
+        return workers.list_workers()
+
+    @reads
+    def queue_details(self, queue: str) -> Program[CloseUp]:
+        """Return the times, deaths and outcomes of one native queue."""
+        from qdeck._operations import closeup
+
+        return closeup.read_close_up(queue)
+
+    @reads
+    def dead_limits(self, queues: Sequence[str]) -> Program[list[Headroom]]:
+        """Return how near the dead letters of each of these native queues are to its limits."""
+        from qdeck._operations import headroom
+
+        return headroom.read_headroom(queues)
+
+    @reads
+    def groups(
+        self,
+        queues: Queues = (),
+        *,
+        where: str | Filter = "",
+        most_read: int | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Program[Groups]:
+        """Return the dead letters of some queues, or of all, in groups by error class and shape of message."""
+        from qdeck._operations import foreign_reads
+
+        return foreign_reads.all_groups(
+            self.memory, self.others, names(queues), parsed(where), most_read=most_read, cancelled=cancelled
+        )
+
+    @reads
+    def queue_groups(self, queue: str) -> Program[Groups]:
+        """Return the groups of one native queue as it counts them; inexact where it does not count them all."""
+        from qdeck._operations import groups
+
+        return groups.read_groups([queue], most_read=1)
+
+    @reads
+    def counted_groups(self, queues: Sequence[str]) -> Program[dict[str, Groups]]:
+        """Return the groups of each native queue that counts them, without trends, in a few round trips."""
+        from qdeck._operations import groups
+
+        return groups.read_counted(queues)
+
+    @reads
+    def gather(self, walk: GroupWalk) -> Program[bool]:
+        """Read one more page of dead letters into groups; return whether the queue could be read."""
+        from qdeck._deck import reads as plain
+
+        return (yield from plain.contained(walk.page(), walk.queue, walk.gathering.unread)) is not None
+
+    @reads
+    def related(self, queue: str, refs: Iterable[str]) -> Program[Mapping[str, JobRecord]]:
+        """Return the jobs that a job of this queue waits for, or that wait for it."""
+        from qdeck._operations import related
+
+        return related.read_related(queue, refs)
+
+    @reads
+    def same_failure(self, queue: str, job_id: str) -> Program[Kind | None]:
+        """Return the group of dead letters that a job belongs to."""
+        from qdeck._operations import related
+
+        return related.read_kin(queue, job_id)
+
+    @reads
+    def stuck(
+        self,
+        queues: Queues = (),
+        *,
+        where: str | Filter = "",
+        limit: int | None = None,
+        unread: list[str] | None = None,
+        each: Callable[[list[StuckJob]], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Program[list[StuckJob]]:
+        """Return the stuck jobs of some queues, or of all, each with the reason.
+
+        With `each` they are handed over page by page, however many, and none is kept. Queues that cannot be read are
+        added to `unread`.
+        """
+        from qdeck._operations import foreign_reads
+
+        return foreign_reads.all_stuck(
+            self.memory, self.others, names(queues), parsed(where), limit,
+            unread=[] if unread is None else unread, each=each, cancelled=cancelled,
+        )  # fmt: skip
+
+    @reads
+    def schedules(self) -> Program[list[ScheduleRow]]:
+        """Return all schedules."""
+        from qdeck._schedules import store
+
+        return store.read()
+
+    @reads
+    def schedule(self, name: str) -> Program[Definition]:
+        """Return the definition of a schedule."""
+        from qdeck._schedules import store
+
+        return store.get(name)
+
+    @reads
+    def agent_tasks(self, names: Sequence[str]) -> Program[list[Slot]]:
+        """Return the last run of each of these tasks of the agent."""
+        from qdeck._deck import agent_tasks
+
+        return agent_tasks.read(names)
+
+    @reads
+    def vitals(self) -> Program[Vitals]:
+        """Return what the server says of itself: INFO and the newest entries of the slow log."""
+        from qdeck._deck import vitals
+
+        return vitals.read_vitals()
+
+    @reads
+    def count_keys(self) -> Program[int | None]:
+        """Return how many keys the server has; None where that may not be asked."""
+        from qdeck._deck import vitals
+
+        return vitals.count_keys()
+
+    @reads
+    def health(self, limits: Limits | None = None, *, orphans: bool = True) -> Program[HealthReport]:
+        """Return the health report. A second one by the same reader has rates too."""
+        from qdeck._rules import health
+        from qdeck._rules.limits import Limits
+
+        return health.report(self.memory, self.address, limits or Limits(), orphans=orphans, others=self.others)
+
+    @reads
+    def since(self, checks: Sequence[Check], thresholds: Thresholds, now_ms: int) -> Program[dict[str, Began]]:
+        """Return since when each reason of these checks holds, by its place, where an agent noted it."""
+        from qdeck._deck import since
+
+        return since.read_since(checks, thresholds, now_ms)
+
+    @operates
+    def diagnosis(self, configuration: Configuration, target: Target, *, read_only: bool) -> Steps[Diagnosis]:
+        """Check the configuration, then the server and the rights that this user has on it."""
+        from qdeck._rules import doctor
+
+        return doctor.diagnose(self.address, self.others, self.thresholds, configuration, target, read_only=read_only)
+
+    @reads
+    def temporary_tasks(self, *, after: str = "", most: int = 500) -> Program[TaskPage]:
+        """Return the tasks that own temporary queues, by name."""
+        from qdeck.messages import looking
+
+        return looking.read_tasks(after=after, most=most)
+
+    @reads
+    def temporary_queues(self, *, task: str | None = None, start: int = 0, most: int = 500) -> Program[QueuePage]:
+        """Return the temporary queues of a task, or of all, those first that expire first."""
+        from qdeck.messages import looking
+
+        return looking.read_queues(task=task, start=start, most=most)
+
+    @reads
+    def expired_queues(self, start: int = 0) -> Program[list[Removal]]:
+        """Return a slice of the temporary queues that have expired."""
+        from qdeck.messages import _cleaning
+
+        return _cleaning.look_expired(start)
+
+    @reads
+    def orphaned_queues(self, cursor: Any, *, idle_s: int) -> Program[Slice]:
+        """Return the orphaned temporary queues of one slice of the keyspace."""
+        from qdeck.messages import _cleaning
+
+        return _cleaning.find_orphans(cursor, idle_s=idle_s)
+
+    @reads
+    def search_orphans(self, search: OrphanSearch) -> Program[Orphans]:
+        """Look through one more slice of the keyspace for orphaned temporary queues."""
+        return search.step()
+
+    @reads
+    def search_removable(self, search: RemovableSearch) -> Program[bool]:
+        """Look through one more slice for temporary queues to remove; return whether there is more."""
+        return search.step()
+
+
+class Reader(Reads, Blocking):
+    """Reads the queues of a server, in blocking code."""
+
+    def jobs(
+        self,
+        queue: str,
+        *,
+        state: Queues | None = None,
+        where: str = "",
+        limit: int | None = None,
+        newest: bool | None = None,
+    ) -> Iterator[JobRecord]:
+        """Return the jobs of a queue as they are read, all of them or the first `limit`.
+
+        `ready` is in the order in which it will run, jobs that ended start with the newest.
+        """
+        states, wanted = need_states(state), parsed(where)  # errors are raised before the first job is asked for
+        self.run(self._need(queue))
+        return self._walk(queue, states, wanted, Walk(limit), newest)
+
+    def _walk(
+        self, queue: str, states: Sequence[State], wanted: Filter, walk: Walk, newest: bool | None
+    ) -> Iterator[JobRecord]:
+        while walk.goes_on:
+            yield from walk.take(self.run(self._page(queue, states, wanted, cursor=walk.cursor, newest=newest)))
+
+
+class AsyncReader(Reads, Asynchronous):
+    """Reads the queues of a server, in asyncio."""
+
+    async def jobs(
+        self,
+        queue: str,
+        *,
+        state: Queues | None = None,
+        where: str = "",
+        limit: int | None = None,
+        newest: bool | None = None,
+    ) -> AsyncIterator[JobRecord]:
+        """Return the jobs of a queue as they are read; see `Reader.jobs`."""
+        states, wanted = need_states(state), parsed(where)
+        await self.run(self._need(queue))
+        walk = Walk(limit)
+        while walk.goes_on:
+            page = await self.run(self._page(queue, states, wanted, cursor=walk.cursor, newest=newest))
+            for record in walk.take(page):
+                yield record

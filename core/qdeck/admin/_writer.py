@@ -1,0 +1,331 @@
+"""What an operator does: applies plans, undoes batches, pauses and limits queues, edits jobs, keeps schedules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
+from qdeck._errors import NotAllowed
+from qdeck.admin._client import Options, operates, writes
+from qdeck.admin._reader import AsyncReader, Reader, Reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from qdeck._deck.model import Settings
+    from qdeck._engine.ops import Made, Program
+    from qdeck._engine.steps import Steps
+    from qdeck._names import QueueName
+    from qdeck._operations.applying import Tally
+    from qdeck._operations.clean_lists import ListsCleaned, ListsFound
+    from qdeck._operations.cleaned import Keeper
+    from qdeck._operations.editing import Draft
+    from qdeck._operations.model import Activity, BatchResult, Fates, UndoResult
+    from qdeck._operations.planfile import Plan
+    from qdeck._schedules.model import Definition
+    from qdeck._settings import Target
+    from qdeck.messages._cleaning import CleanReport, Removal
+
+
+T = TypeVar("T")
+
+
+class Writes(Reads):
+    """The methods that change something, each written once."""
+
+    _production: tuple[Target, ...] = ()  # servers that this one must not be; compared before the first write
+    _refused: NotAllowed | None = None
+
+    def _keep_off(self, production: Sequence[Target]) -> None:
+        self._production, self._must_compare = tuple(production), bool(production)
+
+    def need_writable(self) -> None:
+        """Raise when this is a server of production that may not be written to; compared before the first write."""
+        self._before_write()
+
+    def _before_write(self) -> None:
+        if self._refused is not None:
+            raise NotAllowed(f"{self.address} is open read-only", hint=self._refused.hint)
+        if not self._production:
+            return
+        from qdeck._deck import identity
+
+        try:
+            identity.check(self.endpoint, self._production)
+        except NotAllowed as error:
+            self._refused = error
+            raise
+        self._production, self._must_compare = (), False
+
+    @operates
+    def apply(
+        self,
+        plan: Plan,
+        *,
+        rate: float | None = None,
+        progress: Callable[[Tally], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+        keep_bytes: int = KEEP_BYTES,
+        keep_ms: int = KEEP_MS,
+    ) -> Steps[BatchResult]:
+        """Do what a plan says, to each entry that still is as the plan saw it; go on where an earlier run ended.
+
+        A plan whose file was changed since it was made is refused. At most `rate` entries a second; `progress`
+        receives the totals after each slice; `cancelled` ends it when it returns true; `keep_bytes` and `keep_ms`
+        limit what is kept to undo it.
+        """
+        from qdeck._operations import applying
+
+        yield from applying.check_plan(plan, self.endpoint.db)
+        return (
+            yield from applying.apply_steps(
+                plan, rate=rate, progress=progress, cancelled=cancelled, keep_bytes=keep_bytes, keep_ms=keep_ms
+            )
+        )
+
+    @operates
+    def redrive(
+        self,
+        plan: Plan,
+        *,
+        rate: float | None = None,
+        first: int | None = None,
+        patience_s: float | None = None,
+        grace_s: float = 3.0,
+        progress: Callable[[Tally], None] | None = None,
+        watched: Callable[[Fates, int], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+        keep_bytes: int = KEEP_BYTES,
+        keep_ms: int = KEEP_MS,
+    ) -> Steps[tuple[BatchResult, Fates]]:
+        """Apply a plan of retries: a sample of `first` jobs, then the rest at `rate`; stop when they die again."""
+        from qdeck._operations import applying, redrive
+
+        yield from applying.check_plan(plan, self.endpoint.db)
+        return (
+            yield from redrive.redrive_steps(
+                plan, rate=rate, first=first, patience_s=patience_s, grace_s=grace_s, progress=progress,
+                watched=watched, cancelled=cancelled, keep_bytes=keep_bytes, keep_ms=keep_ms,
+            )
+        )  # fmt: skip
+
+    @operates
+    def undo(
+        self,
+        batch: str | None = None,
+        *,
+        progress: Callable[[int], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Steps[UndoResult]:
+        """Revert a batch, without an id the last one of this user. Twice is once."""
+        from qdeck._operations import undoing
+
+        return undoing.undo_steps(batch, progress=progress, cancelled=cancelled)
+
+    @writes
+    def edit(self, draft: Draft, text: str | bytes, reason: str = "") -> Program[BatchResult]:
+        """Give a job the payload in `text`, and let it run again when it was dead."""
+        from qdeck._operations import editing
+
+        return editing.apply_edit(draft, editing.new_body(draft, text), reason)
+
+    @writes
+    def enqueue(
+        self,
+        queue: str | QueueName,
+        task: str,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        id: str | None = None,
+        name: str | None = None,
+        unique: bool = False,
+        priority: int | str = 100,
+        retries: int | None = None,
+        delay: float | timedelta | None = None,
+        at: datetime | float | None = None,
+        after: Iterable[str] = (),
+        tags: Iterable[str] = (),
+    ) -> Program[Made]:
+        """Make a job of a task given by name; the options that an app declares for the task are not known here."""
+        from qdeck._deck import produce
+
+        where = _queue_name(queue)
+        job = produce.new_job(
+            where, task, args, kwargs, id=id, name=name, unique=unique, priority=priority, retries=retries, delay=delay,
+            at=at, after=after, tags=tags,
+        )  # fmt: skip
+        return produce.enqueue(where, job)
+
+    @writes
+    def pause(self, queue: str) -> Program[Settings]:
+        """Pause a queue: its workers start nothing more from it until it is resumed."""
+        return self._set_paused(queue, paused=True)
+
+    @writes
+    def resume(self, queue: str) -> Program[Settings]:
+        """Resume a paused queue."""
+        return self._set_paused(queue, paused=False)
+
+    def _set_paused(self, queue: str, *, paused: bool) -> Program[Settings]:
+        from qdeck._deck import changes, journal
+
+        program = changes.set_paused(self.memory, queue, paused=paused)
+        return journal.noted(
+            program, "pause" if paused else "resume", queues=[queue], unless=lambda left: not left.changed
+        )
+
+    @writes
+    def limit(self, queue: str, *, running: int | None = None, rate: tuple[int, float] | None = None) -> Program[None]:
+        """Set how many jobs of a queue run at once, and how many start in so many seconds; None is no limit."""
+        from qdeck._deck import changes, journal
+
+        program = changes.set_limits(self.memory, queue, running=running, rate=rate)
+        said = [] if running is None else [f"{running} at once"]
+        said += [] if rate is None else [f"{rate[0]} in {rate[1]:g} s"]
+        return journal.noted(program, "limit", queues=[queue], where=", ".join(said) or "none")
+
+    @writes
+    def order_worker(self, worker: str, what: str) -> Program[None]:
+        """Ask a worker to be `quiet` (finish what it has, take nothing new) or to `stop`."""
+        from qdeck._deck import journal, workers
+
+        return journal.noted(workers.order(worker, what), what, where=f"worker {worker}")
+
+    @writes
+    def add_schedule(
+        self,
+        name: str,
+        queue: str | QueueName,
+        task: str,
+        *,
+        cron: str,
+        tz: str = "UTC",
+        missed: str = "once",
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        priority: int | str | None = None,
+        retries: int | None = None,
+        tags: Sequence[str] = (),
+    ) -> Program[str]:
+        """Store a schedule: `made`, `changed`, or `same` when it was there already."""
+        from qdeck._deck import journal, scheduling
+
+        program = scheduling.add(
+            name, _queue_name(queue), task, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs,
+            priority=priority, retries=retries, tags=tags,
+        )  # fmt: skip
+        return journal.noted_schedule(program, "add", name)
+
+    @writes
+    def edit_schedule(
+        self,
+        name: str,
+        *,
+        cron: str | None = None,
+        tz: str | None = None,
+        missed: str | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        priority: int | str | None = None,
+        retries: int | None = None,
+        tags: Sequence[str] = (),
+    ) -> Program[Definition]:
+        """Change a schedule; what is not given stays."""
+        from qdeck._deck import journal, scheduling
+
+        program = scheduling.edit(
+            name, cron=cron, tz=tz, missed=missed, args=args, kwargs=kwargs, priority=priority, retries=retries,
+            tags=tags,
+        )  # fmt: skip
+        return journal.noted_schedule(program, "edit", name)
+
+    @writes
+    def remove_schedule(self, name: str) -> Program[None]:
+        """Remove a schedule. Jobs that it made stay."""
+        from qdeck._deck import journal
+        from qdeck._schedules import store
+
+        return journal.noted_schedule(store.remove(name), "remove", name)
+
+    @writes
+    def run_schedule(self, name: str) -> Program[str]:
+        """Make the job of a schedule now; return its id."""
+        from qdeck._deck import journal
+        from qdeck._schedules import store
+
+        return journal.noted_schedule(store.run(name), "run", name)
+
+    @writes
+    def enable_schedule(self, name: str, enabled: bool) -> Program[bool]:
+        """Resume or pause a schedule; return whether that changed anything."""
+        from qdeck._deck import journal
+        from qdeck._schedules import store
+
+        return journal.noted_schedule(store.enable(name, enabled), "resume" if enabled else "pause", name)
+
+    @writes
+    def record(self, entry: Activity, *, again: bool = False) -> Program[None]:
+        """Add an entry to the log of operations; `again` when this machine's own file has it already."""
+        from qdeck._operations import activity
+
+        return activity.record_again(entry) if again else activity.record(entry)
+
+    @writes
+    def clean_lists(self, found: ListsFound) -> Program[ListsCleaned]:
+        """Remove the lists that `plan_clean_lists` found, as a batch that can be undone."""
+        from qdeck._operations import clean_lists
+
+        return clean_lists.remove(found)
+
+    @writes
+    def begin_cleaning(self, where: str) -> Program[Keeper]:
+        """Open a batch for temporary queues that are to be removed."""
+        from qdeck.messages import _cleaning
+
+        return _cleaning.keep(where)
+
+    @writes
+    def remove_queues(self, names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper) -> Program[list[Removal]]:
+        """Remove temporary queues where nobody waits and that were not used for `idle_s`."""
+        from qdeck.messages import _cleaning
+
+        return _cleaning.remove(names, idle_s=idle_s, event=event, keeper=keeper)
+
+    @writes
+    def end_cleaning(self, keeper: Keeper, report: CleanReport) -> Program[None]:
+        """Close the batch of a cleaning, log it, and put into the report until when it can be undone."""
+        from qdeck.messages import _cleaning
+
+        return _cleaning.end(keeper, report)
+
+
+class Writer(Writes, Reader):
+    """Reads and operates the queues of a server, in blocking code; not one of `production`, whatever its address."""
+
+    def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[Options]) -> None:
+        super().__init__(url, **options)
+        self._keep_off(production)
+
+    def write(self, program: Program[T]) -> T:
+        """Run a program that may write."""
+        return self._run_write(program)
+
+
+class AsyncWriter(Writes, AsyncReader):
+    """Reads and operates the queues of a server, in asyncio; not one of `production`, whatever its address."""
+
+    def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[Options]) -> None:
+        super().__init__(url, **options)
+        self._keep_off(production)
+
+    async def write(self, program: Program[T]) -> T:
+        """Run a program that may write."""
+        return await self._run_write(program)
+
+
+def _queue_name(queue: str | QueueName) -> str:
+    from qdeck._names import QueueName
+
+    return str(queue if isinstance(queue, QueueName) else QueueName.parse(queue))

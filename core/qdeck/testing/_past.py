@@ -1,0 +1,139 @@
+"""Makes jobs, and what happened to them, at given times. Each step is the engine's own: nothing is inconsistent."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import msgspec
+
+from qdeck._connection import Endpoint, SyncClient
+from qdeck._engine import keys, ops, programs
+from qdeck._schedules import store
+from qdeck._schedules.model import Definition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from qdeck._calls import Call
+    from qdeck._engine.ops import Claimed, Ending, Op, Program
+
+T = TypeVar("T")
+CRASHES_TO_BURY: Final = ops.CRASH_LIMIT
+_IDS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Past:
+    """The past of the queues of a server. The same seed makes the same ids; times are ms since the epoch.
+
+    `polls` is how many polls the same worker made in an earlier past: a number that was used is not answered again.
+    """
+
+    def __init__(self, url: str, *, seed: int = 1, worker: str = "past", polls: int = 0) -> None:
+        self._client = SyncClient(Endpoint(url))
+        self.rng = random.Random(seed)  # noqa: S311 - the same seed makes the same ids
+        self._worker = worker
+        self._polls = polls
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def now_ms(self) -> int:
+        """Return the server's clock."""
+
+        def ask() -> Program[int]:
+            [stamp] = yield ops.commands((b"TIME",), reads=True)
+            return int(stamp[0]) * 1000 + int(stamp[1]) // 1000
+
+        return self._client.run(ask())
+
+    def enqueue(self, calls: Iterable[Call], at_ms: int) -> list[str]:
+        """Enqueue calls of one queue; return the ids of their jobs."""
+        given = list(calls)
+        fresh = {call.id: self._id(at_ms, number) for number, call in enumerate(given)}
+        jobs = [
+            call.job._replace(id=fresh[call.id], after=tuple(fresh.get(ref, ref) for ref in call.job.after))
+            for call in given
+        ]
+        self._client.run(programs.enqueue(given[0].queue, jobs, at_ms))
+        return list(fresh.values())
+
+    def claim(self, queue: str, at_ms: int, *, room: int = 1, lease_ms: int = 30_000) -> list[Claimed]:
+        """Claim jobs for the worker of this past."""
+        return self._poll(queue, at_ms, room=room, lease_ms=lease_ms).jobs
+
+    def complete(self, queue: str, at_ms: int, jobs: Iterable[Claimed]) -> None:
+        """Report that claimed jobs ended well."""
+        self._poll(queue, at_ms, acks=[(job.id, job.token) for job in jobs])
+
+    def fail(
+        self,
+        queue: str,
+        at_ms: int,
+        job: Claimed,
+        event: Mapping[str, Any],
+        *,
+        kind: str = "failed",
+        retry_after_ms: int | None = None,
+    ) -> None:
+        """Report that a claimed job failed, and is to be retried, or not any more. The event is as workers write it."""
+        delay = -1 if retry_after_ms is None else retry_after_ms
+        said = msgspec.json.encode({**event, "worker": self._worker})
+        ending = ops.Ending(kind=kind, id=job.id, token=job.token, delay_ms=delay, event=said)
+        self._poll(queue, at_ms, endings=[ending])
+
+    def reap(self, queue: str, at_ms: int) -> None:
+        """Take back the jobs of a queue whose leases have ended."""
+        self._run(ops.reap(queue, now=at_ms))
+
+    def configure(self, queue: str, settings: Mapping[str, str]) -> None:
+        """Set fields of a queue, such as `paused` or `limit`."""
+        self._run(ops.configure(queue, dict(settings)))
+
+    def schedule(
+        self, name: str, call: Call, *, cron: str, tz: str = "UTC", enabled: bool = True, run: bool = False
+    ) -> None:
+        """Add a schedule that makes this call, paused unless `enabled`; with `run` it makes the first job now."""
+        self._client.run(store.register(Definition.of(name, call.queue, call.job, cron=cron, tz=tz)))
+        if not enabled:
+            self._client.run(store.enable(name, False))
+        if run:
+            self._client.run(store.run(name))
+
+    def log(self, at_ms: int, entry: Mapping[str, Any]) -> None:
+        """Add an entry to the log of operations."""
+
+        def add() -> Program[None]:
+            yield ops.commands((b"XADD", keys.ACTIVITY, f"{at_ms}-0", b"e", msgspec.json.encode(entry)))
+
+        self._client.run(add())
+
+    def _id(self, at_ms: int, number: int) -> str:
+        return f"{at_ms * 1000 + number:013x}" + "".join(self.rng.choices(_IDS, k=7))
+
+    def _poll(
+        self,
+        queue: str,
+        at_ms: int,
+        *,
+        room: int = 0,
+        lease_ms: int = 30_000,
+        acks: Sequence[tuple[str, str]] = (),
+        endings: Sequence[Ending] = (),
+    ) -> ops.Turn:
+        self._polls += 1
+        return self._run(
+            ops.turn(
+                queue, self._worker, self._polls, room=room, lease_ms=lease_ms, acks=acks, endings=endings, now=at_ms
+            )
+        )
+
+    def _run(self, op: Op[T]) -> T:
+        return self._client.run(programs.call(op))
