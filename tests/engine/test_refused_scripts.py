@@ -11,7 +11,7 @@ from engine.harness import LEASE_MS, OTHER, QUEUE, Rig
 from qdeck import NotAllowed
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._engine import ops, programs, scripts
-from qdeck._schedules import calls, store
+from qdeck._schedules import store
 from qdeck.admin import Definition
 from support.servers import Server
 
@@ -121,7 +121,7 @@ MAKE: Final[dict[str, tuple[str, Callable[[Rig], Make]]]] = {
 
 def writes_of(name: str) -> list[str]:
     """The commands of a script that change something."""
-    script = calls.queue_script("qdeck", "_schedules/lua", "tick") if name == "tick" else scripts.load(name)
+    script = scripts.load("_schedules/tick" if name == "tick" else name)
     used = {word.lower() for word in scripts.commands_of(script.source.decode())}
     return sorted(used - READS)
 
@@ -179,17 +179,17 @@ async def test_an_asyncio_client_is_refused_too(server: Server, rig: Rig) -> Non
     await client.close()
 
 
-PLAIN: Final = [("_agent/lua", "slot")] + [
-    ("messages/lua", file.name.removesuffix(".lua"))
+PLAIN: Final = ["_agent/slot", "_operations/put_back"] + [
+    f"messages/{file.name.removesuffix('.lua')}"
     for file in resources.files("qdeck").joinpath("messages", "lua").iterdir()
     if file.name.endswith(".lua")
 ]
 
 
-@pytest.mark.parametrize(("folder", "name"), PLAIN)
-def test_the_server_knows_each_command_that_is_asked_about(server: Server, rig: Rig, folder: str, name: str) -> None:
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_server_knows_each_command_that_is_asked_about(server: Server, rig: Rig, name: str) -> None:
     """Commands with a second word too, such as `memory|usage`: the rule for it is the one that the error names."""
-    script = scripts.plain("qdeck", folder, name)
+    script = scripts.plain(name)
     client = as_user(server, rig.raw, "flushall")
     client.run(programs.check_rights(script, b"key"))
     for command in script.commands:

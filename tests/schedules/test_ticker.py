@@ -11,8 +11,8 @@ import pytest
 
 import qdeck
 from qdeck._connection import AsyncClient
-from qdeck._engine import codec, programs
-from qdeck._schedules import calls, store
+from qdeck._engine import codec, programs, scripts
+from qdeck._schedules import store
 from qdeck._schedules.ticker import Ticker
 from qdeck.admin import Definition
 from schedules.registering import schedule
@@ -273,7 +273,7 @@ async def test_it_survives_an_emptied_script_cache(app: qdeck.App, raw: redis.Re
     await tick_once(app)
     assert len(ids(raw)) == 1
     assert app.client.run(programs.exists(QUEUE, ids(raw))) == [True]
-    assert calls.plain_script("qdeck", "_schedules/lua", "schedule").digest
+    assert scripts.plain("_schedules/schedule", asks_itself=True).digest
 
 
 async def test_a_clock_that_was_far_ahead_for_a_while_does_not_end_a_schedule(app: qdeck.App, raw: redis.Redis) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
@@ -77,13 +76,13 @@ def claim(
 ) -> Program[Claim]:
     """Asks for the next run of a chore. `aligned` runs start at whole multiples of the interval."""
     args: list[Arg] = [now, "claim", agent, every_ms, lease_ms, int(aligned), secrets.token_hex(8)]
-    token, wait, at, started = yield from _call([key(chore)], args)
+    token, wait, at, started = yield from programs.run_script(_script(), [key(chore)], args)
     return Claim(token, wait, at, started)
 
 
 def renew(chore: str, token: int, lease_ms: int, now: int = 0) -> Program[bool]:
     """Keeps a run; False when it is another's."""
-    kept = yield from _call([key(chore)], [now, "renew", token, lease_ms])
+    kept = yield from programs.run_script(_script(), [key(chore)], [now, "renew", token, lease_ms])
     return bool(kept)
 
 
@@ -97,7 +96,7 @@ def finish(chore: str, token: int, ending: Ending, now: int = 0) -> Program[bool
     for name, value in ending.hash_fields.items():
         args += (name, value)
     names = [key(chore), *([ending.hash_key.encode()] if ending.hash_key else [])]
-    taken = yield from _call(names, args)
+    taken = yield from programs.run_script(_script(), names, args)
     return bool(taken)
 
 
@@ -145,13 +144,5 @@ def _slot(chore: str, said: Mapping[bytes, bytes], now: int) -> Slot:
     )
 
 
-def _call(names: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
-    reply = yield from programs.evaluate(_script(), names, args)
-    if isinstance(reply, ResponseError):
-        raise programs.explain(reply)
-    return reply
-
-
-@cache
 def _script() -> Script:
-    return scripts.plain("qdeck", "_agent/lua", "slot")
+    return scripts.plain("_agent/slot")

@@ -59,11 +59,31 @@ def evaluate(script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Prog
     return reply
 
 
+def run_script(script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
+    """Run a script on keys of its own and return its reply."""
+    reply = yield from evaluate(script, keys, args)
+    if isinstance(reply, ResponseError):
+        raise explain(reply)
+    return reply
+
+
+def run_on_queue(script: Script, queue: str, args: Sequence[Arg], more_keys: Sequence[bytes] = ()) -> Program[Any]:
+    """Run a script on a queue, which is made when it is not there yet, and return its reply."""
+    keys = [*script.keys(queue), *more_keys]
+    made = False
+    while True:
+        reply = yield from evaluate(script, keys, args)
+        if not isinstance(reply, ResponseError):
+            return reply
+        if made or not str(reply).startswith("QDECK FRESH"):
+            raise explain(reply, queue)
+        made = True
+        yield from make_queue(queue)
+
+
 def check_rights(script: Script, key: bytes) -> Program[None]:
     """Raise `NotAllowed` unless this user may run every command of a script, before it is called for many keys."""
-    denied = yield from evaluate(load("rights"), [key], script.commands)
-    if isinstance(denied, ResponseError):
-        raise explain(denied)
+    denied = yield from run_script(load("rights"), [key], script.commands)
     if denied:
         raise not_allowed([name.decode() for name in denied])
 

@@ -1,4 +1,4 @@
-"""Loads the Lua scripts: puts the shared pieces that a script names before it, and knows its keys and its digest."""
+"""Loads every Lua script of the core: puts the shared pieces that it names before it, and knows its keys and digest."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def _keys(parts: tuple[str, ...], queue: str, batch: str) -> tuple[bytes, ...]:
 
 
 def read_source(name: str) -> str:
-    """The text of a file in `lua/`."""
-    return resources.files("qdeck").joinpath("_engine", "lua", f"{name}.lua").read_text("utf-8")
+    """The text of a file in the engine's `lua/`; a name with a slash is of another folder, as in `compat/urge`."""
+    folder, _, file = name.rpartition("/")
+    return resources.files("qdeck").joinpath(folder or "_engine", "lua", f"{file}.lua").read_text("utf-8")
 
 
 def _pieces(common: str) -> dict[str, str]:
@@ -99,9 +100,10 @@ def make(name: str, text: str, common: str) -> Script:
     return _script(name, source, parts, () if asks_itself else commands_of(source))
 
 
-def plain(package: str, folder: str, name: str, *, asks_itself: bool = False) -> Script:
-    """Return a script on keys of its own, from a folder of a package."""
-    source = resources.files(package).joinpath(folder, f"{name}.lua").read_text("utf-8")
+@cache
+def plain(name: str, *, asks_itself: bool = False) -> Script:
+    """Return a script on keys of its own, without the pieces that scripts on a queue share."""
+    source = read_source(name)
     return _script(name, ask_rights(source), ()) if asks_itself else _script(name, source, (), commands_of(source))
 
 
@@ -113,5 +115,5 @@ def _script(name: str, source: str, parts: tuple[str, ...], commands: tuple[str,
 
 @cache
 def load(name: str) -> Script:
-    """The script of that name."""
+    """Return a script on the keys of one queue."""
     return make(name, read_source(name), read_source("common"))

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from qdeck._deck import reads
-from qdeck._engine import ops, programs
+from qdeck._engine import ops, programs, scripts
 from qdeck._errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._engine.ops import Arg, Program
+    from qdeck._engine.scripts import Script
 
 KEEP_MS: Final = 24 * 3600 * 1000
 CHUNK: Final = 50  # steps in one round trip: the server looks after its others between any two of them
@@ -188,7 +187,7 @@ def _call(
     keys = list(dict.fromkeys([*(check.key for check in checks), *(write.key for write in writes)]))
     at = {key: number for number, key in enumerate(keys, 1)}
     kept = b"" if back is None else msgspec.msgpack.encode(back)
-    out: list[Arg] = [b"EVALSHA", _script()[1], len(keys) + 1, *keys, undo, mode, place, keep_ms, kept, len(checks)]
+    out: list[Arg] = [b"EVALSHA", _script().digest, len(keys) + 1, *keys, undo, mode, place, keep_ms, kept, len(checks)]
     for check in checks:
         expected = b"-" if check.expected is None else b"=" + check.expected
         out += (check.kind, at[check.key], check.member, expected)
@@ -202,7 +201,7 @@ def _send(key: bytes, calls: Sequence[tuple[Arg, ...]]) -> Program[list[int]]:
     replies = yield ops.commands(*calls, key=key)
     missing = [at for at, reply in enumerate(replies) if reads.is_error(reply) and "NOSCRIPT" in _word(reply)]
     if missing:
-        [loaded] = yield ops.commands((b"SCRIPT", b"LOAD", _script()[0]), key=key)
+        [loaded] = yield ops.commands((b"SCRIPT", b"LOAD", _script().source), key=key)
         reads.good(loaded)
         again = yield ops.commands(*(calls[at] for at in missing), key=key)
         for at, reply in zip(missing, again, strict=True):
@@ -217,11 +216,8 @@ def _word(error: Exception) -> str:
     return "NOSCRIPT" if type(error).__name__ == "NoScriptError" else str(error)
 
 
-@cache
-def _script() -> tuple[bytes, bytes]:
-    source = resources.files("qdeck").joinpath("_layouts", "lua", "step.lua").read_bytes()
-    # The server names scripts by SHA-1; it guards nothing.
-    return source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+def _script() -> Script:
+    return scripts.plain("_layouts/step")
 
 
 def short(raw: bytes) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import changes, reads
-from qdeck._engine import acts, ops
+from qdeck._engine import acts, ops, programs, scripts
 from qdeck._engine.numbers import digits
 from qdeck._engine.steps import Step
 from qdeck._operations import activity, registry
@@ -29,16 +29,6 @@ MOST_ONE: Final = 1024 * 1024  # a longer list is not copied: that would block t
 OVERHEAD: Final = 300  # bytes that a copy takes besides what is in it
 SLICE: Final = 100
 
-_PUT_BACK: Final = b"""
-local kept = redis.call('GET', KEYS[2])
-if not kept then return 'gone' end
-if kept == 'back' then return 'back' end
-if redis.call('EXISTS', KEYS[1]) == 1 then return 'again' end
-local at = string.find(kept, ' ', 1, true)
-redis.call('RESTORE', KEYS[1], math.max(0, tonumber(string.sub(kept, 1, at - 1))), string.sub(kept, at + 1))
-redis.call('SET', KEYS[2], 'back', 'KEEPTTL')
-return 'back'
-"""
 _WHY: Final = {"gone": "its copy is not kept any more", "again": "there is one of that name again"}
 
 
@@ -146,8 +136,9 @@ def _put_back(rows: Sequence[tuple[str, bytes]], batch: str) -> Program[list[tup
         if about and not (yield from _register(name, about, now)):
             found.append((name, "again"))
             continue
-        [told] = yield ops.commands((b"EVAL", _PUT_BACK, 2, name, copy_key(name, batch)), key=name.encode())
-        word = bytes(reads.good(told)).decode()
+        script = scripts.plain("_operations/put_back")
+        reply: bytes = yield from programs.run_script(script, [name.encode(), copy_key(name, batch)], [])
+        word = reply.decode()
         # Of a queue that was registered and empty, the registration is all there was.
         found.append((name, "back" if word == "gone" and about else word))
     return found

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
 
-from qdeck._engine import keys, ops, programs
+from qdeck._engine import keys, ops, programs, scripts
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption, QdeckError, UnknownJob, UsageError
-from qdeck._schedules import calls
 from qdeck._schedules.model import Definition, Past, ScheduleRow, read_definition, read_past
 
 if TYPE_CHECKING:
@@ -52,15 +51,15 @@ class Book:
 
 
 def _step(verb: str, name: str, *args: Arg) -> Program[tuple[int, str]]:
-    script = calls.plain_script("qdeck", "_schedules/lua", "schedule")
-    now, word = yield from calls.plain(script, _KEYS, [verb, name, *args])
+    script = scripts.plain("_schedules/schedule", asks_itself=True)
+    now, word = yield from programs.run_script(script, _KEYS, [verb, name, *args])
     return int(now), word.decode()
 
 
 def _mark(queue: str, name: str, upto: Arg) -> Program[None]:
-    script = calls.queue_script("qdeck", "_schedules/lua", "tick")
+    script = scripts.load("_schedules/tick")
     args: list[Arg] = [0, 0, name, upto, 0, "", "", ""]
-    yield from calls.on_queue(script, queue, args, [cron_key(queue)])
+    yield from programs.run_on_queue(script, queue, args, [cron_key(queue)])
 
 
 def cron_key(queue: str) -> bytes:
@@ -198,12 +197,12 @@ def note_run(name: str, job_id: str) -> Program[None]:
 
 def tick(definition: Definition, look_ms: int, turns: Sequence[int], upto: int) -> Program[Ticked]:
     """Makes the jobs of turns that nobody made yet, and settles all turns up to one."""
-    script = calls.queue_script("qdeck", "_schedules/lua", "tick")
+    script = scripts.load("_schedules/tick")
     d = definition
     args: list[Arg] = [0, look_ms, d.name, upto, d.priority, d.tail, d.body, d.unique]
     for turn in turns:
         args += (turn, d.turn_id(turn))
-    reply = yield from calls.on_queue(script, d.queue, args, [cron_key(d.queue)])
+    reply = yield from programs.run_on_queue(script, d.queue, args, [cron_key(d.queue)])
     _, mark, *answers = reply
     if mark == -1:
         return Ticked(True, 0, [])

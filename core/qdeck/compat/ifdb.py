@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.exceptions import ResponseError
 
 from qdeck._app import App
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, ops, programs, scripts
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._options import Options, read_due, read_job_name, read_options, read_priority, read_task_name
-from qdeck._schedules import calls, store
+from qdeck._schedules import store
 from qdeck._schedules.model import Definition
 from qdeck.compat._functions import Functions, check_function
 from qdeck.compat._records import Enqueued, TaskRecord
@@ -188,8 +188,8 @@ def _enqueue(queue: str, job: NewJob, name: str | None) -> Program[Made]:
 def _enqueue_or_get(queue: str, job: NewJob) -> Program[Made]:
     [made] = yield from programs.enqueue(queue, [job])
     if made.id != job.id:
-        script = calls.queue_script("qdeck", "compat/lua", "urge")
-        yield from calls.on_queue(script, queue, [0, made.id, job.priority])
+        script = scripts.load("compat/urge")
+        yield from programs.run_on_queue(script, queue, [0, made.id, job.priority])
     return made
 
 

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from redis.exceptions import ResponseError
 
 from qdeck._connection import Endpoint, SyncClient
-from qdeck._engine import codec, keys, ops, programs, shapes
+from qdeck._engine import codec, keys, ops, programs, scripts, shapes
 from qdeck._engine.ids import check_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
 from qdeck._options import Priority, read_due, read_duration, read_priority
-from qdeck._schedules import calls
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -182,8 +181,8 @@ class QueueManager:
         return True
 
     def _manage(self, verb: str, job_id: str, *args: Arg) -> str:
-        script = calls.queue_script("qdeck", "compat/lua", "manage")
-        _, word = self._client.run(calls.on_queue(script, self.queue, [0, verb, job_id, *args]))
+        script = scripts.load("compat/manage")
+        _, word = self._client.run(programs.run_on_queue(script, self.queue, [0, verb, job_id, *args]))
         return word.decode() if isinstance(word, bytes) else str(word)
 
     def _turn(self, *, room: int, acks: list[tuple[str, str]] | None = None) -> ops.Turn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
@@ -47,17 +46,13 @@ class Temporary:
     waited_until_ms: int
 
 
-@cache
 def _script(name: str) -> Script:
-    return scripts.plain("qdeck", "messages/lua", name)
+    return scripts.plain(f"messages/{name}")
 
 
 def call(script: str, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
-    """Runs one script of ours; gives the server its source when it is not there yet."""
-    reply = yield from programs.evaluate(_script(script), keys, args)
-    if isinstance(reply, ResponseError):
-        raise programs.explain(reply)
-    return reply
+    """Run one script of temporary queues."""
+    return programs.run_script(_script(script), keys, args)
 
 
 def register(
