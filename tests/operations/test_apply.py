@@ -12,14 +12,15 @@ import pytest
 from operations.yard import OTHER, QUEUE, Yard, now_ms
 from qdeck import InvalidFilter, InvalidOption, NotAllowed, UsageError
 from qdeck._engine import acts, programs
-from qdeck._operations.applying import Pace
+from qdeck._operations import registry
+from qdeck._operations.applying import _COUNT_EVERY, Pace
 from qdeck.admin import AsyncWriter, Plan, Verb, Writer, load_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from qdeck.admin import Tally
+    from qdeck.admin import Program, Tally
     from support.servers import Server
 
 
@@ -335,3 +336,25 @@ def test_slices_shrink_while_calls_take_long() -> None:
     for _ in range(2):
         pace.took(1, 5000.0)
     assert pace.most == 20
+
+
+def test_the_record_of_a_batch_is_written_now_and_then_however_many_queues_it_has(
+    deck: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names every queue: written for each of them, it would take the square of their number."""
+    for number in range(_COUNT_EVERY):
+        deck.enqueue(f"shop:many:q{number}:actions", "t")
+    plan = deck.plan(Verb.DISCARD)
+    assert plan.count == _COUNT_EVERY
+    written: list[int] = []
+    write = registry.write
+
+    def counted(kept: registry.Kept) -> Program[None]:
+        written.append(kept.bytes)
+        return write(kept)
+
+    monkeypatch.setattr(registry, "write", counted)
+    assert deck.apply(plan).applied == _COUNT_EVERY
+    assert len(written) == 3, "at its beginning, after each hundred slices, and at its end"
+    assert written[0] == 0
+    assert written[1] == written[2] > 0

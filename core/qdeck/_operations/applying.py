@@ -23,7 +23,7 @@ from qdeck._operations.model import Activity, BatchResult, PlanEntry, Skip, Verb
 from qdeck._operations.planfile import check_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from qdeck._engine.acts import Acted
     from qdeck._engine.ops import Program
@@ -132,6 +132,7 @@ class Application:
         self._keep_bytes, self._keep_ms = keep_bytes, keep_ms
         self._room = keep_bytes
         self._bytes: dict[str, int] = {}
+        self._all_bytes = 0
         self._kept: registry.Kept | None = None
         self._calls = 0
         self._pace = Pace()
@@ -178,7 +179,7 @@ class Application:
         if not part:
             return None
         if part[0].layout != NATIVE:
-            acted = yield from self._abroad.slice(part, self.tally.done, self._room - sum(self._bytes.values()))
+            acted = yield from self._abroad.slice(part, self.tally.done, self._room - self._all_bytes)
             self._slices.taken(acted.count)
             return self.tally.take(part, acted)
         if part[0].effect not in _LIGHT:
@@ -210,12 +211,14 @@ class Application:
             if acted.outbox >= _DELIVER_FROM:
                 yield from self._deliver(queue)
         if self._calls % _COUNT_EVERY == 0 or queue not in self._bytes:
-            yield from self._count(queue)
+            yield from self._count([queue])
+        if self._calls % _COUNT_EVERY == 0:
+            yield from self._note()
         return applied
 
     def _room_for(self, queue: str) -> int:
         """How many bytes may be kept of what this queue is to get back."""
-        others = sum(size for name, size in self._bytes.items() if name != queue)
+        others = self._all_bytes - self._bytes.get(queue, 0)
         return max(0, self._room - others - self._abroad.bytes)
 
     def _event_of(self, part: list[PlanEntry]) -> bytes:
@@ -240,24 +243,28 @@ class Application:
         while (yield from programs.deliver(queue)):
             pass
 
-    def _count(self, queue: str) -> Program[None]:
-        """How much the undo of this queue takes."""
-        [raw] = yield reads.read((b"HGET", keys.undo_key(queue, self.plan.batch), b"bytes"))
-        self._bytes[queue] = int(reads.good(raw, queue) or 0)
-        if self._kept is not None and self._calls % _COUNT_EVERY == 0:
-            self._kept.bytes = sum(self._bytes.values()) + self._abroad.bytes
+    def _count(self, queues: Sequence[str]) -> Program[None]:
+        """How much the undo of these queues takes."""
+        found = yield from reads.ask([(b"HGET", keys.undo_key(queue, self.plan.batch), b"bytes") for queue in queues])
+        for queue, raw in zip(queues, found, strict=True):
+            size = int(reads.good(raw, queue) or 0)
+            self._all_bytes += size - self._bytes.get(queue, 0)
+            self._bytes[queue] = size
+
+    def _note(self) -> Program[None]:
+        """Write down how much the undo of this batch takes; the record names every queue, so it may be large."""
+        if self._kept is not None:
+            self._kept.bytes = self._all_bytes + self._abroad.bytes
             yield from registry.write(self._kept)
 
     def end(self, outcome: str = "done") -> Program[None]:
         """Delivers what is meant for other queues, and writes down what was done."""
         for queue in sorted(self._outbox):
             yield from self._deliver(queue)
-        for queue in list(self._bytes):
-            yield from self._count(queue)
+        yield from self._count(list(self._bytes))
         if self._kept is not None:
-            self._kept.bytes = sum(self._bytes.values()) + self._abroad.bytes
             self._kept.applied = self.tally.applied
-            yield from registry.write(self._kept)
+        yield from self._note()
         yield from activity.record(self._activity(outcome))
 
     def _activity(self, outcome: str) -> Activity:
