@@ -270,7 +270,7 @@ async def test_many_at_once_make_one_report(run_agent: Callable[..., Any], monke
         nonlocal made
         made += 1
         await asyncio.sleep(0.2)
-        return await report.__get__(reader, AsyncReader)(*args)
+        return await report(reader, *args)
 
     monkeypatch.setattr(AsyncReader, "health", counted)
     async with run_agent() as agent:

@@ -204,7 +204,7 @@ async def test_a_page_says_how_much_of_it_is_out_of_sight_and_has_its_queue_look
 
     async def snapshot(reader: AsyncReader, visible: Sequence[str] = ()) -> Snapshot:
         looked.append([*visible])
-        return await look.__get__(reader, AsyncReader)(visible)
+        return await look(reader, visible)
 
     monkeypatch.setattr(AsyncReader, "snapshot", snapshot)
     async with console(url, "j", "enter", size=(80, 20)) as pilot:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
+
+import pytest
 
 from messages.waiting import OWN, age
 from qdeck._operations import cleaned
 from qdeck.admin import Writer
+from qdeck.messages import DomainQueueManager
 
 if TYPE_CHECKING:
-    import pytest
     import redis
 
-    from qdeck.messages import Messenger, SyncDomainQueueManager
+    from qdeck.messages import CleanReport, Messenger, SyncDomainQueueManager
 
 
 def make(client: Messenger, correlation: str) -> str:
@@ -127,3 +130,30 @@ def test_the_end_of_a_task_copies_what_was_not_read_and_makes_no_batch_for_nothi
     with Writer(url) as deck:
         assert deck.undo().restored == 1
     assert raw.lrange(name, 0, -1) == [b"x"]
+
+
+async def test_a_search_for_orphans_that_is_cancelled_logs_what_it_removed(
+    client: Messenger, raw: redis.Redis, url: str
+) -> None:
+    names = [f"{OWN}:responses:get:{n}" for n in range(1500)]
+    for name in names:
+        raw.rpush(name, b"x")
+    age(raw, *names)
+    manager = DomainQueueManager(client.app)
+    seen: list[CleanReport] = []
+
+    def stop(report: CleanReport) -> None:
+        seen.append(report)
+        search.cancel()
+
+    search = asyncio.create_task(manager.clean_orphaned_queues(undo=True, progress=stop))
+    with pytest.raises(asyncio.CancelledError):
+        await search
+    [report] = seen
+    assert 0 < report.removed < 1500
+    assert report.undo_until_ms is not None
+    with Writer(url) as deck:
+        [entry] = deck.activity()
+        assert (entry.batch, entry.counts["applied"]) == (report.batch, report.removed)
+        assert deck.undo(report.batch).restored == report.removed
+    await client.app.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -235,6 +236,18 @@ async def test_the_manager_has_the_methods_of_the_document(
     with pytest.raises(qdeck.UsageError, match="no action queue of task"):
         await manager.dequeue_action("embedding", "free", "12345")
     await service.aclose()
+
+
+def test_both_managers_have_the_same_methods_and_one_of_them_coroutines() -> None:
+    methods = [name for name, _ in inspect.getmembers(DomainQueueManager, inspect.iscoroutinefunction)]
+    public = [name for name in methods if not name.startswith("_")]
+    assert len(public) == 11
+    for name in public:
+        blocking, awaited = getattr(SyncDomainQueueManager, name), getattr(DomainQueueManager, name)
+        assert inspect.signature(blocking) == inspect.signature(awaited)
+        assert blocking.__doc__ == awaited.__doc__
+        assert (blocking.__name__, inspect.iscoroutinefunction(blocking)) == (name, False)
+        assert (awaited.__name__, inspect.iscoroutinefunction(awaited)) == (name, True)
 
 
 def test_what_is_no_action_is_buried_and_not_delivered(manager: SyncDomainQueueManager, raw: redis.Redis) -> None:

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import weakref
 from dataclasses import replace
-from functools import partial
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Final,
-    Generic,
-    ParamSpec,
-    Self,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from redis.exceptions import ResponseError
 
 from qdeck._connection import AsyncClient, Endpoint, SyncClient
+from qdeck._connection.both import AsyncRunner, BlockingRunner, Both
 from qdeck._deck import native
-from qdeck._engine.steps import Offload, Pause
-from qdeck._errors import NotAllowed, QdeckError
+from qdeck._errors import NotAllowed
 from qdeck._layout_names import LAYOUTS
 from qdeck._layouts.others import Others
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Sequence
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from qdeck._engine.ops import Program
-    from qdeck._engine.steps import Steps
+    from qdeck._engine.steps import Step
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -139,7 +125,7 @@ class Client:
             return value
 
 
-class Blocking(Client):
+class Blocking(Client, BlockingRunner):
     """A client for blocking code."""
 
     def __init__(self, url: str, **options: Unpack[Options]) -> None:
@@ -166,29 +152,11 @@ class Blocking(Client):
         self._before_write()
         return self._writing.run(self._guarded(program, writes=True))
 
-    def _run_steps(self, steps: Steps[T]) -> T:
-        """Run an operation to its end. An error of a step is raised where the operation asked for the step."""
-        try:
-            item = next(steps)
-            while True:
-                try:
-                    value: Any = None
-                    if isinstance(item, Pause):
-                        time.sleep(item.seconds)
-                    elif isinstance(item, Offload):
-                        value = item.work()
-                    else:
-                        value = self._run_write(item.program) if item.writes else self.run(item.program)
-                except QdeckError as error:
-                    item = steps.throw(error)
-                else:
-                    item = steps.send(value)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+    def _run_step(self, step: Step) -> Any:
+        return self._run_write(step.program) if step.writes else self.run(step.program)
 
 
-class Asynchronous(Client):
+class Asynchronous(Client, AsyncRunner):
     """A client for asyncio, with connections of each event loop's own."""
 
     def __init__(self, url: str, **options: Unpack[Options]) -> None:
@@ -220,26 +188,8 @@ class Asynchronous(Client):
             self._before_write()
         return await self._loop_clients()[1].run(self._guarded(program, writes=True))
 
-    async def _run_steps(self, steps: Steps[T]) -> T:
-        """Run an operation to its end. An error of a step is raised where the operation asked for the step."""
-        try:
-            item = next(steps)
-            while True:
-                try:
-                    value: Any = None
-                    if isinstance(item, Pause):
-                        await asyncio.sleep(item.seconds)
-                    elif isinstance(item, Offload):
-                        value = await asyncio.to_thread(item.work)
-                    else:
-                        value = await (self._run_write(item.program) if item.writes else self.run(item.program))
-                except QdeckError as error:
-                    item = steps.throw(error)
-                else:
-                    item = steps.send(value)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+    async def _run_step(self, step: Step) -> Any:
+        return await (self._run_write(step.program) if step.writes else self.run(step.program))
 
     def _loop_clients(self) -> tuple[AsyncClient, AsyncClient]:
         loop = asyncio.get_running_loop()
@@ -253,44 +203,22 @@ class Asynchronous(Client):
         return clients
 
 
-class _Both(Generic[P, T]):
-    """A method written once as a generator: a blocking client returns its result, an asyncio one a coroutine."""
-
-    _runner = ""
-
-    def __init__(self, made: Callable[Concatenate[Any, P], Generator[Any, Any, T]]) -> None:
-        self._made = made
-        self.__doc__ = made.__doc__
-
-    @overload
-    def __get__(self, client: Blocking, kind: type[Any]) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: Asynchronous, kind: type[Any]) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    @overload
-    def __get__(self, client: None, kind: type[Any]) -> Self: ...
-    def __get__(self, client: Any, kind: type[Any]) -> Any:
-        return self if client is None else partial(self._call, client)
-
-    def _call(self, client: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        return getattr(client, self._runner)(self._made(client, *args, **kwargs))
-
-
-class reads(_Both[P, T]):  # noqa: N801 - a decorator
+class reads(Both[P, T]):  # noqa: N801 - a decorator
     """A method that only reads."""
 
-    _runner = "run"
+    runner = "run"
 
 
-class writes(_Both[P, T]):  # noqa: N801 - a decorator
+class writes(Both[P, T]):  # noqa: N801 - a decorator
     """A method that writes in one program."""
 
-    _runner = "_run_write"
+    runner = "_run_write"
 
 
-class operates(_Both[P, T]):  # noqa: N801 - a decorator
+class operates(Both[P, T]):  # noqa: N801 - a decorator
     """A method of many steps, some of which write, with pauses between them."""
 
-    _runner = "_run_steps"
+    runner = "_run_steps"
 
 
 def _is_denied_clock(reply: object) -> bool:

@@ -9,11 +9,13 @@ import secrets
 import socket
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
+from qdeck._connection.both import AsyncRunner, BlockingRunner, Both
 from qdeck._engine import codec, ops, programs
+from qdeck._engine.steps import Step
 from qdeck._errors import Reject, UsageError
-from qdeck._options import read_duration
+from qdeck._options import read_duration, retry_delay_ms
 from qdeck._worker.run import error_event
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
@@ -24,13 +26,16 @@ from qdeck.messages._messenger import RETRIES, Messenger
 from qdeck.messages._naming import TIERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from qdeck._app import App
-    from qdeck._engine.ops import Claimed, Ending, NewJob, Program, Turn
-    from qdeck.messages._cleaning import Removal, Slice
+    from qdeck._engine.ops import Claimed, Ending, Program, Turn
+    from qdeck._engine.steps import Steps
+    from qdeck.messages._cleaning import Removal
     from qdeck.messages._registry import Temporary
 
+T = TypeVar("T")
+P = ParamSpec("P")
 LEASE_S: Final = 60.0
 
 
@@ -61,8 +66,26 @@ class LifeCycleCount:
     count: int
 
 
+class run(Both[P, T]):  # noqa: N801 - a decorator
+    """A method of one program."""
+
+    runner = "_run"
+
+
+class poll(Both[P, T]):  # noqa: N801 - a decorator
+    """A method that sends polls. They are numbered, and must arrive in that order: one such method at a time."""
+
+    runner = "_run_poll"
+
+
+class operate(Both[P, T]):  # noqa: N801 - a decorator
+    """A method of many steps; what is cancelled still takes those that end it."""
+
+    runner = "_run_steps"
+
+
 class _Manager:
-    """What both managers share: names, arguments, and the steps as programs."""
+    """The methods of both managers, and the steps they are made of."""
 
     def __init__(self, source: App | Messenger, *, lease: float = LEASE_S, **more: Any) -> None:
         self.messenger = source if isinstance(source, Messenger) else Messenger(source, **more)
@@ -77,13 +100,134 @@ class _Manager:
         """The name of the queue where a service takes its actions."""
         return str(self.names.actions(domain, context))
 
-    def _outgoing(
-        self, domain: str, action: DomainAction, tier: str | None, context: str, retries: int
-    ) -> tuple[str, NewJob]:
+    @run
+    def enqueue_action(
+        self, domain: str, action: DomainAction, tier: str | None = None, *, context: str = "", retries: int = RETRIES
+    ) -> Program[str]:
+        """Put an action on the queue of a service, and return that queue's name."""
         if tier is not None and tier not in TIERS:
             raise UsageError(f"there is no tier {tier!r}", hint=f"tiers are {', '.join(TIERS)}")
         sent = action if tier is None or tier == action.tier else action.replace(tenant_tier=tier)
-        return self.queue_name(domain, context), exchange.job_of(sent, retries=retries)
+        queue = self.queue_name(domain, context)
+        yield from exchange.send(queue, exchange.job_of(sent, retries=retries))
+        return queue
+
+    @poll
+    def dequeue_action(
+        self, domain: str, tier: str | None = None, task_id: str | None = None, *, context: str = ""
+    ) -> Program[Delivery | None]:
+        """Take the next action, None when there is none now. The tier is no filter: it decided the order already."""
+        if task_id is not None:
+            raise UsageError(
+                f"there is no action queue of task {task_id!r} alone",
+                hint="a task's actions wait in the queue of their service, by tier: leave task_id out",
+            )
+        queue = self.queue_name(domain, context)
+        for claimed in (yield from self._claim(queue)).jobs:
+            found = self._read(queue, claimed)
+            if isinstance(found, Delivery):
+                return found
+            broken = Delivery(DomainAction(action_type="unreadable"), claimed.id, queue, 1, claimed.token, 0, None)
+            yield from self._end(broken, found)
+        return None
+
+    @poll
+    def done(self, delivery: Delivery) -> Program[bool]:
+        """End an action that was done; False when the lease was over and another may have taken it."""
+        return self._end(delivery, None)
+
+    @poll
+    def fail(self, delivery: Delivery, error: BaseException) -> Program[bool]:
+        """End an action that failed: it is tried again after a while, or is a dead letter after its last attempt."""
+        delay = -1 if isinstance(error, Reject) else retry_delay_ms(delivery.backoff, delivery.attempt, 0.5)
+        event = error_event(error, self._worker, delivery.attempt)
+        ending = ops.Ending(kind="failed", id=delivery.id, token=delivery.token, delay_ms=delay, event=event)
+        return self._end(delivery, ending)
+
+    @poll
+    def give_back(self, delivery: Delivery) -> Program[bool]:
+        """Put the action back where it was, as if it had not been taken."""
+        return self._end(delivery, ops.Ending(kind="give", id=delivery.id, token=delivery.token))
+
+    @run
+    def clean_task_queues(self, task_id: str, *, idle: float = 0) -> Program[int]:
+        """Remove the temporary queues of a task where nobody waits, and return how many.
+
+        Those within this service's prefix and environment; unread messages are copied for undo, or stay.
+        """
+        ended = yield from cleaning.end_task(task_id, self.names.holds, idle_s=round(idle))
+        return cleaning.report_of(ended, dry_run=False).removed
+
+    @run
+    def report_task_queues(
+        self,
+        task_id: str,
+        *,
+        idle: float = 0,
+        dry_run: bool = True,
+        undo: bool = False,
+        everywhere: bool = False,
+    ) -> Program[CleanReport]:
+        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day.
+
+        `everywhere`: in every prefix and environment, for an operator.
+        """
+        within = cleaning.everywhere if everywhere else self.names.holds
+        return cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo, within=within)
+
+    @run
+    def task_queues(self, task_id: str) -> Program[list[Temporary]]:
+        """Return the temporary queues of a task, as registered."""
+        names = yield from registry.of_task(task_id)
+        return [found for found in (yield from registry.describe(names)) if found is not None]
+
+    @operate
+    def clean_orphaned_queues(
+        self,
+        *,
+        idle: float = cleaning.IDLE_S,
+        dry_run: bool = False,
+        undo: bool = False,
+        progress: Callable[[CleanReport], None] | None = None,
+    ) -> Steps[CleanReport]:
+        """Remove temporary queues that nobody registered or waits on and that were idle for so many seconds.
+
+        It goes through the keys in slices; `progress` is called after each, and cancelling it leaves nothing half done.
+        """
+        report, cursor = CleanReport(dry_run=dry_run), 0
+        # At least a second: an orphan is known by being left alone, and the server counts in seconds.
+        idle_s = max(1, round(idle))
+        keeper = (yield Step(cleaning.keep("orphans"))) if undo and not dry_run else None
+        try:
+            while True:
+                seen = yield Step(cleaning.orphans(cursor, idle_s=idle_s, dry_run=dry_run, keeper=keeper))
+                cursor = seen.cursor
+                report.scanned += seen.scanned
+                for one in seen.found:
+                    report.add(one)
+                if progress is not None:
+                    progress(report)
+                if cursor == 0:
+                    return report
+        finally:
+            if keeper is not None:
+                yield Step(cleaning.end(keeper, report))
+
+    @run
+    def clean_expired_queues(self) -> Program[CleanReport]:
+        """Remove registered queues whose time to live is over."""
+        found: list[Removal] = []
+        while True:
+            some = yield from cleaning.sweep_expired()
+            found += some
+            if not cleaning.goes_on(some):
+                return cleaning.report_of(found, dry_run=False)
+
+    @run
+    def metrics(self) -> Program[list[LifeCycleCount]]:
+        """Return what happened to temporary queues, per service, type and tier."""
+        rows = yield from registry.metrics()
+        return [LifeCycleCount(event=e, service=s, type=k, tier=t, count=n) for e, s, k, t, n in rows]
 
     def _claim(self, queue: str) -> Program[Turn]:
         self._number += 1
@@ -111,50 +255,8 @@ class _Manager:
             return ops.Ending(kind="failed", id=claimed.id, token=claimed.token, delay_ms=-1, event=event)
         return Delivery(action, claimed.id, queue, tries.attempts + 1, claimed.token, head.retries, head.backoff)
 
-    def _failure(self, delivery: Delivery, error: BaseException) -> Ending:
-        from qdeck._options import retry_delay_ms
 
-        delay = -1 if isinstance(error, Reject) else retry_delay_ms(delivery.backoff, delivery.attempt, 0.5)
-        event = error_event(error, self._worker, delivery.attempt)
-        return ops.Ending(kind="failed", id=delivery.id, token=delivery.token, delay_ms=delay, event=event)
-
-    def _dequeue(self, queue: str) -> Program[Delivery | None]:
-        turn = yield from self._claim(queue)
-        for claimed in turn.jobs:
-            found = self._read(queue, claimed)
-            if isinstance(found, Delivery):
-                return found
-            broken = Delivery(DomainAction(action_type="unreadable"), claimed.id, queue, 1, claimed.token, 0, None)
-            yield from self._end(broken, found)
-        return None
-
-    @staticmethod
-    def _give_back(delivery: Delivery) -> Ending:
-        return ops.Ending(kind="give", id=delivery.id, token=delivery.token)
-
-
-def _no_task_queue(task_id: str | None) -> None:
-    if task_id is not None:
-        raise UsageError(
-            f"there is no action queue of task {task_id!r} alone",
-            hint="a task's actions wait in the queue of their service, by tier: leave task_id out",
-        )
-
-
-def _take(report: CleanReport, seen: Slice, progress: Callable[[CleanReport], None] | None) -> Any:
-    report.scanned += seen.scanned
-    for one in seen.found:
-        report.add(one)
-    if progress is not None:
-        progress(report)
-    return seen.cursor
-
-
-def _counts(rows: Sequence[tuple[str, str, str, str, int]]) -> list[LifeCycleCount]:
-    return [LifeCycleCount(event=e, service=s, type=k, tier=t, count=n) for e, s, k, t, n in rows]
-
-
-class DomainQueueManager(_Manager):
+class DomainQueueManager(_Manager, AsyncRunner):
     """The manager for asyncio, with the methods of the document. `DomainQueueManager(app)` or from a `Messenger`.
 
     All actions of a service share one queue, whatever their task: a worker can wait on it, and the tier decides the
@@ -163,218 +265,32 @@ class DomainQueueManager(_Manager):
 
     def __init__(self, source: App | Messenger, **more: Any) -> None:
         super().__init__(source, **more)
-        # Turns are numbered, and must arrive in that order.
-        self._turns = asyncio.Lock()
+        self._polls = asyncio.Lock()
 
-    async def enqueue_action(
-        self, domain: str, action: DomainAction, tier: str | None = None, *, context: str = "", retries: int = RETRIES
-    ) -> str:
-        """Puts an action on the queue of a service and returns that queue's name."""
-        queue, job = self._outgoing(domain, action, tier, context, retries)
-        await self.app.aclient().run(exchange.send(queue, job))
-        return queue
+    async def _run(self, program: Program[T]) -> T:
+        return await self.app.aclient().run(program)
 
-    async def dequeue_action(
-        self, domain: str, tier: str | None = None, task_id: str | None = None, *, context: str = ""
-    ) -> Delivery | None:
-        """Takes the next action, None when there is none now. The tier is no filter: it decided the order already."""
-        _no_task_queue(task_id)
-        async with self._turns:
-            return await self.app.aclient().run(self._dequeue(self.queue_name(domain, context)))
+    async def _run_poll(self, program: Program[T]) -> T:
+        async with self._polls:
+            return await self._run(program)
 
-    async def done(self, delivery: Delivery) -> bool:
-        """The action was done; False when the lease was over and another may have taken it."""
-        async with self._turns:
-            return await self.app.aclient().run(self._end(delivery, None))
-
-    async def fail(self, delivery: Delivery, error: BaseException) -> bool:
-        """The action failed: it is tried again after a while, or is a dead letter after its last try."""
-        async with self._turns:
-            return await self.app.aclient().run(self._end(delivery, self._failure(delivery, error)))
-
-    async def give_back(self, delivery: Delivery) -> bool:
-        """Puts the action back where it was, as if it had not been taken."""
-        async with self._turns:
-            return await self.app.aclient().run(self._end(delivery, self._give_back(delivery)))
-
-    async def clean_task_queues(self, task_id: str, *, idle: float = 0) -> int:
-        """Removes the temporary queues of a task where nobody waits, and returns how many.
-
-        Those within this service's prefix and environment; unread messages are copied for undo, or stay.
-        """
-        ended = await self.app.aclient().run(cleaning.end_task(task_id, self.names.holds, idle_s=round(idle)))
-        return cleaning.report_of(ended, dry_run=False).removed
-
-    async def report_task_queues(
-        self,
-        task_id: str,
-        *,
-        idle: float = 0,
-        dry_run: bool = True,
-        undo: bool = False,
-        everywhere: bool = False,
-    ) -> CleanReport:
-        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day.
-
-        `everywhere`: in every prefix and environment, for an operator.
-        """
-        within = cleaning.everywhere if everywhere else self.names.holds
-        return await self.app.aclient().run(
-            cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo, within=within)
-        )
-
-    async def task_queues(self, task_id: str) -> list[Temporary]:
-        """The temporary queues of a task, as registered."""
-        return await self.app.aclient().run(_of_task(task_id))
-
-    async def clean_orphaned_queues(
-        self,
-        *,
-        idle: float = cleaning.IDLE_S,
-        dry_run: bool = False,
-        undo: bool = False,
-        progress: Callable[[CleanReport], None] | None = None,
-    ) -> CleanReport:
-        """Removes temporary queues that nobody registered or waits on and that were idle for so many seconds.
-
-        It goes through the keys in slices; `progress` is called after each, and cancelling it leaves nothing half done.
-        """
-        report, cursor = CleanReport(dry_run=dry_run), 0
-        run = self.app.aclient().run
-        keeper = await run(cleaning.keep("orphans")) if undo and not dry_run else None
-        try:
-            while True:
-                seen = await run(cleaning.orphans(cursor, idle_s=_idle(idle), dry_run=dry_run, keeper=keeper))
-                cursor = _take(report, seen, progress)
-                if cursor == 0:
-                    return report
-        finally:
-            if keeper is not None:
-                await run(cleaning.end(keeper, report))
-
-    async def clean_expired_queues(self) -> CleanReport:
-        """Removes registered queues whose time to live is over."""
-        found: list[Removal] = []
-        while True:
-            some = await self.app.aclient().run(cleaning.sweep_expired())
-            found += some
-            if not cleaning.goes_on(some):
-                return cleaning.report_of(found, dry_run=False)
-
-    async def metrics(self) -> list[LifeCycleCount]:
-        """What happened to temporary queues, per service, type and tier."""
-        return _counts(await self.app.aclient().run(registry.metrics()))
+    async def _run_step(self, step: Step) -> Any:
+        return await self._run(step.program)
 
 
-class SyncDomainQueueManager(_Manager):
+class SyncDomainQueueManager(_Manager, BlockingRunner):
     """The manager for blocking code: the same methods."""
 
     def __init__(self, source: App | Messenger, **more: Any) -> None:
         super().__init__(source, **more)
-        self._turns = threading.Lock()
+        self._polls = threading.Lock()
 
-    def enqueue_action(
-        self, domain: str, action: DomainAction, tier: str | None = None, *, context: str = "", retries: int = RETRIES
-    ) -> str:
-        """Puts an action on the queue of a service and returns that queue's name."""
-        queue, job = self._outgoing(domain, action, tier, context, retries)
-        self.app.client.run(exchange.send(queue, job))
-        return queue
+    def _run(self, program: Program[T]) -> T:
+        return self.app.client.run(program)
 
-    def dequeue_action(
-        self, domain: str, tier: str | None = None, task_id: str | None = None, *, context: str = ""
-    ) -> Delivery | None:
-        """Takes the next action, None when there is none now."""
-        _no_task_queue(task_id)
-        with self._turns:
-            return self.app.client.run(self._dequeue(self.queue_name(domain, context)))
+    def _run_poll(self, program: Program[T]) -> T:
+        with self._polls:
+            return self._run(program)
 
-    def done(self, delivery: Delivery) -> bool:
-        """The action was done; False when the lease was over and another may have taken it."""
-        with self._turns:
-            return self.app.client.run(self._end(delivery, None))
-
-    def fail(self, delivery: Delivery, error: BaseException) -> bool:
-        """The action failed: it is tried again after a while, or is a dead letter after its last try."""
-        with self._turns:
-            return self.app.client.run(self._end(delivery, self._failure(delivery, error)))
-
-    def give_back(self, delivery: Delivery) -> bool:
-        """Puts the action back where it was, as if it had not been taken."""
-        with self._turns:
-            return self.app.client.run(self._end(delivery, self._give_back(delivery)))
-
-    def clean_task_queues(self, task_id: str, *, idle: float = 0) -> int:
-        """Removes the temporary queues of a task where nobody waits, and returns how many.
-
-        Those within this service's prefix and environment; unread messages are copied for undo, or stay.
-        """
-        ended = self.app.client.run(cleaning.end_task(task_id, self.names.holds, idle_s=round(idle)))
-        return cleaning.report_of(ended, dry_run=False).removed
-
-    def report_task_queues(
-        self,
-        task_id: str,
-        *,
-        idle: float = 0,
-        dry_run: bool = True,
-        undo: bool = False,
-        everywhere: bool = False,
-    ) -> CleanReport:
-        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day.
-
-        `everywhere`: in every prefix and environment, for an operator.
-        """
-        within = cleaning.everywhere if everywhere else self.names.holds
-        return self.app.client.run(
-            cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo, within=within)
-        )
-
-    def task_queues(self, task_id: str) -> list[Temporary]:
-        """The temporary queues of a task, as registered."""
-        return self.app.client.run(_of_task(task_id))
-
-    def clean_orphaned_queues(
-        self,
-        *,
-        idle: float = cleaning.IDLE_S,
-        dry_run: bool = False,
-        undo: bool = False,
-        progress: Callable[[CleanReport], None] | None = None,
-    ) -> CleanReport:
-        """Removes temporary queues that nobody registered or waits on and that were idle for so many seconds."""
-        report, cursor = CleanReport(dry_run=dry_run), 0
-        run = self.app.client.run
-        keeper = run(cleaning.keep("orphans")) if undo and not dry_run else None
-        try:
-            while True:
-                seen = run(cleaning.orphans(cursor, idle_s=_idle(idle), dry_run=dry_run, keeper=keeper))
-                cursor = _take(report, seen, progress)
-                if cursor == 0:
-                    return report
-        finally:
-            if keeper is not None:
-                run(cleaning.end(keeper, report))
-
-    def clean_expired_queues(self) -> CleanReport:
-        """Removes registered queues whose time to live is over."""
-        found: list[Removal] = []
-        while True:
-            some = self.app.client.run(cleaning.sweep_expired())
-            found += some
-            if not cleaning.goes_on(some):
-                return cleaning.report_of(found, dry_run=False)
-
-    def metrics(self) -> list[LifeCycleCount]:
-        """What happened to temporary queues, per service, type and tier."""
-        return _counts(self.app.client.run(registry.metrics()))
-
-
-def _of_task(task_id: str) -> Program[list[Temporary]]:
-    names = yield from registry.of_task(task_id)
-    return [found for found in (yield from registry.describe(names)) if found is not None]
-
-
-def _idle(seconds: float) -> int:
-    """At least a second: an orphan is told by being left alone, and the server counts in seconds."""
-    return max(1, round(seconds))
+    def _run_step(self, step: Step) -> Any:
+        return self._run(step.program)
