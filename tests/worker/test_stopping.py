@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import qdeck
     from qdeck._worker.lane import Lane
+    from qdeck._worker.run import Run
 
 QUEUE = "test:actions"
 FAR = "test:far:actions"
@@ -107,7 +108,7 @@ def test_other_workers_are_not_disturbed(
 
     looked: list[str] = []
 
-    def look(self: Heartbeat, lane: Lane, real: Any = Heartbeat.look) -> None:
+    def look(self: Heartbeat, lane: Lane[Run], real: Any = Heartbeat.look) -> None:
         looked.append(lane.worker)
         real(self, lane)
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Final, Self, TextIO
+from typing import Any, Final, Protocol, Self, TextIO
 
 from qdeck._context import running
-
-if TYPE_CHECKING:
-    from qdeck._worker.run import Run
 
 MAX_LOG: Final = 131_072
 
@@ -51,9 +48,16 @@ class Output:
         return kept
 
 
+class Captured(Protocol):
+    """What is needed of a run to keep its output."""
+
+    abandoned: bool
+    output: Output | None
+
+
 def write_to_current(text: str) -> bool:
     """Adds text to the output of the run that this code belongs to; false when it belongs to none."""
-    run: Run | None = running.get()
+    run: Captured | None = running.get()
     if run is None or run.abandoned:
         return False
     if run.output is None:

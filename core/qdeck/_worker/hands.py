@@ -92,11 +92,11 @@ class Hands:
             target = max(target, min(MOST_IN_HAND, quick))
         return max(0, target - self.count)
 
-    def most_of(self, lane: Lane, room: int) -> int:
+    def most_of(self, lane: Lane[Run], room: int) -> int:
         """How much of the room a queue can use now: more jobs for processes would come and have to go back."""
         return min(room, self._processes.free) if lane.crowded and self._processes is not None else room
 
-    def take(self, lane: Lane, claimed: list[Claimed], asked: float) -> None:
+    def take(self, lane: Lane[Run], claimed: list[Claimed], asked: float) -> None:
         """Starts what was claimed; `asked` is when the claim was sent, from which on the leases surely count."""
         runs = []
         for job in claimed:
@@ -133,7 +133,7 @@ class Hands:
             for run in runs:
                 self._dispatch(run)
 
-    def _spill(self, lane: Lane, runs: list[Run], free: int) -> None:
+    def _spill(self, lane: Lane[Run], runs: list[Run], free: int) -> None:
         """Gives back the jobs for which no process is free: here they would only wait, another worker may have one."""
         heavy = [run for run in runs if run.plan.kind == "process"]
         extra = heavy[free:]
@@ -146,7 +146,7 @@ class Hands:
         """Whether this worker can run jobs of a task."""
         return task not in self._missing and self._app.tasks.get(task) is not None
 
-    def _hand_back(self, lane: Lane, job: Claimed, task: str) -> None:
+    def _hand_back(self, lane: Lane[Run], job: Claimed, task: str) -> None:
         """Gives a job to workers that know its task: this one may be of an older version than what enqueued it."""
         lane.charge(-1)
         lane.endings.append(Ending(kind="unknown", id=job.id, token=job.token))
@@ -154,13 +154,13 @@ class Hands:
         self._report_unknown(lane, job.id, task)
         self._stir()
 
-    def _report_unknown(self, lane: Lane, job_id: str, task: str) -> None:
+    def _report_unknown(self, lane: Lane[Run], job_id: str, task: str) -> None:
         """Reports an unknown task once, not each of its jobs."""
         if task not in lane.warned:
             lane.warned.add(task)
             self._event({"event": "unknown_task", "id": job_id, "queue": lane.queue, "task": task})
 
-    def _refuse(self, lane: Lane, job: Claimed, error: Exception) -> None:
+    def _refuse(self, lane: Lane[Run], job: Claimed, error: Exception) -> None:
         """Buries a job whose record cannot be read: it would take down every worker that claims it."""
         event = error_event(error, lane.worker, 1)
         lane.endings.append(Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=event))
@@ -319,7 +319,7 @@ class Hands:
         self._runners.interrupt(run)
         interrupt(run)
 
-    def check(self, lanes: list[Lane], now: float) -> None:
+    def check(self, lanes: list[Lane[Run]], now: float) -> None:
         """Stops what ran past its limit; gives up what does not stop; gives back what only waits."""
         stopping = self._limited or any(run.stop for lane in lanes for run in lane.held.values())
         if stopping:

@@ -32,7 +32,7 @@ class Heartbeat:
     def __init__(
         self,
         endpoint: Endpoint,
-        lanes: list[Lane],
+        lanes: list[Lane[Run]],
         *,
         lease_ms: int,
         describe: Callable[[], dict[str, object]],
@@ -51,7 +51,7 @@ class Heartbeat:
         self._obey = obey
         self._ended = threading.Event()
         self._woken = threading.Event()
-        self._asked: deque[Lane] = deque()  # queues to look at now
+        self._asked: deque[Lane[Run]] = deque()  # queues to look at now
         self._thread = threading.Thread(target=self._loop, name="qdeck-heartbeat", daemon=True)
         self._told = 0.0
         self._held_up = False
@@ -105,12 +105,12 @@ class Heartbeat:
         if time.monotonic() - self._told >= (BUSY_PRESENCE_S if busy else IDLE_PRESENCE_S):
             self._tell()
 
-    def look(self, lane: Lane) -> None:
+    def look(self, lane: Lane[Run]) -> None:
         """Ask at once what became of the jobs of a queue; from any thread."""
         self._asked.append(lane)
         self._woken.set()
 
-    def _beat(self, lane: Lane, at_once: bool) -> None:
+    def _beat(self, lane: Lane[Run], at_once: bool) -> None:
         # A copy, because the loop takes jobs in and out meanwhile. Jobs claimed a moment ago need no beat yet.
         now = time.monotonic()
         runs = [run for run in list(lane.held.values()) if at_once or now - run.renewed >= self._length(run) / 5]
@@ -142,7 +142,7 @@ class Heartbeat:
         own = run.plan.head.lease_ms
         return own / 1000 if own else self._lease_s
 
-    def _renew(self, lane: Lane, runs: list[Run]) -> None:
+    def _renew(self, lane: Lane[Run], runs: list[Run]) -> None:
         sent = time.monotonic()
         try:
             beat = self._client.run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from qdeck._engine.ops import SLICE_BYTES
 from qdeck._worker.shares import Account
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._engine.ops import Ending, Turn
-    from qdeck._worker.run import Run
 
+Held = TypeVar("Held")
 MOST_ENDINGS: Final = 100  # reported in one call
 LONGEST_S: Final = 60.0  # between two looks for expired leases while anything runs
 
 
-class Lane(Account):
-    """One queue of a worker: ends to tell, jobs in hand, and when to look again."""
+class Lane(Account, Generic[Held]):
+    """One queue of a worker: ends to tell, jobs in hand, each a `Held`, and when to look again."""
 
     __slots__ = (
         "acks",
@@ -48,7 +48,7 @@ class Lane(Account):
         self.number = 0
         self.acks: list[tuple[str, str]] = []
         self.endings: list[Ending] = []
-        self.held: dict[str, Run] = {}
+        self.held: dict[str, Held] = {}
         self.hungry = True  # there may be work
         self.due: float | None = None  # when there will be work, on the monotonic clock
         self.deadline: float | None = None  # when a lease runs out

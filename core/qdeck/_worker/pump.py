@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Claimed, Op, Program
     from qdeck._worker.hands import Hands
     from qdeck._worker.lane import Lane
+    from qdeck._worker.run import Run
 
 T = TypeVar("T")
 IDLE_S: Final = 30.0  # the longest sleep: what no bell told is found then
@@ -41,7 +42,7 @@ class Pump:
     def __init__(
         self,
         client: AsyncClient,
-        lanes: list[Lane],
+        lanes: list[Lane[Run]],
         worker: str,
         lease_ms: int,
         event: Callable[[dict[str, Any]], None],
@@ -62,7 +63,7 @@ class Pump:
         self._offset_ms = time.time() * 1000 - time.monotonic() * 1000
         self._rate = 0.0
         self._rated = (time.monotonic(), 0)
-        self._rung: list[Lane] = []
+        self._rung: list[Lane[Run]] = []
         self._shares = Shares()
         self._failure: Exception | None = None
         self.on_jobs: Callable[[], None] = lambda: None  # called when jobs were claimed
@@ -128,7 +129,7 @@ class Pump:
         """How many jobs end in two milliseconds, about the time of a poll."""
         return int(self._rate * 0.002)
 
-    def _claimers(self, room: int) -> list[Lane]:
+    def _claimers(self, room: int) -> list[Lane[Run]]:
         """The queues that may have work and can use some of the room."""
         found = []
         for lane in self._lanes:
@@ -139,7 +140,7 @@ class Pump:
                 found.append(lane)
         return found
 
-    def _part(self, lane: Lane, claimers: list[Lane], room: int) -> int:
+    def _part(self, lane: Lane[Run], claimers: list[Lane[Run]], room: int) -> int:
         """How many jobs a queue that is polled may claim. A queue that has ends to report gets its share, too."""
         if lane not in claimers:
             return 0
@@ -158,11 +159,11 @@ class Pump:
                 lane.looked = now
                 self._do("reap", lane, self._reap(lane))
 
-    def _next_lane(self, now: float, claimers: list[Lane]) -> Lane | None:
+    def _next_lane(self, now: float, claimers: list[Lane[Run]]) -> Lane[Run] | None:
         """The queue to poll: one with ends that cannot wait for its claim, or the one that comes next by its weight."""
         if self._rung:
             return self._rung.pop()
-        late: Lane | None = None
+        late: Lane[Run] | None = None
         for lane in self._lanes:
             if (lane.acks or lane.endings) and (late is None or lane.turned < late.turned):
                 late = lane
@@ -170,7 +171,7 @@ class Pump:
             return late
         return self._shares.choose(claimers)
 
-    async def _turn(self, lane: Lane, room: int) -> None:
+    async def _turn(self, lane: Lane[Run], room: int) -> None:
         acks, lane.acks = lane.acks[:MOST_ENDS], lane.acks[MOST_ENDS:]
         endings = lane.take_endings()
         lane.number += 1
@@ -204,14 +205,14 @@ class Pump:
         if lane.outbox:
             self._do("deliver", lane, self._deliver(lane))
 
-    async def _confirm(self, lane: Lane, jobs: list[Claimed]) -> tuple[list[Claimed], float]:
+    async def _confirm(self, lane: Lane[Run], jobs: list[Claimed]) -> tuple[list[Claimed], float]:
         """Renews what a late answer brought: it does not tell whether the leases are new or nearly over."""
         asked = time.monotonic()
         beat = await self._insist(lane, ops.beat(lane.queue, [(job.id, job.token) for job in jobs]))
         lost = set(beat.lost)
         return [job for job in jobs if job.id not in lost], asked
 
-    async def _insist(self, lane: Lane, op: Op[T]) -> T:
+    async def _insist(self, lane: Lane[Run], op: Op[T]) -> T:
         """Sends a step until it is answered; sent again it has the effect of one."""
         while True:
             try:
@@ -294,7 +295,7 @@ class Pump:
             with contextlib.suppress(QdeckError):
                 await self._client.run(programs.call(op))
 
-    def _do(self, name: str, lane: Lane, chore: Any) -> None:
+    def _do(self, name: str, lane: Lane[Run], chore: Any) -> None:
         key = f"{name} {lane.queue}"
         if key in self._chores:
             chore.close()
@@ -302,7 +303,7 @@ class Pump:
         task = self._chores[key] = asyncio.create_task(self._quietly(lane, chore))
         task.add_done_callback(lambda _: self._chores.pop(key, None))
 
-    async def _quietly(self, lane: Lane, chore: Any) -> None:
+    async def _quietly(self, lane: Lane[Run], chore: Any) -> None:
         try:
             await chore
         except QdeckError as error:
@@ -314,7 +315,7 @@ class Pump:
             self._failure = error
             self.stir()
 
-    async def _peek(self, lane: Lane) -> None:
+    async def _peek(self, lane: Lane[Run]) -> None:
         """Finds what no bell told. A turn would do, and costs five times as many commands."""
         seen = await self._client.run(programs.peek(lane.queue))
         now, server_ms = time.monotonic(), self.server_ms()
@@ -327,7 +328,7 @@ class Pump:
             self._do("deliver", lane, self._deliver(lane))
         self.stir()
 
-    async def _reap(self, lane: Lane) -> None:
+    async def _reap(self, lane: Lane[Run]) -> None:
         while True:
             reaped = await self._client.run(programs.call(ops.reap(lane.queue)))
             if reaped.back:
@@ -340,7 +341,7 @@ class Pump:
             lane.deadline = min(time.monotonic() + left, lane.deadline or float("inf"))
         self.stir()
 
-    async def _deliver(self, lane: Lane) -> None:
+    async def _deliver(self, lane: Lane[Run]) -> None:
         def report(why: str) -> None:
             self._event({"event": "quarantined", "queue": lane.queue, "why": why})
 
@@ -349,7 +350,7 @@ class Pump:
         lane.hungry = True
         self.stir()
 
-    async def _trim(self, lane: Lane) -> None:
+    async def _trim(self, lane: Lane[Run]) -> None:
         for _ in range(1000):
             if await self._client.run(programs.call(ops.trim(lane.queue))) == 0:
                 return

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from qdeck._connection import AsyncClient
     from qdeck._worker.lane import Lane
+    from qdeck._worker.run import Run
 
 RETRY_S: Final = 1.0
 PAUSE_S: Final = 0.05  # between two answers to requests: what comes meanwhile is answered at once
@@ -29,10 +30,10 @@ class StopRequests:
     def __init__(
         self,
         client: AsyncClient,
-        lanes: list[Lane],
+        lanes: list[Lane[Run]],
         worker: str,
         *,
-        look: Callable[[Lane], None],
+        look: Callable[[Lane[Run]], None],
         now_ms: Callable[[], int],
         lease_ms: int,
     ) -> None:

@@ -104,7 +104,7 @@ class Run:
         "tries",
     )
 
-    def __init__(self, lane: Lane, claimed: Claimed, plan: Plan, now: float) -> None:
+    def __init__(self, lane: Lane[Run], claimed: Claimed, plan: Plan, now: float) -> None:
         self.lane = lane
         self.claimed = claimed
         self.plan = plan

@@ -68,7 +68,7 @@ class Worker:
         chosen = {app.queue_name(name): weight for name, weight in (queues or own).items()}
         if any(weight < 1 for weight in chosen.values()):
             raise InvalidOption(f"weights {chosen}", hint="give whole numbers from 1 up")
-        self.lanes = [Lane(name, weight, self.id) for name, weight in chosen.items()]
+        self.lanes: list[Lane[Run]] = [Lane(name, weight, self.id) for name, weight in chosen.items()]
         self.concurrency = concurrency
         self._lease_ms = round(lease * 1000)
         self._grace = grace
