@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from redis.exceptions import ResponseError
 
@@ -15,7 +15,7 @@ from qdeck._errors import JobFailed, QdeckError, ResultTimeout, UnknownJob
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._app import App
+    from qdeck._connection import AsyncClient, SyncClient
     from qdeck._durability import Durability
     from qdeck._engine.ops import Program
 
@@ -50,6 +50,17 @@ def look(queue: str, job_id: str) -> Program[Look]:
     return Look(found, result, events)
 
 
+class Connected(Protocol):
+    """What a job needs of the app that enqueued it."""
+
+    @property
+    def client(self) -> SyncClient:
+        """The synchronous client."""
+
+    def aclient(self) -> AsyncClient:
+        """The client of the running event loop."""
+
+
 class Job:
     """A job on the server. `created` is false when a job of this unique name, or this id, was there already.
 
@@ -58,7 +69,7 @@ class Job:
 
     __slots__ = ("_app", "created", "durable", "id", "queue")
 
-    def __init__(self, app: App, queue: str, job_id: str, created: bool = True) -> None:
+    def __init__(self, app: Connected, queue: str, job_id: str, created: bool = True) -> None:
         self._app = app
         self.queue = queue
         self.id = job_id
