@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from qdeck import InvalidOption
 from qdeck._deck import masking, payload
-from qdeck._deck.masking import MASK
+from qdeck._deck.secret_names import MASK
 from qdeck._operations.editing import unmask
 from qdeck.admin import JobRecord, mask_text
 

@@ -11,7 +11,7 @@ import pytest
 
 from qdeck import UsageError
 from qdeck._deck import masking, payload
-from qdeck._deck.masking import MASK
+from qdeck._deck.secret_names import MASK
 from qdeck._operations.editing import unmask
 from qdeck.admin import mask_text
 

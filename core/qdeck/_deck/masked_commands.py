@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from qdeck._deck.masking import MASK
+from qdeck._deck.secret_names import MASK
 
 # Between a flag and its value: blanks, or the ends of two texts of a list.
 _GAP: Final = r"(?:[ \t=]{1,4}|\\{0,31}[\"'],[ \t\r\n]{0,8})\\{0,31}[\"']?"

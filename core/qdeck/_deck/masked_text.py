@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import functools
 import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.masked_commands import mask_commands
-from qdeck._deck.masking import MASK, custom_hints, is_secret
+from qdeck._deck.secret_names import MASK, custom_hints, is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,7 @@ _LOOKS: Final = re.compile(
 _CORES: Final = "token:token|pass|pwd|pswd|secret|token|key|auth|cookie|cred|signature|jwt|pin|otp|cvv|cvc|pw"
 
 
+@functools.lru_cache(1)
 def _named(more: tuple[str, ...]) -> re.Pattern[str]:
     cores = "|".join((*map(re.escape, more), _CORES))
     return re.compile(
@@ -63,7 +65,6 @@ def _named(more: tuple[str, ...]) -> re.Pattern[str]:
     )
 
 
-_NAMED = _named(custom_hints())
 _BEFORE: Final = re.compile(r"[A-Za-z0-9_.$-]*+")  # backwards: the name up to there
 _BEFORE_KEY: Final = re.compile(r"[A-Za-z0-9_.$-]++| [A-Za-z]{1,12}+|")  # of `API key`, too
 _PHRASES: Final = frozenset(("pass", "pwd", "secret", "pin", "otp", "cvv", "cvc", "pw"))
@@ -156,12 +157,6 @@ def _login(found: re.Match[str]) -> str:
     return (MASK if len(login) >= _LONG_LOGIN else login) + (f":{MASK}" if len(password) > 1 else password)
 
 
-def look_for(more: tuple[str, ...]) -> None:
-    """Look for these parts of names as well."""
-    global _NAMED  # noqa: PLW0603 - made anew when the configuration is read
-    _NAMED = _named(more)
-
-
 def mask_named(text: str, low: str) -> str:
     """A text without the values that stand after well-known names; `low` is the text in lower case."""
     text = _LOOKS.sub(MASK, mask_commands(text, low))
@@ -178,7 +173,7 @@ def mask_named(text: str, low: str) -> str:
     if "alue" in text:
         text = _masked(text, _PLAIN_ROW, _of_row)
     text = _masked(text, _STATEMENT, _paired)
-    return _masked(text, _NAMED, _value)
+    return _masked(text, _named(custom_hints()), _value)
 
 
 def _argument(_text: str, found: re.Match[str]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Payloads as they are shown: decoded late, and with secrets masked, as masking.py has it."""
+"""Payloads as they are shown: decoded late, and with secrets masked, as secret_names.py and masking.py have it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from qdeck._deck.masked_commands import mask_words
-from qdeck._deck.masking import (
-    MASK,
-    is_secret,
-    is_secret_field,
-    is_secret_flag,
-    mask_label,
-    mask_text,
-    may_hold_secrets,
-)
+from qdeck._deck.masking import mask_label, mask_text, may_hold_secrets
+from qdeck._deck.secret_names import MASK, is_secret, is_secret_field, is_secret_flag
 from qdeck._engine import codec
 
 __all__ = (
