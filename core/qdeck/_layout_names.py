@@ -9,7 +9,7 @@ import os
 from typing import Final
 
 NATIVE: Final = "native"
-_SHARED: Final = ("base", "discovery", "listing", "measures", "others", "steps", "times", "together")
+_SHARED: Final = ("base", "discovery", "listing", "measures", "model", "others", "steps", "times", "together")
 _FIRST: Final = ("lists", "vmpooler", "ifdb", "scheduler")  # in this order; others behind them
 
 

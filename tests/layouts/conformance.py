@@ -9,8 +9,8 @@ import pytest
 
 from qdeck import UsageError
 from qdeck._layouts import discovery, steps
-from qdeck._layouts.base import Ages, Fate, Stale, Tried
 from qdeck._layouts.listing import every
+from qdeck._layouts.model import Ages, Fate, Stale, Tried
 from qdeck.admin import Act, Entry, Seen, State, Writer, make_layout, parse
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layouts.conformance import Conformance
-from qdeck._layouts.base import Fate
+from qdeck._layouts.model import Fate
 from qdeck._layouts.vmpooler_keys import read_letter
 
 if TYPE_CHECKING:

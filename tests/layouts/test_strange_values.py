@@ -12,7 +12,7 @@ from layouts.test_purge import ago
 from qdeck import UsageError
 from qdeck._engine import codec
 from qdeck._filter.fields import FIELDS
-from qdeck._layouts.base import Ages
+from qdeck._layouts.model import Ages
 from qdeck.admin import State, Writer, read_rules
 from qdeck_console.__main__ import main
 

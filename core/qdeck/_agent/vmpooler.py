@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from qdeck._deck.model import Status
 from qdeck._errors import QdeckError
 from qdeck._layouts.vmpooler import VmPooler
-from qdeck._layouts.vmpooler_health import measure_health, own_shape, read_letters, write_health
+from qdeck._layouts.vmpooler_health import own_shape, read_letters, write_health
 from qdeck._rules.foreign import ages_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def keep_health(writer: AsyncWriter, limits: Limits, now: int) -> str | No
 
 
 def _metrics(layout: VmPooler, limits: Limits, now: int) -> Program[dict[str, Any]]:
-    health = yield from measure_health(layout, now, ages_of(limits))
+    health = yield from layout.health(now, ages_of(limits))
     return own_shape(health, (yield from read_letters()))
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import itertools
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from qdeck._deck import reads
 from qdeck._files import draft_beside, private_folder, state_dir
+from qdeck._layouts.model import Group, Sight
 from qdeck._layouts.together import all_of
 
 if TYPE_CHECKING:
@@ -30,23 +30,7 @@ KEPT_EVERY_S: Final = 10.0  # what was found is written down by who looks again 
 FIRST_S: Final = 1.2  # of the first look, until every key was seen once: longer nobody wants to wait for a picture
 NEXT_S: Final = 0.08  # of those after it, where the first did not come to the end
 NEXT_STEPS: Final = 3
-KEEP_NAMES: Final = 1000  # of one group
 MOST_DIGITS: Final = 20  # of a cursor
-
-
-class Group(msgspec.Struct):
-    """Keys that belong together: how many there are, and the names of the first of them."""
-
-    count: int = 0
-    names: list[bytes] = []
-
-    def add(self, name: bytes) -> None:
-        """Takes in a key; a scan may show the same one twice."""
-        if len(self.names) < KEEP_NAMES:
-            if name in self.names[-20:]:
-                return
-            self.names.append(name)
-        self.count += 1
 
 
 class Pass(msgspec.Struct):
@@ -85,20 +69,6 @@ class Remembered(msgspec.Struct):
 
     passes: dict[str, Pass] = {}
     strays: Strays | None = None
-
-
-@dataclass(slots=True)
-class Sight:
-    """What is known of a layout's keys at this look."""
-
-    types: Mapping[bytes, str] = field(default_factory=dict)
-    groups: Mapping[str, Group] = field(default_factory=dict)
-    complete: bool = True
-
-    @property
-    def is_there(self) -> bool:
-        """Whether there is anything of this layout."""
-        return any(kind != "none" for kind in self.types.values()) or bool(self.groups)
 
 
 def look(layouts: Sequence[Layout], remembered: Remembered) -> Program[tuple[list[str], list[str]]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck.model import Failure, JobDetail, JobRecord
 
 if TYPE_CHECKING:
-    from qdeck._layouts.base import Entry, Seen
+    from qdeck._layouts.model import Entry, Seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

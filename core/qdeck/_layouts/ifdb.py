@@ -14,14 +14,15 @@ from qdeck._deck.model import QueueRow, State
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck._layouts import ifdb_steps, listing
-from qdeck._layouts.base import (
+from qdeck._layouts.base import Layout
+from qdeck._layouts.ifdb_steps import DATA, QUEUE, RETRIES, read_task
+from qdeck._layouts.model import (
     Act,
     Ages,
     Capability,
     Entry,
     Fate,
     Kind,
-    Layout,
     Look,
     Raw,
     Seen,
@@ -33,7 +34,6 @@ from qdeck._layouts.base import (
     raw_of,
     text_of,
 )
-from qdeck._layouts.ifdb_steps import DATA, QUEUE, RETRIES, read_task
 from qdeck._layouts.times import read_ms
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
-from qdeck._layouts.base import Act, Entry, Seen, raw_of
+from qdeck._layouts.model import Act, Entry, Seen, raw_of
 from qdeck._layouts.steps import Check, Step, Write
 from qdeck._layouts.times import iso, read_ms
 

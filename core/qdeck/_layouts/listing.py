@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from qdeck._deck import reads
 from qdeck._deck.model import Page, State
 from qdeck._errors import InvalidOption, UnknownJob
-from qdeck._layouts.base import SLICE, Entry, Kind, Layout, Raw, Source
+from qdeck._layouts.model import SLICE, Entry, Kind, Raw, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 MOST_EMPTY: Final = 20  # slices without an entry of the queue that one page goes through
 
 NAMES_STEP: Final = 2000  # keys that one slice of a scan for names looks at
+
+
+class Listed(Protocol):
+    """What is needed of a layout to list its entries."""
+
+    repeats: ClassVar[bool]
+
+    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+        """The keys that hold the entries of these states."""
+
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """Entries as they read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +56,7 @@ class Place:
 
 
 def page(
-    layout: Layout,
+    layout: Listed,
     queue: str,
     states: Sequence[State],
     *,
@@ -91,7 +103,7 @@ def _numbered(entries: Iterable[Entry], start: str) -> list[Entry]:
 
 
 def every(
-    layout: Layout, queue: str, states: Sequence[State], *, most: int, now: int | None = None
+    layout: Listed, queue: str, states: Sequence[State], *, most: int, now: int | None = None
 ) -> Program[list[Entry]]:
     """All entries of these states, until `most` were looked at."""
     found: list[Any] = []
@@ -110,7 +122,7 @@ def every(
 
 
 def first(
-    layout: Layout, queue: str, states: Sequence[State], test: Callable[[Entry], bool], most: int = 100_000
+    layout: Listed, queue: str, states: Sequence[State], test: Callable[[Entry], bool], most: int = 100_000
 ) -> Program[Entry | None]:
     """The first entry that passes a test; raises when it is not among the first `most`, for it may be behind them."""
     cursor, scanned = None, 0

@@ -17,14 +17,15 @@ from qdeck._engine import codec
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck._layouts import lists_steps
-from qdeck._layouts.base import (
+from qdeck._layouts.base import Layout
+from qdeck._layouts.lists_names import BUILT_IN, LONGEST, Names, glob_of
+from qdeck._layouts.model import (
     ENDS,
     Act,
     Capability,
     Entry,
     Fate,
     Kind,
-    Layout,
     Look,
     Raw,
     Seen,
@@ -34,7 +35,6 @@ from qdeck._layouts.base import (
     raw_of,
     text_of,
 )
-from qdeck._layouts.lists_names import BUILT_IN, LONGEST, Names, glob_of
 from qdeck._layouts.steps import short
 from qdeck._layouts.times import read_ms
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck._layouts.discovery import Group
+    from qdeck._layouts.model import Group
     from qdeck._layouts.steps import Step
 
 MOST_HEADS: Final = 1000  # beginnings of names whose queue is remembered

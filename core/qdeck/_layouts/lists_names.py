@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidName, InvalidOption
-from qdeck._layouts.base import text_of
+from qdeck._layouts.model import text_of
 from qdeck._names import QueueName
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
 from qdeck._errors import InvalidOption
-from qdeck._layouts.base import ENDS, Act, Entry, raw_of, text_of
 from qdeck._layouts.lists_names import TASK_QUEUES
+from qdeck._layouts.model import ENDS, Act, Entry, raw_of, text_of
 from qdeck._layouts.steps import Check, Step, Write
 from qdeck._words import counted
 

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from qdeck._deck.model import State
 from qdeck._layouts import listing
-from qdeck._layouts.base import Ages, LayoutHealth, StateHealth
+from qdeck._layouts.model import Ages, LayoutHealth, StateHealth
 
 if TYPE_CHECKING:
     from qdeck._deck.model import JobRecord, QueueRow
     from qdeck._engine.ops import Program
-    from qdeck._layouts.base import Layout
+    from qdeck._layouts.model import Look
 
 MOST: Final = 2000  # entries of one queue whose ages are read
 _MEASURED: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD)
 
 
-def measure(layout: Layout, now: int, ages: Ages) -> Program[LayoutHealth]:
+class Measured(listing.Listed, Protocol):
+    """What is needed of a layout to measure it."""
+
+    def rows(self, now: int) -> Program[Look]:
+        """The queues with their numbers."""
+
+
+def measure(layout: Measured, now: int, ages: Ages) -> Program[LayoutHealth]:
     """Sizes of all states of all queues; ages where the entries tell them, of the first entries of long lists."""
     look = yield from layout.rows(now)
     found: list[StateHealth] = []

@@ -11,7 +11,7 @@ from qdeck._deck import native, reads, verdict
 from qdeck._deck.model import NATIVE, State
 from qdeck._errors import InvalidOption, QdeckError
 from qdeck._layouts import NAMES, discovery, make_all
-from qdeck._layouts.base import Act
+from qdeck._layouts.model import Act
 from qdeck._layouts.together import apart
 
 if TYPE_CHECKING:

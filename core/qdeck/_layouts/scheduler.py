@@ -16,14 +16,15 @@ from qdeck._deck.model import QueueRow, State
 from qdeck._engine import codec
 from qdeck._engine.numbers import score_ms, whole
 from qdeck._errors import InvalidOption
-from qdeck._layouts.base import (
+from qdeck._layouts.base import Layout
+from qdeck._layouts.listing import Place, every, read_slice
+from qdeck._layouts.model import (
     Act,
     Ages,
     Capability,
     Entry,
     Fate,
     Kind,
-    Layout,
     Look,
     Raw,
     Source,
@@ -34,7 +35,6 @@ from qdeck._layouts.base import (
     raw_of,
     text_of,
 )
-from qdeck._layouts.listing import Place, every, read_slice
 from qdeck._layouts.steps import Check, Step, Write, short
 from qdeck._layouts.times import iso, read_ms
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from qdeck._deck import reads
 from qdeck._deck.model import QueueRow, State
 from qdeck._engine.numbers import score_ms
-from qdeck._layouts.base import (
+from qdeck._layouts.base import Layout
+from qdeck._layouts.listing import read_slice
+from qdeck._layouts.model import (
     Act,
     Ages,
     Capability,
     Entry,
     Fate,
     Kind,
-    Layout,
     LayoutHealth,
     Look,
     Raw,
@@ -31,7 +32,6 @@ from qdeck._layouts.base import (
     age_s,
     text_of,
 )
-from qdeck._layouts.listing import read_slice
 from qdeck._layouts.together import all_of
 from qdeck._layouts.vmpooler_keys import (
     CREATE,
@@ -50,6 +50,7 @@ from qdeck._layouts.vmpooler_keys import (
 )
 from qdeck._layouts.vmpooler_read import (
     STATE_OF,
+    dead_sources,
     fill_letters,
     fill_requests,
     fill_tasks,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
     from qdeck._engine.ops import Program
     from qdeck._layouts.steps import Step
+    from qdeck._layouts.vmpooler_health import Clones
 
 TOGETHER: Final = 20  # pools that are read side by side
 MOST_VMS: Final = 5000  # of one pool that a look reads one by one
@@ -81,7 +83,7 @@ class VmPooler(Layout):
     def __init__(self) -> None:
         super().__init__()
         self._letters: tuple[Any, Counter[str]] = (None, Counter())
-        self.clones_seen: tuple[int, int] | None = None
+        self._clones: Clones | None = None
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """The keys that are there for every pool; the fourth dead-letter key may be a hash or a sorted set."""
@@ -244,7 +246,7 @@ class VmPooler(Layout):
 
     def _count_letters(self, notices: list[str]) -> Program[Counter[str] | None]:
         """Dead letters of each pool; they are read again only when their sets changed."""
-        sources = yield from self.dead_sources()
+        sources = yield from dead_sources()
         calls: list[reads.Call] = []
         for source in sources:
             is_hash = source.kind is Kind.HASH
@@ -263,21 +265,6 @@ class VmPooler(Layout):
             count.update(part)
         self._letters = (mark, count)
         return count
-
-    def dead_sources(self) -> Program[list[Source]]:
-        """The dead-letter keys; the fourth is what it is on this server."""
-        [kind] = yield reads.read((b"TYPE", DEAD["tasks"]))
-        tasks = Kind.HASH if kind == b"hash" else Kind.ZSET
-        return [
-            Source(
-                key=key,
-                kind=tasks if name == "tasks" else Kind.ZSET,
-                state=State.DEAD,
-                native_state=f"dlq:{name}",
-                down=True,
-            )
-            for name, key in DEAD.items()
-        ]
 
     def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
         """The sets of a pool, or the keys of requests and tasks; and the dead letters."""
@@ -298,7 +285,7 @@ class VmPooler(Layout):
             for name in pool
             if STATE_OF[name] in states
         ]
-        return [*found, *((yield from self.dead_sources()) if State.DEAD in states else [])]
+        return [*found, *((yield from dead_sources()) if State.DEAD in states else [])]
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
         """Entries of one source."""
@@ -325,13 +312,15 @@ class VmPooler(Layout):
         """What the page on queue reliability calls stale; whether a VM is there at its provider is not looked at."""
         from qdeck._layouts.vmpooler_purge import stale
 
-        return (yield from stale(self, ages, now, cursor))
+        pools = yield from self.pools()
+        return (yield from stale(pools, ages, now, cursor, stuck_age_ms=self.thresholds.stuck_age_ms))
 
     def health(self, now: int, ages: Ages) -> Program[LayoutHealth]:
         """Its own numbers besides: clones under way, records of no VM, and what VMPooler says of itself."""
         from qdeck._layouts.vmpooler_health import measure_health
 
-        return (yield from measure_health(self, now, ages))
+        found, self._clones = yield from measure_health(self, now, ages, self._clones)
+        return found
 
     def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
         """By their requests."""

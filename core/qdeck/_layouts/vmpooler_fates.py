@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
-from qdeck._layouts.base import Fate, raw_of
+from qdeck._layouts.model import Fate, raw_of
 from qdeck._layouts.vmpooler_keys import CREATE, DEAD, MOST_TOGETHER, read_letter, request_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck._layouts.base import Tried
+    from qdeck._layouts.model import Tried
 
 MOST_LETTERS: Final = 1000  # of each set, the newest
 _OVER: Final = {b"ready": Fate.DONE, b"failed": Fate.DEAD, b"deleted": Fate.CANCELLED}

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from qdeck._deck import payload, reads
 from qdeck._deck.model import State
 from qdeck._engine import codec
-from qdeck._layouts.base import Ages, Kind, LayoutHealth, Source, age_s
 from qdeck._layouts.listing import read_slice
 from qdeck._layouts.measures import measure
+from qdeck._layouts.model import Ages, Kind, LayoutHealth, Source, age_s
 from qdeck._layouts.steps import Check, Outcome, Step, Write, run_once
 from qdeck._layouts.times import iso, read_ms
 from qdeck._layouts.vmpooler_keys import CREATE, DEAD, HEALTH, vm_key
+from qdeck._layouts.vmpooler_purge import read_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._engine.ops import Program
-    from qdeck._layouts.vmpooler import VmPooler
+    from qdeck._layouts.base import Layout
 
 CLONES: Final = (b"vmpooler__tasks__clone", b"vmpooler__tasks__ondemandclone")
 FRESH_S: Final = 900.0  # a check of VMPooler's own is due every 300 s; after three of them nobody makes it
@@ -32,8 +33,18 @@ MARK: Final = "qdeck"  # in the metrics that qdeck wrote: they are no sign that 
 _RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, native_state="record")
 
 
-def measure_health(layout: VmPooler, now: int, ages: Ages) -> Program[LayoutHealth]:
-    """The numbers of every pool and state; clones that run and wait; records of no VM; VMPooler's own verdict."""
+class Clones(NamedTuple):
+    """How many clones were made, counted at a moment."""
+
+    at_ms: int
+    total: int
+
+
+def measure_health(layout: Layout, now: int, ages: Ages, clones: Clones | None) -> Program[tuple[LayoutHealth, Clones]]:
+    """The numbers of every pool and state; clones that run and wait; records of no VM; VMPooler's own verdict.
+
+    `clones` is what the call before this one returned: a rate needs two.
+    """
     found = yield from measure(layout, now, ages)
     clone, ondemand, waiting, own = yield reads.read(
         (b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE), (b"HGETALL", HEALTH)
@@ -44,27 +55,30 @@ def measure_health(layout: VmPooler, now: int, ages: Ages) -> Program[LayoutHeal
     if said.get("age_s") is not None and said["age_s"] > FRESH_S and not said.get("ours"):
         notices.append(f"vmpooler__health is {said['age_s']:,.0f} s old: VMPooler does not write it any more")
     orphaned = yield from count_orphans(layout, now, notices)
-    rate = yield from _clone_rate(layout, now)
-    return msgspec.structs.replace(
+    counted = Clones(now, (yield from _count_clones(now)))
+    measured = msgspec.structs.replace(
         found,
         tasks=MappingProxyType(tasks),
         orphaned=orphaned,
-        clones_per_min=rate,
+        clones_per_min=_clones_per_min(clones, counted),
         own=MappingProxyType(said),
         notices=tuple(notices),
     )
+    return measured, counted
 
 
-def _clone_rate(layout: VmPooler, now: int) -> Program[float | None]:
-    """Clones a minute, by the difference of two looks; its hashes are by day, in a zone that cannot be known."""
+def _count_clones(now: int) -> Program[int]:
+    """Return how many clones were made in the days around now: their hashes are by day, in an unknown zone."""
     day = datetime.fromtimestamp(now / 1000, UTC)
     days = [(day + timedelta(days=shift)).strftime("%Y-%m-%d") for shift in (-1, 0, 1)]
     counts = yield from reads.ask([(b"HLEN", f"vmpooler__clone__{name}".encode()) for name in days])
-    total = sum(int(count) for count in counts if not reads.is_error(count))
-    before, layout.clones_seen = layout.clones_seen, (now, total)
-    if before is None or now - before[0] < 1000 or total < before[1]:
+    return sum(int(count) for count in counts if not reads.is_error(count))
+
+
+def _clones_per_min(before: Clones | None, now: Clones) -> float | None:
+    if before is None or now.at_ms - before.at_ms < 1000 or now.total < before.total:
         return None
-    return (total - before[1]) * 60_000 / (now - before[0])
+    return (now.total - before.total) * 60_000 / (now.at_ms - before.at_ms)
 
 
 def _count(reply: Any) -> int | None:
@@ -99,10 +113,8 @@ def _said(fields: Mapping[bytes, bytes], now: int) -> dict[str, Any]:
     }
 
 
-def count_orphans(layout: VmPooler, now: int, notices: list[str]) -> Program[int | None]:
+def count_orphans(layout: Layout, now: int, notices: list[str]) -> Program[int | None]:
     """Records of VMs that are in no set and do not end by themselves; None where there are too many to look through."""
-    from qdeck._layouts.vmpooler_purge import read_orphans
-
     group = layout.sight.groups.get("vms") if layout.sight is not None else None
     if group is not None and group.count > MOST_RECORDS:
         notices.append(f"records of no VM are not counted: {group.count:,} to look through (qdeck purge does)")

@@ -10,7 +10,7 @@ import msgspec
 
 from qdeck._engine import codec
 from qdeck._engine.numbers import digits
-from qdeck._layouts.base import text_of
+from qdeck._layouts.model import text_of
 from qdeck._layouts.steps import short
 
 POOLS: Final = b"vmpooler__pools"

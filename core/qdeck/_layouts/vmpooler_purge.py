@@ -12,18 +12,17 @@ import msgspec
 
 from qdeck._deck import reads
 from qdeck._deck.model import State
-from qdeck._layouts.base import Act, Ages, Entry, Kind, Raw, Seen, Source, Stale, StalePage, age_s, raw_of, text_of
 from qdeck._layouts.listing import Place, read_slice
+from qdeck._layouts.model import Act, Ages, Entry, Kind, Raw, Seen, Source, Stale, StalePage, age_s, raw_of, text_of
 from qdeck._layouts.steps import Check, Step, Write
 from qdeck._layouts.times import read_ms
 from qdeck._layouts.vmpooler_keys import PROCESSING, REQUEST_QUEUE, REQUESTS, SETS, pool_key, vm_key
-from qdeck._layouts.vmpooler_read import STATE_OF, fill_letters, fill_requests, fill_vms, owners
+from qdeck._layouts.vmpooler_read import STATE_OF, dead_sources, fill_letters, fill_requests, fill_vms, owners
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck._layouts.vmpooler import VmPooler
 
 SLICE: Final = 500
 ORPHAN: Final = "orphan"
@@ -32,9 +31,9 @@ ORPHAN_TTL_S: Final = 3600
 _RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, native_state=ORPHAN)
 
 
-def stale(layout: VmPooler, ages: Ages, now: int, cursor: str | None) -> Program[StalePage]:
+def stale(pools: Sequence[str], ages: Ages, now: int, cursor: str | None, *, stuck_age_ms: int) -> Program[StalePage]:
     """The next slice: pool by pool, then records of no VM, requests, dead letters."""
-    sources = yield from _sources(layout)
+    sources = yield from _sources(pools)
     place = Place.read(cursor)
     if place.source >= len(sources):
         return StalePage()
@@ -43,15 +42,15 @@ def stale(layout: VmPooler, ages: Ages, now: int, cursor: str | None) -> Program
         found, mark, scanned = yield from _letters(source, ages, now, int(place.mark or 0))
     else:
         raws, mark = yield from read_slice(source, place.mark, SLICE)
-        found, scanned = (yield from _judge(layout, pool, raws, ages, now)), len(raws)
+        found, scanned = (yield from _judge(pool, raws, ages, now, stuck_age_ms)), len(raws)
     place = Place(place.source + 1) if mark is None else Place(place.source, mark)
     end = place.source >= len(sources)
     return StalePage(found=tuple(found), cursor=None if end else str(place), scanned=scanned)
 
 
-def _sources(layout: VmPooler) -> Program[list[tuple[str, Source]]]:
+def _sources(pools: Sequence[str]) -> Program[list[tuple[str, Source]]]:
     found: list[tuple[str, Source]] = []
-    for pool in (yield from layout.pools()):
+    for pool in pools:
         for name in ("pending", "ready", "completed"):
             source = Source(key=pool_key(name, pool), kind=Kind.SET, state=STATE_OF[name], native_state=name)
             found.append((pool, source))
@@ -60,11 +59,11 @@ def _sources(layout: VmPooler) -> Program[list[tuple[str, Source]]]:
         found.append((REQUEST_QUEUE, Source(key=key, kind=Kind.ZSET, state=state, native_state=name)))
     return [
         *found,
-        *(("", msgspec.structs.replace(source, down=False)) for source in (yield from layout.dead_sources())),
+        *(("", msgspec.structs.replace(source, down=False)) for source in (yield from dead_sources())),
     ]
 
 
-def _judge(layout: VmPooler, pool: str, raws: Sequence[Raw], ages: Ages, now: int) -> Program[list[Stale]]:
+def _judge(pool: str, raws: Sequence[Raw], ages: Ages, now: int, stuck_age_ms: int) -> Program[list[Stale]]:
     if not raws:
         return []
     source = raws[0].source
@@ -77,7 +76,7 @@ def _judge(layout: VmPooler, pool: str, raws: Sequence[Raw], ages: Ages, now: in
     if source.state is State.DEAD:  # a hash of dead letters: only its entries tell their age
         old = (_too_old(e, "dead_too_old", Act.DISCARD, ages.dlq_ttl_s, "dead for") for e in fill_letters(raws, now))
         return [one for one in old if one is not None]
-    entries = yield from fill_vms(pool, raws, now, layout.thresholds.stuck_age_ms)
+    entries = yield from fill_vms(pool, raws, now, stuck_age_ms)
     judged = (judge(entry, ages) for entry in entries)
     return [one for one in judged if one is not None]
 

@@ -8,12 +8,13 @@ from qdeck._deck import payload, reads
 from qdeck._deck.model import State
 from qdeck._engine import codec
 from qdeck._engine.numbers import digits, score_ms, whole
-from qdeck._layouts.base import Entry, Kind, Raw, age_s, text_of
+from qdeck._layouts.model import Entry, Kind, Raw, Source, age_s, text_of
 from qdeck._layouts.steps import short
 from qdeck._layouts.times import read_ms
 from qdeck._layouts.vmpooler_keys import (
     CREATE,
     CREATE_QUEUE,
+    DEAD,
     FIELDS,
     PROCESSING,
     REQUEST_QUEUE,
@@ -237,3 +238,19 @@ def _letter(raw: Raw, now: int) -> Entry:
         attempts=whole(retries),
         body=codec.encode_json(facts) if facts else raw.value if raw.value is not None else raw.member,
     )  # fmt: skip
+
+
+def dead_sources() -> Program[list[Source]]:
+    """The dead-letter keys; the fourth is what it is on this server."""
+    [kind] = yield reads.read((b"TYPE", DEAD["tasks"]))
+    tasks = Kind.HASH if kind == b"hash" else Kind.ZSET
+    return [
+        Source(
+            key=key,
+            kind=tasks if name == "tasks" else Kind.ZSET,
+            state=State.DEAD,
+            native_state=f"dlq:{name}",
+            down=True,
+        )
+        for name, key in DEAD.items()
+    ]

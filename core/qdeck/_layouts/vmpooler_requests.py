@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
 from qdeck._errors import InvalidOption
-from qdeck._layouts.base import Act, Ages, Entry, raw_of, text_of
+from qdeck._layouts.model import Act, Ages, Entry, raw_of, text_of
 from qdeck._layouts.steps import Check, Step, Write
 from qdeck._layouts.vmpooler_keys import pool_key, request_key
 

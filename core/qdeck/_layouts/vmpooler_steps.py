@@ -8,7 +8,7 @@ from qdeck._deck import reads
 from qdeck._deck.model import State
 from qdeck._engine import codec
 from qdeck._errors import InvalidOption
-from qdeck._layouts.base import Act, Ages, Entry, raw_of
+from qdeck._layouts.model import Act, Ages, Entry, raw_of
 from qdeck._layouts.steps import Check, Step, Write
 from qdeck._layouts.times import iso, read_ms
 from qdeck._layouts.vmpooler_keys import (

@@ -13,10 +13,10 @@ from qdeck._deck.model import State
 from qdeck._engine import acts
 from qdeck._engine.ids import new_id
 from qdeck._layouts import steps
-from qdeck._layouts.base import Kind
 from qdeck._layouts.listing import read_slice
 from qdeck._layouts.lists import Lists
 from qdeck._layouts.lists_steps import clean_orphans, clean_task
+from qdeck._layouts.model import Kind
 from qdeck._operations import activity, registry
 
 if TYPE_CHECKING:

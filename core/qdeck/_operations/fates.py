@@ -11,7 +11,7 @@ from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
 from qdeck._engine import codec, keys, ops
 from qdeck._layouts import make, steps
-from qdeck._layouts.base import Fate, Seen, Tried
+from qdeck._layouts.model import Fate, Seen, Tried
 from qdeck._operations.model import Fates
 
 if TYPE_CHECKING:

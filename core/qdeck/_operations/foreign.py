@@ -16,7 +16,7 @@ from qdeck._deck.model import NATIVE
 from qdeck._engine.acts import Acted
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._layouts import make, steps
-from qdeck._layouts.base import Act, Ages, Entry, Layout, Seen
+from qdeck._layouts.model import Act, Ages, Entry, Seen
 from qdeck._layouts.together import together
 from qdeck._operations.model import PlanEntry, Verb
 
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._layouts.base import Layout
     from qdeck._layouts.others import Others
     from qdeck._layouts.steps import Step
     from qdeck._operations.model import PlanHead
-    from qdeck._operations.planning import Sums, Wish
+    from qdeck._operations.request import Sums, Wish
 
 SLICE: Final = 50  # steps that are built, and done, in one go
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qdeck._deck import reads
 from qdeck._deck.model import State
-from qdeck._layouts.base import Entry
+from qdeck._layouts.model import Entry
 from qdeck._operations import groups as dead
 from qdeck._operations import stuck
 from qdeck._operations.foreign import ground_of

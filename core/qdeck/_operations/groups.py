@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
-    from qdeck._layouts.base import Entry
+    from qdeck._layouts.model import Entry
 
 MOST: Final = 1000  # groups; what is beyond them is counted as `other`
 OTHER: Final = "other"

@@ -5,8 +5,6 @@ Making one writes nothing to the server.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import changes, jobs, reads
@@ -17,122 +15,23 @@ from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
 from qdeck._operations import foreign, stuck
-from qdeck._operations.model import PLAN_LIFE_MS, Blast, PlanEntry, PlanHead, PlanTail, Skip, Verb
+from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, PlanHead, Verb
 from qdeck._operations.planfile import Plan, PlanWriter
+from qdeck._operations.request import Sums, Wish
 from qdeck._operations.rows import Row, reaches_no_secret
 from qdeck._operations.scan import Needs, Walk, fill, put
 from qdeck._options import read_priority
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
-    from qdeck._filter import Filter
     from qdeck._layouts.others import Others
 
 NO_UNDO: Final = "this cannot be undone: the workers that have these jobs lose them for good"
-MOST_SKIPS: Final = 1000  # that are told one by one
 _SIZED: Final = ("body", "error", "log", "result")
-# Those that wait for others come before these, so that they are acted on and do not die with them first; and the way
-# goes with the stream, so that a job that moves on is met again rather than missed.
-_ORDER: Final = (
-    State.BLOCKED, State.DELAYED, State.READY, State.RUNNING, State.DEAD, State.CANCELLED, State.DONE,
-)  # fmt: skip
 _TIMED: Final = (State.DEAD, State.DONE, State.CANCELLED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a plan is asked for."""
-
-    verb: Verb
-    queues: tuple[str, ...]
-    wanted: Filter | None = None
-    ids: tuple[str, ...] = ()
-    states: tuple[str, ...] = ()
-    priority: int | str | None = None
-    target: str | None = None
-    stuck: bool = False
-    reason: str = ""
-    life_ms: int = PLAN_LIFE_MS
-    path: Path | None = None
-
-    def allowed(self) -> list[State]:
-        """The states that are looked at."""
-        if self.stuck:
-            return [State.RUNNING]
-        return [state for state in _ORDER if state in self.verb.states and state in (self.states or State)]
-
-
-@dataclass(slots=True)
-class Sums:
-    """What a plan comes to so far."""
-
-    scanned: int = 0
-    bytes: int = 0
-    states: Counter[str] = field(default_factory=Counter)
-    rules: Counter[str] = field(default_factory=Counter)
-    by_queue: Counter[str] = field(default_factory=Counter)
-    dependants: int = 0
-    unique: int = 0
-    twins: int = 0
-    handlers: int = 0
-    skipped: list[Skip] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    _met: set[str] = field(default_factory=set)
-    _missed: dict[str, tuple[set[str], str]] = field(default_factory=dict)
-
-    def add(self, entries: Sequence[PlanEntry]) -> None:
-        """Counts entries that are all of one queue."""
-        if not entries:
-            return
-        self.states.update(entry.state for entry in entries)
-        self.by_queue[entries[0].queue] += len(entries)
-        self.bytes += sum(entry.bytes for entry in entries)
-        self.rules.update(entry.rule for entry in entries if entry.rule is not None)
-
-    def skip(self, queue: str, job_id: str, why: str) -> None:
-        """Notes a job that was named and is left alone."""
-        if len(self.skipped) < MOST_SKIPS:
-            # A plan is a text: bytes of an id that are none are written out.
-            shown = job_id.encode("utf-8", "backslashreplace").decode()
-            self.skipped.append(Skip(id=shown, why=why, queue=queue))
-
-    def meet(self, job_id: str) -> None:
-        """Notes that a job that was named is in some queue."""
-        self._met.add(job_id)
-
-    def miss(self, queue: str, job_id: str, why: str) -> None:
-        """Notes that a job that was named is not in this queue; it may be in another."""
-        self._missed.setdefault(job_id, (set(), why))[0].add(queue)
-
-    def close(self) -> None:
-        """Skips what was named and found nowhere."""
-        for job_id, (queues, why) in self._missed.items():
-            if job_id not in self._met:
-                self.skip(next(iter(queues)) if len(queues) == 1 else "", job_id, why)
-
-    def tail(self) -> PlanTail:
-        """The last line of the plan."""
-        return PlanTail(
-            count=0,
-            scanned=self.scanned,
-            bytes=self.bytes,
-            states=dict(self.states),
-            rules=dict(self.rules),
-            by_queue=dict(self.by_queue),
-            blast=Blast(
-                dependants=self.dependants,
-                unique=self.unique,
-                twins=self.twins,
-                running=self.states[State.RUNNING],
-                handlers=self.handlers,
-            ),
-            skipped=tuple(self.skipped),
-            warnings=tuple(self.warnings),
-        )
 
 
 def check(wish: Wish) -> tuple[int | None, str | None]:

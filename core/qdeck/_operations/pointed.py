@@ -9,11 +9,12 @@ import msgspec
 
 from qdeck._deck.model import NATIVE, JobRecord, State
 from qdeck._engine.codec import BAND, score_seen
-from qdeck._layouts.base import Seen
+from qdeck._layouts.model import Seen
 from qdeck._operations.foreign import shown
 from qdeck._operations.model import Skip, Verb
 from qdeck._operations.planfile import PlanWriter
-from qdeck._operations.planning import Wish, build
+from qdeck._operations.planning import build
+from qdeck._operations.request import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

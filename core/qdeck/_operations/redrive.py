@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._engine import acts
 from qdeck._engine.steps import Pause, Step, waiting
 from qdeck._errors import InvalidOption, QdeckError
-from qdeck._layouts.base import Fate
+from qdeck._layouts.model import Fate
 from qdeck._operations.applying import Application
 from qdeck._operations.fates import Fortunes, fates_of
 from qdeck._operations.model import BatchResult, Fates, PlanEntry

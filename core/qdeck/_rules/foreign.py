@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
-from qdeck._layouts.base import Act, Ages
+from qdeck._layouts.model import Act, Ages
 from qdeck._operations.foreign import SLICE, build_steps, plan_entry
 from qdeck._rules.limits import HOUR_S, Limits, Rule
 from qdeck._settings.model import FOREIGN_RULES
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck._layouts.base import Layout, Stale
+    from qdeck._layouts.base import Layout
+    from qdeck._layouts.model import Stale
     from qdeck._operations.model import PlanHead
     from qdeck._operations.planfile import PlanWriter
-    from qdeck._operations.planning import Sums
+    from qdeck._operations.request import Sums
 
 _SHARED: Final = (Rule.READY_TOO_OLD, Rule.DONE_TOO_OLD, Rule.DEAD_TOO_OLD, Rule.DEAD_TOO_MANY, Rule.ORPHANED_RECORDS)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._engine.ops import Program
-    from qdeck._layouts.base import LayoutHealth, StateHealth
+    from qdeck._layouts.model import LayoutHealth, StateHealth
     from qdeck._layouts.others import Others
     from qdeck._rules.limits import Limits
 

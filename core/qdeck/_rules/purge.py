@@ -15,7 +15,8 @@ from qdeck._errors import InvalidOption, NotAllowed, QdeckError
 from qdeck._operations.foreign import Ground, ground_of
 from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, Verb
 from qdeck._operations.planfile import PlanWriter
-from qdeck._operations.planning import Sums, start_head
+from qdeck._operations.planning import start_head
+from qdeck._operations.request import Sums
 from qdeck._rules import foreign, select
 from qdeck._rules.limits import Effect, Limits, Rule
 

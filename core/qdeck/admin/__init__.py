@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from qdeck._hidden import HIDDEN, escaped_json, is_shown, json_escape
     from qdeck._layout_names import LAYOUTS
     from qdeck._layouts import make as make_layout
-    from qdeck._layouts.base import Act, Entry, Seen, detail_of
+    from qdeck._layouts.entry_detail import detail_of
+    from qdeck._layouts.model import Act, Entry, Seen
     from qdeck._names import QueueType
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
@@ -263,7 +264,8 @@ _HOMES: Final = {
     "qdeck._hidden": "HIDDEN escaped_json is_shown json_escape",
     "qdeck._layout_names": "LAYOUTS",
     "qdeck._layouts": "make_layout=make",
-    "qdeck._layouts.base": "Act Entry Seen detail_of",
+    "qdeck._layouts.entry_detail": "detail_of",
+    "qdeck._layouts.model": "Act Entry Seen",
     "qdeck._names": "QueueType",
     "qdeck._operations.activity": "new_activity=make",
     "qdeck._operations.applying": "Tally",

@@ -82,8 +82,9 @@ class Plans(Client):
         With `stuck` only running jobs that are stuck are taken.
         """
         from qdeck._operations import planning
+        from qdeck._operations.request import Wish
 
-        request = planning.Wish(
+        request = Wish(
             verb=_verb(verb), queues=names(queues), wanted=parsed(where), ids=tuple(ids),
             states=() if state is None else need_states(state), priority=priority, target=target, stuck=stuck,
             reason=reason, path=path,
