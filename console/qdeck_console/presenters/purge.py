@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from qdeck.admin import Plan, QueueRow, Share
     from qdeck_console.format import Line, Piece
-    from qdeck_console.presenters.purgeruns import Sums
 
 KEYS: Final[Mapping[str, str]] = {rule.value: rule.key for rule in PurgeRule} | {
     "pending_too_old": "max_pending_age",
@@ -63,6 +62,33 @@ _EFFECTS: Final = {
 _UNITS: Final = ((86_400, "d", 259_200), (3600, "h", 3600), (60, "min", 120), (1, "s", 0))
 _BOX: Final = 9
 DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """What shares come to: entries, bytes, rules, and queues; of temporary queues each is one."""
+
+    count: int
+    bytes: int
+    rules: int
+    queues: int
+
+    @classmethod
+    def of(cls, shares: Sequence[Share]) -> Sums:
+        """The sums of what was found."""
+        jobs = {(share.layout, share.queue) for share in shares if share.rule not in RULES}
+        return cls(
+            count=sum(share.count for share in shares),
+            bytes=sum(share.bytes for share in shares),
+            rules=len({share.rule for share in shares}),
+            queues=len(jobs) + sum(share.count for share in shares if share.rule in RULES),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What the dialog asks."""
+        entries = fmt.counted(self.count, "entry", "entries")
+        return f"Purge {entries} of {fmt.counted(self.queues, 'queue')}"
 
 
 def name_of(rule: str) -> str:

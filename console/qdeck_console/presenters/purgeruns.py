@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck.admin import KEEP_BYTES
 from qdeck_console import format as fmt
-from qdeck_console.leftovers import RULES
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import section
-from qdeck_console.presenters.purge import DAY_MS, age_words, name_of
+from qdeck_console.presenters.purge import DAY_MS, Sums, age_words, name_of
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
@@ -39,33 +38,6 @@ class Runs:
     purge: AgentTask
     clean: AgentTask
     undo_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
-    """What shares come to: entries, bytes, rules, and queues; of temporary queues each is one."""
-
-    count: int
-    bytes: int
-    rules: int
-    queues: int
-
-    @classmethod
-    def of(cls, shares: Sequence[Share]) -> Sums:
-        """The sums of what was found."""
-        jobs = {(share.layout, share.queue) for share in shares if share.rule not in RULES}
-        return cls(
-            count=sum(share.count for share in shares),
-            bytes=sum(share.bytes for share in shares),
-            rules=len({share.rule for share in shares}),
-            queues=len(jobs) + sum(share.count for share in shares if share.rule in RULES),
-        )
-
-    @property
-    def sentence(self) -> str:
-        """What the dialog asks."""
-        entries = fmt.counted(self.count, "entry", "entries")
-        return f"Purge {entries} of {fmt.counted(self.queues, 'queue')}"
 
 
 def size_words(number: int) -> str:

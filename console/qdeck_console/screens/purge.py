@@ -13,7 +13,7 @@ from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun, PlanRow, RuleRow
 from qdeck_console.presenters.purgeentries import sample_lines
-from qdeck_console.presenters.purgeruns import Runs, Sums
+from qdeck_console.presenters.purgeruns import Runs
 from qdeck_console.screens.purgeentries import NO_JOBS, EntriesScreen, read_jobs
 from qdeck_console.screens.purgework import PurgeWork
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -164,7 +164,7 @@ class PurgeScreen(PurgeWork):
             return purgeruns.applying_lines(self.plan, work.done, work.total, work.started, cells)[:height]
         why = self.why_not("apply") if not self.console.operator.why_not_write() else ""
         shares = self.found_shares()
-        return present.plan_lines(self.plan, shares, Sums.of(shares), why, self._done(), now_ms, cells)[:height]
+        return present.plan_lines(self.plan, shares, present.Sums.of(shares), why, self._done(), now_ms, cells)[:height]
 
     def _done(self) -> Applied | None:
         """What was applied of the plan, unless it was taken back."""
@@ -232,7 +232,7 @@ class PurgeScreen(PurgeWork):
 
         def total(width: int, height: int) -> Sequence[Line]:
             if self.dry is not None:
-                sums = Sums.of(self.found_shares())
+                sums = present.Sums.of(self.found_shares())
                 return present.so_far(sums.count, sums.bytes, width)[-height:]
             return (((f"    {more:,} more ↓", "muted"),),) if more and plan is not None else ()
 

@@ -26,7 +26,7 @@ from qdeck_console.operating import outcome
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import DryRun, PlanRow, RuleRow
-from qdeck_console.presenters.purgeruns import Runs, Sums
+from qdeck_console.presenters.purgeruns import Runs
 from qdeck_console.screens.acting import told_at_once
 from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.dialog import inside
@@ -292,7 +292,7 @@ class PurgeWork(FrameScreen):
         snapshot = self.picture.snapshot
         now_ms = snapshot.at_ms if snapshot is not None else plan.head.created_ms
         shares = self.found_shares()
-        sums = Sums.of(shares)
+        sums = present.Sums.of(shares)
         done = self.result.applied + self.result.skipped_count if self.result is not None else 0
         lines = purgeruns.confirm_rows(
             plan, shares, now_ms, inside(console.size.width),
