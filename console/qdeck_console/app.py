@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from qdeck.admin import AsyncReader, AsyncWriter, Snapshot, State, Target, Thresholds
     from qdeck_console.commanding import Command
+    from qdeck_console.console import Watching
     from qdeck_console.presenters.frame import Context
     from qdeck_console.screens.dialog import Dialog
 
@@ -141,6 +142,16 @@ class ConsoleApp(App[int], inherit_bindings=False):
             raise read_only_refusal(self.contexts.target)
         return reader
 
+    @property
+    def busy(self) -> str:
+        """The verb of what goes on; empty when nothing does."""
+        return self.operator.work.verb if self.operator.work is not None else ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time for writing has passed."""
+        return self.writing.is_over
+
     def _fail(self, error: Exception) -> None:
         """Ends, whoever asked for what is not there: it is told when the terminal is as it was."""
         self.failure = error
@@ -232,7 +243,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.served.append(None if server is None or self.latest.is_lost else server.commands_per_s)
         self._each_frame(fresh=True)
 
-    def now_on_screen(self, screen: FrameScreen) -> None:
+    def now_on_screen(self, screen: Watching) -> None:
         """A screen came into sight: the feed reads for it, and it shows what there is."""
         self.feed.want(screen.reads, screen.wants())
         screen.show(self.shown, fresh=False)
@@ -249,7 +260,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def age(self) -> None:
         """Draw again what ages by itself: times, and what ends after a time."""
-        if self.writing.is_over and self.operator.work is None:
+        if self.is_over and not self.busy:
             self.writing.end("the 30 minutes are over: ")
         # A tick may come while the last screen is being taken down.
         if self.screen_stack and isinstance(self.screen, FrameScreen):
@@ -373,8 +384,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def switch_context(self, name: str) -> None:
         """Looks at another server; production opens read-only."""
-        if self.operator.work is not None:
-            self.say(f"{self.operator.work.verb} goes on: esc cancels it", "muted", "∅")
+        if self.busy:
+            self.say(f"{self.busy} goes on: esc cancels it", "muted", "∅")
             return
         try:
             target = self.contexts.find(name)
@@ -424,6 +435,24 @@ class ConsoleApp(App[int], inherit_bindings=False):
     def open(self, screen: Screen[None]) -> None:
         """Opens a screen over this one."""
         _ = self.push_screen(screen)  # not awaited: whoever opens it is a handler of the screen below
+
+    def open_job(self, queue: str, job_id: str) -> None:
+        """Opens all about one job."""
+        from qdeck_console.screens.job import JobScreen
+
+        self.open(JobScreen(self.current_mode, queue, job_id))
+
+    def open_queue(self, name: str) -> None:
+        """Opens all about one queue."""
+        from qdeck_console.screens.detail import QueueScreen
+
+        self.open(QueueScreen(name))
+
+    def open_temporary_queues(self) -> None:
+        """Opens the temporary queues."""
+        from qdeck_console.screens.tasks import TasksScreen
+
+        self.open(TasksScreen())
 
     def back(self) -> None:
         """Closes the screen on top."""

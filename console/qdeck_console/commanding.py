@@ -14,7 +14,7 @@ from qdeck_console.widgets.lines import LineList
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.screens.frame import FrameScreen
 
 _MOST_NAMES: Final = 200
@@ -34,7 +34,7 @@ class Command:
     rank: int = 0
 
 
-def found(console: ConsoleApp, below: FrameScreen, text: str) -> list[Command]:
+def found(console: Console, below: FrameScreen, text: str) -> list[Command]:
     """The commands that answer to what was typed, the best first; those that cannot act come last."""
     word, rest = split(text)
     if word is not None:
@@ -53,7 +53,7 @@ def found(console: ConsoleApp, below: FrameScreen, text: str) -> list[Command]:
     return [row[-1] for row in sorted(scored, key=lambda row: row[:-1])]
 
 
-def every(console: ConsoleApp, below: FrameScreen) -> list[Command]:
+def every(console: Console, below: FrameScreen) -> list[Command]:
     """All commands: the actions of this screen, the words, the screens, and the actions that work elsewhere."""
     here = {"list", below.SCOPE, "app"}
     mine = [_action(below, action) for action in ACTIONS if here & set(action.scopes)]
@@ -109,15 +109,15 @@ def _nothing() -> None:
     """What does not work here does nothing: its reason is said instead."""
 
 
-def _going(console: ConsoleApp, name: str) -> Callable[[], None]:
+def _going(console: Console, name: str) -> Callable[[], None]:
     return lambda: console.action_tab(name)
 
 
-def _bound(console: ConsoleApp, below: FrameScreen, word: Word, rest: str) -> Callable[[], None]:
+def _bound(console: Console, below: FrameScreen, word: Word, rest: str) -> Callable[[], None]:
     return lambda: do_word(console, below, word.name, rest)
 
 
-def why_not(console: ConsoleApp, word: Word) -> str:
+def why_not(console: Console, word: Word) -> str:
     """Why a word cannot act now."""
     if word.name == "live":
         return console.writing.why_not()
@@ -130,7 +130,7 @@ def why_not(console: ConsoleApp, word: Word) -> str:
     return ""
 
 
-def _with_argument(console: ConsoleApp, below: FrameScreen, word: Word, rest: str) -> list[Command]:
+def _with_argument(console: Console, below: FrameScreen, word: Word, rest: str) -> list[Command]:
     names = _names(console, word)
     if names is None:
         if not rest:
@@ -145,7 +145,7 @@ def _with_argument(console: ConsoleApp, below: FrameScreen, word: Word, rest: st
     ]
 
 
-def _names(console: ConsoleApp, word: Word) -> list[str] | None:
+def _names(console: Console, word: Word) -> list[str] | None:
     """What a word can be given, where that is known."""
     if word.name == "context":
         return list(console.contexts.configured)
@@ -157,14 +157,12 @@ def _names(console: ConsoleApp, word: Word) -> list[str] | None:
     return None
 
 
-def do_word(console: ConsoleApp, below: FrameScreen, name: str, rest: str) -> None:
+def do_word(console: Console, below: FrameScreen, name: str, rest: str) -> None:
     """Does a word with what was typed after it."""
     if name == "find":
         console.run_worker(find(console, rest), group="find", exit_on_error=False)
     elif name == "queue":
-        from qdeck_console.screens.detail import QueueScreen
-
-        console.open(QueueScreen(rest))
+        console.open_queue(rest)
     elif name == "filter":
         below.set_filter(rest)
     elif name == "context":
@@ -181,10 +179,8 @@ def do_word(console: ConsoleApp, below: FrameScreen, name: str, rest: str) -> No
         console.feed.poke()
 
 
-async def find(console: ConsoleApp, job_id: str) -> None:
+async def find(console: Console, job_id: str) -> None:
     """Looks for a job in every queue and opens it, or says where else it is."""
-    from qdeck_console.screens.job import JobScreen
-
     wanted = job_id.strip()
     try:
         places_of = await console.reader.find(wanted)
@@ -199,4 +195,4 @@ async def find(console: ConsoleApp, job_id: str) -> None:
         console.say(f"{len(places_of):,} queues have it; this one is of {first.queue}", "muted", "▲")
     while len(console.screen_stack) > 1:
         console.back()
-    console.open(JobScreen(console.current_mode, first.queue, first.id))
+    console.open_job(first.queue, first.id)

@@ -12,7 +12,7 @@ from qdeck_console.format import clock
 
 if TYPE_CHECKING:
     from qdeck.admin import Activity, Target
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.session import Session
 
 AGAIN_S: Final = 5.0  # before a server that did not take what it is told is told again
 
@@ -30,49 +30,51 @@ class _Note:
 class Writing:
     """Whether this console may write, for how long, and whom it told."""
 
-    def __init__(self, app: ConsoleApp) -> None:
-        self._app = app
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._owed: list[_Note] = []
         self._telling: _Note | None = None
         self._again_at = float("-inf")
 
     def why_not(self) -> str:
         """Why writing cannot be opened."""
-        if not self._app.context.read_only:
+        if not self._session.context.read_only:
             return "this console can write already"
-        return self._app.context.locked or ("server lost" if self._app.latest.is_lost else "")
+        return self._session.context.locked or ("server lost" if self._session.latest.is_lost else "")
 
     def ask(self) -> None:
         """Opens writing; in production its name and a reason are asked for, and it ends by itself."""
         why = self.why_not()
         if why:
-            self._app.say(why, "muted", "∅")
-        elif not self._app.context.is_production:
-            self._app.run_worker(self._app.become(read_only=False, until=None), group="live", exit_on_error=False)
-            self._app.say("live", "ok", "✓")
+            self._session.say(why, "muted", "∅")
+        elif not self._session.context.is_production:
+            self._session.run_worker(
+                self._session.become(read_only=False, until=None), group="live", exit_on_error=False
+            )
+            self._session.say("live", "ok", "✓")
         else:
-            self._app.run_worker(self._ask_reason(), group="live", exit_on_error=False)
+            self._session.run_worker(self._ask_reason(), group="live", exit_on_error=False)
 
     async def _ask_reason(self) -> None:
         from qdeck_console.screens.live import LiveScreen
 
         now = time.time_ns() // 1_000_000
         try:
-            said = await self._app.reader.activity(now - LIVE_S * 1000)
+            said = await self._session.reader.activity(now - LIVE_S * 1000)
         except (QdeckError, OSError):
             said = []  # who else is live is good to know, and no reason to stop
         others = {}
         for row in said:
-            if row.verb in ("live", "read-only") and row.where == self._app.context.title:
+            if row.verb in ("live", "read-only") and row.where == self._session.context.title:
                 others[row.who, row.host] = row  # the last word of each
         live = [row for row in others.values() if row.verb == "live"]
-        reason = await self._app.push_screen_wait(LiveScreen(self._app, live))
+        reason = await self._session.push_screen_wait(LiveScreen(self._session, live))
         if not reason:
-            self._app.say("nothing was done", "muted", "")
+            self._session.say("nothing was done", "muted", "")
             return
-        await self._app.become(read_only=False, until=time.monotonic() + LIVE_S)
+        await self._session.become(read_only=False, until=time.monotonic() + LIVE_S)
         self.tell(reason)
-        self._app.say(f"live until {clock(now + LIVE_S * 1000)}", "ok", "✓")
+        self._session.say(f"live until {clock(now + LIVE_S * 1000)}", "ok", "✓")
 
     def tell(self, reason: str, *, ends: bool = False) -> None:
         """Records that this console may write, or that it ended, where other consoles see it. A server that is away is
@@ -80,11 +82,11 @@ class Writing:
         """
         from qdeck.admin import actor
 
-        snapshot, target = self._app.latest.snapshot, self._app.contexts.target
+        snapshot, target = self._session.latest.snapshot, self._session.contexts.target
         now = snapshot.at_ms if snapshot else time.time_ns() // 1_000_000
         told = f"live since {clock(now)[:5]} by {actor().rpartition('@')[0]}: {reason}"
-        title = self._app.context.title
-        self._app.context = replace(self._app.context, told="" if ends else told)
+        title = self._session.context.title
+        self._session.context = replace(self._session.context, told="" if ends else told)
         if ends and any(self._is_unknown(note, target) for note in self._owed):
             self._owed = [note for note in self._owed if not self._is_unknown(note, target)]
             return
@@ -100,11 +102,11 @@ class Writing:
         """Goes on with what no server took yet."""
         if self._owed and self._telling is None and time.monotonic() >= self._again_at:
             self._telling = self._owed[0]
-            self._app.run_worker(self._tell(self._telling), group="told", exit_on_error=False)
+            self._session.run_worker(self._tell(self._telling), group="told", exit_on_error=False)
 
     async def _tell(self, note: _Note) -> None:
         # One of its own: the console's may not write any more, or be on another server.
-        writer = self._app.contexts.writer(note.target, self._app.cost)
+        writer = self._session.contexts.writer(note.target, self._session.cost)
         again, note.tried, is_told = note.tried, True, True
         try:
             await writer.record(note.entry, again=again)
@@ -115,7 +117,7 @@ class Writing:
             await writer.close()
         if is_told:
             self._owed = [owed for owed in self._owed if owed is not note]
-            self._app.feed.poke()
+            self._session.feed.poke()
             self.tell_owed()
         else:
             self._again_at = time.monotonic() + AGAIN_S
@@ -123,22 +125,22 @@ class Writing:
     @property
     def is_over(self) -> bool:
         """Whether the time for writing has passed: what was asked before is not done any more."""
-        return self._app.context.live_until is not None and time.monotonic() >= self._app.context.live_until
+        return self._session.context.live_until is not None and time.monotonic() >= self._session.context.live_until
 
     def end(self, why: str) -> None:
         """Writes no more: the deck that could is closed."""
-        if self._app.context.read_only:
+        if self._session.context.read_only:
             return
-        if self._app.operator.work is not None:
-            self._app.say(f"{self._app.operator.work.verb} goes on: esc cancels it", "muted", "∅")
+        if self._session.busy:
+            self._session.say(f"{self._session.busy} goes on: esc cancels it", "muted", "∅")
             return
-        was_limited = self._app.context.live_until is not None
-        self._app.context = replace(self._app.context, live_until=None)
+        was_limited = self._session.context.live_until is not None
+        self._session.context = replace(self._session.context, live_until=None)
 
         async def close() -> None:
-            await self._app.become(read_only=True, until=None)
+            await self._session.become(read_only=True, until=None)
             if was_limited:
                 self.tell("", ends=True)
-            self._app.say(f"{why}read-only", "muted", "∅")
+            self._session.say(f"{why}read-only", "muted", "∅")
 
-        self._app.run_worker(close(), group="live", exit_on_error=False)
+        self._session.run_worker(close(), group="live", exit_on_error=False)

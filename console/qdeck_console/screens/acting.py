@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from qdeck.admin import BatchResult, Plan, Skip, Tally, UndoResult
-    from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
     from qdeck_console.operating import Wish
+    from qdeck_console.session import Session
 
 Answer = TypeVar("Answer")
 AGAIN_S = 6.0  # within which a second `u` undoes what the first one named
@@ -68,7 +68,7 @@ class Done:
 class Operator:
     """Does what screens ask for, one thing at a time."""
 
-    def __init__(self, console: ConsoleApp) -> None:
+    def __init__(self, console: Session) -> None:
         self._console = console
         self.work: Work | None = None
         self.batches: list[Done] = []
@@ -156,7 +156,7 @@ class Operator:
         asked, answer_words = words or (title(plan), button(plan))
         dialog = ConfirmScreen(console, asked, lines, answer_words, name=name, note=console.context.told)
         answer = await self.answer_to(dialog)
-        if answer and console.writing.is_over:
+        if answer and console.is_over:
             console.say("the 30 minutes are over", "warn", "▲")
             return False
         return bool(answer)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
 
-    from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line, Piece
+    from qdeck_console.session import Session
 
 _ROOMY = 30  # lines from which on there is room for blank ones
 
@@ -38,7 +38,7 @@ class ConfirmScreen(Dialog[bool]):
     ]
 
     def __init__(
-        self, console: ConsoleApp, title: str, lines: Sequence[Line], button: str, *, name: str = "", note: str = ""
+        self, console: Session, title: str, lines: Sequence[Line], button: str, *, name: str = "", note: str = ""
     ) -> None:
         super().__init__(console)
         self._asked, self._numbers, self._answer, self._typing, self._last = title, list(lines), button, name, note

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.session import Session
 
 _LEAST_ADDRESS: Final = 12
 
@@ -35,7 +35,7 @@ class ContextScreen(Dialog[str | None]):
         Binding("enter", "choose", "choose"),
     ]
 
-    def __init__(self, console: ConsoleApp) -> None:
+    def __init__(self, console: Session) -> None:
         super().__init__(console)
         self._names = list(console.contexts.configured)
 

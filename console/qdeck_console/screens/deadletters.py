@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from qdeck.admin import JobRecord
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.operating import Wish
 
 _PAGE: Final = 200
 
 
-def export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
+def export(console: Console, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
     """Asks for a file and writes these jobs there, or all that a wish means."""
     if wish is None and not jobs:
         console.say("nothing to write", "muted", "∅")
@@ -33,7 +33,7 @@ def export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) ->
         console.operator.run(_export(console, jobs, wish), "export")
 
 
-def write(console: ConsoleApp, name: str, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
+def write(console: Console, name: str, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
     """Writes these jobs to a file, or all that a wish means, however many."""
     if wish is None and not jobs:
         console.say("nothing to write", "muted", "∅")
@@ -43,7 +43,7 @@ def write(console: ConsoleApp, name: str, jobs: Sequence[JobRecord], wish: Wish 
         console.operator.run(_write_to(console, name, jobs, wish), "export")
 
 
-async def _export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
+async def _export(console: Console, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
     state = wish.states[0] if wish is not None else jobs[0].state
     word = "dead letter" if state == State.DEAD else f"{state} job"
     what = counted(len(jobs), word) if wish is None else f"all {word}s that match"
@@ -56,7 +56,7 @@ async def _export(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | N
     await _write_to(console, answer[0], jobs, wish)
 
 
-async def _write_to(console: ConsoleApp, name: str, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
+async def _write_to(console: Console, name: str, jobs: Sequence[JobRecord], wish: Wish | None) -> None:
     work = console.operator.work
     try:
         with new_file(name) as (path, file):
@@ -71,7 +71,7 @@ async def _write_to(console: ConsoleApp, name: str, jobs: Sequence[JobRecord], w
         console.say(f"{count:,} written to {path}", "ok", "✓")
 
 
-async def _write(console: ConsoleApp, file: BinaryIO, jobs: Sequence[JobRecord], wish: Wish | None) -> int:
+async def _write(console: Console, file: BinaryIO, jobs: Sequence[JobRecord], wish: Wish | None) -> int:
     work, reader, count = console.operator.work, console.reader, 0
     async for job in _each(console, jobs, wish):
         if work is not None and work.cancelled:
@@ -87,7 +87,7 @@ async def _write(console: ConsoleApp, file: BinaryIO, jobs: Sequence[JobRecord],
     return count
 
 
-async def _each(console: ConsoleApp, jobs: Sequence[JobRecord], wish: Wish | None) -> AsyncIterator[JobRecord]:
+async def _each(console: Console, jobs: Sequence[JobRecord], wish: Wish | None) -> AsyncIterator[JobRecord]:
     if wish is None:
         for job in jobs:
             yield job

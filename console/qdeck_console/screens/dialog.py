@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.session import Session
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Dialog(ModalScreen[T], Generic[T]):
 
     ESCAPE_TO_MINIMIZE = False
 
-    def __init__(self, console: ConsoleApp) -> None:
+    def __init__(self, console: Session) -> None:
         super().__init__()
         self.console_app = console
 

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
     from textual.widget import Widget
 
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.format import Line
+    from qdeck_console.session import Session
 
 
-async def edit(console: ConsoleApp, title: str, text: str, check: Callable[[str], str]) -> str | None:
+async def edit(console: Console, title: str, text: str, check: Callable[[str], str]) -> str | None:
     """The text as it was left; None when nothing is to be done. What `check` finds wrong is mended here."""
     command = editor_command()
     after: str | None = text
@@ -62,7 +63,7 @@ def editor_command() -> list[str]:
     return command if command and shutil.which(command[0]) else []
 
 
-def _in_editor(console: ConsoleApp, command: list[str], text: str) -> str | None:
+def _in_editor(console: Console, command: list[str], text: str) -> str | None:
     """The text as it left the user's editor; None when the editor says that it failed."""
     handle, name = tempfile.mkstemp(prefix="qdeck-", suffix=".json")  # for this user alone
     path = Path(name)
@@ -90,7 +91,7 @@ class EditorScreen(Dialog[str | None]):
     ]
 
     def __init__(
-        self, console: ConsoleApp, title: str, text: str, check: Callable[[str], str], *, wrong: str = ""
+        self, console: Session, title: str, text: str, check: Callable[[str], str], *, wrong: str = ""
     ) -> None:
         super().__init__(console)
         self._asked, self._text, self._check, self._wrong = title, text, check, wrong

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck.admin import AsyncReader
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.format import Line
     from qdeck_console.widgets.lines import LineList
 
@@ -33,7 +33,7 @@ class EmptyDeck:
             self._keys = await reader.count_keys()
             self._next = time.monotonic() + AGAIN_S
 
-    def listing(self, console: ConsoleApp, view: LineList) -> Listing:
+    def listing(self, console: Console, view: LineList) -> Listing:
         """The block as lines without a cursor: nothing in it can be chosen."""
         from qdeck.admin import NATIVE
 

@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
 
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.format import Line
     from qdeck_console.screens.acting import Work
-    from qdeck_console.screens.frame import FrameScreen
+    from qdeck_console.session import Session
 
 MOST_COPIED: Final = 100_000
 _AT_ONCE_S: Final = 0.008  # for which rows are written before a key is looked for
 
 
-def copy(console: ConsoleApp, what: str, text: str) -> None:
+def copy(console: Console, what: str, text: str) -> None:
     """Sends text to the terminal's clipboard; no terminal answers, so it is told as sent, not as done."""
     text = safe_text(text, limit=MOST_COPIED, one_line=False)
     console.copy_to_clipboard(text)
@@ -116,7 +116,7 @@ def in_memory(rows: Sequence[object]) -> Export:
     return Export(fill=lambda sheet: sheet.put_all(rows), count=len(rows))
 
 
-def write(console: ConsoleApp, name: str, export: Export) -> None:
+def write(console: Console, name: str, export: Export) -> None:
     """Writes rows to a file that is not there yet, a line each, for this user alone."""
     work = console.operator.work
     if work is not None:
@@ -125,7 +125,7 @@ def write(console: ConsoleApp, name: str, export: Export) -> None:
         console.operator.run(_write(console, name, export), "write")
 
 
-async def _write(console: ConsoleApp, name: str, export: Export) -> None:
+async def _write(console: Console, name: str, export: Export) -> None:
     work = console.operator.work
     assert work is not None  # noqa: S101 - run() made it
     work.total = export.count
@@ -146,10 +146,9 @@ async def _write(console: ConsoleApp, name: str, export: Export) -> None:
     console.say(f"{counted(work.done, 'row')} written to {path}", "ok", "✓")
 
 
-def ask(console: ConsoleApp, screen: FrameScreen) -> None:
-    """Asks where to write what a screen lists."""
-    offered = f"qdeck-{screen.tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
-    export = screen.to_export()
+def ask(console: Console, tab: str, export: Export) -> None:
+    """Asks where to write what a tab lists."""
+    offered = f"qdeck-{tab}-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 
     def answered(path: str | None) -> None:
         if path:
@@ -163,7 +162,7 @@ class PathScreen(Dialog[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel")]
 
-    def __init__(self, console: ConsoleApp, offered: str, rows: str) -> None:
+    def __init__(self, console: Session, offered: str, rows: str) -> None:
         super().__init__(console)
         self._offered, self._rows = offered, rows
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
 
-    from qdeck_console.app import ConsoleApp
     from qdeck_console.format import Line
+    from qdeck_console.session import Session
 
 _INSIDE = 69
 
@@ -58,7 +58,7 @@ class FormScreen(Dialog[tuple[str, ...] | None]):
         Binding("shift+tab,up", "app.focus_previous", "previous", priority=True),
     ]
 
-    def __init__(self, console: ConsoleApp, title: str, fields: Sequence[Field], *, about: Sequence[Line] = ()) -> None:
+    def __init__(self, console: Session, title: str, fields: Sequence[Field], *, about: Sequence[Line] = ()) -> None:
         super().__init__(console)
         self._title, self._fields, self._about = title, list(fields), list(about)
 

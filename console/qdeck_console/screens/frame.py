@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
 
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.format import Line, Piece
     from qdeck_console.screens.export import Export
     from qdeck_console.theme import Painter
@@ -76,9 +76,9 @@ class FrameScreen(Screen[None]):
         self._kept: Picture | None = None
 
     @property
-    def console(self) -> ConsoleApp:
+    def console(self) -> Console:
         """The app, as what it is."""
-        return cast("ConsoleApp", self.app)
+        return cast("Console", self.app)
 
     @property
     def painter(self) -> Painter:
@@ -334,7 +334,7 @@ class FrameScreen(Screen[None]):
         """Asks for a name, and writes what is listed there."""
         from qdeck_console.screens import export
 
-        export.ask(self.console, self)
+        export.ask(self.console, self.tab, self.to_export())
 
     def write_to(self, path: str) -> None:
         """Writes what is listed to a file."""

@@ -207,8 +207,6 @@ class HealthScreen(FrameScreen):
 
     def on_line_list_opened(self, _event: LineList.Opened) -> None:
         """Opens what is wrong: the dead letters, the stuck jobs, or the queue."""
-        from qdeck_console.screens.detail import QueueScreen
-
         row, why = self.view.row, self.why_not("open")
         if why or not isinstance(row, Row):
             self.console.say(why, "muted", "∅")
@@ -217,13 +215,11 @@ class HealthScreen(FrameScreen):
         if place in self.console.MODES:
             self.console.action_tab(place)
         else:
-            self.console.open(QueueScreen(place))
+            self.console.open_queue(place)
 
     def do_tasks(self) -> None:
         """Opens the temporary queues."""
-        from qdeck_console.screens.tasks import TasksScreen
-
-        self.console.open(TasksScreen())
+        self.console.open_temporary_queues()
 
     def lists(self) -> bool:
         """Whether there is something to write."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
 
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.screens.frame import FrameScreen
 
 
@@ -42,7 +42,7 @@ class HelpScreen(Dialog[Command | None]):
         Binding("enter", "choose", "do"),
     ]
 
-    def __init__(self, console: ConsoleApp, below: FrameScreen) -> None:
+    def __init__(self, console: Console, below: FrameScreen) -> None:
         super().__init__(console)
         self._below = below
         self._lines: list[Line] = []
@@ -135,7 +135,7 @@ class HelpScreen(Dialog[Command | None]):
         self._search(event.value)
 
     def _search(self, text: str) -> None:
-        self.commands = [command for command in found(self.console_app, self._below, text) if command.keys]
+        self.commands = [command for command in found(self._below.console, self._below, text) if command.keys]
         self.query_one("#choices", Choices).offer(len(self.commands), self._line, self.console_app.painter)
         self._draw()
 

@@ -216,7 +216,7 @@ class JobScreen(JobActs):
             self.console.say(str(error), "bad", "✗")
             return
         if found:
-            self.console.open(JobScreen(self._tab, found[0].queue, found[0].id))
+            self.console.open_job(found[0].queue, found[0].id)
         else:
             self.console.say(f"no queue has {job_id} any more", "warn", "▲")
 

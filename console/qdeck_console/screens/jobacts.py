@@ -14,7 +14,7 @@ from qdeck_console.screens.frame import FrameScreen
 if TYPE_CHECKING:
     from qdeck.admin import JobRecord
     from qdeck_console.actions import Action
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
 
 VERBS: Final = {
     "retry": Verb.RETRY,
@@ -162,7 +162,7 @@ def _next_priority(now: int | None, action: str) -> int:
     return min((step for step in _STEPS if step > current), default=max(current, _STEPS[-1]))
 
 
-async def _edit(console: ConsoleApp, job: JobRecord) -> None:
+async def _edit(console: Console, job: JobRecord) -> None:
     draft = await console.reader.draft(job.queue, job.id)
     entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, seen=draft.seen, effect="edit")
     why = difference(job, entry, 0)
@@ -181,7 +181,7 @@ async def _edit(console: ConsoleApp, job: JobRecord) -> None:
     if after is None:
         console.say("nothing was changed", "muted", "")
         return
-    if console.writing.is_over:
+    if console.is_over:
         console.say("the 30 minutes are over", "warn", "▲")
         return
     try:

@@ -187,11 +187,9 @@ class JobListScreen(JobActs):
 
     def opened(self, event: LineList.Opened) -> None:
         """Opens a job."""
-        from qdeck_console.screens.job import JobScreen
-
         job = self.job_of(self.view.row)
         if job is not None and event.key:
-            self.console.open(JobScreen(self.TAB, job.queue, job.id))
+            self.console.open_job(job.queue, job.id)
 
 
 def plain_line(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from qdeck.admin import Activity
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.session import Session
 
 _INSIDE = 69
 _BUTTON = "Write for 30 minutes"
@@ -40,7 +40,7 @@ class LiveScreen(Dialog[str | None]):
         Binding("shift+tab", "app.focus_previous", "previous", priority=True),
     ]
 
-    def __init__(self, console: ConsoleApp, others: Sequence[Activity] = ()) -> None:
+    def __init__(self, console: Session, others: Sequence[Activity] = ()) -> None:
         super().__init__(console)
         self._wanted, self._others = console.context.title, others
         self.on_apply = False

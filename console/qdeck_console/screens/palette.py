@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
 
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.screens.frame import FrameScreen
 
 MOST_ROWS = 16
@@ -41,7 +41,7 @@ class PaletteScreen(Dialog[Command | None]):
         Binding("tab", "complete", "complete"),
     ]
 
-    def __init__(self, console: ConsoleApp, below: FrameScreen, text: str = "") -> None:
+    def __init__(self, console: Console, below: FrameScreen, text: str = "") -> None:
         super().__init__(console)
         self._below, self._text = below, text
         self.commands: list[Command] = []
@@ -64,7 +64,7 @@ class PaletteScreen(Dialog[Command | None]):
         self._search(event.value)
 
     def _search(self, text: str) -> None:
-        self.commands = found(self.console_app, self._below, text)
+        self.commands = found(self._below.console, self._below, text)
         choices = self.query_one("#choices", Choices)
         room = max(3, self.size.height - 12)
         choices.styles.height = max(1, min(MOST_ROWS, room, len(self.commands)))

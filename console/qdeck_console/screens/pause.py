@@ -9,11 +9,11 @@ from qdeck.admin import NATIVE
 from qdeck_console.presenters.parts import name_parts, owner_of
 
 if TYPE_CHECKING:
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.judging import Entry
 
 
-def why_not(console: ConsoleApp, entry: Entry | None) -> str:
+def why_not(console: Console, entry: Entry | None) -> str:
     """Why the queue cannot be paused or resumed now."""
     if console.context.read_only:
         return "read-only: nothing can be changed"
@@ -33,7 +33,7 @@ def verb(entry: Entry | None) -> str:
     return "resume" if entry is not None and entry.row.paused else "pause"
 
 
-def toggle(console: ConsoleApp, entry: Entry | None) -> None:
+def toggle(console: Console, entry: Entry | None) -> None:
     """Pauses the queue, or resumes it, and tells the outcome."""
     if entry is None:
         return

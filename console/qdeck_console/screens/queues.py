@@ -17,7 +17,6 @@ from qdeck_console.presenters import queues as present
 from qdeck_console.presenters.parts import MARGIN, owner_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer, Grid
-from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.empty import EmptyDeck
 from qdeck_console.screens.queueacts import QueueActs
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
@@ -214,9 +213,7 @@ class QueuesScreen(QueueActs):
 
     def do_tasks(self) -> None:
         """Opens the temporary queues."""
-        from qdeck_console.screens.tasks import TasksScreen
-
-        self.console.open(TasksScreen())
+        self.console.open_temporary_queues()
 
     def do_sort(self) -> None:
         """Sorts by the next column."""
@@ -236,4 +233,4 @@ class QueuesScreen(QueueActs):
         if self.has_class("-wide"):
             self.console.show_jobs(event.key, present.list_in_question(self.selected()))
         else:
-            self.console.open(QueueScreen(event.key))
+            self.console.open_queue(event.key)

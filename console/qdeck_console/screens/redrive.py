@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from qdeck.admin import Fates, Plan, Tally
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
     from qdeck_console.operating import Wish
 
 WIDEST: Final = 96
@@ -36,7 +36,7 @@ _MOST_FATES: Final = 50_000  # jobs whose fate is asked for again and again
 _DRAW_S: Final = 0.5
 
 
-def start(console: ConsoleApp, wish: Wish, *, after: Callable[[], None] | None = None) -> None:
+def start(console: Console, wish: Wish, *, after: Callable[[], None] | None = None) -> None:
     """Plans, asks for the rate and how many first, asks whether to do it, and does it on a page of its own."""
     console.operator.run(_redrive(console, wish, after), "redrive")
 
@@ -60,7 +60,7 @@ def _check_first(text: str) -> str:
     return "" if text.isdigit() and 0 < int(text) < 1_000_000 else "write a whole number"
 
 
-async def _redrive(console: ConsoleApp, wish: Wish, after: Callable[[], None] | None) -> None:
+async def _redrive(console: Console, wish: Wish, after: Callable[[], None] | None) -> None:
     operator = console.operator
     work = operator.work
 
@@ -92,7 +92,7 @@ async def _redrive(console: ConsoleApp, wish: Wish, after: Callable[[], None] | 
         after()
 
 
-async def _drive(console: ConsoleApp, drive: Drive, plan: Plan) -> None:
+async def _drive(console: Console, drive: Drive, plan: Plan) -> None:
     operator = console.operator
     work = operator.work
     if work is not None:

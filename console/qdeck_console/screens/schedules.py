@@ -122,13 +122,11 @@ class SchedulesScreen(TableScreen):
 
     def on_line_list_opened(self, _event: LineList.Opened) -> None:
         """Opens the last job that it made."""
-        from qdeck_console.screens.job import JobScreen
-
         row, why = self.chosen, self.why_not("open")
         if why or row is None or row.last_id is None:
             self.console.say(why, "muted", "∅")
         else:
-            self.console.open(JobScreen(self.TAB, row.queue, row.last_id))
+            self.console.open_job(row.queue, row.last_id)
 
     def do_fire(self) -> None:
         """Makes its job now."""
@@ -182,7 +180,7 @@ class SchedulesScreen(TableScreen):
             if given is None or given == (row.cron, row.tz, row.policy):
                 self.console.say("nothing was changed", "muted", "")
                 return
-            if self.console.writing.is_over:
+            if self.console.is_over:
                 self.console.say("the 30 minutes are over", "warn", "▲")
                 return
             await self.console.writer.edit_schedule(row.name, cron=given[0], tz=given[1], missed=given[2])

@@ -10,7 +10,7 @@ from qdeck_console.presenters.parts import name_parts, owner_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from qdeck_console.app import ConsoleApp
+    from qdeck_console.console import Console
 
 
 def callable_names(names: Iterable[str], *, hide: str) -> Mapping[str, str]:
@@ -28,7 +28,7 @@ def callable_names(names: Iterable[str], *, hide: str) -> Mapping[str, str]:
     return found | {name: name for name in names}
 
 
-async def ask_target(console: ConsoleApp, title: str, queue: str) -> str | None:
+async def ask_target(console: Console, title: str, queue: str) -> str | None:
     """Asks for another queue than `queue`, one that there is; none when it was told that nothing is done."""
     from qdeck_console.screens.form import Field, FormScreen
 

@@ -306,11 +306,9 @@ class WorkerScreen(WorkersBase):
 
     def on_line_list_opened(self, _event: LineList.Opened) -> None:
         """Opens the job under the cursor."""
-        from qdeck_console.screens.job import JobScreen
-
         row = self.view.row
         if isinstance(row, JobRecord):
-            self.console.open(JobScreen(self.TAB, row.queue, row.id))
+            self.console.open_job(row.queue, row.id)
 
     def do_back(self) -> None:
         """Back to the list."""

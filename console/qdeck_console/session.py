@@ -1,0 +1,77 @@
+"""What the operator, the dialogs and whatever opens the server for writing need of the app: one server and its data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from textual.geometry import Size
+    from textual.screen import Screen
+    from textual.worker import Worker
+
+    from qdeck.admin import AsyncReader, AsyncWriter
+    from qdeck_console.contexts import Contexts
+    from qdeck_console.counted import Cost
+    from qdeck_console.feed import Feed, Picture
+    from qdeck_console.format import Line
+    from qdeck_console.presenters.frame import Context
+    from qdeck_console.theme import Painter
+
+Answer = TypeVar("Answer")
+
+
+class Session(Protocol):
+    """One context: its reader, its writer while live, its feed, and how the operator is told and asked."""
+
+    context: Context
+    contexts: Contexts
+    cost: Cost
+    feed: Feed
+    shown: Picture
+    painter: Painter
+
+    @property
+    def reader(self) -> AsyncReader:
+        """What reads the server."""
+
+    @property
+    def writer(self) -> AsyncWriter:
+        """What writes to the server; raises where the console is read-only."""
+
+    @property
+    def latest(self) -> Picture:
+        """The newest picture, frozen or not."""
+
+    @property
+    def busy(self) -> str:
+        """The verb of what goes on; empty when nothing does."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time for writing has passed."""
+
+    @property
+    def size(self) -> Size:
+        """The size of the terminal."""
+
+    async def become(self, *, read_only: bool, until: float | None) -> None:
+        """Open the same server again, so that it can be written to or cannot."""
+
+    def bar_line(self, picture: Picture | None = None) -> tuple[Line, str]:
+        """Return the first line as it is now, and its ground."""
+
+    def say(self, text: str, role: str, glyph: str) -> None:
+        """Show a short message in the footer."""
+
+    def age(self) -> None:
+        """Draw again what ages by itself."""
+
+    def run_worker(
+        self, work: Coroutine[Any, Any, None], *, group: str = "default", exit_on_error: bool = True
+    ) -> Worker[None]:
+        """Run something beside the keys."""
+
+    async def push_screen_wait(self, screen: Screen[Answer]) -> Answer:
+        """Show a dialog and wait for its answer."""
