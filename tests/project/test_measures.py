@@ -56,6 +56,11 @@ def test_a_cycle_counts_imports_for_types_and_inside_functions() -> None:
     assert measures.cycles(package) == [["p.a", "p.b", "p.c"], ["p.e", "p.f"]]
 
 
+@pytest.mark.parametrize(("folder", "package"), measures.PACKAGES.values())
+def test_no_module_is_in_an_import_cycle(folder: str, package: str) -> None:
+    assert measures.cycles(measures.trees(measures.ROOT / folder, package)) == []
+
+
 def test_private_modules_that_are_imported() -> None:
     core = {name: tree("") for name in ("qdeck", "qdeck._deck", "qdeck._deck.model", "qdeck.admin", "qdeck._names")}
     console = {
