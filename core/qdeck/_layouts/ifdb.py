@@ -260,7 +260,7 @@ def _entry(
         due_ms=due if state is State.DELAYED else None, error="Error" if failed else None, message=failed,
         failed_ms=finished if state is State.DEAD else None,
         log=None if log is None else payload.mask_text(log),
-        depends_on=() if (needs := _text(dependency)) is None else (needs,),
+        depends_on=() if (needs := _text(dependency)) is None else (payload.mask_text(needs),),
     )  # fmt: skip
 
 

@@ -157,16 +157,17 @@ def fill_requests(raws: Sequence[Raw], now: int, unread: list[str] | None = None
 
 def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> Entry:
     status, source = fields.get("status"), raw.source
+    said = payload.mask_text(text_of(status or b""))
     state, native = source.state, source.native_state
     since = score_ms(raw.score, 1000)
     problem = stuck = None
     if source.kind is Kind.NAMES:
         lost = "it neither waits nor is worked on, and has no outcome: the manager lost it"
         state, problem = (State.DEAD, lost) if status is None else (_REQUEST_STATE.get(status, State.DONE), None)
-        native = "lost" if status is None else text_of(status)
+        native = "lost" if status is None else said
     elif status is not None:
-        native = f"{native}, {text_of(status)}"
-        stuck = f"it is {text_of(status)} already, and still in {source.key.decode()}"
+        native = f"{native}, {said}"
+        stuck = f"it is {said} already, and still in {source.key.decode()}"
     elif "requested" not in fields:
         problem = "it has no record of what was requested"
     if stuck is None and since is not None and now - since > REQUEST_TTL_MS:
