@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.masked_commands import mask_commands
-from qdeck._deck.secret_names import MASK, custom_hints, is_secret
+from qdeck._deck.secret_names import MASK, Custom, is_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -173,7 +173,7 @@ def mask_named(text: str, low: str) -> str:
     if "alue" in text:
         text = _masked(text, _PLAIN_ROW, _of_row)
     text = _masked(text, _STATEMENT, _paired)
-    return _masked(text, _named(custom_hints()), _value)
+    return _masked(text, _named(Custom.hints), _value)
 
 
 def _argument(_text: str, found: re.Match[str]) -> tuple[int, int]:

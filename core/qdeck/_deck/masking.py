@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import secret_names
-from qdeck._deck.secret_names import LONGEST_NAME, MOST_NAMES, custom_hints
+from qdeck._deck.secret_names import LONGEST_NAME, MOST_NAMES, Custom
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,7 +43,7 @@ def _has_hint(low: str) -> bool:
         or ("z" in low and "aiza" in low) or ("/" in low and ("slack." in low or "sqlplus" in low or ":thin:" in low))
         or ("(" in low and "@tcp(" in low)
         or ("pin" in low and _ends(low, "pin")) or ("otp" in low and _ends(low, "otp"))
-        or (bool(hints := custom_hints()) and any(hint in low for hint in hints))
+        or (bool(Custom.hints) and any(hint in low for hint in Custom.hints))
     )  # fmt: skip
 
 

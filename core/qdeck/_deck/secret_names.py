@@ -47,26 +47,22 @@ _PATTERN: Final = re.compile(r"[A-Za-z0-9 _.$*-]{1,100}")
 _MOST_PATTERNS: Final = 100
 
 
-class _Custom:
+class Custom:
     """The patterns of a configuration: which names are secret besides, and which are not."""
 
     added: re.Pattern[str] | None = None
     exempt: re.Pattern[str] | None = None
     hints: tuple[str, ...] = ()
+    """A part of each name that was added."""
 
 
 def configure(add: Iterable[str] = (), exempt: Iterable[str] = ()) -> None:
     """Set the names of fields that are masked besides, and those that are not; `*` stands for any part of a name."""
     more, less = read_patterns("add", add), read_patterns("exempt", exempt)
-    _Custom.added, _Custom.exempt = _any_of(more), _any_of(less)
+    Custom.added, Custom.exempt = _any_of(more), _any_of(less)
     # The longest word of each, since what separates words may differ: `session` of `session_id` and `sessionId`.
-    _Custom.hints = tuple(max((*_PARTS.findall(one), *re.findall("[0-9]+", one)), key=len).lower() for one in more)
+    Custom.hints = tuple(max((*_PARTS.findall(one), *re.findall("[0-9]+", one)), key=len).lower() for one in more)
     _names.clear()
-
-
-def custom_hints() -> tuple[str, ...]:
-    """Return a part of each name that was added."""
-    return _Custom.hints
 
 
 def read_patterns(key: str, values: Iterable[str]) -> tuple[str, ...]:
@@ -104,9 +100,9 @@ def is_secret(name: str) -> bool:
 
 def _decide(name: str) -> bool:
     bare = _SEPARATORS.sub("", name).lower()
-    if _Custom.exempt is not None and _Custom.exempt.fullmatch(bare):
+    if Custom.exempt is not None and Custom.exempt.fullmatch(bare):
         return False
-    if _END.search(bare) or (_Custom.added is not None and _Custom.added.fullmatch(bare)):
+    if _END.search(bare) or (Custom.added is not None and Custom.added.fullmatch(bare)):
         return True
     words = [word.lower() for word in _PARTS.findall(name)]
     for at, word in enumerate(words):
