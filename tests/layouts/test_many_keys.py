@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layouts.test_conformance import FILL
-from qdeck._deck import native
+from qdeck._deck import keyspace, native
+from qdeck._deck.keyspace import FIRST_S, NEXT_STEPS, STEP
 from qdeck._layouts import discovery
-from qdeck._layouts.discovery import FIRST_S, NEXT_STEPS, STEP
 from qdeck._layouts.lists import Lists
 from qdeck.admin import Writer
 
@@ -83,8 +83,8 @@ def is_unfinished(deck: Writer) -> bool:
 
 def test_many_lists_of_one_entry_are_one_queue(url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 4000
-    monkeypatch.setattr(discovery, "STEP", 500)
-    monkeypatch.setattr(discovery, "FIRST_S", 0.0)
+    monkeypatch.setattr(keyspace, "STEP", 500)
+    monkeypatch.setattr(keyspace, "FIRST_S", 0.0)
     push_lists(raw, range(count))
     looks = 0
     for _ in range(count):
@@ -104,7 +104,7 @@ def test_a_list_that_comes_later_is_found_by_whoever_looks_only_once(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `qdeck status` of a cron job: each goes on where the last one ended."""
-    monkeypatch.setattr(discovery, "STEP", 100)
+    monkeypatch.setattr(keyspace, "STEP", 100)
     raw.execute_command("DEBUG", "POPULATE", 2000, "other:key", 5)
     with Writer(url, adapters=("lists",)) as deck:
         while is_unfinished(deck):
@@ -141,8 +141,8 @@ def test_a_memory_that_is_spoilt_hides_nothing(url: str, raw: redis.Redis, told:
 def test_queues_of_ours_without_a_registry_are_found_and_remembered(
     url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "SCAN_STEP", 100)
-    monkeypatch.setattr(native, "FIRST_S", 0.0)
+    monkeypatch.setattr(keyspace, "STEP", 100)
+    monkeypatch.setattr(keyspace, "FIRST_S", 0.0)
     with Writer(url, adapters=ALL) as deck:
         deck.enqueue("shop:actions", "t")
     raw.delete("qdeck:queues")
@@ -154,12 +154,64 @@ def test_queues_of_ours_without_a_registry_are_found_and_remembered(
             seen = deck.snapshot()
         if not any("no registry" in notice for notice in seen.notices):
             break
-    assert 1 < looks <= 2000 // (100 * native.NEXT_STEPS) + 2
+    assert 1 < looks <= 2000 // (100 * NEXT_STEPS) + 2
     assert [row.name for row in seen.queues] == ["shop:actions"]
     raw.config_resetstat()
     with Writer(url, adapters=ALL) as deck:
         assert [row.name for row in deck.snapshot().queues] == ["shop:actions"]
     assert raw.info("commandstats")["cmdstat_scan"]["calls"] <= 2 * NEXT_STEPS + 1
+
+
+def test_only_lists_are_looked_for_again_where_nothing_of_another_system_is(url: str, raw: redis.Redis) -> None:
+    raw.rpush("shop:sub:actions", "x")
+    raw.rpush("visits", "x")
+    with Writer(url, adapters=ALL) as deck:
+        deck.enqueue("shop:actions", "t")
+        deck.snapshot()
+        for _ in range(3):
+            scans(raw)
+            assert [row.name for row in deck.snapshot().queues] == ["shop:actions", "shop:sub:actions"]
+            assert scans(raw) == 1
+    with Writer(url, adapters=ALL) as deck:  # another process looks once for queues that the registry lacks
+        deck.snapshot()
+    assert scans(raw) == 2
+
+
+def test_keys_of_a_system_are_looked_for_as_soon_as_a_fixed_key_of_it_is_there(url: str, raw: redis.Redis) -> None:
+    with Writer(url, adapters=ALL) as deck:
+        assert deck.snapshot().queues == ()
+        raw.sadd("vmpooler__ready__left-over", "vm-1")
+        raw.sadd("vmpooler__pools", "in-use")
+        assert {"left-over", "in-use"} <= {row.name for row in deck.snapshot().queues}
+        raw.delete("vmpooler__pools")
+        assert "left-over" in {row.name for row in deck.snapshot().queues}
+
+
+def test_what_a_system_left_behind_is_found_later_without_its_fixed_keys(
+    url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Writer(url, adapters=ALL) as deck:
+        assert deck.snapshot().queues == ()
+        raw.sadd("vmpooler__ready__left-over", "vm-1")
+        assert deck.snapshot().queues == ()
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now + discovery.BELIEVED_S)
+        assert "left-over" in {row.name for row in deck.snapshot().queues}
+
+
+def test_a_queue_that_leaves_the_registry_stays_in_sight(
+    url: str, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Writer(url) as deck:
+        for queue in ("shop:actions", "other:actions"):
+            deck.enqueue(queue, "t")
+        raw.hdel("qdeck:queues", "other:actions")
+        assert [row.name for row in deck.snapshot().queues] == ["other:actions", "shop:actions"]
+        deck.enqueue("third:actions", "t")
+        raw.hdel("qdeck:queues", "third:actions")
+        assert "third:actions" not in {row.name for row in deck.snapshot().queues}
+        monkeypatch.setattr(native, "STRAYS_MS", 0)
+        assert "third:actions" in {row.name for row in deck.snapshot().queues}
 
 
 def test_a_look_takes_few_round_trips(url: str, raw: redis.Redis) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import history, reads, verdict, workers
+from qdeck._deck import history, keyspace, reads, verdict, workers
 from qdeck._deck.details import Detail, read_details
 from qdeck._deck.model import QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
 from qdeck._deck.server import read_server
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = b"1"
 CHUNK: Final = 50  # queues read in one round trip; a few ms of work for whoever shares the loop
-SCAN_STEP: Final = 5000  # keys that the server looks at in one call: less than a ms
-FIRST_S: Final = 0.4  # of a scan for queues when the registry names none, at the first look ever
-NEXT_STEPS: Final = 4  # of the looks after it, until all keys were seen once
+STRAYS_MS: Final = 5000  # between steps that look for queues beside those that the registry names
 FORGET_MS: Final = 30_000  # how long the list of names is believed when the registry did not change its size
 WINDOW_MS: Final = 10_000  # over which rates are taken
 ROTATION: Final = 200  # queues beyond the visible ones whose details are read at each look
@@ -88,10 +85,8 @@ class Memory:
     names: list[str] = field(default_factory=list)
     registered: int = -1
     named_ms: int = 0
-    strays: set[str] = field(default_factory=set)
-    cursor: bytes = b"0"
-    is_swept: bool = False
-    """Whether the scan saw every key once."""
+    strays: keyspace.Strays = field(default_factory=keyspace.Strays)
+    searched_ms: int = 0  # by this machine's clock, as no other is known when a look begins
     parts: list[Part] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)  # new ones, to be read at the next look
     known: dict[str, Known] = field(default_factory=dict)
@@ -123,12 +118,8 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     The others take turns, so that ten thousand queues cost little: of a deck with many, only some are counted at each
     look, and the picture tells whose numbers are new and how old the oldest is. Without `visible`, all is asked.
     """
-    stamp, hello, info, size, step = yield reads.read(
-        (b"TIME",),
-        (b"HELLO",),
-        (b"INFO",),
-        (b"HLEN", keys.QUEUES),
-        (b"SCAN", memory.cursor, b"MATCH", b"{*}:meta", b"COUNT", SCAN_STEP),
+    stamp, hello, info, size, *step = yield reads.read(
+        (b"TIME",), (b"HELLO",), (b"INFO",), (b"HLEN", keys.QUEUES), *_search_due(memory)
     )
     server_ms = reads.stamp(stamp)
     now = server_ms or reads.local_ms()
@@ -160,9 +151,7 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
 
 def names(memory: Memory) -> Program[list[str]]:
     """The queues there are."""
-    size, step = yield reads.read(
-        (b"HLEN", keys.QUEUES), (b"SCAN", memory.cursor, b"MATCH", b"{*}:meta", b"COUNT", SCAN_STEP)
-    )
+    size, *step = yield reads.read((b"HLEN", keys.QUEUES), *_search_due(memory))
     yield from _discover(memory, size, step, reads.local_ms(), [])
     return memory.names
 
@@ -211,9 +200,30 @@ def _notices(stamp: Any, info: Any) -> list[str]:
     return notices
 
 
-def _discover(memory: Memory, size: Any, step: Any, now: int, notices: list[str]) -> Program[None]:
-    """Brings the list of queues up to date: from the registry, and by one step of a scan for what it lacks."""
-    if reads.is_error(size) and reads.is_error(step):
+def _search(memory: Memory) -> keyspace.Search:
+    def take(found: Sequence[bytes]) -> None:
+        names = (_text(raw[1 : -len(b"}:meta")]) for raw in found)
+        memory.strays.names.update(name for name in names if name and "}" not in name)
+
+    return keyspace.Search(memory.strays, b"{*}:meta", None, take)
+
+
+def _search_due(memory: Memory) -> list[reads.Call]:
+    """The next step of the search for queues that the registry lacks: where it names queues, now and then is enough."""
+    now = reads.local_ms()
+    if memory.registered > 0 and 0 <= now - memory.searched_ms < STRAYS_MS:
+        return []
+    memory.searched_ms = now
+    return [_search(memory).call()]
+
+
+def _discover(memory: Memory, size: Any, steps: Sequence[Any], now: int, notices: list[str]) -> Program[None]:
+    """Brings the list of queues up to date: from the registry, and by a search for what it lacks."""
+    search, is_first = _search(memory), memory.strays.is_new
+    if reads.is_error(size) and not steps:
+        steps = yield reads.read(search.call())
+    is_refused = any(map(reads.is_error, steps))
+    if reads.is_error(size) and is_refused:
         refused = programs.explain(size)
         if not isinstance(refused, NotAllowed):
             raise refused  # a script holds the server, or it is no Redis at all
@@ -223,36 +233,21 @@ def _discover(memory: Memory, size: Any, step: Any, now: int, notices: list[str]
         )
     if reads.is_error(size):
         notices.append(f"the registry {keys.QUEUES} cannot be read ({size}): queues are looked for with SCAN")
-    is_first = memory.cursor == b"0" and not memory.is_swept
-    _take_step(memory, step)
+    if not is_refused:
+        for step in steps:
+            search.accept(step)
     if not reads.is_error(size) and (size != memory.registered or now - memory.named_ms > FORGET_MS):
         registered = yield from reads.scan_hash(keys.QUEUES)
         memory.registered, memory.named_ms = len(registered), now
         known = {name for raw in registered if (name := _text(raw))}
-        memory.rename(known | memory.strays)
-    elif memory.strays - set(memory.names):
-        memory.rename({*memory.names, *memory.strays})
-    if memory.registered <= 0 and not memory.is_swept and not reads.is_error(step):
-        until, left = time.monotonic() + FIRST_S, NEXT_STEPS
-        while not memory.is_swept and (left > 0 or (is_first and time.monotonic() < until)):
-            left -= 1
-            [step] = yield reads.read((b"SCAN", memory.cursor, b"MATCH", b"{*}:meta", b"COUNT", SCAN_STEP))
-            _take_step(memory, step)
-        if not memory.is_swept:
+        memory.rename(known | memory.strays.names)
+    elif memory.strays.names - set(memory.names):
+        memory.rename({*memory.names, *memory.strays.names})
+    if memory.registered <= 0 and not memory.strays.passes and not is_refused:
+        yield from keyspace.sweep([search], is_first=is_first)
+        if not memory.strays.passes:
             notices.append("the server has many keys, and no registry of queues: not all keys were looked at yet")
-        memory.rename(memory.strays)
-
-
-def _take_step(memory: Memory, step: Any) -> None:
-    if reads.is_error(step):
-        return
-    cursor, found = step
-    memory.cursor = cursor if isinstance(cursor, bytes) else b"%d" % cursor
-    memory.is_swept = memory.is_swept or memory.cursor == b"0"
-    for raw in found:
-        name = _text(raw[1 : -len(b"}:meta")])
-        if name and "}" not in name:
-            memory.strays.add(name)
+        memory.rename(memory.strays.names)
 
 
 def _text(raw: bytes) -> str:

@@ -7,13 +7,13 @@ memory here. What it found is remembered on the operator's side; a name that has
 from __future__ import annotations
 
 import hashlib
-import itertools
 import time
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from qdeck._deck import reads
+from qdeck._deck.keyspace import Place, Search, Strays, sweep
 from qdeck._files import draft_beside, private_folder, state_dir
 from qdeck._layouts.model import Group, Sight
 from qdeck._layouts.together import all_of
@@ -25,24 +25,34 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
     from qdeck._layouts.base import Layout
 
-STEP: Final = 6000  # keys that the server looks at in one call: about a ms
 KEPT_EVERY_S: Final = 10.0  # what was found is written down by who looks again and again
-FIRST_S: Final = 1.2  # of the first look, until every key was seen once: longer nobody wants to wait for a picture
-NEXT_S: Final = 0.08  # of those after it, where the first did not come to the end
-NEXT_STEPS: Final = 3
+BELIEVED_S: Final = 600  # how long a layout without any of its fixed keys stays absent when a whole pass found nothing
 MOST_DIGITS: Final = 20  # of a cursor
 
 
-class Pass(msgspec.Struct):
+class Pass(Place):
     """One way through the keyspace: what the pass before it found, and how far this one came.
 
-    `passes` is 1 when there was a whole one, however many there were.
+    `empty_s` is when a pass ended that found nothing, for a layout that has fixed keys as well.
     """
 
-    cursor: str = "0"
-    found: dict[str, Group] = {}
-    next: dict[str, Group] = {}
-    passes: int = 0
+    found: dict[str, Group] = msgspec.field(default_factory=dict)
+    next: dict[str, Group] = msgspec.field(default_factory=dict)
+    empty_s: int = 0
+
+    def finish(self) -> None:
+        """Let what this pass found be what is known."""
+        self.found, self.next, self.passes = self.next, {}, 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a whole pass found nothing, and no other one has begun."""
+        return self.passes > 0 and self.cursor == "0" and not self.found
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether it was empty a short while ago."""
+        return self.is_empty and 0 <= time.time() - self.empty_s < BELIEVED_S
 
     def groups(self) -> dict[str, Group]:
         """What is known: of the pass before, and what is new in this one."""
@@ -56,14 +66,6 @@ class Pass(msgspec.Struct):
 _NONE: Final = Group()
 
 
-class Strays(msgspec.Struct):
-    """How far the look for queues of qdeck came on a server without a registry of them, and what it found."""
-
-    cursor: str = "0"
-    is_swept: bool = False
-    names: list[str] = []
-
-
 class Remembered(msgspec.Struct):
     """What an operator's machine remembers of one server, by layout and pattern."""
 
@@ -75,10 +77,16 @@ def look(layouts: Sequence[Layout], remembered: Remembered) -> Program[tuple[lis
     """Gives each layout its sight; returns notices, and what was left out with the reason."""
     notices: list[str] = []
     unread: list[str] = []
-    programs: list[Program[Any]] = [_read_types(layouts, unread), _sweep(layouts, remembered, unread)]
+    waiting = [layout for layout in layouts if _can_wait(layout, remembered)]
+    programs: list[Program[Any]] = [
+        _read_types(layouts, unread),
+        _sweep([layout for layout in layouts if layout not in waiting], remembered, unread),
+    ]
     types, _ = yield from all_of(programs)
+    there = [layout for layout in waiting if set(types[layout.name].values()) != {"none"}]
+    yield from _sweep(there, remembered, unread)
     for layout in layouts:
-        passes = [remembered.passes[_name(layout, i)] for i in range(len(layout.patterns()))]
+        passes = _passes(layout, remembered)
         groups = {name: group for one in passes for name, group in one.groups().items()}
         complete = all(one.passes for one in passes)
         layout.sight = Sight(types[layout.name], groups, complete)
@@ -102,42 +110,40 @@ def _read_types(layouts: Sequence[Layout], unread: list[str]) -> Program[dict[st
     return types
 
 
+def _passes(layout: Layout, remembered: Remembered) -> list[Pass]:
+    names = [_name(layout, number) for number in range(len(layout.patterns()))]
+    return [remembered.passes.setdefault(name, Pass()) for name in names]
+
+
+def _can_wait(layout: Layout, remembered: Remembered) -> bool:
+    """Whether only its fixed keys need to be looked for: none of its other keys were there a short while ago."""
+    return bool(layout.fixed_keys()) and all(one.can_wait for one in _passes(layout, remembered))
+
+
 def _sweep(layouts: Sequence[Layout], remembered: Remembered, unread: list[str]) -> Program[None]:
-    walks: list[tuple[Layout, Pass, bytes, str | None]] = []
+    searches = [
+        _search(layout, one, glob, kind)
+        for layout in layouts
+        for (glob, kind), one in zip(layout.patterns(), _passes(layout, remembered), strict=True)
+    ]
+    refused = yield from sweep(searches, is_first=all(search.place.is_new for search in searches))
+    if refused is not None:
+        unread.append(f"keys may not be looked for (SCAN): {refused}")
+        return
     for layout in layouts:
-        for i, (glob, kind) in enumerate(layout.patterns()):
-            one = remembered.passes.setdefault(_name(layout, i), Pass(found={}, next={}))
-            walks.append((layout, one, glob, kind))
-    fresh = all(one.passes == 0 and one.cursor == "0" for _, one, _, _ in walks)
-    until = time.monotonic() + (FIRST_S if fresh else NEXT_S)
-    for number in itertools.count():
-        # Until every key was seen once the scan goes on; after that it takes a few steps a look.
-        due = [walk for walk in walks if (walk[1].passes == 0 and time.monotonic() < until) or number < NEXT_STEPS]
-        due = [walk for walk in due if number == 0 or walk[1].cursor != "0"]
-        if not due:
-            return
-        replies = yield reads.read(*(_scan(one, glob, kind) for _, one, glob, kind in due))
-        for (layout, one, _, _), reply in zip(due, replies, strict=True):
-            if reads.is_error(reply):
-                unread.append(f"keys may not be looked for (SCAN): {reply}")
-                return
-            _take(layout, one, reply)
+        for one in _passes(layout, remembered) if layout.fixed_keys() else ():
+            if one.is_empty and not one.can_wait:
+                one.empty_s = int(time.time())
 
 
-def _scan(one: Pass, glob: bytes, kind: str | None) -> reads.Call:
-    call: reads.Call = (b"SCAN", one.cursor, b"MATCH", glob, b"COUNT", STEP)
-    return call if kind is None else (*call, b"TYPE", kind)
+def _search(layout: Layout, one: Pass, glob: bytes, kind: str | None) -> Search:
+    def take(names: Sequence[bytes]) -> None:
+        for name in names:
+            group = layout.gather(name)
+            if group is not None:
+                one.next.setdefault(group, Group(names=[])).add(name)
 
-
-def _take(layout: Layout, one: Pass, reply: Any) -> None:
-    cursor, names = reply
-    for name in names:
-        group = layout.gather(name)
-        if group is not None:
-            one.next.setdefault(group, Group(names=[])).add(name)
-    one.cursor = _text(cursor)
-    if one.cursor == "0":
-        one.found, one.next, one.passes = one.next, {}, 1
+    return Search(one, glob, kind, take)
 
 
 def _name(layout: Layout, number: int) -> str:
@@ -169,7 +175,7 @@ def recall(address: str) -> Remembered:
         return Remembered(passes={})
 
 
-def _is_cursor(place: Pass | Strays) -> bool:
+def _is_cursor(place: Place) -> bool:
     return place.cursor.isascii() and place.cursor.isdigit() and int(place.cursor[: MOST_DIGITS + 1]) < 2**64
 
 
@@ -181,7 +187,7 @@ def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembe
 
     return Remembered(
         passes={
-            name: Pass(cursor=one.cursor, found=changed(one.found), next=changed(one.next), passes=one.passes)
+            name: msgspec.structs.replace(one, found=changed(one.found), next=changed(one.next))
             for name, one in remembered.passes.items()
         },
         strays=remembered.strays,
@@ -191,7 +197,7 @@ def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembe
 def remember(address: str, remembered: Remembered) -> None:
     """Keeps what was found, if it is anything new; where nothing may be written, the next look looks again."""
     plain = _relabelled(remembered, lambda label: label.encode("utf-8", "surrogateescape").decode("latin-1"))
-    told = msgspec.json.encode(plain)
+    told = msgspec.json.encode(plain, order="deterministic")
     try:
         path = memory_path(address)
         if path.exists() and path.read_bytes() == told:

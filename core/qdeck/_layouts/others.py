@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import native, reads, verdict
+from qdeck._deck import keyspace, native, reads, verdict
 from qdeck._deck.model import NATIVE, State
 from qdeck._errors import InvalidOption, QdeckError
 from qdeck._layouts import NAMES, discovery, make_all
 from qdeck._layouts.model import Act
-from qdeck._layouts.together import apart
+from qdeck._layouts.together import all_of, apart
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -60,6 +60,9 @@ class Others:
     def rows(self, now: int) -> Program[tuple[list[QueueRow], list[str]]]:
         """The queues of those layouts that are there; one that cannot be read is told and does not stop the rest."""
         notices, unread = yield from discovery.look(self.layouts, self._recall())
+        return (yield from self._rows(now, notices, unread))
+
+    def _rows(self, now: int, notices: list[str], unread: list[str]) -> Program[tuple[list[QueueRow], list[str]]]:
         self._keep()
         rows: list[QueueRow] = []
         self._homes = {}
@@ -91,30 +94,36 @@ class Others:
 
     def look(self, memory: native.Memory, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
         """One picture of all queues: our own, and those of these layouts."""
+        if not self.layouts:
+            seen = yield from native.look(memory, address, visible)
+            return replace(seen, notices=(*seen.notices, *self._notices)) if self._notices else seen
         self._remind(memory)
-        seen = yield from native.look(memory, address, visible)
+        programs: list[Program[Any]] = [
+            native.look(memory, address, visible),
+            discovery.look(self.layouts, self._recall()),
+        ]
+        seen, found = yield from all_of(programs)
         self._note(memory)
-        return (yield from self.extend(seen))
+        return (yield from self._extended(seen, *found))
 
     def _remind(self, memory: native.Memory) -> None:
         """Lets a look for our own queues go on where the last one on this machine ended."""
-        strays = self._recall().strays if self.layouts else None
+        strays = self._recall().strays
         if strays is not None and not memory.names:
-            memory.cursor, memory.is_swept = strays.cursor.encode(), strays.is_swept
-            memory.strays.update(strays.names)
+            memory.strays = keyspace.Strays(cursor=strays.cursor, passes=strays.passes, names={*strays.names})
 
     def _note(self, memory: native.Memory) -> None:
         """Remembers how far the look for our own queues came, where no registry names them."""
-        if self.layouts:
-            names = sorted(memory.strays)[:MOST_STRAYS]
-            found = discovery.Strays(cursor=memory.cursor.decode(), is_swept=memory.is_swept, names=names)
-            self._recall().strays = found if memory.registered <= 0 else None
+        strays = memory.strays
+        if memory.registered > 0:
+            self._recall().strays = None
+        else:
+            names = {*sorted(strays.names)[:MOST_STRAYS]}
+            self._recall().strays = keyspace.Strays(cursor=strays.cursor, passes=strays.passes, names=names)
 
-    def extend(self, seen: Snapshot) -> Program[Snapshot]:
+    def _extended(self, seen: Snapshot, notices: list[str], unread: list[str]) -> Program[Snapshot]:
         """A picture of the native queues with those of the other layouts."""
-        if not self.layouts:
-            return replace(seen, notices=(*seen.notices, *self._notices)) if self._notices else seen
-        found, notices = yield from self.rows(seen.at_ms)
+        found, notices = yield from self._rows(seen.at_ms, notices, unread)
         native_rows = seen.queues if self.shows_native else ()
         fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.name for row in found)
         rows = (*native_rows, *found)
