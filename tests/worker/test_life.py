@@ -163,17 +163,14 @@ def test_what_nobody_expected_ends_the_worker_loudly(
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError(where)
 
-    async def afails(*_: object, **__: object) -> None:
-        raise ZeroDivisionError(where)
-
     @app.task
     async def step() -> None: ...
 
-    targets = {"take": "hands.Hands.take", "check": "hands.Hands.check", "settle": "lane.Lane.settle"}
-    if where == "listen":
-        monkeypatch.setattr("qdeck._connection.AsyncClient.pop", afails)
-    else:
-        monkeypatch.setattr(f"qdeck._worker.{targets[where]}", fails)
+    targets = {
+        "take": "hands.Hands.take", "check": "hands.Hands.check", "settle": "lane.Lane.settle",
+        "listen": "ears.Ear.hear",
+    }  # fmt: skip
+    monkeypatch.setattr(f"qdeck._worker.{targets[where]}", fails)
     beside = Beside(app)
     step.enqueue()
     beside.thread.join(20)

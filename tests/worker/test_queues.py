@@ -193,12 +193,6 @@ def test_an_idle_worker_costs_next_to_nothing(
 
         monkeypatch.setattr(client, "_exchange", counted)
 
-    def listened(self: Any, *args: Any, real: Any = AsyncClient.pop) -> Any:
-        asked.append(1)
-        return real(self, *args)
-
-    monkeypatch.setattr(AsyncClient, "pop", listened)
-
     @app.task
     async def step() -> int:
         return 1

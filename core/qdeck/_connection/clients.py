@@ -13,10 +13,20 @@ from redis.exceptions import BusyLoadingError, ResponseError
 
 from qdeck._connection import rights
 from qdeck._connection.address import Kind, Node
-from qdeck._connection.effort import ASK_LOADING, BROKEN, TROUBLE, Effort, classify, is_loading, loading_error
+from qdeck._connection.effort import (
+    ASK_LOADING,
+    BROKEN,
+    TROUBLE,
+    Effort,
+    classify,
+    is_loading,
+    loading_error,
+    need_same_server,
+)
 from qdeck._connection.endpoint import is_connected
 from qdeck._connection.routes import Lost, Routes, SentinelRoutes, Talk
-from qdeck._errors import QdeckError, ServerUnreachable
+from qdeck._engine.ops import Wait
+from qdeck._errors import OutcomeUnknown, QdeckError, ServerUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PATIENCE: Final = 30.0
+LONGEST_WAIT_S: Final = 5.0  # how long a command may block in blocking code: a silent connection is noticed after it
+_MOST_WAITS: Final = 512  # commands that block at the same time, of one event loop
 
 
 def _routes(endpoint: Endpoint) -> Routes | None:
@@ -41,6 +53,12 @@ def _routes(endpoint: Endpoint) -> Routes | None:
     from qdeck._connection.cluster import ClusterRoutes
 
     return ClusterRoutes(endpoint)
+
+
+def _effort(client: SyncClient | AsyncClient, send: Send, *, met: bool) -> Effort:
+    if isinstance(send, Wait):
+        return Effort(client.endpoint, send.patience_s, met=True)
+    return Effort(client.endpoint, client.patience, met=met)
 
 
 class SyncClient:
@@ -62,6 +80,10 @@ class SyncClient:
                     replies = self._exchange(send)
                 except rights.Refused as refused:
                     send = program.throw(refused.error)
+                except (ServerUnreachable, OutcomeUnknown) as error:
+                    if not isinstance(send, Wait):
+                        raise
+                    send = program.throw(error)
                 else:
                     send = program.send(replies)
         except StopIteration as stop:
@@ -81,43 +103,31 @@ class SyncClient:
         for connection in self._local.__dict__.pop("connections", {}).values():
             connection.disconnect()
 
-    def line(self, key: bytes, *, blocks_s: float) -> blocking.AbstractConnection:
-        """Return a new connection, not connected yet, to the server that has a key: for commands that block so long."""
-        if self._routes is None:
-            return self.endpoint.blocking_connection(blocks_s=blocks_s)
-        [node] = self._drive(self._routes.find(key, self._effort()))
-        return self.endpoint.blocking_connection(node, blocks_s=blocks_s)
-
-    def doubt(self) -> None:
-        """A line broke or was sent away: where its server is, is to be asked again."""
-        if self._routes is not None:
-            self._routes.doubt()
-
-    def _effort(self) -> Effort:
-        return Effort(self.endpoint, self.patience, met=self._met)
-
-    def _connection(self, node: Node | None) -> blocking.AbstractConnection:
+    def _connection(self, node: Node | None, send: Send | None) -> blocking.AbstractConnection:
         held = self._local.__dict__
         if "connections" not in held or held["pid"] != os.getpid():
             held["connections"], held["pid"] = {}, os.getpid()
-        found: dict[Node | None, blocking.AbstractConnection] = held["connections"]
-        if node not in found:
-            found[node] = self.endpoint.blocking_connection(node)
-        return found[node]
+        found: dict[tuple[Node | None, bool], blocking.AbstractConnection] = held["connections"]
+        # One that waits has a connection of its own, whose reads have more time.
+        place = node, isinstance(send, Wait)
+        if place not in found:
+            found[place] = self.endpoint.blocking_connection(node, blocks_s=LONGEST_WAIT_S if place[1] else 0.0)
+        return found[place]
 
     def _exchange(self, send: Send) -> list[Any]:
         if self._routes is not None:
-            return self._drive(self._routes.exchange(send, self._effort()))
-        effort: Effort | None = None
+            return self._drive(self._routes.exchange(send, _effort(self, send, met=self._met)))
+        waits = isinstance(send, Wait)
+        effort = _effort(self, send, met=self._met) if waits else None
         while True:
-            line = self._connection(None)
+            line = self._connection(None, send)
             sent = False
             # As `_hear` does for several, without a list of one: most calls of most programs go this way.
             try:
                 self._open(line, send)
                 self._met = sent = True
                 line.send_packed_command([send.data], check_health=False)
-                return [_read(line) for _ in range(send.count)]
+                return _read_wait(line, send.count) if waits else [_read(line) for _ in range(send.count)]
             except TROUBLE as error:
                 line.disconnect()
                 heard = Lost(error, sent)
@@ -125,7 +135,7 @@ class SyncClient:
                 # Cut off in the middle (Ctrl-C): a reply still on its way must not be taken for the next one's.
                 line.disconnect()
                 raise
-            effort = effort or self._effort()
+            effort = effort or _effort(self, send, met=self._met)
             effort.sent = effort.sent or heard.sent
             time.sleep(effort.next_pause(heard.error, reads=send.reads))
 
@@ -155,11 +165,11 @@ class SyncClient:
 
     def _hear(self, talks: Sequence[Talk]) -> list[Heard]:
         """Sends to all, then reads from all, so that the servers work at the same time."""
-        lines = [self._connection(talk.node) for talk in talks]
+        lines = [self._connection(talk.node, talk.send) for talk in talks]
         try:
             lost = [self._say(line, talk) for line, talk in zip(lines, talks, strict=True)]
             return [
-                self._listen(line, talk.count) if gone is None else gone
+                self._listen(line, talk) if gone is None else gone
                 for line, gone, talk in zip(lines, lost, talks, strict=True)
             ]
         except BaseException:
@@ -178,9 +188,11 @@ class SyncClient:
             return Lost(error, sent)
         return None
 
-    def _listen(self, line: blocking.AbstractConnection, count: int) -> Heard:
+    def _listen(self, line: blocking.AbstractConnection, talk: Talk) -> Heard:
         try:
-            return [_read(line) for _ in range(count)]
+            if isinstance(talk.send, Wait):
+                return _read_wait(line, talk.count)
+            return [_read(line) for _ in range(talk.count)]
         except TROUBLE as error:
             line.disconnect()
             return Lost(error, sent=True)
@@ -195,6 +207,17 @@ def _read(connection: blocking.AbstractConnection) -> Any:
         return classify(error)
 
 
+def _read_wait(line: blocking.AbstractConnection, count: int) -> list[Any]:
+    """Read the replies to a request that blocks. After an error nothing is waited for: all replies are that error."""
+    replies = [_read(line)]
+    while len(replies) < count and not isinstance(replies[-1], ResponseError):
+        replies.append(_read(line))
+    if len(replies) < count:
+        line.disconnect()
+    need_same_server(replies)
+    return replies + replies[-1:] * (count - len(replies))
+
+
 class AsyncClient:
     """Runs programs in asyncio. Keeps a few connections, which belong to the loop that made them."""
 
@@ -204,6 +227,7 @@ class AsyncClient:
         self._routes = _routes(endpoint)
         self._free: dict[Node | None, list[aio.AbstractConnection]] = {}
         self._room = asyncio.Semaphore(connections)
+        self._waits = asyncio.Semaphore(_MOST_WAITS)
         self._met = False
         self._closed = False
 
@@ -216,6 +240,10 @@ class AsyncClient:
                     replies = await self._exchange(send)
                 except rights.Refused as refused:
                     send = program.throw(refused.error)
+                except (ServerUnreachable, OutcomeUnknown) as error:
+                    if not isinstance(send, Wait):
+                        raise
+                    send = program.throw(error)
                 else:
                     send = program.send(replies)
         except StopIteration as stop:
@@ -237,51 +265,17 @@ class AsyncClient:
             while free:
                 await free.pop().disconnect(nowait=True)
 
-    @property
-    def has_several(self) -> bool:
-        """Whether there are several servers, of which one may take over what another has."""
-        return self._routes is not None
-
-    async def line(self, key: bytes) -> aio.AbstractConnection:
-        """A new connection, not connected yet, to the server that has a key: for commands that block."""
-        if self._routes is None:
-            return self.endpoint.async_connection()
-        [node] = await self._drive(self._routes.find(key, self._effort()))
-        return self.endpoint.async_connection(node)
-
-    def doubt(self) -> None:
-        """A line broke or was sent away: where its server is, is to be asked again."""
-        if self._routes is not None:
-            self._routes.doubt()
-
-    async def pop(self, connection: aio.AbstractConnection, names: list[bytes], seconds: float) -> bytes | None:
-        """Blocks on lists until one has an element, at most `seconds`; returns the list's name."""
-        reply = await self.block(connection, (b"BLPOP", *names, b"%.3f" % max(seconds, 0.001)), seconds)
-        return reply[0] if reply else None
-
-    async def block(self, connection: aio.AbstractConnection, command: Sequence[bytes], seconds: float) -> Any:
-        """Send a command that blocks for at most `seconds`, and return its reply."""
-        # A server that takes connections and does not answer the handshake must not make the listener deaf for ever.
-        async with asyncio.timeout(self.endpoint.timeout):
-            await connection.connect()
-            self._met = True
-            await connection.send_command(*command, check_health=False)
-        async with asyncio.timeout(seconds + self.endpoint.timeout):
-            return await connection.read_response(disable_decoding=True)
-
-    def _effort(self) -> Effort:
-        return Effort(self.endpoint, self.patience, met=self._met)
-
     async def _exchange(self, send: Send) -> list[Any]:
-        async with self._room:
+        waits = isinstance(send, Wait)
+        async with self._waits if waits else self._room:
             if self._routes is not None:
-                return await self._drive(self._routes.exchange(send, self._effort()))
-            effort: Effort | None = None
+                return await self._drive(self._routes.exchange(send, _effort(self, send, met=self._met)))
+            effort = _effort(self, send, met=self._met) if waits else None
             while True:
                 heard = await self._hear(None, send.data, send.count, send)
                 if not isinstance(heard, Lost):
                     return heard
-                effort = effort or self._effort()
+                effort = effort or _effort(self, send, met=self._met)
                 effort.sent = effort.sent or heard.sent
                 await asyncio.sleep(effort.next_pause(heard.error, reads=send.reads))
 
@@ -320,11 +314,16 @@ class AsyncClient:
         connection = free.pop() if free else self.endpoint.async_connection(node)
         sent = False
         try:
-            async with asyncio.timeout(self.endpoint.timeout):
+            async with asyncio.timeout(self.endpoint.timeout) as limit:
                 await self._open(connection, send)
                 self._met = sent = True
                 await connection.send_packed_command(data, check_health=False)
-                replies = [await _aread(connection) for _ in range(count)]
+                if isinstance(send, Wait):
+                    # Only from here: a handshake without an answer must not take as long as the wait.
+                    limit.reschedule(asyncio.get_running_loop().time() + send.seconds + self.endpoint.timeout)
+                    replies = await _aread_wait(connection, count)
+                else:
+                    replies = [await _aread(connection) for _ in range(count)]
         except TROUBLE as error:
             await _drop(connection)
             return Lost(error, sent)
@@ -345,6 +344,17 @@ async def _aread(connection: aio.AbstractConnection) -> Any:
         raise
     except ResponseError as error:
         return classify(error)
+
+
+async def _aread_wait(line: aio.AbstractConnection, count: int) -> list[Any]:
+    """Read the replies to a request that blocks. After an error nothing is waited for: all replies are that error."""
+    replies = [await _aread(line)]
+    while len(replies) < count and not isinstance(replies[-1], ResponseError):
+        replies.append(await _aread(line))
+    if len(replies) < count:
+        await _drop(line)
+    need_same_server(replies)
+    return replies + replies[-1:] * (count - len(replies))
 
 
 async def _drop(connection: aio.AbstractConnection) -> None:

@@ -107,16 +107,6 @@ class ClusterRoutes(Routes):
         self._guests: dict[Node, None] = {}  # servers that get their first slot: they need the scripts already
         self._learned = 0.0
 
-    def find(self, key: bytes, effort: Effort) -> Steps:
-        """The server that has the key's slot."""
-        while True:
-            yield from self._know(effort, reads=True)
-            node = self._of(key_slot(key))
-            if node is not None:
-                return [node]
-            self.doubt()
-            yield effort.next_pause(ConnectionError("nobody has this slot"), reads=True)
-
     def exchange(self, send: Send, effort: Effort) -> Steps:
         """Sends each command to where its slot is. Those of a writing request with a key keep their order.
 

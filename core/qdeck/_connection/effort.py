@@ -18,6 +18,7 @@ from redis.exceptions import (
     InvalidResponse,
     MasterDownError,
     MovedError,
+    ReadOnlyError,
     ResponseError,
     TryAgainError,
 )
@@ -51,6 +52,18 @@ def classify(error: ResponseError) -> ResponseError:
     code, _, text = str(error).partition(" ")
     kind = _CODES.get(code) if type(error) is ResponseError else None
     return error if kind is None else kind(text)
+
+
+# What a server says that does not have a key any more, or not yet. The classes of some errors lose that first word.
+_MOVES: Final = (MovedError, AskError, ReadOnlyError, ClusterDownError, TryAgainError, MasterDownError)
+_UNBLOCKED: Final = "UNBLOCKED"
+
+
+def need_same_server(replies: list[Any]) -> None:
+    """Raise when a command that blocks was sent away: then it is to be sent again on a new connection."""
+    for reply in replies:
+        if isinstance(reply, _MOVES) or (isinstance(reply, ResponseError) and str(reply).startswith(_UNBLOCKED)):
+            raise redis.ConnectionError(str(reply))
 
 
 # A server that loads its data refuses all commands but a few, INFO among them.

@@ -60,10 +60,6 @@ class Routes(ABC):
     def exchange(self, send: Send, effort: Effort) -> Steps:
         """Sends a request to where it belongs, again and elsewhere when it has to be, and returns the replies."""
 
-    @abstractmethod
-    def find(self, key: bytes, effort: Effort) -> Steps:
-        """Which server has a key now: a list of one node."""
-
     def doubt(self) -> None:
         """Somebody was sent away: what is known of the servers is to be asked again."""
         self._stale = True
@@ -88,14 +84,6 @@ class SentinelRoutes(Routes):
         super().__init__(endpoint)
         self._service = endpoint.address.service
         self._master: Node | None = None
-
-    def find(self, key: bytes, effort: Effort) -> Steps:
-        """The master."""
-        while True:
-            try:
-                return [(yield from self._known_master())]
-            except NoAnswer as error:
-                yield effort.next_pause(error.last, reads=True)
 
     def exchange(self, send: Send, effort: Effort) -> Steps:
         """Sends a request to the master; one that a replica refuses was not done, and goes to the new master."""

@@ -39,6 +39,18 @@ class Send:
     script: Script | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Wait(Send):
+    """A request whose last command blocks, for `seconds` at most.
+
+    It is sent again for `patience_s` only, counted from its first sending; the error after that is raised in the
+    program, which knows how long it wants to wait.
+    """
+
+    seconds: float = 0.0
+    patience_s: float = 0.0
+
+
 Program = Generator[Send, list[Any], T]
 
 
@@ -130,6 +142,11 @@ def command_each(name: bytes, key: bytes, fields: Sequence[bytes]) -> Send:
     """Build one plain read of a key for each of very many fields, in one round trip."""
     head = b"*3\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(key), key)
     return Send(b"".join([b"%b$%d\r\n%b\r\n" % (head, len(one), one) for one in fields]), len(fields), reads=True)
+
+
+def wait(command: tuple[Arg, ...], key: bytes, seconds: float, *, patience_s: float = 0.0, reads: bool = False) -> Wait:
+    """Build a request of one command that blocks on a key."""
+    return Wait(pack(*command), 1, key, reads, seconds=seconds, patience_s=patience_s)
 
 
 def init(queue: str) -> Op[None]:

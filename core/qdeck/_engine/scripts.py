@@ -107,6 +107,13 @@ def plain(name: str, *, asks_itself: bool = False) -> Script:
     return _script(name, ask_rights(source), ()) if asks_itself else _script(name, source, (), commands_of(source))
 
 
+@cache
+def together(first: Script, second: Script) -> Script:
+    """Return what stands for two scripts that one request calls, so that a client checks the rights for both."""
+    commands = tuple(sorted({*first.commands, *second.commands}))
+    return Script(f"{first.name} {second.name}", b"", first.digest + second.digest, (), commands)
+
+
 def _script(name: str, source: str, parts: tuple[str, ...], commands: tuple[str, ...] = ()) -> Script:
     raw = source.encode()
     # The server names scripts by SHA-1; it guards nothing.

@@ -3,39 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-import redis
 from redis.exceptions import ResponseError
 
 from qdeck._connection import AsyncClient
+from qdeck._connection.address import Kind
 from qdeck._engine import ops, programs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redis.asyncio.connection import AbstractConnection
-
+    from qdeck._connection import Endpoint
     from qdeck._engine.ops import Program
 
 LONGEST_S: Final = 30.0
 # Where a master may change: a server that went silent must not be listened to for long.
 LONGEST_OF_MANY_S: Final = 5.0
 CHECK_S: Final = 0.25  # between two checks of a cluster
-_BROKEN: Final = (redis.RedisError, OSError, TimeoutError, asyncio.IncompleteReadError)
 
 
 class Tokens:
     """Lists of which each holds a token when there may be work; a worker that is woken takes the token."""
 
-    async def wait(
-        self, client: AsyncClient, line: AbstractConnection, names: Sequence[bytes], seconds: float
-    ) -> list[bytes]:
+    def wait(self, names: Sequence[bytes], seconds: float) -> Program[list[bytes]]:
         """Block on keys of one server; returns those with news for this worker, perhaps none."""
-        rung = await client.pop(line, list(names), seconds)
-        return [] if rung is None else [rung]
+        [reply] = _checked((yield ops.wait((b"BLPOP", *names, b"%.3f" % seconds), names[0], seconds)))
+        return [] if reply is None else [reply[0]]
 
     def take(self, names: Sequence[bytes]) -> Program[list[bytes]]:
         """Return those with news without waiting."""
@@ -56,13 +51,11 @@ class Requests:
         self._first = b"%d" % max(0, now_ms)
         self._read.clear()
 
-    async def wait(
-        self, client: AsyncClient, line: AbstractConnection, names: Sequence[bytes], seconds: float
-    ) -> list[bytes]:
+    def wait(self, names: Sequence[bytes], seconds: float) -> Program[list[bytes]]:
         """Block on keys of one server; returns those with news for this worker, perhaps none."""
         after = (self._read.get(name, self._first) for name in names)
-        command = (b"XREAD", b"BLOCK", b"%d" % max(1, round(seconds * 1000)), b"STREAMS", *names, *after)
-        reply = await client.block(line, command, seconds)
+        command = (b"XREAD", b"BLOCK", b"%d" % round(seconds * 1000), b"STREAMS", *names, *after)
+        [reply] = _checked((yield ops.wait(command, names[0], seconds)))
         return [name for name, entries in reply or () if self._is_asked(name, entries)]
 
     def take(self, names: Sequence[bytes]) -> Program[list[bytes]]:
@@ -84,46 +77,27 @@ class Requests:
         return asked
 
 
-def make_ear(client: AsyncClient, news: Tokens | Requests) -> Ear | PeriodicCheck:
-    """The ear for what a client is connected to."""
-    return PeriodicCheck(client, news) if client.endpoint.is_cluster else Ear(client, news)
-
-
 class Ear:
-    """Blocks on the bells of one server, on a connection of its own."""
+    """Waits on the bells of a worker, on a connection of its own; on a cluster it checks them a few times a second.
 
-    def __init__(self, client: AsyncClient, news: Tokens | Requests) -> None:
-        self._client = client
+    A server of a cluster refuses to block on keys of two slots.
+    """
+
+    def __init__(self, endpoint: Endpoint, news: Tokens | Requests) -> None:
+        self._endpoint = endpoint
         self._news = news
-        self._line: AbstractConnection | None = None
-        self._longest = LONGEST_OF_MANY_S if client.has_several else LONGEST_S
+        self._longest = LONGEST_S if endpoint.address.kind is Kind.SERVER else LONGEST_OF_MANY_S
+        self._client = self._make_client()
+
+    def _make_client(self) -> AsyncClient:
+        # A token whose answer was lost is lost: without patience that is an error, and the worker looks by itself.
+        return AsyncClient(self._endpoint, patience=0.0)
 
     async def hear(self, bells: Sequence[bytes]) -> list[bytes]:
         """The bell that rang, of several the first one named; none after a while."""
-        if self._line is None:
-            self._line = await self._client.line(bells[0])
-        return await self._news.wait(self._client, self._line, bells, self._longest)
-
-    async def close(self) -> None:
-        """Hangs up; the next `hear` connects again, to whoever has the bells then."""
-        self._client.doubt()
-        line, self._line = self._line, None
-        if line is not None:
-            with contextlib.suppress(*_BROKEN):
-                await line.disconnect(nowait=True)
-
-
-class PeriodicCheck:
-    """Checks the bells of a cluster a few times a second: a server there refuses to block on keys of two slots."""
-
-    def __init__(self, client: AsyncClient, news: Tokens | Requests) -> None:
-        self._news = news
-        # A token whose answer was lost is lost: without patience that is an error, and the worker looks by itself.
-        self._client = AsyncClient(client.endpoint, patience=0.0)
-
-    async def hear(self, bells: Sequence[bytes]) -> list[bytes]:
-        """The bells that rang; none after a while."""
-        until = time.monotonic() + LONGEST_OF_MANY_S
+        if not self._endpoint.is_cluster:
+            return await self._client.run(self._news.wait(bells, self._longest))
+        until = time.monotonic() + self._longest
         while True:
             rung = await self._client.run(self._news.take(bells))
             if rung or time.monotonic() >= until:
@@ -132,7 +106,7 @@ class PeriodicCheck:
 
     async def close(self) -> None:
         """Closes the connections; the next `hear` connects again, to whoever has the bells then."""
-        client, self._client = self._client, AsyncClient(self._client.endpoint, patience=0.0)
+        client, self._client = self._client, self._make_client()
         await client.close()
 
 

@@ -12,7 +12,7 @@ import redis
 
 from qdeck._engine import keys, ops, programs
 from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
-from qdeck._worker.ears import Tokens, make_ear
+from qdeck._worker.ears import Ear, Tokens
 from qdeck._worker.shares import Shares
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Pump:
         self.stir = self._stirred.set
         self.claims = True
         self._finishing = False
-        self._ear = make_ear(client, Tokens())
+        self._ear = Ear(client.endpoint, Tokens())
         self._listening: asyncio.Task[None] | None = None
         self._chores: dict[str, asyncio.Task[None]] = {}
         self._trimmed = time.monotonic()

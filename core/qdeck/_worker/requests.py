@@ -6,12 +6,9 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Final
 
-import redis
-from redis.exceptions import NoPermissionError
-
 from qdeck._engine import keys
-from qdeck._errors import QdeckError
-from qdeck._worker.ears import Requests, make_ear
+from qdeck._errors import NotAllowed, QdeckError
+from qdeck._worker.ears import Ear, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +18,7 @@ if TYPE_CHECKING:
     from qdeck._worker.run import Run
 
 RETRY_S: Final = 1.0
+DENIED_S: Final = 60.0  # until the right to read requests may have been given
 PAUSE_S: Final = 0.05  # between two answers to requests: what comes meanwhile is answered at once
 
 
@@ -39,7 +37,7 @@ class StopRequests:
     ) -> None:
         self._lanes = {keys.key(lane.queue, "stops"): lane for lane in lanes}
         self._requests = Requests(worker)
-        self._ear = make_ear(client, self._requests)
+        self._ear = Ear(client.endpoint, self._requests)
         self._look = look
         self._now_ms = now_ms
         self._lease_ms = lease_ms
@@ -64,8 +62,9 @@ class StopRequests:
             for name in await self._ear.hear(list(self._lanes)):
                 self._look(self._lanes[name])
             await asyncio.sleep(PAUSE_S)
-        except NoPermissionError:
-            await asyncio.Event().wait()  # the heartbeats have to do
-        except (redis.RedisError, OSError, TimeoutError, asyncio.IncompleteReadError, QdeckError):
+        except NotAllowed:
+            await self._ear.close()
+            await asyncio.sleep(DENIED_S)  # the heartbeats have to do meanwhile
+        except QdeckError:
             await self._ear.close()
             await asyncio.sleep(RETRY_S * random.uniform(0.2, 1.0))  # noqa: S311 - spreads reconnects, guards nothing

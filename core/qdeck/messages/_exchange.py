@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
+import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
 
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.ops import NewJob
-from qdeck._errors import LayoutMismatch, PayloadTooLarge
+from qdeck._errors import LayoutMismatch, PayloadTooLarge, ServerUnreachable
 from qdeck._names import QueueType
 from qdeck._options import read_task_name
 from qdeck.messages import _registry as registry
 from qdeck.messages._naming import TIERS, segment
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Made, Program
+    from collections.abc import Callable
+
+    from qdeck._engine.ops import Arg, Made, Program
     from qdeck.messages._envelopes import DomainAction, DomainActionResponse
 
 WITHIN: Final = "reply_within_ms"
 """In an action's metadata: how long after it was enqueued somebody waits for the answer, on the server's clock."""
 
+PIECE_S: Final = 5.0  # a connection that went silent is noticed after so long
 MOST_UNHEARD: Final = 10_000
 """Events that are kept, about, of a topic without subscribers; where there are some, each is kept until all took it."""
 _LONGEST_MS: Final = 366 * 86_400_000
@@ -156,6 +160,41 @@ def first_of(name: str) -> Program[bytes | None]:
         raise error
     message: bytes | None = found
     return message
+
+
+def packed_peek(name: str, seconds: float) -> tuple[Arg, ...]:
+    """Build the command that waits for the first message of a list and leaves it there.
+
+    It turns a list of one message around to itself. So a reader whose connection broke in the middle asks again.
+    """
+    return (b"BLMOVE", name, name, b"LEFT", b"LEFT", b"%.3f" % max(seconds, 0.001))
+
+
+def peek(name: str, until: float) -> Program[bytes | None]:
+    """Wait for the first message of a list, which stays there; None when the time is over."""
+    found: bytes | None = yield from wait(lambda seconds: packed_peek(name, seconds), name, until)
+    return found
+
+
+def pop(name: str, until: float) -> Program[bytes | None]:
+    """Wait for the first entry of a list and take it: for bells only, what is taken may get lost on the way."""
+    found = yield from wait(lambda seconds: (b"BLPOP", name, b"%.3f" % max(seconds, 0.001)), name, until)
+    return found[1] if found else None
+
+
+def wait(command: Callable[[float], tuple[Arg, ...]], name: str, until: float) -> Program[Any]:
+    """Send a command that blocks, until it has a reply or the time is over; a server may be away meanwhile."""
+    while (left := until - time.monotonic()) > 0:
+        seconds, patience_s = min(left, PIECE_S), min(left, 1.0)
+        try:
+            [reply] = yield ops.wait(command(seconds), name.encode(), seconds, patience_s=patience_s, reads=True)
+        except ServerUnreachable:
+            continue
+        if isinstance(reply, ResponseError):
+            raise programs.explain(reply)
+        if reply is not None:
+            return reply
+    return None
 
 
 def announce(stream: str, event: DomainAction) -> Program[str]:

@@ -237,7 +237,7 @@ class Inlets:
         await _end(self._listening)
 
     async def _follow(self) -> None:
-        lines, client = self._owner.alines(), self._owner.app.aclient()
+        client = self._owner.app.aclient()
         bell = exchange.bell_of(self._followers[0].inbox)
         swept = 0.0
         while True:
@@ -246,21 +246,21 @@ class Inlets:
                     for follower in self._followers:
                         await client.run(follower.sweep())
                     swept = time.monotonic()
-                rung = await lines.pop(bell, time.monotonic() + SWEEP_S)
+                rung = await client.run(exchange.pop(bell, time.monotonic() + SWEEP_S))
                 for follower in self._followers if rung is not None else ():
                     await client.run(follower.ring((rung or b"").decode("utf-8", "replace")))
 
     async def _listen(self, subscription: Subscription) -> None:
-        lines, client = self._owner.alines(), self._owner.app.aclient()
+        client = self._owner.app.aclient()
         head = subscription.read(self._consumer)
 
-        def command(name: str, seconds: float) -> tuple[Arg, ...]:
-            return (*head, max(1, round(seconds * 1000)), b"STREAMS", name, b">")
+        def command(seconds: float) -> tuple[Arg, ...]:
+            return (*head, max(1, round(seconds * 1000)), b"STREAMS", subscription.stream, b">")
 
         while True:
             async with _patient(subscription.stream):
                 try:
-                    found = await lines.ask(command, subscription.stream, time.monotonic() + 60)
+                    found = await client.run(exchange.wait(command, subscription.stream, time.monotonic() + 60))
                 except QdeckError as error:
                     if "NOGROUP" not in str(error):
                         raise

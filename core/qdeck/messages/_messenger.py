@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine import ops
-from qdeck._errors import InvalidOption, QdeckError, ResultTimeout, UsageError
+from redis.exceptions import ResponseError
+
+from qdeck._engine import ops, scripts
+from qdeck._errors import InvalidOption, OutcomeUnknown, QdeckError, ResultTimeout, ServerUnreachable, UsageError
 from qdeck._job import Job
 from qdeck._names import QueueName, QueueType
 from qdeck._options import read_duration
@@ -16,7 +17,6 @@ from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
 from qdeck.messages._bounds import proof_of
 from qdeck.messages._envelopes import DomainAction, DomainActionResponse, new_message_id
-from qdeck.messages._lines import AsyncLines, Lines
 from qdeck.messages._naming import Names, own_name, segment
 
 if TYPE_CHECKING:
@@ -48,10 +48,29 @@ class _Asked:
         self.check(made)
         yield from exchange.send(self.queue, self.job)
 
-    def packed(self) -> bytes:
-        """The same two steps for one round trip: the server takes them in this order."""
-        first = registry.packed_register(self.name, self.kind.value, self.service, **self._life())
-        return first + ops.enqueue(self.queue, [self.job]).packed()
+    def begin_and_peek(self, until: float) -> Program[bytes | None]:
+        """The same two steps and the first look at the answer, in one round trip to one server.
+
+        If anything goes wrong, the steps may have happened or not, and are done again, each once.
+        """
+        op = ops.enqueue(self.queue, [self.job])
+        seconds = min(max(0.0, until - time.monotonic()), exchange.PIECE_S)
+        data = (
+            registry.packed_register(self.name, self.kind.value, self.service, **self._life())
+            + op.packed()
+            + ops.pack(*exchange.packed_peek(self.name, seconds))
+        )
+        script = scripts.together(registry.script("registry"), op.script)
+        try:
+            replies = yield ops.Wait(data, 3, self.name.encode(), script=script, seconds=seconds)
+        except (ServerUnreachable, OutcomeUnknown):
+            replies = []
+        if replies and not any(isinstance(reply, ResponseError) for reply in replies):
+            self.check(replies[0])
+            found: bytes | None = replies[2]
+            return found
+        yield from self.begin()
+        return None
 
     def check(self, made: Any) -> None:
         """Refuses to wait on a queue that is being removed."""
@@ -92,8 +111,6 @@ class Messenger:
         self.app = app
         self.names = Names(own, dict(services or {}), app.environments)
         self.ttl_ms = read_duration("ttl", ttl)
-        self._lines = Lines(app.client)
-        self._alines: dict[asyncio.AbstractEventLoop, AsyncLines] = {}
 
     def new_action(self, action_type: str, data: dict[str, Any] | None = None, **fields: Any) -> DomainAction:
         """A new action from this service."""
@@ -103,69 +120,49 @@ class Messenger:
 
     def send(self, action: DomainAction, **options: Any) -> Job:
         """Sends an action and waits for no answer. It is retried when its handler fails, then a dead letter."""
-        queue, job = self._outgoing(action, **options)
-        made = self.app.client.run(exchange.send(queue, job))
-        return Job(self.app, queue, made.id, made.created)
+        return self.app.client.run(self._send(action, **options))
 
     async def asend(self, action: DomainAction, **options: Any) -> Job:
         """The same in asyncio."""
+        return await self.app.aclient().run(self._send(action, **options))
+
+    def _send(self, action: DomainAction, **options: Any) -> Program[Job]:
         queue, job = self._outgoing(action, **options)
-        made = await self.app.aclient().run(exchange.send(queue, job))
+        made = yield from exchange.send(queue, job)
         return Job(self.app, queue, made.id, made.created)
 
     # --- request and response
 
     def request(self, action: DomainAction, *, timeout: float = TIMEOUT_S, **options: Any) -> DomainActionResponse:
         """Sends an action and waits for its answer; `ResultTimeout` when there is none in time."""
-        until = time.monotonic() + timeout
-        asked = self._ask(action, timeout, **options)
-        early = self._lines.send_and_peek(asked.packed(), asked.name, until)
-        if early is None:
-            # Not all of it worked at once: step by step, which does each once.
-            self.app.client.run(asked.begin())
-        else:
-            asked.check(early[0])
-        raw = early[1] if early else None
-        while raw is not None or (raw := self._lines.peek(asked.name, until)) is not None:
-            try:
-                found = _read_response(raw, asked)
-            except UsageError:
-                self.app.client.run(registry.unlink_and_finish("unanswered", asked.name))
-                raise
-            if found is not None:
-                self.app.client.run(registry.unlink_and_finish("cleaned", asked.name))
-                return found
-            self.app.client.run(exchange.skip(asked.name, raw))
-            raw = None
-        self.app.client.run(registry.unlink_and_finish("unanswered", asked.name))
-        raise _unanswered(asked, timeout)
+        return self.app.client.run(self._request(action, timeout, **options))
 
     async def arequest(
         self, action: DomainAction, *, timeout: float = TIMEOUT_S, **options: Any
     ) -> DomainActionResponse:
         """The same in asyncio."""
+        return await self.app.aclient().run(self._request(action, timeout, **options))
+
+    def _request(self, action: DomainAction, timeout: float, **options: Any) -> Program[DomainActionResponse]:
         until = time.monotonic() + timeout
         asked = self._ask(action, timeout, **options)
-        client = self.app.aclient()
-        lines = self.alines()
-        early = await lines.send_and_peek(asked.packed(), asked.name, until)
-        if early is None:
-            await client.run(asked.begin())
+        raw = None
+        if self.app.client.endpoint.is_cluster:
+            yield from asked.begin()  # the keys of its steps are on several servers
         else:
-            asked.check(early[0])
-        raw = early[1] if early else None
-        while raw is not None or (raw := await lines.peek(asked.name, until)) is not None:
+            raw = yield from asked.begin_and_peek(until)
+        while raw is not None or (raw := (yield from exchange.peek(asked.name, until))) is not None:
             try:
                 found = _read_response(raw, asked)
             except UsageError:
-                await client.run(registry.unlink_and_finish("unanswered", asked.name))
+                yield from registry.unlink_and_finish("unanswered", asked.name)
                 raise
             if found is not None:
-                await client.run(registry.unlink_and_finish("cleaned", asked.name))
+                yield from registry.unlink_and_finish("cleaned", asked.name)
                 return found
-            await client.run(exchange.skip(asked.name, raw))
+            yield from exchange.skip(asked.name, raw)
             raw = None
-        await client.run(registry.unlink_and_finish("unanswered", asked.name))
+        yield from registry.unlink_and_finish("unanswered", asked.name)
         raise _unanswered(asked, timeout)
 
     # --- callback
@@ -176,33 +173,21 @@ class Messenger:
         By default a temporary one of the action's task, which `Service.callback` handlers of this service follow and
         `wait_callback` can wait on. Give `callback` for a queue that stays.
         """
-        name, asked = self._call(action, callback, **options)
-        self.app.client.run(asked.begin() if asked.name else exchange.send(asked.queue, asked.job))
-        return name
+        return self.app.client.run(self._call(action, callback, **options))
 
     async def arequest_callback(
         self, action: DomainAction, callback: QueueName | None = None, **options: Any
     ) -> QueueName:
         """The same in asyncio."""
-        name, asked = self._call(action, callback, **options)
-        await self.app.aclient().run(asked.begin() if asked.name else exchange.send(asked.queue, asked.job))
-        return name
+        return await self.app.aclient().run(self._call(action, callback, **options))
 
     def wait_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
         """Waits for the next callback on a temporary queue and takes it; for who has no worker."""
-        until = time.monotonic() + timeout
-        self.app.client.run(self._wait(name, timeout))
-        raw = self._lines.peek(str(name), until)
-        self.app.client.run(_took(name, raw))
-        return _read_callback(raw, name, timeout)
+        return self.app.client.run(self._wait(name, timeout))
 
     async def await_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
         """The same in asyncio."""
-        until = time.monotonic() + timeout
-        await self.app.aclient().run(self._wait(name, timeout))
-        raw = await self.alines().peek(str(name), until)
-        await self.app.aclient().run(_took(name, raw))
-        return _read_callback(raw, name, timeout)
+        return await self.app.aclient().run(self._wait(name, timeout))
 
     # --- notification
 
@@ -216,31 +201,13 @@ class Messenger:
 
     # --- the rest
 
-    def alines(self) -> AsyncLines:
-        """The connections of the running loop that block."""
-        loop = asyncio.get_running_loop()
-        lines = self._alines.get(loop)
-        if lines is None:
-            for other in [known for known in self._alines if known.is_closed()]:
-                del self._alines[other]
-            lines = self._alines[loop] = AsyncLines(self.app.aclient())
-        return lines
-
     def close(self) -> None:
         """Closes this thread's connections."""
-        self._lines.close()
         self.app.close()
 
     async def aclose(self) -> None:
         """Closes the connections of the running loop."""
-        await self.aclose_lines()
         await self.app.aclose()
-
-    async def aclose_lines(self) -> None:
-        """Closes those of them that block; the app's go on."""
-        lines = self._alines.pop(asyncio.get_running_loop(), None)
-        if lines is not None:
-            await lines.close()
 
     def _outgoing(
         self,
@@ -285,7 +252,7 @@ class Messenger:
         *,
         callback_action_type: str | None = None,
         **options: Any,
-    ) -> tuple[QueueName, _Asked]:
+    ) -> Program[QueueName]:
         correlation = action.correlation or new_message_id()
         kind = callback_action_type or action.callback_action_type or f"{action.action_type}.completed"
         name = callback or self.names.callbacks(options.get("service") or action.service, correlation)
@@ -299,9 +266,14 @@ class Messenger:
         queue, job = self._outgoing(sent, **options)
         # A queue that stays is not registered, but which task asked is: its last callback ends that task, no other.
         waits = str(proof_of(name, segment(correlation))) if callback is None or sent.task else ""
-        return name, _Asked(sent, queue, job, waits, QueueType.CALLBACKS, name.service, self.ttl_ms, None)
+        if waits:
+            yield from _Asked(sent, queue, job, waits, QueueType.CALLBACKS, name.service, self.ttl_ms, None).begin()
+        else:
+            yield from exchange.send(queue, job)
+        return name
 
-    def _wait(self, name: QueueName, timeout: float) -> Program[None]:
+    def _wait(self, name: QueueName, timeout: float) -> Program[DomainAction]:
+        until = time.monotonic() + timeout
         [known] = yield from registry.describe([str(name)])
         task, tier = (known.task, known.tier) if known else ("", "")
         made = yield from registry.register(
@@ -315,24 +287,19 @@ class Messenger:
         )
         if made < 0:
             raise _is_removed(str(name))
-
-
-def _took(name: QueueName, raw: bytes | None) -> Program[None]:
-    if raw is not None:
-        yield from exchange.skip(str(name), raw)
-    yield from registry.leave([str(name)])
+        raw = yield from exchange.peek(str(name), until)
+        if raw is not None:
+            yield from exchange.skip(str(name), raw)
+        yield from registry.leave([str(name)])
+        if raw is None:
+            raise ResultTimeout(f"no callback came to {str(name)!r} within {timeout} s", hint="it may still come")
+        return DomainAction.parse(raw)
 
 
 def _read_response(raw: bytes, asked: _Asked) -> DomainActionResponse | None:
     """The answer; None when it answers something else."""
     found = DomainActionResponse.parse(raw)
     return found if found.correlation_id == asked.action.correlation_id else None
-
-
-def _read_callback(raw: bytes | None, name: QueueName, timeout: float) -> DomainAction:
-    if raw is None:
-        raise ResultTimeout(f"no callback came to {str(name)!r} within {timeout} s", hint="it may still come")
-    return DomainAction.parse(raw)
 
 
 def _unanswered(asked: _Asked, timeout: float) -> ResultTimeout:

@@ -46,13 +46,13 @@ class Temporary:
     waited_until_ms: int
 
 
-def _script(name: str) -> Script:
+def script(name: str) -> Script:
     return scripts.plain(f"messages/{name}")
 
 
-def call(script: str, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
+def call(name: str, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
     """Run one script of temporary queues."""
-    return programs.run_script(_script(script), keys, args)
+    return programs.run_script(script(name), keys, args)
 
 
 def register(
@@ -81,12 +81,12 @@ def packed_register(
 ) -> bytes:
     """The same as it goes over the wire, for who sends it together with what follows."""
     args = _registration(name, kind, service, task, tier, ttl_ms, wait_ms)
-    return ops.pack(b"EVALSHA", _script("registry").digest, len(KEYS), *KEYS, *args)
+    return ops.pack(b"EVALSHA", script("registry").digest, len(KEYS), *KEYS, *args)
 
 
 def unlink_and_finish(event: str, name: str) -> Program[None]:
     """Removes a temporary queue that its only reader has read, or gave up, and strikes it off."""
-    registry = _script("registry")
+    registry = script("registry")
     args: list[Arg] = [0, "finish", event, name, 0, 0, "unknown unknown -"]
     strike = ops.pack(b"EVALSHA", registry.digest, len(KEYS), *KEYS, *args)
     gone, struck = yield ops.Send(ops.pack(b"UNLINK", name) + strike, 2, name.encode(), script=registry)
@@ -189,13 +189,13 @@ def drop_many(
     """Removes lists that were left alone: of each messages, bytes, whether a copy was put aside; or why it stayed."""
     if not queues:
         return []
-    script = _script("drop")
-    yield from programs.check_rights(script, queues[0].encode())
-    yield ops.commands((b"SCRIPT", b"LOAD", script.source), reads=True)
+    drop = script("drop")
+    yield from programs.check_rights(drop, queues[0].encode())
+    yield ops.commands((b"SCRIPT", b"LOAD", drop.source), reads=True)
     args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS, int(needs_copy))
     replies = yield ops.commands(
         # Without a key, so that the servers of a cluster do their parts at the same time.
-        *((b"EVALSHA", script.digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues)
+        *((b"EVALSHA", drop.digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues)
     )
     found: list[tuple[int, int, int] | str] = []
     for reply in replies:

@@ -171,7 +171,6 @@ class Service(Messenger):
         finally:
             self._open.remove(inlets)
             await inlets.close()
-            await self.aclose_lines()
 
     def stop(self) -> None:
         """Asks a running worker to end, from any thread."""
