@@ -10,7 +10,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from qdeck_console.judging import Entry, Judged, Severity
+from qdeck_console.judging import Entry, Judged, RowReason, Severity
 from qdeck_console.widgets.items import Item
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Arranger:
         reasons = entry.reasons if shown is not Severity.FINE else ()
         return replace(entry, severity=shown, reasons=reasons or self._said(name, shown))
 
-    def _said(self, name: str, severity: Severity) -> tuple[tuple[Severity, str], ...]:
+    def _said(self, name: str, severity: Severity) -> tuple[RowReason, ...]:
         """What was said of a queue that is calmer now: a row whose state is shown a moment longer keeps its reason."""
         at = self.arranged.where.get(name)
         row = None if at is None or severity is Severity.FINE else self.arranged.items[at].row

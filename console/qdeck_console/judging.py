@@ -5,27 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck.admin import NATIVE, Status
+from qdeck.admin import NATIVE, Code, Status
 from qdeck_console.history import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from qdeck.admin import QueueRow, Reason, Snapshot
+    from qdeck.admin import Finding, QueueRow, Snapshot
 
 STEP: Final = 2_000  # of work between two breaths: about a ms
-HEARD: Final = 1_000  # reasons, likewise
-DEAD_WATCH: Final = 10  # dead letters from which a queue is looked at
-_OF_ROWS: Final = (
-    " stuck in ",
-    " wait for over ",
-    " waits for over ",
-)  # of all queues together: each row tells its own
+HEARD: Final = 1_000  # findings, likewise
+DEAD_WATCH: Final = 10  # dead letters of a queue that count where all together are too many
+_OF_ROWS: Final = (Code.STUCK, Code.LATE)  # of all queues together: each row has its own number
+_LEVELS: Final = (Code.STUCK, Code.LATE, Code.DEAD)  # whose severity is that of all queues together
 _GROWS: Final = 0.5  # ready jobs a second more in than out before it is worth a word
 _STILL_GROWS: Final = 0.1  # as long as it is so many, the word stays: else a row would come and go with each picture
-_FILLS: Final = "fills faster than it drains, "
 
 
 class Severity(IntEnum):
@@ -34,6 +30,13 @@ class Severity(IntEnum):
     ACT = 0
     WATCH = 1
     FINE = 2
+
+    @classmethod
+    def of(cls, status: Status | None) -> Severity:
+        """How urgent a queue with a finding of this severity is."""
+        if status is Status.UNHEALTHY:
+            return cls.ACT
+        return cls.WATCH if status is Status.DEGRADED else cls.FINE
 
     @property
     def label(self) -> str:
@@ -51,15 +54,31 @@ class Severity(IntEnum):
         return ("failing", "watch", "fine")[self]
 
 
+class RowReason(NamedTuple):
+    """Why a queue is not fine."""
+
+    severity: Severity
+    text: str
+    code: Code
+
+
+Levels = tuple[Severity, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A queue as the list shows it."""
 
     row: QueueRow
     severity: Severity
-    reasons: tuple[tuple[Severity, str], ...] = ()
+    reasons: tuple[RowReason, ...] = ()
     rates: Rates = field(default_factory=Rates)
-    told: Sequence[Reason] = ()  # what the verdict says of it
+    told: Sequence[Finding] = ()  # what health reports of it
+    levels: Levels = ()  # the severities of `_LEVELS` when it was judged
+
+    def worst(self, code: Code) -> Severity:
+        """The severity of what is said with this code."""
+        return min((reason.severity for reason in self.reasons if reason.code is code), default=Severity.FINE)
 
     @property
     def glyph(self) -> str:
@@ -87,26 +106,33 @@ class Judge:
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
-        self._reasons: tuple[Reason, ...] = ()
-        self._told: dict[str, list[Reason]] = {}
+        self._findings: tuple[Finding, ...] = ()
+        self._told: dict[str, list[Finding]] = {}
         self.judged = Judged()
 
     def steps(self, snapshot: Snapshot, rates_of: Mapping[str, Rates]) -> Iterator[None]:
         """Judges a picture in steps, so that whoever runs it can do other things in between; then see `judged`."""
-        if snapshot.reasons is not self._reasons:
-            yield from self._hear(snapshot.reasons)
+        if snapshot.findings is not self._findings:
+            yield from self._hear(snapshot.findings)
+        levels = tuple(Severity.of(snapshot.severities.get(code)) for code in _LEVELS)
         known, told = self._entries, self._told
         changed: dict[str, QueueRow] = {}
-        nothing: list[Reason] = []
+        nothing: list[Finding] = []
         entries: dict[str, Entry] = {}
         work = 0
         for row in snapshot.queues:
             name = row.name
             entry, rates, of_deck = known.get(name), rates_of.get(name), told.get(name, nothing)
-            if entry is None or entry.row is not row or entry.rates is not rates or entry.told != of_deck:
+            if (
+                entry is None
+                or entry.row is not row
+                or entry.rates is not rates
+                or entry.told != of_deck
+                or (entry.levels != levels and (row.stuck or row.late or row.dead))
+            ):
                 if entry is not None and entry.row is not row:
                     changed[name] = entry.row
-                entry = _judged(row, rates or Rates(row.in_per_s, row.out_per_s), of_deck, entry)
+                entry = _judged(row, rates or Rates(row.in_per_s, row.out_per_s), of_deck, levels, entry)
                 work += 20
             entries[name] = entry
             work += 1
@@ -116,68 +142,61 @@ class Judge:
         self._entries = entries
         self.judged = Judged(tuple(entries.values()), changed, entries)
 
-    def _hear(self, reasons: tuple[Reason, ...]) -> Iterator[None]:
-        told: dict[str, list[Reason]] = {}
-        for at, reason in enumerate(reasons):
-            if reason.queue is not None and not any(words in reason.text for words in _OF_ROWS):
-                told.setdefault(reason.queue, []).append(reason)
+    def _hear(self, findings: tuple[Finding, ...]) -> Iterator[None]:
+        told: dict[str, list[Finding]] = {}
+        for at, finding in enumerate(findings):
+            if finding.queue is not None and finding.code not in _OF_ROWS:
+                told.setdefault(finding.queue, []).append(finding)
             if at % HEARD == HEARD - 1:
                 yield
-        self._reasons, self._told = reasons, told
+        self._findings, self._told = findings, told
         yield
 
 
-def _judged(row: QueueRow, rates: Rates, told: list[Reason], before: Entry | None = None) -> Entry:
-    of_deck = [
-        (Severity.ACT if reason.status is Status.UNHEALTHY else Severity.WATCH, _without_name(reason.text, row.name))
-        for reason in told
-    ]
-    known = {text for _, text in of_deck}
-    reasons = (
-        [reason for reason in _of_row(row) if reason[1] not in known]
-        + of_deck
-        + _trends(row, rates, fills=_fills(before))
-    )
-    reasons.sort(key=lambda reason: reason[0])
-    severity = reasons[0][0] if reasons else Severity.FINE
-    return Entry(row=row, severity=severity, reasons=tuple(reasons), rates=rates, told=told)
+def _judged(row: QueueRow, rates: Rates, told: list[Finding], levels: Levels, before: Entry | None = None) -> Entry:
+    of_deck = [RowReason(Severity.of(finding.severity), finding.row_text, finding.code) for finding in told]
+    reasons = _of_row(row, levels, {finding.code for finding in told}) + of_deck
+    reasons += _trends(row, rates, fills=_fills(before))
+    reasons = sorted((reason for reason in reasons if reason.severity is not Severity.FINE), key=_urgency)
+    severity = reasons[0].severity if reasons else Severity.FINE
+    return Entry(row=row, severity=severity, reasons=tuple(reasons), rates=rates, told=told, levels=levels)
 
 
-def _without_name(text: str, queue: str) -> str:
-    """A reason under its own row need not name the queue again."""
-    for phrase in (f" in {queue}", f" for {queue}", f"{queue} is ", f"{queue}: ", f"{queue} "):
-        text = text.replace(phrase, "")
-    return text.strip()
+def _urgency(reason: RowReason) -> Severity:
+    return reason.severity
 
 
-def _of_row(row: QueueRow) -> list[tuple[Severity, str]]:
-    """What a row says by itself, where the deck as a whole is not worse for it."""
+def _of_row(row: QueueRow, levels: Levels, known: set[Code]) -> list[RowReason]:
+    """What a row adds to findings on all queues together, in its own numbers, and that it is paused."""
+    stuck, late, dead = levels
     out = []
     if row.stuck:
         why = ": past lease or time limit" if row.layout == NATIVE else ", see 3 Stuck for why"
-        out.append((Severity.ACT, f"{row.stuck:,} stuck{why}"))
+        out.append(RowReason(stuck, f"{row.stuck:,} stuck{why}", Code.STUCK))
     if row.paused and not row.ready:
-        out.append((Severity.WATCH, "paused"))
+        out.append(RowReason(Severity.WATCH, "paused", Code.PAUSED))
     if row.late:
-        out.append((Severity.WATCH, f"{row.late:,} waiting for too long"))
-    if (row.dead or 0) >= DEAD_WATCH:
-        out.append((Severity.WATCH, f"{row.dead:,} dead letters"))
+        out.append(RowReason(late, f"{row.late:,} waiting for too long", Code.LATE))
+    if (row.dead or 0) >= DEAD_WATCH and Code.DEAD not in known:
+        out.append(RowReason(max(dead, Severity.WATCH), f"{row.dead:,} dead letters", Code.DEAD))
     return out
 
 
 def _fills(before: Entry | None) -> bool:
     """Whether it was said of a queue that it fills faster than it drains."""
-    return before is not None and any(text.startswith(_FILLS) for _, text in before.reasons)
+    return before is not None and any(reason.code is Code.FILLING for reason in before.reasons)
 
 
-def _trends(row: QueueRow, rates: Rates, *, fills: bool) -> list[tuple[Severity, str]]:
+def _trends(row: QueueRow, rates: Rates, *, fills: bool) -> list[RowReason]:
     """What only the last pictures together can tell; `fills`: whether the picture before told that it fills."""
     out = []
     if rates.dead_per_min is not None and rates.dead_per_min >= 1:
-        out.append((Severity.WATCH, f"dead letters grow by {rates.dead_per_min:,.0f} a minute"))
+        words = f"dead letters grow by {rates.dead_per_min:,.0f} a minute"
+        out.append(RowReason(Severity.WATCH, words, Code.DEAD_GROWING))
     if rates.filled is not None and rates.drained is not None and row.ready and not row.paused:
         growth = rates.filled - rates.drained
         least, share = (_STILL_GROWS, 0.02) if fills else (_GROWS, 0.1)
         if growth > max(least, share * rates.drained) and row.ready > 30 * growth:
-            out.append((Severity.WATCH, f"{_FILLS}+{growth:.1f}/s"))
+            words = f"fills faster than it drains, +{growth:.1f}/s"
+            out.append(RowReason(Severity.WATCH, words, Code.FILLING))
     return out

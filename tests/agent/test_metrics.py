@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.running import QUEUE, bury, claim, make_jobs, running
+from qdeck._agent.metrics import expose
 from qdeck._connection import Endpoint, SyncClient
+from qdeck.admin import QueueRow, ServerInfo, Snapshot, Status, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,3 +95,21 @@ async def test_a_thousand_queues(make_server: Callable[..., Server]) -> None:
         found = parse((await agent.ask("/metrics")).text)
     assert len([1 for name, _ in found if name == "qdeck_dlq_size"]) == 1000
     client.close()
+
+
+def test_the_numbers_are_those_of_the_report_and_of_the_status() -> None:
+    """Machines of VMPooler are counted as the report does; a queue of which something cannot be read still has its
+    dead letters.
+    """
+    rows = (
+        QueueRow(layout="vmpooler", name="centos-7", stuck=2, late=0, dead=12),
+        QueueRow(layout="vmpooler", name="requests:on-demand", stuck=1, dead=1, problem="unreadable: of another type"),
+    )
+    seen = Snapshot(
+        at_ms=1, server=ServerInfo(), status=Status.DEGRADED, findings=(), layouts=("vmpooler",),
+        totals=Totals(stuck=3, dead=13), queues=rows,
+    )  # fmt: skip
+    found = parse(expose(seen, {"errors": {"stuck_count": 3, "stuck_vm_count": 2}}, ()).decode())
+    assert found["qdeck_health_stuck_vms_count", ()] == 2
+    assert sum(value for (name, _), value in found.items() if name == "qdeck_dlq_size") == 13
+    assert found["qdeck_health_queue_late", (("layout", "vmpooler"), ("queue", "centos-7"))] == 0

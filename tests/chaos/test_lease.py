@@ -88,7 +88,7 @@ def test_late_end_is_refused_and_counted(fleet: Fleet, make_proxy: Callable[[str
 def _ignored(fleet: Fleet) -> bool:
     """Whether health reports a handler that ignored its cancellation."""
     report = fleet.app.client.run(health.report(native.Memory(), "here", Limits(), orphans=False))
-    return report.status is Status.UNHEALTHY and any("ignored cancellation" in one.text for one in report.reasons)
+    return report.status is Status.UNHEALTHY and any("ignored cancellation" in one.text for one in report.findings)
 
 
 @pytest.mark.timeout(180)

@@ -238,7 +238,7 @@ def test_a_payload_leads_to_no_function_but_those_of_the_modules(
     assert b" unknown_task " in raw.hget(f"{KEY}:error", job.id)
     with Writer(str(task_queue.app.endpoint.url)) as deck:
         assert f"no worker knows task {task}, 1 job of {ifdb.QUEUE} waiting" in {
-            reason.text for reason in deck.snapshot().reasons
+            reason.text for reason in deck.snapshot().findings
         }
 
 

@@ -8,10 +8,10 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qdeck.admin import QueueRow
+from qdeck.admin import Code, QueueRow
 from qdeck_console import arranging
 from qdeck_console.arranging import Arranged, Arranger, Asked, Group, Sort
-from qdeck_console.judging import Entry, Judged, Severity
+from qdeck_console.judging import Entry, Judged, RowReason, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 LATER = 100.0
 
 
+def because(severity: Severity) -> RowReason:
+    return RowReason(severity, "why", Code.PAUSED)
+
+
 def judged(*queues: tuple[str, Severity, int]) -> Judged:
     entries = [
-        Entry(row=QueueRow(name=name, ready=ready), severity=severity, reasons=((severity, "why"),) * (severity < 2))
+        Entry(row=QueueRow(name=name, ready=ready), severity=severity, reasons=(because(severity),) * (severity < 2))
         for name, severity, ready in queues
     ]
     return Judged(tuple(entries))
@@ -111,7 +115,7 @@ def test_a_row_whose_state_is_shown_a_moment_longer_keeps_its_reason() -> None:
     arranger, asked = Arranger(), Asked()
     arranger.arrange(judged(("a", WATCH, 1)), asked, 0.0)
     [held] = arranger.arrange(judged(("a", FINE, 1)), asked, 1.0).entries
-    assert (held.severity, held.reasons) == (WATCH, ((WATCH, "why"),))
+    assert (held.severity, held.reasons) == (WATCH, (because(WATCH),))
     [calm] = arranger.arrange(judged(("a", FINE, 1)), asked, 2.0).entries
     assert (calm.severity, calm.reasons) == (FINE, ())
 

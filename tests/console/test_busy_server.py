@@ -62,7 +62,7 @@ async def test_every_screen_answers_while_a_command_holds_the_server(make_server
     server = make_server("--enable-debug-command", "local")
     fill(server.url)
     async with console(server.url) as pilot:
-        await until(pilot, "act now")
+        await until(pilot, "watch")
         for screen in SCREENS:
             await pilot.press(screen)
             await until(pilot, lambda: app_of(pilot).shown.age_s() < 2 and not app_of(pilot).shown.is_lost)
@@ -88,16 +88,16 @@ async def test_a_script_that_does_not_end_is_named_and_what_ends_it(make_server:
     server = make_server("--busy-reply-threshold", "100")
     fill(server.url)
     async with console(server.url) as pilot:
-        await until(pilot, "act now")
+        await until(pilot, "watch")
         with busy(server, "EVAL", "while true do end", "0") as thread:
             await until(pilot, lambda: app_of(pilot).shown.is_lost)
             shown = await until(pilot, "BUSY")
             assert "not allowed" not in shown, "the rights are not what is wrong"
-            assert "act now" in shown, "what was seen stays"
+            assert "watch" in shown, "what was seen stays"
             until_s = time.monotonic() + 2
             assert await answers(pilot, lambda: time.monotonic() < until_s) > 3
             with server.client() as client:
                 client.script_kill()
             thread.join()
         await until(pilot, lambda: not app_of(pilot).shown.is_lost)
-        assert "act now" in text(app_of(pilot))
+        assert "watch" in text(app_of(pilot))

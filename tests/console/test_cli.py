@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 QUEUE = "demo:mail:actions"
 STATUS = {"at", "server", "status", "reasons", "layouts", "totals", "queues"}
-TOTALS = {"ready", "delayed", "blocked", "running", "stuck", "dead"}
+TOTALS = {"ready", "delayed", "blocked", "running", "stuck", "late", "dead"}
 ROW = {"layout", "name", "ready", "delayed", "blocked", "running", "done", "dead", "stuck", "oldest_s", "paused"}
 ROW |= {"in_per_s", "out_per_s"}
 JOB = {"id", "layout", "queue", "state", "name", "priority", "attempts", "enqueued_at", "due_at", "age_s", "worker"}

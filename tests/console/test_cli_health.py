@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 QUEUE = "demo:mail:actions"
 META = "{demo:mail:actions}:meta"
 REPORT = {"status", "reasons", "queues", "tasks", "processing_rate", "errors", "checks"}
-ERRORS = {"dlq_size", "stuck_count", "orphaned_count", "stuck_vm_count", "orphaned_metadata_count"}
+ERRORS = {"dlq_size", "stuck_count", "late_count", "orphaned_count", "stuck_vm_count", "orphaned_metadata_count"}
 
 
 @pytest.fixture

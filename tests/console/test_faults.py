@@ -23,11 +23,11 @@ async def test_rights_that_are_taken_away_are_told_and_come_back(url: str, raw: 
     raw.acl_setuser("looker", enabled=True, passwords=["+pass"], keys=["*"], commands=RIGHTS, reset=True)
     with_user = url.replace("redis://", "redis://looker:pass@")
     async with console(with_user) as pilot:
-        await until(pilot, "act now")
+        await until(pilot, "watch")
         raw.execute_command("ACL", "SETUSER", "looker", "-@read", "-scan", "-hscan")
         await until(pilot, lambda: app_of(pilot).shown.is_lost)
         shown = text(app_of(pilot))
-        assert "act now" in shown, "what was seen stays"
+        assert "watch" in shown, "what was seen stays"
         assert "rights" in shown or "allow" in shown or "read" in lines(app_of(pilot))[1]
         assert "pass" not in shown
         raw.execute_command("ACL", "SETUSER", "looker", *RIGHTS)
@@ -40,7 +40,7 @@ async def test_a_slow_server_shows_as_age_while_keys_are_answered(make_server: C
     fill(server.url)
     with FaultProxy(server.port, target_url=server.url) as proxy:
         async with console(proxy.url) as pilot:
-            await until(pilot, "act now")
+            await until(pilot, "watch")
             proxy.latency(1.2)
             await until(pilot, lambda: app_of(pilot).shown.age_s() > 3)
             view = app_of(pilot).screen.query_one("#list")
@@ -58,13 +58,13 @@ async def test_a_failover_is_followed_and_a_replica_is_named(make_server: Callab
     with second.client() as raw, FaultProxy(first.port, target_url=first.url) as proxy:
         raw.execute_command("REPLICAOF", "127.0.0.1", first.port)
         async with console(proxy.url) as pilot:
-            await until(pilot, "act now")
+            await until(pilot, "watch")
             while raw.info("replication").get("master_link_status") != "up":
                 await pilot.pause(0.05)
             proxy.retarget(second.port)
             first.kill9()
             await until(pilot, "replica")
-            assert "act now" in text(app_of(pilot))
+            assert "watch" in text(app_of(pilot))
             raw.execute_command("REPLICAOF", "NO", "ONE")
             await until(pilot, lambda: "replica" not in text(app_of(pilot)))
             assert not app_of(pilot).shown.is_lost

@@ -11,7 +11,7 @@ Q, OTHER = "demo:dev:mail:actions", "demo:dev:search:actions"
 
 def picture(at_s: float, *rows: QueueRow, fresh: frozenset[str] | None = None) -> Snapshot:
     return Snapshot(
-        at_ms=int(at_s * 1000), server=ServerInfo(), status=Status.HEALTHY, reasons=(), layouts=("native",),
+        at_ms=int(at_s * 1000), server=ServerInfo(), status=Status.HEALTHY, findings=(), layouts=("native",),
         totals=Totals(), queues=rows, fresh=fresh,
     )  # fmt: skip
 
@@ -120,6 +120,6 @@ def test_a_row_does_not_come_and_go_with_each_picture_of_how_it_fills() -> None:
         take(history, float(second), *rows)
         for _ in judge.steps(picture(float(second), *rows), history.rates):
             pass
-        told.append([text for _, text in judge.judged.entries[0].reasons])
+        told.append([text for _, text, _ in judge.judged.entries[0].reasons])
     fills = "fills faster than it drains, +"
     assert told == [[], [f"{fills}0.6/s"], [f"{fills}0.3/s"], [f"{fills}0.5/s"], [], []]

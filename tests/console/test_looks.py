@@ -10,7 +10,7 @@ import pytest
 from rich._palettes import STANDARD_PALETTE
 from rich.color import Color, ColorSystem
 
-from qdeck.admin import Reason, Status
+from qdeck.admin import Code, Finding, Status
 from qdeck_console import format as fmt
 from qdeck_console.actions import ACTIONS, TABS
 from qdeck_console.feed import Picture
@@ -35,13 +35,13 @@ def words(line: Line) -> str:
 
 
 def sick() -> Picture:
-    reasons = (
-        Reason(status=Status.UNHEALTHY, text="no clone has finished since 11:21"),
-        Reason(status=Status.DEGRADED, text="9 stuck"),
-        Reason(status=Status.DEGRADED, text="webhooks drops dead letters in 14 min"),
+    findings = (
+        Finding(code=Code.UNREADABLE, severity=Status.UNHEALTHY, name="no clone has finished since 11:21"),
+        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, name="9 stuck"),
+        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, name="webhooks drops dead letters in 14 min"),
     )
     snapshot: Any = SimpleNamespace(
-        reasons=reasons, queues=(), status=Status.UNHEALTHY, totals=SimpleNamespace(ready=56_877), server=None
+        findings=findings, queues=(), status=Status.UNHEALTHY, totals=SimpleNamespace(ready=56_877), server=None
     )
     return Picture(snapshot=snapshot, flow=(249.8, 233.8))
 

@@ -74,7 +74,7 @@ async def test_the_pauses_grow_to_ten_seconds_and_looking_around_does_not_length
 
 def numbered(number: int) -> Snapshot:
     return Snapshot(
-        at_ms=number, server=ServerInfo(), status=Status.HEALTHY, reasons=(), layouts=("native",), totals=Totals(),
+        at_ms=number, server=ServerInfo(), status=Status.HEALTHY, findings=(), layouts=("native",), totals=Totals(),
         queues=(),
     )  # fmt: skip
 
@@ -140,7 +140,13 @@ async def test_a_cut_at_any_byte_of_a_refresh_leaves_a_whole_frame(
 
 async def test_a_look_that_waited_for_a_frozen_server_does_not_put_off_the_next_one() -> None:
     seen = Snapshot(
-        at_ms=1, server=ServerInfo(), status=Status.HEALTHY, reasons=(), layouts=("native",), totals=Totals(), queues=()
+        at_ms=1,
+        server=ServerInfo(),
+        status=Status.HEALTHY,
+        findings=(),
+        layouts=("native",),
+        totals=Totals(),
+        queues=(),
     )
 
     async def look() -> Snapshot:
@@ -161,7 +167,7 @@ async def test_each_screen_keeps_what_it_saw_until_the_server_is_back(make_serve
     with FaultProxy(server.port, target_url=server.url) as proxy:
         async with console(proxy.url) as pilot:
             app = app_of(pilot)
-            await until(pilot, "act now")
+            await until(pilot, "watch")
             await pilot.press("8")
             await until(pilot, "round trip")
             await pilot.press("4")
@@ -170,7 +176,7 @@ async def test_each_screen_keeps_what_it_saw_until_the_server_is_back(make_serve
             await until(pilot, lambda: app.shown.is_lost)
             assert "old" in lines(app)[0]
             await until(pilot, ":reconnect")
-            for key, seen in (("8", "round trip"), ("4", "last hour"), ("1", "act now")):
+            for key, seen in (("8", "round trip"), ("4", "last hour"), ("1", "watch")):
                 await pilot.press(key)
                 await until(pilot, seen)
             tries = app.latest.tries
@@ -218,7 +224,7 @@ async def test_a_server_without_queues_says_what_now(url: str, raw: redis.Redis,
             for word in ("looked for", "qdeck:queues", "what now", "qdeck demo", "Looking never writes"):
                 assert word in seen, word
         fill(url)
-        await until(pilot, "act now")
+        await until(pilot, "watch")
         assert "No queues" not in text(app_of(pilot))
 
 
@@ -237,4 +243,4 @@ async def test_a_lost_server_that_may_not_be_written_to_offers_to_reconnect(make
         await until(pilot, ":live")
         server.kill9()
         seen = await until(pilot, ":reconnect")
-        assert "act now" in seen
+        assert "watch" in seen

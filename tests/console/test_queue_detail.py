@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._operations.closeup import Died
-from qdeck.admin import Activity, AsyncReader, Became, CloseUp, QueueRow, Snapshot, Spread, State, Totals, Writer
+from qdeck.admin import Activity, AsyncReader, Became, CloseUp, Code, QueueRow, Snapshot, Spread, State, Totals, Writer
 from qdeck_console.feed import Picture
 from qdeck_console.format import length, path
 from qdeck_console.history import Rates
 from qdeck_console.insight import Insight
-from qdeck_console.judging import Entry, Severity
+from qdeck_console.judging import Entry, RowReason, Severity
 from qdeck_console.presenters.charts import area
 from qdeck_console.presenters.nothing import Nothing, nothing_lines
 from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
@@ -101,7 +101,7 @@ def test_the_last_operations_and_what_became_of_them() -> None:
 
 def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
     row = QueueRow(name="shop:dev:mail:actions", ready=9, dead=5, totals={"enqueued": 9, "done": 3})
-    entry = Entry(row=row, severity=Severity.WATCH, reasons=((Severity.WATCH, "5 dead letters"),))
+    entry = Entry(row=row, severity=Severity.WATCH, reasons=(RowReason(Severity.WATCH, "5 dead letters", Code.DEAD),))
     insight = Insight(
         queue=row.name,
         close_up=_seen(died=(Died(error_class="KeyError", count=5),)),
@@ -229,17 +229,22 @@ def test_an_empty_list_says_what_is_so_and_what_can_be_done(cells: int, height: 
 
 @pytest.mark.parametrize(
     ("reason", "found"),
-    [("3 stuck: past lease", State.RUNNING), ("27 dead letters", State.DEAD), ("paused", None), ("", None)],
+    [(Code.STUCK, State.RUNNING), (Code.DEAD, State.DEAD), (Code.PAUSED, None), (None, None)],
 )
-def test_a_queue_opens_at_the_list_that_its_worst_reason_is_about(reason: str, found: State | None) -> None:
+def test_a_queue_opens_at_the_list_that_its_worst_reason_is_about(reason: Code | None, found: State | None) -> None:
     row = QueueRow(name="shop:mail", ready=1, running=3, dead=27)
-    reasons = ((Severity.WATCH, reason), (Severity.WATCH, "27 dead letters")) if reason else ()
+    codes = (reason, Code.DEAD) if reason is not None else ()
+    reasons = tuple(RowReason(Severity.WATCH, "what it says", code) for code in codes)
     assert list_in_question(Entry(row=row, severity=Severity.WATCH, reasons=reasons)) is found
     assert list_in_question(None) is None
 
 
 def test_where_little_is_seen_at_once_what_is_wrong_comes_first() -> None:
-    entry = Entry(row=QueueRow(name="q", ready=1), severity=Severity.WATCH, reasons=((Severity.WATCH, "paused"),))
+    entry = Entry(
+        row=QueueRow(name="q", ready=1),
+        severity=Severity.WATCH,
+        reasons=(RowReason(Severity.WATCH, "paused", Code.PAUSED),),
+    )
     drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
     for chart, above in ((3, True), (7, False)):
         shown = _text(detail(entry, drawer, CELLS, chart=chart))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def picture(*rows: QueueRow) -> Snapshot:
     return Snapshot(
-        at_ms=0, server=ServerInfo(), status=Status.HEALTHY, reasons=(), layouts=(), totals=Totals(), queues=rows
+        at_ms=0, server=ServerInfo(), status=Status.HEALTHY, findings=(), layouts=(), totals=Totals(), queues=rows
     )  # fmt: skip
 
 

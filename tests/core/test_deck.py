@@ -65,7 +65,7 @@ def many(client: SyncClient, count: int, *, due_ms: int | None = None, priority:
 
 def test_an_empty_server_is_healthy(deck: Writer) -> None:
     seen = deck.snapshot()
-    assert (seen.status, seen.queues, seen.reasons, seen.notices) == (Status.HEALTHY, (), (), ())
+    assert (seen.status, seen.queues, seen.findings, seen.notices) == (Status.HEALTHY, (), (), ())
     assert seen.server.version
     assert seen.server.role == "master"
 
@@ -130,18 +130,18 @@ def test_stuck_counts_expired_leases_graces_and_time_limits(deck: Writer, client
     raw.hset(keys.key(QUEUE, "head").decode(), over.id, f"{now} 100 0 t\nm1000")
     seen = deck.snapshot()
     assert seen.queues[0].stuck == 3
-    assert any("3 jobs stuck" in reason.text for reason in seen.reasons)
+    assert any("3 jobs stuck" in reason.text for reason in seen.findings)
 
 
 def test_paused_and_unserved_queues_are_reasons(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 2)
-    assert [r.text for r in deck.snapshot().reasons] == [f"no live worker for {QUEUE}, 2 jobs waiting"]
+    assert [r.text for r in deck.snapshot().findings] == [f"no live worker for {QUEUE}, 2 jobs waiting"]
     said = {"queues": [QUEUE], "seen_ms": int(time.time() * 1000), "state": "running", "host": "h", "pid": 1}
     raw.hset("qdeck:workers", "w1", json.dumps(said))
     assert deck.snapshot().status is Status.HEALTHY
     assert deck.workers()[0].alive
     deck.pause(QUEUE)
-    assert "is paused" in deck.snapshot().reasons[0].text
+    assert "is paused" in deck.snapshot().findings[0].text
     deck.resume(QUEUE)
     raw.hset("qdeck:workers", "w1", json.dumps(said | {"seen_ms": 1}))
     assert not deck.workers()[0].alive

@@ -47,10 +47,10 @@ NUMBERS = ("ready", "delayed", "blocked", "running", "done", "dead", "stuck", "o
 
 
 def test_status_after_failures(ask: Callable[..., Any]) -> None:
-    found = ask(FAILURES, "status")
+    found = ask(FAILURES, "status", code=1)
     assert found["layouts"] == ["vmpooler"]
-    assert found["status"] == "healthy"
-    assert found["totals"] == {"ready": 2, "delayed": 2, "blocked": 0, "running": 1, "stuck": 3, "dead": 3}
+    assert (found["status"], found["reasons"]) == ("degraded", ["3 jobs stuck in 2 queues"])
+    assert found["totals"] == {"ready": 2, "delayed": 2, "blocked": 0, "running": 1, "stuck": 3, "late": 0, "dead": 3}
     assert {row["layout"] for row in found["queues"]} == {"vmpooler"}
     rows = {row["name"]: some(row, *NUMBERS) for row in found["queues"]}
     assert rows == {
@@ -63,7 +63,7 @@ def test_status_after_failures(ask: Callable[..., Any]) -> None:
 
 def test_status_at_the_end(ask: Callable[..., Any]) -> None:
     """A machine in two sets counts once; a completed one that was never destroyed has no age."""
-    rows = {row["name"]: some(row, *NUMBERS) for row in ask(FINAL, "status")["queues"]}
+    rows = {row["name"]: some(row, *NUMBERS) for row in ask(FINAL, "status", code=1)["queues"]}
     assert rows == {
         "centos-7": (0, 0, None, 1, 1, 5, 0, None, False),
         "debian-12": (0, 0, None, 1, 0, 0, 0, None, False),
@@ -163,7 +163,7 @@ def test_stuck(ask: Callable[..., Any]) -> None:
 
 
 def test_health(ask: Callable[..., Any]) -> None:
-    found = ask(FAILURES, "health")
+    found = ask(FAILURES, "health", code=1)
     size = ("size", "oldest_age", "avg_age", "stuck_count")
     pool = {state: some(rows["vmpooler/centos-7"], *size) for state, rows in found["queues"].items()}
     assert pool == {
@@ -180,13 +180,15 @@ def test_health(ask: Callable[..., Any]) -> None:
         "ondemand": {"active": 0, "pending": 1},
     }
     assert found["errors"] == {
-        "dlq_size": 3, "stuck_count": 3, "orphaned_count": 0, "stuck_vm_count": 2, "orphaned_metadata_count": 0,
+        "dlq_size": 3, "stuck_count": 3, "late_count": 0, "orphaned_count": 0, "stuck_vm_count": 2,
+        "orphaned_metadata_count": 0,
     }  # fmt: skip
-    assert (found["status"], found["processing_rate"]) == ("healthy", None)
+    assert (found["status"], found["processing_rate"]) == ("degraded", None)
     assert found["layouts"]["vmpooler"]["own_health"] is None
-    last = ask(FINAL, "health")
+    last = ask(FINAL, "health", code=1)
     assert last["errors"] == {
-        "dlq_size": 5, "stuck_count": 1, "orphaned_count": 0, "stuck_vm_count": 0, "orphaned_metadata_count": 0,
+        "dlq_size": 5, "stuck_count": 1, "late_count": 0, "orphaned_count": 0, "stuck_vm_count": 0,
+        "orphaned_metadata_count": 0,
     }  # fmt: skip
     own = last["layouts"]["vmpooler"]["own_health"]
     assert some(own, "status", "last_check", "age_s", "written_by_qdeck") == ("healthy", AT, AGE, False)

@@ -84,11 +84,13 @@ def test_case_12_the_numbers_of_the_report(url: str, raw: redis.Redis) -> None:
     raw.mset({"vmpooler__tasks__clone": 3, "vmpooler__tasks__ondemandclone": 2})
     raw.zadd("vmpooler__odcreate__task", {f"a:pool1:1:r{n}": 1 for n in range(5)})
     found = report_of(url)
-    assert found["status"] == "healthy"
+    assert found["status"] == "degraded", "'Degraded: few stuck VMs'"
     errors = found["errors"]
     assert (errors["dlq_size"], errors["stuck_vm_count"], errors["orphaned_metadata_count"]) == (25, 2, 3)
     assert found["tasks"]["clone"] == {"active": 3, "pending": None}
     assert found["tasks"]["ondemand"] == {"active": 2, "pending": 5}
+    assert keep(url) == "written"
+    assert raw.hget("vmpooler__health", "status") == b"healthy", "VMPooler's own rule: up to 10 are healthy"
 
 
 def test_a_counter_below_zero_is_none_and_a_wrong_type_stops_nothing(url: str, raw: redis.Redis) -> None:

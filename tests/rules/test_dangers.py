@@ -65,7 +65,7 @@ def test_memory_near_its_limit(make_server: Callable[..., Server], share: float,
     assert (report.status, checks["memory"].status) == (status, status)
     if status is not Status.HEALTHY:
         assert "raise maxmemory" in found["memory"].fix
-        assert "of its memory limit" in report.reasons[0].text
+        assert "of its memory limit" in report.findings[0].text
     if status is Status.UNHEALTHY:
         with Writer(server.url) as deck, pytest.raises(ServerRefused, match="memory"):
             deck.enqueue(QUEUE, "t")
@@ -100,7 +100,7 @@ def test_a_replica_cannot_be_changed(make_server: Callable[..., Server]) -> None
     found, report, checks = look(replica.url)
     assert (found["role"].ok, checks["role"].status) == (False, Status.DEGRADED)
     assert "Sentinel" in found["role"].fix
-    assert any("replica" in reason.text for reason in report.reasons)
+    assert any("replica" in reason.text for reason in report.findings)
     with Writer(replica.url) as deck:
         assert deck.find(job.id)[0].state == "ready", "looking works"
         with pytest.raises(ServerRefused, match=r"(?i)read.?only replica"):

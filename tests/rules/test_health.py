@@ -77,8 +77,9 @@ def test_stuck_jobs_are_detected(yard: Yard) -> None:
     report = yard.deck.health()
     stuck = {state: rows[PLACE].stuck_count for state, rows in report.queues.items()}
     assert stuck == {"ready": 2, "delayed": 2, "running": 1, "blocked": 0, "done": 0, "dead": 0, "cancelled": 0}
-    assert report.errors.stuck == 5
-    assert any("4 jobs" in reason.text and "over 2 h" in reason.text for reason in report.reasons)
+    assert (report.errors.stuck, report.errors.late, report.errors.stuck_vms) == (1, 4, 5)
+    assert (report.errors.stuck, report.errors.late) == (report.snapshot.totals.stuck, report.snapshot.totals.late)
+    assert any("4 jobs" in reason.text and "over 2 h" in reason.text for reason in report.findings)
 
 
 def test_dead_letters_are_monitored(yard: Yard) -> None:
@@ -115,7 +116,7 @@ def test_overall_status_is_determined_and_is_that_of_status(yard: Yard) -> None:
         if mapping:
             yard.raw.hset(yard.key("meta"), mapping=mapping)  # type: ignore[arg-type]  # invariance
         report, seen = yard.deck.health(), yard.deck.snapshot()
-        assert (report.status, [str(r) for r in report.reasons]) == (seen.status, [str(r) for r in seen.reasons])
+        assert (report.status, [str(r) for r in report.findings]) == (seen.status, [str(r) for r in seen.findings])
 
 
 def test_thresholds_of_the_context_are_used_by_status_and_health(yard: Yard) -> None:
@@ -149,7 +150,7 @@ def test_a_broken_key_is_a_reason_and_the_rest_is_told(yard: Yard, make_yard: Ca
     broken.raw.delete(broken.key("ready"))
     broken.raw.set(broken.key("ready"), "x")
     report = yard.deck.health()
-    assert any("another kind of data" in reason.text for reason in report.reasons)
+    assert any("another kind of data" in reason.text for reason in report.findings)
     assert report.queues["ready"][PLACE].size == 1
 
 
@@ -231,7 +232,7 @@ def test_a_handler_that_ignores_its_cancellation_is_unhealthy(yard: Yard) -> Non
     yard.raw.hset(keys.WORKERS, "w2", json.dumps(said | {"stuck_handlers": 5, "seen_ms": 1}))
     report = yard.deck.health()
     assert report.status is Status.UNHEALTHY
-    assert [reason.text for reason in report.reasons if "ignored" in reason.text] == [
+    assert [reason.text for reason in report.findings if "ignored" in reason.text] == [
         "worker w1: 2 handlers ignored cancellation; restart it"
     ]
     yard.raw.hset(keys.WORKERS, "w1", json.dumps(said | {"stuck_handlers": 0}))
@@ -248,8 +249,8 @@ def test_entries_that_were_set_aside_are_a_finding_until_they_are_removed(yard: 
     [check] = [one for one in report.checks if one.name == "quarantined"]
     key = yard.key("quarantine")
     assert (check.status, check.value, check.threshold) == (Status.DEGRADED, 2, 0)
-    [reason] = check.reasons
-    assert reason in report.reasons
+    [reason] = check.findings
+    assert reason in report.findings
     assert reason.queue == QUEUE
     assert reason.text == (
         f"2 entries of the outbox of {QUEUE} could not be read and were set aside: "
@@ -257,4 +258,4 @@ def test_entries_that_were_set_aside_are_a_finding_until_they_are_removed(yard: 
     )
     yard.raw.delete(key)
     [check] = [one for one in yard.deck.health().checks if one.name == "quarantined"]
-    assert (check.status, check.value, check.reasons) == (Status.HEALTHY, 0, ())
+    assert (check.status, check.value, check.findings) == (Status.HEALTHY, 0, ())

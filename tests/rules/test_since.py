@@ -9,14 +9,16 @@ import msgspec
 
 from qdeck._deck import since
 from qdeck._deck.since import read_since
-from qdeck.admin import Began, Check, Reason, Status, Thresholds, Writer
+from qdeck.admin import Began, Check, Code, Finding, Status, Thresholds, Writer
 
 if TYPE_CHECKING:
     import redis
 
 LIMITS = Thresholds(dlq_max_warning=2)
 MIN = 60_000
-BAD = Check(name="memory", status=Status.DEGRADED, detail="", reasons=(Reason(status=Status.DEGRADED, text=""),))
+BAD = Check(
+    name="memory", status=Status.DEGRADED, detail="", findings=(Finding(code=Code.MEMORY, severity=Status.DEGRADED),)
+)
 
 
 def test_what_agents_noted_goes_on_and_counts_for_the_same_rules_only(url: str, raw: redis.Redis) -> None:

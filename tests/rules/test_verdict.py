@@ -23,7 +23,7 @@ def row(name: str = "a:b:actions", /, **more: float | None) -> QueueRow:
 
 
 def status(*rows: QueueRow, server: ServerInfo = GOOD, limits: Thresholds | None = None) -> Status:
-    return sum_up(check_all(server, rows, limits))[0]
+    return sum_up(check_all(server, rows, limits)).status
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, H), (100, H), (101, D), (1000, D), (1001, U)])
@@ -34,14 +34,28 @@ def test_dead_letters(count: int, expected: Status) -> None:
     assert status(row("a:x:actions", dead=half), row("a:y:actions", dead=count - half)) is expected, "all queues count"
 
 
-@pytest.mark.parametrize(("count", "expected"), [(0, H), (10, H), (11, D), (50, D), (51, U)])
+@pytest.mark.parametrize(("count", "expected"), [(0, H), (1, D), (50, D), (51, U)])
 def test_stuck(count: int, expected: Status) -> None:
-    """'stuck_vm_max_warning: 10, stuck_vm_max_critical: 50'"""
-    for kind in ("stuck", "late"):
-        assert status(row(**{kind: count})) is expected
-    assert status(row(stuck=count // 2, late=count - count // 2)) is expected
-    told = sum_up(check_all(GOOD, [row(stuck=count)]))[1]
-    assert [reason.status for reason in told] == [expected] * bool(count), "a few are told, and not held against it"
+    """'Healthy: no stuck VMs; Degraded: few stuck VMs; Unhealthy: many stuck VMs', and 'stuck_vm_max_critical: 50'"""
+    assert status(row(stuck=count)) is expected
+    assert status(row("a:x:actions", stuck=count // 2), row("a:y:actions", stuck=count - count // 2)) is expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, H), (10, H), (11, D), (50, D), (51, U)])
+def test_late(count: int, expected: Status) -> None:
+    """'stuck_vm_max_warning: 10, stuck_vm_max_critical: 50', of jobs that wait for longer than the threshold"""
+    assert status(row(late=count)) is expected
+    found = sum_up(check_all(GOOD, [row(late=count)])).findings
+    assert [one.severity for one in found] == [expected] * bool(count), "a few are told, and not held against it"
+
+
+def test_what_is_stuck_and_what_waits_for_too_long_are_two_findings_with_their_own_numbers() -> None:
+    checks = {check.name: check for check in check_all(GOOD, [row(stuck=3, late=12), row("a:x:actions", late=1)])}
+    assert [(name, checks[name].value, checks[name].threshold) for name in ("stuck", "late")] == [
+        ("stuck", 3, 0), ("late", 13, 10)
+    ]  # fmt: skip
+    assert checks["stuck"].detail == "3 jobs stuck in a:b:actions"
+    assert checks["late"].detail == "13 jobs of 2 queues wait for over 2 h"
 
 
 @pytest.mark.parametrize(("count", "expected"), [(500, H), (501, D), (1000, D), (1001, U)])
@@ -59,8 +73,8 @@ def test_pending_queue_max(count: int, expected: Status) -> None:
 
 
 def test_a_queue_without_a_living_worker() -> None:
-    reasons = sum_up(check_all(GOOD, [row(ready=2, workers=0, oldest_s=300.0)]))[1]
-    assert [(reason.status, reason.text) for reason in reasons] == [
+    findings = sum_up(check_all(GOOD, [row(ready=2, workers=0, oldest_s=300.0)])).findings
+    assert [(finding.severity, finding.text) for finding in findings] == [
         (D, "no live worker for a:b:actions, 2 jobs waiting")
     ]
     assert status(row(ready=1, workers=0, oldest_s=300.5)) is U
@@ -87,9 +101,9 @@ def test_the_dangers_of_the_server(facts: dict[str, object], expected: Status, s
     from dataclasses import replace
 
     server = replace(GOOD, **facts)  # type: ignore[arg-type]  # each by its own kind
-    found, reasons = sum_up(check_all(server, []))
+    found, findings, _ = sum_up(check_all(server, []))
     assert found is expected
-    assert said in " ".join(reason.text for reason in reasons)
+    assert said in " ".join(finding.text for finding in findings)
 
 
 def test_what_cannot_be_known_is_named_and_never_ok() -> None:
@@ -110,7 +124,6 @@ def test_custom_thresholds_are_the_last_good_values(data: st.DataObject) -> None
         st.sampled_from(
             [
                 ("dead", Thresholds(dlq_max_warning=low, dlq_max_critical=high)),
-                ("stuck", Thresholds(stuck_vm_max_warning=low, stuck_vm_max_critical=high)),
                 ("late", Thresholds(stuck_vm_max_warning=low, stuck_vm_max_critical=high)),
                 ("ready", Thresholds(ready_queue_max=low)),
                 ("overdue", Thresholds(pending_queue_max=low)),

@@ -15,7 +15,7 @@ ROWS = [
 
 
 def _findings(rows: list[QueueRow], known: verdict.Findings | None = None) -> tuple[verdict.Findings, int]:
-    found = verdict.Findings([reason for check in known.checks for reason in check.reasons] if known else ())
+    found = verdict.Findings([finding for check in known.checks for finding in check.findings] if known else ())
     return found, sum(1 for _ in verdict.steps(ServerInfo(), rows, None, found))
 
 
@@ -23,16 +23,16 @@ def test_steps_come_to_what_is_found_at_once() -> None:
     found, steps = _findings(ROWS)
     assert found.checks == verdict.check_all(ServerInfo(), ROWS)
     assert steps > 2 * QUEUES / verdict.STEP
-    assert sum(len(check.reasons) for check in found.checks) > QUEUES, "each queue lacks a worker, some are full"
+    assert sum(len(check.findings) for check in found.checks) > QUEUES, "each queue lacks a worker, some are full"
 
 
-def test_a_reason_that_stays_is_the_same_one() -> None:
+def test_a_finding_that_stays_is_the_same_one() -> None:
     before, _ = _findings(ROWS)
     rows = [replace(ROWS[0], ready=99), *ROWS[1:]]
     after, _ = _findings(rows, before)
     assert after.checks == verdict.check_all(ServerInfo(), rows)
-    old = {id(reason) for check in before.checks for reason in check.reasons}
-    new = [reason for check in after.checks for reason in check.reasons if reason.queue and id(reason) not in old]
-    assert [(reason.queue, reason.text) for reason in new] == [
+    old = {id(finding) for check in before.checks for finding in check.findings}
+    new = [finding for check in after.checks for finding in check.findings if finding.queue and id(finding) not in old]
+    assert [(finding.queue, finding.text) for finding in new] == [
         (ROWS[0].name, f"no live worker for {ROWS[0].name}, 99 jobs waiting")
     ]

@@ -53,9 +53,9 @@ def test_a_round_of_commands(on_cluster: Callable[..., Ran]) -> None:
 async def test_the_console_shows_the_whole(cluster: Cluster) -> None:
     fill(cluster.url)
     async with console(cluster.url) as pilot:
-        shown = await until(pilot, "act now")
+        shown = await until(pilot, "watch")
         assert "3 queues" in shown
-        assert "12 dead letters" in shown
+        assert "1 stuck" in shown
 
 
 @pytest.mark.slow

@@ -169,11 +169,11 @@ def test_health_names_the_task_until_a_worker_knows_it(
     start()
     newer.tasks["fresh"].enqueue(1)
     wait_until(lambda: parked(raw) == 1)
-    texts = [reason.text for reason in health(app).reasons]
+    texts = [reason.text for reason in health(app).findings]
     assert f"no worker knows task fresh, 1 job of {QUEUE} waiting" in texts
     start(newer)
     wait_until(lambda: parked(raw) == 0)
-    assert not [reason for reason in health(app).reasons if "knows task" in reason.text]
+    assert not [reason for reason in health(app).findings if "knows task" in reason.text]
 
 
 def test_a_process_that_does_not_know_it(

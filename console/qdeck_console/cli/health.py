@@ -12,13 +12,13 @@ from qdeck_console.cli.output import Column, age, line, note_once, number, safe,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck.admin import Began, Check, HealthReport, Reason
+    from qdeck.admin import Began, Check, Finding, HealthReport
 
 _COLOURS: Final = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
 _NAGIOS: Final = {"healthy": ("OK", 0), "degraded": ("WARNING", 1), "unhealthy": ("CRITICAL", 2)}
 _UNREACHABLE: Final = 2
 _UNKNOWN: Final = 3
-_SHOWN: Final = 5  # reasons on the one line that Nagios takes
+_SHOWN: Final = 5  # findings on the one line that Nagios takes
 
 
 @command("health", short_help="The verdict, with all that is behind it.")
@@ -50,7 +50,7 @@ def _report(*, orphans: bool, dated: bool = False) -> tuple[HealthReport, Mappin
     with given.reader() as reader:
         report = reader.health(Limits.of(given.configuration().settings), orphans=orphans)
         found = reader.since(report.checks, report.thresholds, report.at_ms) if dated else {}
-    wrong = {since_key(check.name, r.queue) for check in report.checks for r in check.reasons if r.status.exit_code}
+    wrong = {since_key(check.name, f.queue) for check in report.checks for f in check.findings if f.severity.exit_code}
     return report, {name: one for name, one in found.items() if name in wrong}
 
 
@@ -68,9 +68,9 @@ def _nagios(*, orphans: bool) -> int:
         line(f"QDECK UNKNOWN - {_plain(str(error))}")
         return _UNKNOWN
     word, code = _NAGIOS[report.status.value]
-    told = [reason.text for reason in report.reasons[:_SHOWN]]
-    if len(report.reasons) > _SHOWN:
-        told.append(f"{len(report.reasons) - _SHOWN} more")
+    told = [finding.text for finding in report.findings[:_SHOWN]]
+    if len(report.findings) > _SHOWN:
+        told.append(f"{len(report.findings) - _SHOWN} more")
     line(f"QDECK {word} - {_plain('; '.join(told) or report.status.value)} | {_perfdata(report)}")
     return code
 
@@ -83,7 +83,8 @@ def _perfdata(report: HealthReport) -> str:
     limits, totals = report.thresholds, report.snapshot.totals
     facts = [
         ("dead", report.errors.dead, f";{limits.dlq_max_warning};{limits.dlq_max_critical}"),
-        ("stuck", report.errors.stuck, f";{limits.stuck_vm_max_warning};{limits.stuck_vm_max_critical}"),
+        ("stuck", report.errors.stuck, f";0;{limits.stuck_vm_max_critical}"),
+        ("late", report.errors.late, f";{limits.stuck_vm_max_warning};{limits.stuck_vm_max_critical}"),
         ("ready", totals.ready, ""),
         ("delayed", totals.delayed, ""),
         ("running", totals.running, ""),
@@ -92,12 +93,12 @@ def _perfdata(report: HealthReport) -> str:
     return " ".join(f"{name}={value}{limit}" for name, value, limit in facts if value is not None)
 
 
-def _since(report: HealthReport, began: Mapping[str, Began], reason: Reason) -> str:
-    """Since when a reason holds, in words; empty where nobody knows."""
+def _since(report: HealthReport, began: Mapping[str, Began], finding: Finding) -> str:
+    """Since when a finding holds, in words; empty where nobody knows."""
     from qdeck.admin import since_key
 
-    check = next((one.name for one in report.checks if reason in one.reasons), "")
-    found = began.get(since_key(check, reason.queue))
+    check = next((one.name for one in report.checks if finding in one.findings), "")
+    found = began.get(since_key(check, finding.queue))
     if found is None:
         return ""
     passed = age((report.at_ms - found.at_ms) / 1000)
@@ -107,9 +108,9 @@ def _since(report: HealthReport, began: Mapping[str, Began], reason: Reason) -> 
 def _print(report: HealthReport, began: Mapping[str, Began]) -> None:
     seen, errors = report.snapshot, report.errors
     line(f"{styled(report.status.value, fg=_COLOURS[report.status.value], bold=True)}  {safe(seen.server.address)}")
-    for reason in report.reasons:
-        words = f"  {safe(reason.text)}{_since(report, began, reason)}"
-        line(styled(words, fg=_COLOURS[reason.status.value]))
+    for finding in report.findings:
+        words = f"  {safe(finding.text)}{_since(report, began, finding)}"
+        line(styled(words, fg=_COLOURS[finding.severity.value]))
     line()
     columns = [Column("check"), Column(""), Column("value", right=True), Column("limit", right=True)]
     table([*columns, Column("detail", most=200)], map(_check_cells, report.checks))
@@ -126,7 +127,8 @@ def _print(report: HealthReport, began: Mapping[str, Began]) -> None:
         table([Column("queue", most=100), Column("state"), *titles], cells)
     line()
     line(
-        f"{number(errors.dead)} dead, {number(errors.stuck)} stuck, records of no job: {number(errors.orphaned)}; "
+        f"{number(errors.dead)} dead, {number(errors.stuck)} stuck, {number(errors.late)} late, "
+        f"records of no job: {number(errors.orphaned)}; "
         + ("rates are not known from one look" if report.rates is None else f"{report.rates.ended:,.0f} ended a minute")
     )
 

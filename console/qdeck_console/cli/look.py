@@ -53,8 +53,8 @@ def _print_status(seen: Snapshot) -> None:
     facts = [server.name, server.version, server.mode, server.role]
     verdict = styled(seen.status.value, fg=_COLOURS[seen.status.value], bold=True)
     line(f"{verdict}  {safe(server.address)}  {safe(' '.join(fact for fact in facts if fact))}")
-    for reason in seen.reasons:
-        line(styled(f"  {safe(reason.text)}", fg=_COLOURS[reason.status.value]))
+    for finding in seen.findings:
+        line(styled(f"  {safe(finding.text)}", fg=_COLOURS[finding.severity.value]))
     line()
     count = queue_table(seen.queues)
     total = seen.totals
@@ -64,7 +64,8 @@ def _print_status(seen: Snapshot) -> None:
     line()
     line(
         f"{count:,} {'queue' if count == 1 else 'queues'}: {total.ready:,} ready, {total.delayed:,} delayed, "
-        f"{total.blocked:,} blocked, {total.running:,} running, {total.stuck:,} stuck, {total.dead:,} dead"
+        f"{total.blocked:,} blocked, {total.running:,} running, {total.stuck:,} stuck, {total.late:,} late, "
+        f"{total.dead:,} dead"
     )
 
 

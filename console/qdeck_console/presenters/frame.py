@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck import InvalidFilter
-    from qdeck.admin import Snapshot
+    from qdeck.admin import Code, Snapshot
     from qdeck_console.actions import Action
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
@@ -182,25 +182,31 @@ def verdict(picture: Picture, cells: int, *, now: float | None = None) -> Line:
 
 
 def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
-    if not snapshot.reasons:
+    if not snapshot.findings:
         queues = len(snapshot.queues)
         words = "every queue is fine" if queues else "no queue yet: it appears here with its first job"
         return [(words, "muted")]
     owner = owner_of(snapshot)
     out: list[Piece] = []
-    for at, reason in enumerate(snapshot.reasons):
-        text = reason.text
-        if reason.queue:
-            text = text.replace(reason.queue, " ▸ ".join(name_parts(reason.queue, hide=owner)))
+    for at, finding in enumerate(snapshot.findings):
+        text = finding.text
+        if finding.queue:
+            text = text.replace(finding.queue, " ▸ ".join(name_parts(finding.queue, hide=owner)))
         text = safe_text(text, limit=200)
-        more = len(snapshot.reasons) - at
+        more = len(snapshot.findings) - at
         gap = "  ·  " if out else ""
         left = room - fmt.length(out) - (5 if more > 1 else 0)
         if out and width(gap + text) > left:
             out.append((f"  +{more}", "muted"))
             break
-        out += [(gap, "ghost"), (cut_end(text, left - len(gap)), _STATUS[reason.status][1])]
+        out += [(gap, "ghost"), (cut_end(text, left - len(gap)), _STATUS[finding.severity][1])]
     return out
+
+
+def role_of(snapshot: Snapshot, code: Code) -> str:
+    """The role of a count: that of the worst finding of its code; without one it is no problem."""
+    severity = snapshot.severities.get(code, Status.HEALTHY)
+    return "text" if severity is Status.HEALTHY else _STATUS[severity][1]
 
 
 def _totals(snapshot: Snapshot, flow: Flow) -> list[Piece]:

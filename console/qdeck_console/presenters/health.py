@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 _WIDE, _BESIDE, _MIDDLE = 116, 90, 70
 _LIMIT, _SINCE = 12, 12
 _MINUTE_MS: Final = 60_000
-_MOST_TOLD: Final = 3  # reasons in the summary
+_MOST_TOLD: Final = 3  # findings in the summary
 _NAMES: Final = {
     "dead_letters": "dead letters",
     "ready_queue": "ready",
     "pending_queue": "overdue",
+    "late": "waiting too long",
     "readable": "queues that cannot be read",
     "workers": "without worker",
     "eviction": "eviction policy",
@@ -74,6 +75,7 @@ class Row:
     value: int | str | None = None
     threshold: int | str | None = None
     queue: str | None = None
+    short: str = ""  # what it says of a queue whose name stands in its row
     since_ms: int | None = None
     before: bool = False  # it was so already at that moment
     number: int = 0  # of several that say something of the same place
@@ -96,7 +98,7 @@ class Row:
 
 def cut(checks: Sequence[Check]) -> list[Check]:
     """Checks with so many of the queues that fail them as are listed."""
-    return [replace(check, reasons=check.reasons[:MOST_OF_CHECK]) for check in checks]
+    return [replace(check, findings=check.findings[:MOST_OF_CHECK]) for check in checks]
 
 
 def rows(
@@ -111,22 +113,22 @@ def rows(
     if checks is None:
         checks = check_all(snapshot.server, snapshot.queues, thresholds)
     for check in checks:
-        if not check.reasons:
+        if not check.findings:
             found.append(
                 Row(check=check.name, status=check.status, detail=check.detail, value=check.value,
                     threshold=check.threshold)
             )  # fmt: skip
             continue
-        for reason in check.reasons[:MOST_OF_CHECK]:
-            row = by_name.get(reason.queue or "")
+        for finding in check.findings[:MOST_OF_CHECK]:
+            row = by_name.get(finding.queue or "")
             found.append(
                 Row(
-                    check=check.name, status=reason.status, detail=reason.text, queue=reason.queue,
-                    value=_value(check, row), threshold=check.threshold,
+                    check=check.name, status=finding.severity, detail=finding.text, queue=finding.queue,
+                    value=_value(check, row), threshold=check.threshold, short=finding.row_text,
                 )
             )  # fmt: skip
-        if left := check.reasons[MOST_OF_CHECK:]:
-            status = max((reason.status for reason in left), key=lambda status: status is Status.UNHEALTHY)
+        if left := check.findings[MOST_OF_CHECK:]:
+            status = max((finding.severity for finding in left), key=lambda status: status is Status.UNHEALTHY)
             found.append(
                 Row(check=check.name, status=status, detail=f"and {len(left):,} more like it: 1 lists all queues")
             )
@@ -147,7 +149,7 @@ def _value(check: Check, row: QueueRow | None) -> int | str | None:
     if row is None:
         return check.value
     measured = {
-        "dead_letters": row.dead, "stuck": (row.stuck or 0) or row.late, "ready_queue": row.ready,
+        "dead_letters": row.dead, "stuck": row.stuck, "late": row.late, "ready_queue": row.ready,
         "pending_queue": row.overdue, "workers": (row.ready or 0) + (row.overdue or 0), "paused": row.ready,
     }  # fmt: skip
     return measured.get(check.name, check.value)
@@ -228,14 +230,6 @@ def _with_name(row: Row, hide: str) -> str:
     return detail.replace(row.queue, " ▸ ".join(name_parts(row.queue, hide=hide))) if row.queue else detail
 
 
-def _without_name(row: Row) -> str:
-    """What it says of a queue whose name stands in its row already."""
-    text = row.detail
-    for phrase in (f" in {row.queue}", f" for {row.queue}", f" of {row.queue}", f"{row.queue} is ", f"{row.queue} "):
-        text = text.replace(phrase, "")
-    return safe_text(text, limit=300).strip()
-
-
 @dataclass(frozen=True, slots=True)
 class _Grid:
     """Cells of the columns; 0 is not shown."""
@@ -309,7 +303,7 @@ def row_lines(row: Row, cells: int, at_cursor: bool, *, hide: str) -> list[Line]
 
 def _words(row: Row, cells: int) -> str:
     """What it found; of what is fine in few words where there is no room for all."""
-    words = _without_name(row) if row.queue else safe_text(row.detail, limit=300)
+    words = safe_text(row.short if row.queue else row.detail, limit=300)
     if width(words) > cells:
         words = _SHORT.get((row.check, row.value), words.removeprefix("the server ").removeprefix("there is "))
     return words

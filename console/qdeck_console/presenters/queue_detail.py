@@ -147,7 +147,7 @@ def _times(drawer: Drawer, span_s: float, cells: int) -> Line:
 
 def _why(entry: Entry, cells: int) -> list[Line]:
     lines: list[Line] = []
-    for severity, text in entry.reasons[:5]:
+    for severity, text, _ in entry.reasons[:5]:
         glyph = "✗" if severity is Severity.ACT else "▲"
         for at, part in enumerate(wrap(safe_text(text, limit=300), cells - 2, most=3)):
             lines.append((((glyph if at == 0 else " ") + " ", severity.role), (part, "text")))

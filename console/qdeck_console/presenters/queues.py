@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import State
+from qdeck.admin import Code, State
 from qdeck_console import format as fmt
 from qdeck_console.arranging import Group, Sort
 from qdeck_console.judging import Entry, Severity
@@ -142,11 +142,11 @@ class Drawer:
     def _values(self, entry: Entry, grid: Grid) -> dict[str, list[Piece]]:
         row, rates, severity, wide = entry.row, entry.rates, entry.severity, grid.width_of
         calm = severity is Severity.FINE
-        worst = min((level for level, text in entry.reasons if " dead letters" in text), default=Severity.FINE)
+        worst = entry.worst(Code.DEAD)
         before = self.before.get(row.name, row)  # what changed since the last picture stands out until the next one
         dead_role = _news(row.dead, before.dead) if worst is Severity.FINE else f"{worst.role} bold"
         ready_role = _news(row.ready, before.ready) if calm else "strong bold"
-        stuck_role = "bad bold" if severity is Severity.ACT else "warn bold"
+        stuck_role = f"{entry.worst(Code.STUCK).role} bold"
         values = {
             "layout": [(safe_text(row.layout, limit=40), "faint")],
             "ready": fmt.cell(fmt.count(row.ready, wide("ready")), ready_role),
@@ -178,7 +178,7 @@ def _news(value: int | None, before: int | None, role: str = "text") -> str:
 def reason_pieces(entry: Entry, cells: int) -> list[Piece]:
     """The reasons of a queue, worst first, as many as fit; how many more there are is told."""
     out: list[Piece] = []
-    for at, (severity, text) in enumerate(entry.reasons):
+    for at, (severity, text, _) in enumerate(entry.reasons):
         piece = (safe_text(text, limit=300), severity.role)
         gap = "  ·  " if out else ""
         more = len(entry.reasons) - at
@@ -194,10 +194,12 @@ def reason_pieces(entry: Entry, cells: int) -> list[Piece]:
 
 def list_in_question(entry: Entry | None) -> State | None:
     """Which of its lists of jobs the worst reason of a queue is about; none when it is about no one of them."""
-    worst = entry.reasons[0][1] if entry is not None and entry.reasons else ""
-    if entry is not None and " stuck" in worst and entry.row.running:
+    if entry is None or not entry.reasons:
+        return None
+    worst = entry.reasons[0].code
+    if worst is Code.STUCK and entry.row.running:
         return State.RUNNING
-    return State.DEAD if entry is not None and "dead letters" in worst and entry.row.dead else None
+    return State.DEAD if worst in (Code.DEAD, Code.DEAD_GROWING) and entry.row.dead else None
 
 
 def _oldest(entry: Entry) -> list[Piece]:

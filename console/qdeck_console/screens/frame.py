@@ -11,6 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 
 from qdeck import InvalidFilter
+from qdeck.admin import Code
 from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_actions, of_scope
 from qdeck_console.feed import Picture, Reader
 from qdeck_console.presenters import frame
@@ -235,8 +236,11 @@ class FrameScreen(Screen[None]):
 
     def all_tabs(self) -> list[Tab]:
         """The screens, with counts where they are news."""
-        totals = self.picture.snapshot.totals if self.picture.snapshot else None
-        news = {STUCK: (totals.stuck, "warn"), DEAD: (totals.dead, "bad")} if totals else {}
+        snapshot = self.picture.snapshot
+        news = {}
+        if snapshot is not None:
+            news[STUCK] = (snapshot.totals.stuck, frame.role_of(snapshot, Code.STUCK))
+            news[DEAD] = (snapshot.totals.dead, frame.role_of(snapshot, Code.DEAD))
         return [
             Tab(id, id.capitalize(), number, *news.get(id, (0, "warn")))
             for id, number in TABS.items()

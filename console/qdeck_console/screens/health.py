@@ -9,7 +9,7 @@ from textual.containers import Vertical
 
 from qdeck import NotAllowed
 from qdeck.admin import AgentTask, Findings, Snapshot, Status, check_steps
-from qdeck_console.actions import DEAD, HEALTH, STUCK, WORKERS, Action, bindings
+from qdeck_console.actions import DEAD, HEALTH, QUEUES, STUCK, WORKERS, Action, bindings
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
 from qdeck_console.presenters.health import HealthSeen, Row
@@ -79,7 +79,7 @@ class HealthScreen(FrameScreen):
         """Every check. Of very many queues that takes a while: in steps, and with rests."""
         begun = time.monotonic()
         if begun >= self._check_again_at:
-            found, is_long = Findings(snapshot.reasons), len(snapshot.queues) > FEW
+            found, is_long = Findings(snapshot.findings), len(snapshot.queues) > FEW
             for _ in check_steps(snapshot.server, snapshot.queues, self.console.reader.thresholds, found):
                 if is_long:
                     await pause()
@@ -201,6 +201,8 @@ class HealthScreen(FrameScreen):
         """Where enter goes: a screen, or the queue."""
         if row.check in ("dead_letters", "stuck"):
             return DEAD if row.check == "dead_letters" else STUCK
+        if row.check == "late":
+            return row.queue or QUEUES
         if row.check == "workers":
             return row.queue or WORKERS
         return row.queue or ""

@@ -36,11 +36,12 @@ def summary(report: HealthReport) -> dict[str, Any]:
         "running": seen.totals.running,
         "dead": report.errors.dead,
         "stuck": report.errors.stuck,
+        "late": report.errors.late,
         "orphaned": report.errors.orphaned,
-        "reasons": [reason.text for reason in report.reasons[:_MOST_REASONS]],
+        "reasons": [finding.text for finding in report.findings[:_MOST_REASONS]],
     }
-    if len(report.reasons) > _MOST_REASONS:
-        told["more_reasons"] = len(report.reasons) - _MOST_REASONS
+    if len(report.findings) > _MOST_REASONS:
+        told["more_reasons"] = len(report.findings) - _MOST_REASONS
     if report.rates is not None:
         told["processing_rate"] = rates_document(report.rates)
     if report.notices:

@@ -60,7 +60,7 @@ class _Collected(Collector):
 
 
 def _queues(seen: Snapshot) -> Iterable[Metric]:
-    rows = [row for row in seen.queues if row.problem is None]
+    rows = seen.queues  # what of a queue cannot be read is None, and left out
     sizes = GaugeMetricFamily("qdeck_health_queue_size", "Jobs of a queue in a state", labels=(*_QUEUE, "state"))
     for row in rows:
         for state in STATES:
@@ -69,6 +69,7 @@ def _queues(seen: Snapshot) -> Iterable[Metric]:
     yield sizes
     yield _gauge(rows, "health_queue_oldest_age", "Seconds for which the oldest job waits to start", "oldest_s")
     yield _gauge(rows, "health_queue_stuck", "Jobs that are stuck", "stuck")
+    yield _gauge(rows, "health_queue_late", "Jobs that wait to start for too long", "late")
     yield _gauge(rows, "health_queue_workers", "Living workers that serve the queue", "workers")
     yield _gauge(rows, "dlq_size", "Dead letters", "dead")
     for name, about in _TOTALS.items():
@@ -104,11 +105,11 @@ def _health(seen: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
     )
     said = report.get("errors")
     errors = said if isinstance(said, dict) else {}
-    stuck = whole(errors.get("stuck_count"))
-    # The document's name, kept for the alerts that are written on it; a job of any layout counts.
-    yield GaugeMetricFamily(
-        "qdeck_health_stuck_vms_count", "Jobs that are stuck", value=seen.totals.stuck if stuck is None else stuck
-    )
+    older = whole(errors.get("stuck_vm_count"))
+    # The document's name and count: what is older than its threshold, stuck or late, without VMPooler's requests.
+    about = "Jobs older than the threshold, as the health report counts them in stuck_vm_count"
+    value = seen.totals.stuck + seen.totals.late if older is None else older
+    yield GaugeMetricFamily("qdeck_health_stuck_vms_count", about, value=value)
     if (orphans := whole(errors.get("orphaned_count"))) is not None:
         yield GaugeMetricFamily("qdeck_health_orphaned_count", "Records that belong to no job", value=orphans)
     rates = [row.out_per_s for row in seen.queues if row.out_per_s is not None]

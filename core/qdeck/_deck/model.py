@@ -11,21 +11,22 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdeck._deck import payload
-from qdeck._deck.words import NATIVE, State, Status
+from qdeck._deck.words import NATIVE, Code, Finding, State, Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
     "NATIVE",
+    "Code",
     "Failure",
+    "Finding",
     "Found",
     "HistoryEvent",
     "JobDetail",
     "JobRecord",
     "Page",
     "QueueRow",
-    "Reason",
     "ServerInfo",
     "Settings",
     "Snapshot",
@@ -34,18 +35,6 @@ __all__ = [
     "Totals",
     "WorkerRow",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
-    """Why a deck is not healthy, in words with the number that matters; `queue` is where, when it is one queue."""
-
-    status: Status
-    text: str
-    queue: str | None = None
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +108,7 @@ class Totals:
     blocked: int = 0
     running: int = 0
     stuck: int = 0
+    late: int = 0
     dead: int = 0
 
 
@@ -134,7 +124,7 @@ class Snapshot:
     at_ms: int
     server: ServerInfo
     status: Status
-    reasons: tuple[Reason, ...]
+    findings: tuple[Finding, ...]
     layouts: tuple[str, ...]
     totals: Totals
     queues: tuple[QueueRow, ...]
@@ -143,6 +133,7 @@ class Snapshot:
     notices: tuple[str, ...] = ()
     local_clock: bool = False
     workers_alive: int | None = None
+    severities: Mapping[Code, Status] = field(default_factory=lambda: MappingProxyType({}))  # the worst of each code
 
 
 def _mask_fields(row: object, names: tuple[str, ...]) -> None:

@@ -132,12 +132,13 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     rows = yield from _known_to_none(rows, None if found is None else [row for row in found if row.alive])
     server = read_server(hello, info, address)
     partial = len(fresh) < len(rows)
-    status, reasons = yield from memory.verdict.judge(server, rows, memory.thresholds, now=now if partial else None)
+    judged = yield from memory.verdict.judge(server, rows, memory.thresholds, now=now if partial else None)
     return Snapshot(
         at_ms=now,
         server=server,
-        status=status,
-        reasons=reasons,
+        status=judged.status,
+        findings=judged.findings,
+        severities=judged.severities,
         layouts=("native",),
         totals=sums(rows),
         queues=tuple(rows),
@@ -448,5 +449,6 @@ def sums(rows: Sequence[QueueRow]) -> Totals:
         blocked=sum(row.blocked or 0 for row in rows),
         running=sum(row.running or 0 for row in rows),
         stuck=sum(row.stuck or 0 for row in rows),
+        late=sum(row.late or 0 for row in rows),
         dead=sum(row.dead or 0 for row in rows),
     )

@@ -38,19 +38,19 @@ def place(check: str, queue: str | None) -> str:
 
 
 def read_since(checks: Sequence[Check], thresholds: Thresholds, now_ms: int) -> Program[dict[str, Began]]:
-    """Since when each reason of these checks holds, by its place; one that no agent noted is missing."""
+    """Since when each finding of these checks holds, by its place; one that no agent noted is missing."""
     found: dict[str, Began] = {}
-    if not any(check.reasons for check in checks):
+    if not any(check.findings for check in checks):
         return found
     noted = yield from _read_noted()
     places = noted.get("places")
     if noted.get("thresholds") != msgspec.to_builtins(thresholds) or not isinstance(places, dict):
         return found  # judged by other rules
     for check in checks:
-        for reason in check.reasons:
-            name = place(check.name, reason.queue)
+        for finding in check.findings:
+            name = place(check.name, finding.queue)
             said = places.get(name)
-            if isinstance(said, list) and len(said) == 3 and said[0] == reason.status:
+            if isinstance(said, list) and len(said) == 3 and said[0] == finding.severity:
                 at_ms = whole(said[1])
                 if at_ms is not None and 0 < at_ms <= now_ms:
                     found[name] = Began(at_ms=at_ms, exact=said[2] is True)
@@ -69,7 +69,7 @@ def _read_noted() -> Program[dict[str, Any]]:
 
 
 def note(checks: Sequence[Check], thresholds: Thresholds, now_ms: int) -> Program[None]:
-    """Notes since when each reason holds, for whoever looks later; what another agent noted goes on."""
+    """Notes since when each finding holds, for whoever looks later; what another agent noted goes on."""
     before = yield from _read_noted()
     rules: Any = msgspec.to_builtins(thresholds)
     at_ms = before.get("at")
@@ -78,11 +78,11 @@ def note(checks: Sequence[Check], thresholds: Thresholds, now_ms: int) -> Progra
     held: dict[str, Any] = known if isinstance(known, dict) else {}
     now_so: dict[str, Any] = {}
     for check in checks:
-        for reason in check.reasons[:_MOST_NOTED]:
-            name = place(check.name, reason.queue)
+        for finding in check.findings[:_MOST_NOTED]:
+            name = place(check.name, finding.queue)
             said = held.get(name)
-            same = isinstance(said, list) and len(said) == 3 and said[0] == reason.status
-            now_so[name] = said if same else [reason.status.value, now_ms, fresh]
+            same = isinstance(said, list) and len(said) == 3 and said[0] == finding.severity
+            now_so[name] = said if same else [finding.severity.value, now_ms, fresh]
     text = codec.encode_json({"at": now_ms, "thresholds": rules, "places": now_so})
     for reply in (yield ops.commands((b"SET", KEY, text, b"PX", LIVE_MS), key=KEY.encode())):
         reads.good(reply)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Final, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from qdeck._deck import reads
-from qdeck._deck.model import QueueRow, Reason, ServerInfo, Status
+from qdeck._deck.model import Code, Finding, QueueRow, ServerInfo, Status
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
 
@@ -31,31 +32,39 @@ _CRITICAL_TIMES: Final = 2  # a queue is critically backed up at twice its limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One rule with what it found. `status` is None when it cannot be known, `reasons` is empty when all is well."""
+    """One rule with what it found. `status` is None when it cannot be known, `findings` is empty when all is well."""
 
     name: str
     status: Status | None = Status.HEALTHY
     detail: str
     value: int | str | None = None
     threshold: int | str | None = None
-    reasons: tuple[Reason, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+class Verdict(NamedTuple):
+    """The status, the findings, worst first, and the worst severity of each code."""
+
+    status: Status
+    findings: tuple[Finding, ...]
+    severities: Mapping[Code, Status]
 
 
 class Findings:
-    """What the rules found. A reason that is `known` already is that one again: of very many queues most reasons stay,
-    and whoever holds them shares them.
+    """What the rules found. A finding that is `known` already is that one again: of very many queues most findings
+    stay, and whoever holds them shares them.
     """
 
-    def __init__(self, known: Iterable[Reason] = ()) -> None:
+    def __init__(self, known: Iterable[Finding] = ()) -> None:
         self.checks: list[Check] = []
-        self._known = {reason.text: reason for reason in known}
+        self._known = {(one.code, one.queue): one for one in known}
 
-    def reason(self, status: Status, text: str, queue: str | None = None) -> Reason:
-        """A reason."""
-        known = self._known.get(text)
-        if known is not None and known.status is status and known.queue == queue:
+    def of_queue(self, code: Code, severity: Status, queue: str, count: int, limit: int | None = None) -> Finding:
+        """Return a finding on one queue."""
+        known = self._known.get((code, queue))
+        if known is not None and (known.severity, known.count, known.limit) == (severity, count, limit):
             return known
-        return Reason(status=status, text=text, queue=queue)
+        return Finding(code=code, severity=severity, queue=queue, count=count, limit=limit)
 
 
 class Standing:
@@ -65,30 +74,34 @@ class Standing:
 
     def __init__(self) -> None:
         self._judged_ms = 0
-        self._last: tuple[Status, tuple[Reason, ...]] = (Status.HEALTHY, ())
+        self._last = Verdict(Status.HEALTHY, (), MappingProxyType({}))
 
     def judge(
         self, server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None, *, now: int | None
-    ) -> Program[tuple[Status, tuple[Reason, ...]]]:
+    ) -> Program[Verdict]:
         """The verdict; with `now`, that of some seconds ago will do, and others may go on between its steps."""
         if now is None:
             self._last = sum_up(check_all(server, rows, thresholds))
         elif not 0 <= now - self._judged_ms < JUDGE_MS:
-            found = Findings(self._last[1])
+            found = Findings(self._last.findings)
             for _ in steps(server, rows, thresholds, found):
                 yield BREATH
             self._judged_ms, self._last = now, sum_up(found.checks)
         return self._last
 
 
-def sum_up(checks: Iterable[Check]) -> tuple[Status, tuple[Reason, ...]]:
-    """The status, which is that of the worst reason, and the reasons of some checks, worst first."""
-    by_status: Mapping[Status, list[Reason]] = {status: [] for status in reversed(_ORDER)}
+def sum_up(checks: Iterable[Check]) -> Verdict:
+    """Return the verdict on some checks: its status is the severity of the worst finding."""
+    by_severity: Mapping[Status, list[Finding]] = {status: [] for status in reversed(_ORDER)}
+    worst: dict[Code, Status] = {}
     for check in checks:
-        for reason in check.reasons:
-            by_status[reason.status].append(reason)
-    reasons = tuple(chain.from_iterable(by_status.values()))
-    return (reasons[0].status if reasons else Status.HEALTHY), reasons
+        for one in check.findings:
+            by_severity[one.severity].append(one)
+    for severity, found in by_severity.items():
+        for one in found:
+            worst.setdefault(one.code, severity)
+    findings = tuple(chain.from_iterable(by_severity.values()))
+    return Verdict(findings[0].severity if findings else Status.HEALTHY, findings, MappingProxyType(worst))
 
 
 def check_all(server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None = None) -> list[Check]:
@@ -109,31 +122,34 @@ def steps(
         _memory(server, limits), _readable(rows),
     ]  # fmt: skip
     yield
-    checks.append(_stuck(rows, limits))
+    checks += [_stuck(rows, limits), _late(rows, limits)]
     yield
     yield from _dead(rows, limits, found)
     yield from _unserved(rows, limits, found)
     checks += [_unknown_tasks(rows), _paused(rows)]
     yield
-    yield from _backed_up("ready_queue", rows, limits.ready_queue_max, _ready, found)
-    yield from _backed_up("pending_queue", rows, limits.pending_queue_max, _overdue, found)
+    yield from _backed_up("ready_queue", Code.BACKLOG, rows, limits.ready_queue_max, _ready, found)
+    yield from _backed_up("pending_queue", Code.OVERDUE, rows, limits.pending_queue_max, _overdue, found)
 
 
 def _parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
     return (rows[at : at + STEP] for at in range(0, len(rows), STEP))
 
 
-def _from(
+def make_check(
     name: str,
-    reasons: Sequence[Reason],
+    findings: Sequence[Finding],
     well: str,
     *,
     value: int | str | None = None,
     threshold: int | str | None = None,
 ) -> Check:
-    worst = max({reason.status for reason in reasons}, key=_ORDER.index, default=Status.HEALTHY)
-    told = "; ".join(reason.text for reason in reasons[:3]) + (f"; {len(reasons) - 3} more" if len(reasons) > 3 else "")
-    return Check(name=name, status=worst, detail=told or well, value=value, threshold=threshold, reasons=tuple(reasons))
+    """Return the check of a rule with these findings; `well` is its detail where there are none."""
+    worst = max({one.severity for one in findings}, key=_ORDER.index, default=_WELL)
+    told = "; ".join(one.text for one in findings[:3]) + (f"; {len(findings) - 3} more" if len(findings) > 3 else "")
+    return Check(
+        name=name, status=worst, detail=told or well, value=value, threshold=threshold, findings=tuple(findings)
+    )
 
 
 def _unknown(name: str, detail: str) -> Check:
@@ -143,26 +159,22 @@ def _unknown(name: str, detail: str) -> Check:
 def _role(server: ServerInfo) -> Check:
     if server.role is None:
         return _unknown("role", "HELLO and INFO are not allowed: whether this is a replica is unknown")
-    replica = server.role == "replica"
-    text = "the server is a replica: nothing can be changed here"
-    reasons = [Reason(status=Status.DEGRADED, text=text)] if replica else []
-    return _from("role", reasons, f"the server is a {server.role}", value=server.role)
+    found = [Finding(code=Code.REPLICA, severity=Status.DEGRADED)] if server.role == "replica" else []
+    return make_check("role", found, f"the server is a {server.role}", value=server.role)
 
 
 def _loading(server: ServerInfo) -> Check:
     if server.loading is None:
         return _unknown("loading", "INFO is not allowed: whether the server still loads its data is unknown")
-    text = "the server is still loading its data: not all of it is there"
-    reasons = [Reason(status=Status.UNHEALTHY, text=text)] if server.loading else []
-    return _from("loading", reasons, "the server's data is loaded")
+    found = [Finding(code=Code.LOADING, severity=Status.UNHEALTHY)] if server.loading else []
+    return make_check("loading", found, "the server's data is loaded")
 
 
 def _saving(server: ServerInfo) -> Check:
     if server.save_failed is None:
         return _unknown("saving", "INFO is not allowed: whether saving works is unknown")
-    text = "the server fails to save its data to disk: see its log"
-    reasons = [Reason(status=Status.UNHEALTHY, text=text)] if server.save_failed else []
-    return _from("saving", reasons, "the last save went well")
+    found = [Finding(code=Code.SAVE_FAILED, severity=Status.UNHEALTHY)] if server.save_failed else []
+    return make_check("saving", found, "the last save went well")
 
 
 def _persistence(server: ServerInfo) -> Check:
@@ -178,10 +190,11 @@ def _persistence(server: ServerInfo) -> Check:
 def _eviction(server: ServerInfo) -> Check:
     if server.eviction is None:
         return _unknown("eviction", "INFO is not allowed: whether the server may throw data away is unknown")
-    text = f"the server may throw queue data away when memory is full (maxmemory-policy {server.eviction})"
     dangerous = bool(server.max_memory_bytes) and server.eviction != "noeviction"
-    reasons = [Reason(status=Status.DEGRADED, text=text)] if dangerous else []
-    return _from("eviction", reasons, "the server throws no data away", value=server.eviction, threshold="noeviction")
+    found = [Finding(code=Code.EVICTION, severity=Status.DEGRADED, name=server.eviction)] if dangerous else []
+    return make_check(
+        "eviction", found, "the server throws no data away", value=server.eviction, threshold="noeviction"
+    )
 
 
 def _memory(server: ServerInfo, limits: Thresholds) -> Check:
@@ -190,58 +203,65 @@ def _memory(server: ServerInfo, limits: Thresholds) -> Check:
     if not server.max_memory_bytes:
         return Check(name="memory", detail="there is no memory limit (maxmemory 0)", value=server.memory_bytes)
     used, most = server.memory_bytes, server.max_memory_bytes
-    over = used * 100 > most * limits.memory_max_warning
     critical = used * 100 > most * limits.memory_max_critical
-    text = f"the server uses {used / most:.0%} of its memory limit"
-    status = Status.UNHEALTHY if critical else Status.DEGRADED
-    reasons = [Reason(status=status, text=text)] if over else []
+    severity = Status.UNHEALTHY if critical else Status.DEGRADED
+    measured = Finding(code=Code.MEMORY, severity=severity, count=used, limit=most)
+    found = [measured] if used * 100 > most * limits.memory_max_warning else []
     share = f"{used * 100 // most} %"
-    return _from("memory", reasons, text, value=share, threshold=f"{limits.memory_max_warning} %")
+    return make_check("memory", found, measured.text, value=share, threshold=f"{limits.memory_max_warning} %")
 
 
 def _readable(rows: Sequence[QueueRow]) -> Check:
-    reasons = [
-        Reason(status=Status.DEGRADED, text=row.problem, queue=row.name) for row in rows if row.problem is not None
+    found = [
+        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, queue=row.name, name=row.problem)
+        for row in rows
+        if row.problem is not None
     ]
-    return _from(
-        "readable", reasons, f"all of {counted(len(rows), 'queue')} could be read", value=len(reasons), threshold=0
-    )
+    well = f"all of {counted(len(rows), 'queue')} could be read"
+    return make_check("readable", found, well, value=len(found), threshold=0)
 
 
 def _stuck(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
-    held, late = [row for row in rows if row.stuck], [row for row in rows if row.late]
-    held_count, late_count = sum(row.stuck or 0 for row in held), sum(row.late or 0 for row in late)
-    status = _grade(held_count + late_count, limits.stuck_vm_max_warning, limits.stuck_vm_max_critical)
-    reasons = []
-    if held:
-        text = f"{_jobs(held_count)} stuck in {_where(held)}"
-        reasons.append(Reason(status=status, text=text, queue=_only(held)))
-    if late:
-        waits = "waits" if late_count == 1 else "wait"
-        text = f"{_jobs(late_count)} of {_where(late)} {waits} for over {_span(limits.stuck_vm_age_threshold)}"
-        reasons.append(Reason(status=status, text=text, queue=_only(late)))
-    return _from(
-        "stuck", reasons, "no job is stuck", value=held_count + late_count, threshold=limits.stuck_vm_max_warning
-    )
+    """Jobs past their lease or limit: each is a problem, because nothing but an operator may end it."""
+    held = [row for row in rows if row.stuck]
+    count = sum(row.stuck or 0 for row in held)
+    severity = _grade(count, 0, limits.stuck_vm_max_critical)
+    found = [_together(Code.STUCK, severity, held, count)] if held else []
+    return make_check("stuck", found, "no job is stuck", value=count, threshold=0)
+
+
+def _late(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
+    """Jobs that wait for their start for longer than the threshold: a few are told, and not held against it."""
+    late = [row for row in rows if row.late]
+    count = sum(row.late or 0 for row in late)
+    severity = _grade(count, limits.stuck_vm_max_warning, limits.stuck_vm_max_critical)
+    found = [_together(Code.LATE, severity, late, count, limits.stuck_vm_age_threshold)] if late else []
+    return make_check("late", found, "no job waits for too long", value=count, threshold=limits.stuck_vm_max_warning)
+
+
+def _together(code: Code, severity: Status, rows: Sequence[QueueRow], count: int, limit: int | None = None) -> Finding:
+    """Return a finding on several queues; on one, it names it."""
+    queue = rows[0].name if len(rows) == 1 else None
+    return Finding(code=code, severity=severity, queue=queue, queues=len(rows), count=count, limit=limit)
 
 
 def _dead(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> Iterator[None]:
     full = [row for row in rows if row.dead]
     count = sum(row.dead or 0 for row in full)
-    status = _grade(count, limits.dlq_max_warning, limits.dlq_max_critical)
+    severity = _grade(count, limits.dlq_max_warning, limits.dlq_max_critical)
     over = [row for row in full if _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical) is not _WELL]
     yield
     over.sort(key=_negative_dead)
-    reasons = []
+    findings = []
     for part in _parts(over):
         yield
         for row in part:
             own = _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical)
-            reasons.append(found.reason(own, f"{row.dead:,} dead letters in {row.name}", row.name))
-    if status is not _WELL and status not in {reason.status for reason in reasons}:
-        reasons.insert(0, Reason(status=status, text=f"{count:,} dead letters in {_where(full)}"))
+            findings.append(found.of_queue(Code.DEAD, own, row.name, row.dead or 0))
+    if severity is not _WELL and severity not in {one.severity for one in findings}:
+        findings.insert(0, _together(Code.DEAD, severity, full, count))
     well = counted(count, "dead letter")
-    found.checks.append(_from("dead_letters", reasons, well, value=count, threshold=limits.dlq_max_warning))
+    found.checks.append(make_check("dead_letters", findings, well, value=count, threshold=limits.dlq_max_warning))
     yield
 
 
@@ -250,96 +270,67 @@ def _negative_dead(row: QueueRow) -> int:
 
 
 def _unserved(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> Iterator[None]:
-    reasons = []
+    findings = []
     for part in _parts(rows):
         for row in part:
             waiting = (row.ready or 0) + (row.overdue or 0)
             if waiting and row.workers == 0 and not row.paused:
                 long = (row.oldest_s or 0) > limits.unserved_age_max
-                text = f"no live worker for {row.name}, {_jobs(waiting)} waiting"
-                reasons.append(found.reason(Status.UNHEALTHY if long else Status.DEGRADED, text, row.name))
+                severity = Status.UNHEALTHY if long else Status.DEGRADED
+                findings.append(found.of_queue(Code.NO_WORKER, severity, row.name, waiting))
         yield
     if rows and all(row.workers is None for row in rows if row.problem is None):
         detail = "the workers cannot be read: whether every queue is served is unknown"
         found.checks.append(_unknown("workers", detail))
     else:
         well = "every queue with jobs has a live worker"
-        found.checks.append(_from("workers", reasons, well, value=len(reasons), threshold=0))
+        found.checks.append(make_check("workers", findings, well, value=len(findings), threshold=0))
 
 
 def _unknown_tasks(rows: Sequence[QueueRow]) -> Check:
-    reasons = [
-        Reason(
-            status=Status.DEGRADED,
-            text=f"no worker knows task {task}, {_jobs(jobs)} of {row.name} waiting",
-            queue=row.name,
-        )
+    found = [
+        Finding(code=Code.UNKNOWN_TASK, severity=Status.DEGRADED, queue=row.name, count=jobs, name=task)
         for row in rows
         for task, jobs, _ in row.unknown_tasks
     ]
-    return _from(
-        "unknown_tasks", reasons, "every task of a job that a worker got is known", value=len(reasons), threshold=0
-    )
+    well = "every task of a job that a worker got is known"
+    return make_check("unknown_tasks", found, well, value=len(found), threshold=0)
 
 
 def _paused(rows: Sequence[QueueRow]) -> Check:
-    reasons = [
-        Reason(status=Status.DEGRADED, text=f"{row.name} is paused, {_jobs(row.ready)} waiting", queue=row.name)
+    found = [
+        Finding(code=Code.PAUSED, severity=Status.DEGRADED, queue=row.name, count=row.ready)
         for row in rows
         if row.paused and row.ready
     ]
-    return _from("paused", reasons, "no queue with jobs is paused", value=len(reasons), threshold=0)
+    return make_check("paused", found, "no queue with jobs is paused", value=len(found), threshold=0)
 
 
-def _ready(row: QueueRow) -> tuple[int, str]:
-    return row.ready or 0, "ready"
+def _ready(row: QueueRow) -> int:
+    return row.ready or 0
 
 
-def _overdue(row: QueueRow) -> tuple[int, str]:
-    return row.overdue or 0, "overdue"
+def _overdue(row: QueueRow) -> int:
+    return row.overdue or 0
 
 
 def _backed_up(
-    name: str,
-    rows: Sequence[QueueRow],
-    most: int,
-    measure: Callable[[QueueRow], tuple[int, str]],
-    found: Findings,
+    name: str, code: Code, rows: Sequence[QueueRow], most: int, measure: Callable[[QueueRow], int], found: Findings
 ) -> Iterator[None]:
-    worst, reasons = 0, []
+    worst, findings = 0, []
     for part in _parts(rows):
         for row in part:
-            count, word = measure(row)
+            count = measure(row)
             worst = max(worst, count)
-            status = _grade(count, most, _CRITICAL_TIMES * most)
-            if status is not _WELL:
-                limit = most if status is Status.DEGRADED else _CRITICAL_TIMES * most
-                text = f"{count:,} jobs {word} in {row.name}, over {limit:,}"
-                reasons.append(found.reason(status, text, row.name))
+            severity = _grade(count, most, _CRITICAL_TIMES * most)
+            if severity is not _WELL:
+                limit = most if severity is Status.DEGRADED else _CRITICAL_TIMES * most
+                findings.append(found.of_queue(code, severity, row.name, count, limit))
         yield
-    found.checks.append(_from(name, reasons, f"the longest has {worst:,}", value=worst, threshold=most))
+    found.checks.append(make_check(name, findings, f"the longest has {worst:,}", value=worst, threshold=most))
 
 
 def _grade(count: int, warning: int, critical: int) -> Status:
     if count > critical:
         return Status.UNHEALTHY
-    return Status.DEGRADED if count > warning else Status.HEALTHY
-
-
-def _where(rows: Sequence[QueueRow]) -> str:
-    return rows[0].name if len(rows) == 1 else counted(len(rows), "queue")
-
-
-def _only(rows: Sequence[QueueRow]) -> str | None:
-    return rows[0].name if len(rows) == 1 else None
-
-
-def _jobs(count: int | None) -> str:
-    return counted(count or 0, "job")
-
-
-def _span(seconds: int) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds and seconds % size == 0:
-            return f"{seconds // size} {unit}"
-    return f"{seconds:,} s"
+    return Status.DEGRADED if count > warning else _WELL

@@ -1,9 +1,15 @@
-"""The words for where a job stands and how a deck is, apart from the values that are read: they load at once."""
+"""The words for where a job stands, how a deck is and what is wrong with it, apart from what is read."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from qdeck._words import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 NATIVE: Final = "native"
 
@@ -31,3 +37,124 @@ class Status(StrEnum):
     def exit_code(self) -> int:
         """What a command that asked for the verdict ends with."""
         return list(Status).index(self)
+
+
+class Code(StrEnum):
+    """What a finding is about. Programs compare codes; people read `Finding.text`."""
+
+    REPLICA = "replica"
+    LOADING = "loading"
+    SAVE_FAILED = "save_failed"
+    EVICTION = "eviction"
+    MEMORY = "memory"
+    UNREADABLE = "unreadable"
+    STUCK = "stuck"
+    LATE = "late"
+    DEAD = "dead"
+    NO_WORKER = "no_worker"
+    UNKNOWN_TASK = "unknown_task"
+    PAUSED = "paused"
+    BACKLOG = "backlog"
+    OVERDUE = "overdue"
+    SET_ASIDE = "set_aside"
+    HANDLER_STUCK = "handler_stuck"
+    DEAD_GROWING = "dead_growing"
+    FILLING = "filling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One problem that health reports. `queue` is where, when it is one queue; else `queues` is how many.
+
+    `severity` is the only grade of the problem: the status, rows, tabs, exit codes and metrics take it from here.
+    """
+
+    code: Code
+    severity: Status
+    queue: str | None = None
+    queues: int = 0
+    count: int | None = None
+    limit: int | None = None
+    name: str | None = None  # what else has a name: a task, a worker, a key, a policy, or what cannot be read
+
+    @property
+    def text(self) -> str:
+        """The sentence, with the number that matters."""
+        return _SENTENCES[self.code](self)
+
+    @property
+    def row_text(self) -> str:
+        """What it says under the row of its queue."""
+        short = _IN_ROW.get(self.code)
+        return self.text if short is None or self.queue is None else short(self)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _span(seconds: int) -> str:
+    """Return a threshold in its largest whole unit."""
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds and seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds:,} s"
+
+
+def _where(finding: Finding) -> str:
+    return finding.queue if finding.queue is not None else counted(finding.queues, "queue")
+
+
+def _jobs(finding: Finding) -> str:
+    return counted(finding.count or 0, "job")
+
+
+def _late(finding: Finding) -> str:
+    waits = "waits" if finding.count == 1 else "wait"
+    return f"{_jobs(finding)} of {_where(finding)} {waits} for over {_span(finding.limit or 0)}"
+
+
+def _memory(finding: Finding) -> str:
+    return f"the server uses {(finding.count or 0) / (finding.limit or 1):.0%} of its memory limit"
+
+
+def _set_aside(finding: Finding) -> str:
+    count, key = finding.count or 0, finding.name
+    was, them = ("was", "it") if count == 1 else ("were", "them")
+    return (
+        f"{counted(count, 'entry', 'entries')} of the outbox of {finding.queue} could not be read and {was} set aside: "
+        f"look at {them} with XRANGE {key} - +, then clear this with DEL {key}"
+    )
+
+
+def _handlers(finding: Finding) -> str:
+    return f"worker {finding.name}: {counted(finding.count or 0, 'handler')} ignored cancellation; restart it"
+
+
+_SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
+    Code.REPLICA: lambda _: "the server is a replica: nothing can be changed here",
+    Code.LOADING: lambda _: "the server is still loading its data: not all of it is there",
+    Code.SAVE_FAILED: lambda _: "the server fails to save its data to disk: see its log",
+    Code.EVICTION: lambda f: f"the server may throw queue data away when memory is full (maxmemory-policy {f.name})",
+    Code.MEMORY: _memory,
+    Code.UNREADABLE: lambda f: f.name or "",
+    Code.STUCK: lambda f: f"{_jobs(f)} stuck in {_where(f)}",
+    Code.LATE: _late,
+    Code.DEAD: lambda f: f"{f.count:,} dead letters in {_where(f)}",
+    Code.NO_WORKER: lambda f: f"no live worker for {f.queue}, {_jobs(f)} waiting",
+    Code.UNKNOWN_TASK: lambda f: f"no worker knows task {f.name}, {_jobs(f)} of {f.queue} waiting",
+    Code.PAUSED: lambda f: f"{f.queue} is paused, {_jobs(f)} waiting",
+    Code.BACKLOG: lambda f: f"{f.count:,} jobs ready in {f.queue}, over {f.limit:,}",
+    Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue in {f.queue}, over {f.limit:,}",
+    Code.SET_ASIDE: _set_aside,
+    Code.HANDLER_STUCK: _handlers,
+}
+_IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
+    Code.STUCK: lambda f: f"{_jobs(f)} stuck",
+    Code.LATE: lambda f: f"{_jobs(f)} {'waits' if f.count == 1 else 'wait'} for over {_span(f.limit or 0)}",
+    Code.DEAD: lambda f: f"{f.count:,} dead letters",
+    Code.NO_WORKER: lambda f: f"no live worker, {_jobs(f)} waiting",
+    Code.UNKNOWN_TASK: lambda f: f"no worker knows task {f.name}, {_jobs(f)} waiting",
+    Code.PAUSED: lambda f: f"paused, {_jobs(f)} waiting",
+    Code.BACKLOG: lambda f: f"{f.count:,} jobs ready, over {f.limit:,}",
+    Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue, over {f.limit:,}",
+}

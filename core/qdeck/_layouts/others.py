@@ -128,10 +128,11 @@ class Others:
         fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.name for row in found)
         rows = (*native_rows, *found)
         now = None if fresh is None else seen.at_ms
-        status, reasons = yield from self._verdict.judge(seen.server, rows, self._thresholds, now=now)
+        judged = yield from self._verdict.judge(seen.server, rows, self._thresholds, now=now)
         there = dict.fromkeys(row.layout for row in found)
         return replace(
-            seen, status=status, reasons=reasons, queues=rows, fresh=fresh, totals=native.sums(rows),
+            seen, status=judged.status, findings=judged.findings, severities=judged.severities,
+            queues=rows, fresh=fresh, totals=native.sums(rows),
             layouts=(*(seen.layouts if self.shows_native else ()), *there),
             notices=(*seen.notices, *self._notices, *notices),
         )  # fmt: skip

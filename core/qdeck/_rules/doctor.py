@@ -41,7 +41,7 @@ _OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """One thing that was checked. `ok` is None when it cannot be known; `fix` says what to do."""
 
     name: str
@@ -54,7 +54,7 @@ class Finding:
 class Diagnosis:
     """All that was checked; `error` is why the server could not be asked."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
     error: QdeckError | None = None
 
     @property
@@ -78,41 +78,43 @@ def diagnose(
         server = _server(address, others, thresholds, found_read_only=read_only)
         found += yield Step(server, writes=False)
     except (ServerUnreachable, NotAllowed) as error:
-        found.append(Finding(name="connection", ok=False, detail=str(error), fix=error.hint))
+        found.append(DoctorFinding(name="connection", ok=False, detail=str(error), fix=error.hint))
         return Diagnosis(findings=tuple(found), error=error)
     return Diagnosis(findings=tuple(found))
 
 
-def setup(configuration: Configuration, target: Target) -> list[Finding]:
+def setup(configuration: Configuration, target: Target) -> list[DoctorFinding]:
     """What the configuration says."""
     if configuration.file is None:
         where = "there is no qdeck.toml: defaults, with purge and health off in the agent"
     else:
         contexts = ", ".join(configuration.settings.contexts) or "none"
         where = f"{configuration.file} is valid; contexts: {contexts}"
-    found = [Finding(name="config", ok=True, detail=where)]
+    found = [DoctorFinding(name="config", ok=True, detail=where)]
     if configuration.ignored:
         fix = "read it, then run: qdeck config trust"
-        found.append(Finding(name="config_trust", ok=None, detail=configuration.ignored, fix=fix))
+        found.append(DoctorFinding(name="config_trust", ok=None, detail=configuration.ignored, fix=fix))
     for warning in configuration.warnings():
         fix = f"chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
-        found.append(Finding(name="config_secrets", ok=False, detail=warning, fix=fix))
+        found.append(DoctorFinding(name="config_secrets", ok=False, detail=warning, fix=fix))
     try:
         state_dir()
     except OSError as error:
         fix = getattr(error, "hint", "") or "set XDG_STATE_HOME to a directory of your own"
-        found.append(Finding(name="state_directory", ok=False, detail=str(error), fix=fix))
+        found.append(DoctorFinding(name="state_directory", ok=False, detail=str(error), fix=fix))
     if target.name is not None:
         words = [target.environment or "no environment named"]
         if target.read_only:
             words.append("read_only = true")
         elif target.is_production:
             words.append(f"writing commands need --confirm {shlex.quote(str(target.name))}")
-        found.append(Finding(name="context", ok=True, detail=f"{target.name}: {', '.join(words)}"))
+        found.append(DoctorFinding(name="context", ok=True, detail=f"{target.name}: {', '.join(words)}"))
     return found
 
 
-def _server(address: str, others: Others, thresholds: Thresholds, *, found_read_only: bool) -> Program[list[Finding]]:
+def _server(
+    address: str, others: Others, thresholds: Thresholds, *, found_read_only: bool
+) -> Program[list[DoctorFinding]]:
     before = reads.local_ms()
     stamp, hello, info, whoami = yield reads.read((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
     after = reads.local_ms()
@@ -120,7 +122,7 @@ def _server(address: str, others: Others, thresholds: Thresholds, *, found_read_
     user = whoami.decode("utf-8", "replace") if isinstance(whoami, bytes) else None
     name = " ".join(word for word in (server.name, server.version, server.mode, server.role) if word)
     as_user = f" as user {user}" if user else ""
-    found = [Finding(name="connection", ok=True, detail=f"{address}: {name or 'answers'}{as_user}")]
+    found = [DoctorFinding(name="connection", ok=True, detail=f"{address}: {name or 'answers'}{as_user}")]
     found.append(_version(server))
     found.append(_clock(reads.stamp(stamp), before, after))
     adapters = [layout.name for layout in others.layouts] + ["native"]
@@ -128,7 +130,7 @@ def _server(address: str, others: Others, thresholds: Thresholds, *, found_read_
     looking = yield from _may_look(fix)
     found.append(looking)
     if found_read_only:
-        changing = Finding(name="changing", ok=True, detail="not wanted here: this context is open read-only")
+        changing = DoctorFinding(name="changing", ok=True, detail="not wanted here: this context is open read-only")
     else:
         changing = yield from _may_change(user, fix)
     found.append(changing)
@@ -142,31 +144,33 @@ def _server(address: str, others: Others, thresholds: Thresholds, *, found_read_
     return found
 
 
-def _version(server: ServerInfo) -> Finding:
+def _version(server: ServerInfo) -> DoctorFinding:
     numbers = re.match(r"(\d+)\.(\d+)", server.version or "")
     oldest = _OLDEST.get(server.name or "redis", _OLDEST["redis"])
     if numbers is None:
-        return Finding(name="version", ok=None, detail="the server does not tell its version")
+        return DoctorFinding(name="version", ok=None, detail="the server does not tell its version")
     known = f"{server.name or 'server'} {server.version}"
     if (int(numbers[1]), int(numbers[2])) >= oldest:
-        return Finding(name="version", ok=True, detail=f"{known} has all that qdeck needs")
+        return DoctorFinding(name="version", ok=True, detail=f"{known} has all that qdeck needs")
     needed = ".".join(map(str, oldest))
-    return Finding(
+    return DoctorFinding(
         name="version", ok=False, detail=f"{known}: its scripts lack flags", fix=f"upgrade to {needed} or newer"
     )
 
 
-def _clock(server_ms: int | None, before: int, after: int) -> Finding:
+def _clock(server_ms: int | None, before: int, after: int) -> DoctorFinding:
     if server_ms is None:
         detail = "TIME is not allowed: ages are by this machine's clock"
-        return Finding(name="clock", ok=None, detail=detail, fix="give this user +time")
+        return DoctorFinding(name="clock", ok=None, detail=detail, fix="give this user +time")
     # The server's clock was read somewhere between the two moments.
     skew = server_ms - after if server_ms > after else min(0, server_ms - before)
     if abs(skew) <= SKEW_MS:
-        return Finding(name="clock", ok=True, detail=f"the server's clock is within {SKEW_MS // 1000} s of this one")
+        return DoctorFinding(
+            name="clock", ok=True, detail=f"the server's clock is within {SKEW_MS // 1000} s of this one"
+        )
     side = "ahead of" if skew > 0 else "behind"
     detail = f"the server's clock is {abs(skew) / 1000:,.1f} s {side} this one; jobs go by the server's"
-    return Finding(name="clock", ok=False, detail=detail, fix="let both machines follow a time server (NTP)")
+    return DoctorFinding(name="clock", ok=False, detail=detail, fix="let both machines follow a time server (NTP)")
 
 
 def _probes() -> list[reads.Call]:
@@ -200,14 +204,14 @@ def _probes() -> list[reads.Call]:
     ]
 
 
-def _may_look(fix: str) -> Program[Finding]:
+def _may_look(fix: str) -> Program[DoctorFinding]:
     probes = _probes()
     replies = yield from reads.ask(probes)
     denied = [_told(call) for call, reply in zip(probes, replies, strict=True) if _is_denied(reply)]
     if not denied:
-        return Finding(name="looking", ok=True, detail=f"all {len(probes)} reads that looking takes are allowed")
+        return DoctorFinding(name="looking", ok=True, detail=f"all {len(probes)} reads that looking takes are allowed")
     detail = f"not allowed: {', '.join(dict.fromkeys(denied))}"
-    return Finding(name="looking", ok=False, detail=detail, fix=fix)
+    return DoctorFinding(name="looking", ok=False, detail=detail, fix=fix)
 
 
 def _told(call: reads.Call) -> str:
@@ -247,31 +251,31 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-def _may_change(user: str | None, fix: str) -> Program[Finding]:
+def _may_change(user: str | None, fix: str) -> Program[DoctorFinding]:
     """The server is asked what it would say (`ACL DRYRUN`). Who may not ask it calls a script that does not exist."""
     calls = _changes()
     replies = yield from reads.ask([(b"ACL", b"DRYRUN", user or "default", *call) for call in calls])
     if user is None or all(reads.is_error(reply) for reply in replies):
         [reply] = yield reads.read(calls[0])
         if _is_denied(reply):
-            return Finding(name="changing", ok=False, detail="not allowed: EVALSHA", fix=fix)
+            return DoctorFinding(name="changing", ok=False, detail="not allowed: EVALSHA", fix=fix)
         detail = "scripts may be called; whether all they do is allowed cannot be asked (ACL DRYRUN is not allowed)"
-        return Finding(name="changing", ok=None, detail=detail, fix=f"if it is not: {fix}")
+        return DoctorFinding(name="changing", ok=None, detail=detail, fix=f"if it is not: {fix}")
     denied = [
         _told(call) for call, reply in zip(calls, replies, strict=True) if isinstance(reply, bytes) and reply != b"OK"
     ]
     if not denied:
-        return Finding(name="changing", ok=True, detail="this user may do all that changing jobs takes")
+        return DoctorFinding(name="changing", ok=True, detail="this user may do all that changing jobs takes")
     detail = f"not allowed: {', '.join(denied)}"
-    return Finding(name="changing", ok=False, detail=detail, fix=fix)
+    return DoctorFinding(name="changing", ok=False, detail=detail, fix=fix)
 
 
-def _queue_keys(user: str | None, fix: str, *, read_only: bool) -> Program[Finding]:
+def _queue_keys(user: str | None, fix: str, *, read_only: bool) -> Program[DoctorFinding]:
     """Whether this user's key patterns open the queues that exist: the other checks use keys of their own."""
     try:
         names = (yield from native.names(native.Memory()))[:_QUEUES_CHECKED]
     except QdeckError as error:
-        return Finding(name="queue_keys", ok=False, detail=str(error), fix=error.hint)
+        return DoctorFinding(name="queue_keys", ok=False, detail=str(error), fix=error.hint)
     metas = [keys.key(name, "meta") for name in names]
     replies = yield from reads.ask([(b"HGET", key, b"v") for key in metas])
     closed = [name for name, reply in zip(names, replies, strict=True) if _is_denied(reply)]
@@ -282,12 +286,12 @@ def _queue_keys(user: str | None, fix: str, *, read_only: bool) -> Program[Findi
             name for name, reply in zip(names, replies, strict=True) if isinstance(reply, bytes) and b"key" in reply
         ]
     if not closed:
-        return Finding(name="queue_keys", ok=True, detail=f"the keys of {counted(len(names), 'queue')} are open")
+        return DoctorFinding(name="queue_keys", ok=True, detail=f"the keys of {counted(len(names), 'queue')} are open")
     detail = f"the key patterns of this user leave out {counted(len(closed), 'queue')}, such as {closed[0]!r}"
-    return Finding(name="queue_keys", ok=False, detail=detail, fix=fix)
+    return DoctorFinding(name="queue_keys", ok=False, detail=detail, fix=fix)
 
 
-def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[Finding]]:
+def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[DoctorFinding]]:
     """The server's dangers, by the rules of the verdict; whether it keeps snapshots only its configuration tells."""
     fixes = {
         "role": "connect to the master, or through Sentinel",
@@ -301,37 +305,39 @@ def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[
         if check.name in ("role", "loading", "saving", "eviction", "memory"):
             ok = None if check.status is None else check.status is Status.HEALTHY
             fix = "" if ok else (fixes[check.name] if ok is False else "give this user +info")
-            found.append(Finding(name=check.name, ok=ok, detail=check.detail, fix=fix))
+            found.append(DoctorFinding(name=check.name, ok=ok, detail=check.detail, fix=fix))
     found.append((yield from _persistence(server)))
     return found
 
 
-def _persistence(server: ServerInfo) -> Program[Finding]:
+def _persistence(server: ServerInfo) -> Program[DoctorFinding]:
     name, fix = "persistence", "set appendonly yes: then a crash loses at most a second"
     if server.persistence == "aof":
-        return Finding(name=name, ok=True, detail="an append-only file keeps what was written")
+        return DoctorFinding(name=name, ok=True, detail="an append-only file keeps what was written")
     [reply] = yield reads.read((b"CONFIG", b"GET", b"save"))
     if not isinstance(reply, list) or len(reply) != 2:
         detail = "CONFIG is not allowed: whether snapshots are kept is unknown"
-        return Finding(name=name, ok=None, detail=detail, fix="give this user +config|get")
+        return DoctorFinding(name=name, ok=None, detail=detail, fix="give this user +config|get")
     saves = reply[1].decode("utf-8", "replace")
     if not saves:
-        return Finding(name=name, ok=False, detail="nothing is kept: a restart of the server loses every job", fix=fix)
+        return DoctorFinding(
+            name=name, ok=False, detail="nothing is kept: a restart of the server loses every job", fix=fix
+        )
     detail = f"snapshots only (save {saves}): a crash loses what was written since the last one"
-    return Finding(name=name, ok=True, detail=detail, fix=fix)
+    return DoctorFinding(name=name, ok=True, detail=detail, fix=fix)
 
 
-def _script_cache() -> Program[Finding]:
+def _script_cache() -> Program[DoctorFinding]:
     names = scripts.NAMES
     [reply] = yield reads.read((b"SCRIPT", b"EXISTS", *(scripts.load(name).digest for name in names)))
     if reads.is_error(reply):
-        return Finding(name="scripts", ok=None, detail="SCRIPT EXISTS is not allowed: the cache is not known")
+        return DoctorFinding(name="scripts", ok=None, detail="SCRIPT EXISTS is not allowed: the cache is not known")
     loaded = sum(map(int, reply))
     detail = f"{loaded} of {len(names)} scripts are loaded; the others are at their first use"
-    return Finding(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
+    return DoctorFinding(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
 
 
-def _layouts(address: str, others: Others) -> Program[list[Finding]]:
+def _layouts(address: str, others: Others) -> Program[list[DoctorFinding]]:
     """Whose queues are there, and what can be done with those of others."""
     try:
         seen = yield from others.look(native.Memory(), address, ())
@@ -339,43 +345,43 @@ def _layouts(address: str, others: Others) -> Program[list[Finding]]:
         notices = list(seen.notices)
         broken = yield from unreadable.check(seen.queues, notices)
     except QdeckError as error:
-        return [Finding(name="layouts", ok=False, detail=str(error), fix=error.hint)]
+        return [DoctorFinding(name="layouts", ok=False, detail=str(error), fix=error.hint)]
     counts = Counter(row.layout for row in seen.queues)
     own = counts.pop(NATIVE, 0)
     told = [
         f"native: {counted(own, 'queue')}",
         *(f"{name}: {counted(count, 'queue')}" for name, count in counts.items()),
     ]
-    found = [Finding(name="layouts", ok=True, detail="; ".join(told))]
-    found += [Finding(name="layouts", ok=None, detail=notice) for notice in notices]
+    found = [DoctorFinding(name="layouts", ok=True, detail="; ".join(told))]
+    found += [DoctorFinding(name="layouts", ok=None, detail=notice) for notice in notices]
     found += [_layout(layout) for layout in others.layouts if layout.name in counts]
     found += _unreadable(seen.queues, broken)
     alive = sum(row.alive for row in rows)
-    found.append(Finding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))
+    found.append(DoctorFinding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))
     return found
 
 
-def _unreadable(rows: Sequence[QueueRow], broken: Check) -> list[Finding]:
+def _unreadable(rows: Sequence[QueueRow], broken: Check) -> list[DoctorFinding]:
     """The queues and the stored values that cannot be read, the first of them one by one."""
     told = [reads.unread_words(row.name, row.problem) for row in rows if row.problem is not None]
-    told += [reason.text for reason in broken.reasons]
+    told += [finding.text for finding in broken.findings]
     fix = "upgrade qdeck where a queue is of a newer version; else see what else writes these keys"
-    found = [Finding(name="unreadable", ok=False, detail=text, fix=fix) for text in told[:_MOST_UNREADABLE]]
+    found = [DoctorFinding(name="unreadable", ok=False, detail=text, fix=fix) for text in told[:_MOST_UNREADABLE]]
     if len(told) > _MOST_UNREADABLE:
         more = f"{len(told) - _MOST_UNREADABLE:,} more queues or keys cannot be read (qdeck health names them)"
-        found.append(Finding(name="unreadable", ok=False, detail=more))
+        found.append(DoctorFinding(name="unreadable", ok=False, detail=more))
     return found
 
 
-def _layout(layout: Layout) -> Finding:
+def _layout(layout: Layout) -> DoctorFinding:
     abilities = layout.capabilities().items()
     can = ", ".join(act.value for act, ability in abilities if ability.can)
     cannot = "; ".join(f"cannot {act.value}: {ability.why}" for act, ability in abilities if not ability.can)
     detail = f"can {can}" + (f"; {cannot}" if cannot else "")
-    return Finding(name=f"layout_{layout.name}", ok=True, detail=detail)
+    return DoctorFinding(name=f"layout_{layout.name}", ok=True, detail=detail)
 
 
-def _abilities(looking: Finding, changing: Finding, *, read_only: bool) -> Finding:
+def _abilities(looking: DoctorFinding, changing: DoctorFinding, *, read_only: bool) -> DoctorFinding:
     can = ["look at queues, jobs and dead letters"] if looking.ok else []
     cannot = [] if looking.ok else ["look at everything"]
     if read_only:
@@ -388,4 +394,4 @@ def _abilities(looking: Finding, changing: Finding, *, read_only: bool) -> Findi
     told += [f"cannot {'; nor '.join(cannot)}"] if cannot else []
     if changing.ok is None and not read_only:
         told.append("whether it can change jobs shows when it tries")
-    return Finding(name="abilities", ok=bool(looking.ok), detail="; ".join(told), fix=looking.fix)
+    return DoctorFinding(name="abilities", ok=bool(looking.ok), detail="; ".join(told), fix=looking.fix)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from qdeck._deck import native, reads, verdict, workers
-from qdeck._deck.model import NATIVE, QueueRow, Reason, Snapshot, State, Status
+from qdeck._deck.model import NATIVE, Code, Finding, QueueRow, Snapshot, State, Status
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._rules import ages, foreign_health, unreadable
@@ -62,9 +62,10 @@ class Errors:
 
     dead: int | None
     stuck: int | None
+    late: int | None
     orphaned: int | None
     stuck_vms: int | None = None
-    """As `stuck`, without requests and tasks of VMPooler: its document counts machines."""
+    """Stuck and late, as the document on queue reliability counts them: of VMPooler only machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class HealthReport:
 
     at_ms: int
     status: Status
-    reasons: tuple[Reason, ...]
+    findings: tuple[Finding, ...]
     queues: Mapping[str, Mapping[str, QueueHealth]]
     tasks: Mapping[str, TaskHealth]
     rates: Rates | None
@@ -112,17 +113,18 @@ def report(
         _orphan_check(orphaned, limits),
         _clock_check(seen),
     ]
-    status, reasons = verdict.sum_up(checks)
+    status, findings, _ = verdict.sum_up(checks)
     return HealthReport(
         at_ms=seen.at_ms,
         status=status,
-        reasons=reasons,
+        findings=findings,
         queues=queues,
         tasks=MappingProxyType({name: TaskHealth(active=a, pending=p) for name, (a, p) in theirs.tasks.items()}),
         rates=_rates(rows),
         errors=Errors(
-            dead=sum(row.dead or 0 for row in rows) if known else None,
-            stuck=sum((row.stuck or 0) + (row.late or 0) for row in rows) if known else None,
+            dead=seen.totals.dead if known else None,
+            stuck=seen.totals.stuck if known else None,
+            late=seen.totals.late if known else None,
             orphaned=orphaned,
             stuck_vms=sum((row.stuck or 0) + (row.late or 0) for row in rows if _is_of_jobs(row)) if known else None,
         ),
@@ -166,23 +168,15 @@ def _quarantined_check(rows: Sequence[QueueRow]) -> Program[verdict.Check]:
     suspects = [row for row in rows if row.totals.get("quarantined")]
     lengths = yield from reads.ask([(b"XLEN", keys.key(row.name, "quarantine")) for row in suspects])
     found = [(row.name, n) for row, n in zip(suspects, lengths, strict=True) if isinstance(n, int) and n]
-    reasons = tuple(Reason(status=Status.DEGRADED, text=_set_aside(name, n), queue=name) for name, n in found)
-    return verdict.Check(
-        name="quarantined",
-        status=Status.DEGRADED if reasons else Status.HEALTHY,
-        detail="; ".join(reason.text for reason in reasons[:3]) or "no entry of an outbox is set aside",
-        value=sum(n for _, n in found),
-        threshold=0,
-        reasons=reasons,
-    )
-
-
-def _set_aside(queue: str, count: int) -> str:
-    key, was = keys.key(queue, "quarantine").decode(), "was" if count == 1 else "were"
-    return (
-        f"{counted(count, 'entry', 'entries')} of the outbox of {queue} could not be read and {was} set aside: "
-        f"look at {'it' if count == 1 else 'them'} with XRANGE {key} - +, then clear this with DEL {key}"
-    )
+    findings = [
+        Finding(
+            code=Code.SET_ASIDE, severity=Status.DEGRADED, queue=name, count=n,
+            name=keys.key(name, "quarantine").decode(),
+        )
+        for name, n in found
+    ]  # fmt: skip
+    well = "no entry of an outbox is set aside"
+    return verdict.make_check("quarantined", findings, well, value=sum(n for _, n in found), threshold=0)
 
 
 def _handlers_check(now_ms: int) -> Program[verdict.Check]:
@@ -193,16 +187,11 @@ def _handlers_check(now_ms: int) -> Program[verdict.Check]:
     except QdeckError:
         return verdict.Check(name=name, status=None, detail="the workers cannot be read")
     held = [(row.id, row.stuck_handlers) for row in alive if row.stuck_handlers]
-    texts = [f"worker {who}: {counted(count, 'handler')} ignored cancellation; restart it" for who, count in held]
-    reasons = tuple(Reason(status=Status.UNHEALTHY, text=text) for text in texts)
-    return verdict.Check(
-        name=name,
-        status=Status.UNHEALTHY if reasons else Status.HEALTHY,
-        detail="; ".join(texts[:3]) or "no handler ignores its cancellation",
-        value=sum(count for _, count in held),
-        threshold=0,
-        reasons=reasons,
-    )
+    findings = [
+        Finding(code=Code.HANDLER_STUCK, severity=Status.UNHEALTHY, name=who, count=count) for who, count in held
+    ]
+    well = "no handler ignores its cancellation"
+    return verdict.make_check(name, findings, well, value=sum(count for _, count in held), threshold=0)
 
 
 def _clock_check(seen: Snapshot) -> Check:

@@ -35,13 +35,14 @@ def document(report: HealthReport) -> dict[str, Any]:
     return {
         "at": iso(report.at_ms),
         "status": report.status.value,
-        "reasons": [reason.text for reason in report.reasons],
+        "reasons": [finding.text for finding in report.findings],
         "queues": {state: {place: _queue(row) for place, row in rows.items()} for state, rows in report.queues.items()},
         "tasks": {name: asdict(task) for name, task in report.tasks.items()},
         "processing_rate": None if rates is None else rates_document(rates),
         "errors": {
             "dlq_size": errors.dead,
             "stuck_count": errors.stuck,
+            "late_count": errors.late,
             "orphaned_count": errors.orphaned,
             "stuck_vm_count": errors.stuck_vms,
             "orphaned_metadata_count": errors.orphaned,
@@ -54,7 +55,9 @@ def document(report: HealthReport) -> dict[str, Any]:
 
 def since_document(report: HealthReport, began: Mapping[str, Began]) -> list[dict[str, Any]]:
     """Since when what is wrong is so, where an agent noted it."""
-    wrong = {place(check.name, r.queue) for check in report.checks for r in check.reasons if r.status.exit_code}
+    wrong = {
+        place(check.name, one.queue) for check in report.checks for one in check.findings if one.severity.exit_code
+    }
     return [
         {"check": check, "queue": queue or None, "at": iso(one.at_ms), "exact": one.exact}
         for name, one in began.items()

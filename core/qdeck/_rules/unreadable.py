@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck import history, jobs, reads, since, workers
-from qdeck._deck.model import NATIVE, QueueRow, Reason, State, Status
-from qdeck._deck.verdict import Check
+from qdeck._deck.model import NATIVE, Code, Finding, QueueRow, State, Status
+from qdeck._deck.verdict import Check, make_check
 from qdeck._engine import codec, keys
 from qdeck._engine.numbers import MOST, digits, score_ms
 from qdeck._layouts.together import apart
@@ -105,7 +105,7 @@ STORED: Final = (
 
 
 def check(rows: Sequence[QueueRow], notices: list[str]) -> Program[Check]:
-    """The check `unreadable`, with a reason for each key that holds what cannot be read."""
+    """The check `unreadable`, with a finding for each key that holds what cannot be read."""
     own = [row for row in rows if row.layout == NATIVE and row.problem is None]
     if len(own) > MOST_QUEUES:
         notices.append(f"the keys of {MOST_QUEUES:,} of {len(own):,} queues were checked for what cannot be read")
@@ -114,10 +114,11 @@ def check(rows: Sequence[QueueRow], notices: list[str]) -> Program[Check]:
     yield from _lists(own, found)
     yield from _jobs(own, found)
     yield from _beside(found)
-    reasons = tuple(Reason(status=Status.DEGRADED, text=f"unreadable: {text}", queue=name) for text, name in found)
-    worst = Status.DEGRADED if reasons else Status.HEALTHY
-    detail = "; ".join(reason.text for reason in reasons[:3]) or "all that was looked at can be read"
-    return Check(name="unreadable", status=worst, detail=detail, value=len(reasons), threshold=0, reasons=reasons)
+    findings = [
+        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, queue=name, name=f"unreadable: {text}")
+        for text, name in found
+    ]
+    return make_check("unreadable", findings, "all that was looked at can be read", value=len(findings), threshold=0)
 
 
 def _lists(rows: Sequence[QueueRow], found: list[tuple[str, str | None]]) -> Program[None]:

@@ -22,10 +22,11 @@ class Thresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Dead letters of all queues together."""
     dlq_max_critical: Count = 1000
     stuck_vm_age_threshold: Seconds = 7200
-    """Seconds for which a job may wait for its start before it counts as stuck."""
+    """Seconds for which a job may wait for its start before it is late, and a pending machine of VMPooler stuck."""
     stuck_vm_max_warning: Count = 10
-    """Stuck jobs of all queues together."""
+    """Late jobs of all queues together, and in VMPooler's own health stuck machines. Elsewhere one is a problem."""
     stuck_vm_max_critical: Count = 50
+    """Late, or stuck, jobs of all queues together."""
     unserved_age_max: Seconds = 300
     """Seconds for which jobs may wait in a queue that no living worker serves."""
     memory_max_warning: Percent = 90

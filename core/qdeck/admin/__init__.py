@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from qdeck._deck.masking import mask_text
     from qdeck._deck.model import (
         Failure,
+        Finding,
         Found,
         HistoryEvent,
         JobDetail,
         JobRecord,
         Page,
         QueueRow,
-        Reason,
         ServerInfo,
         Snapshot,
         Totals,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from qdeck._deck.verdict import Check, Findings, check_all
     from qdeck._deck.verdict import steps as check_steps
     from qdeck._deck.vitals import Slow, Vitals
-    from qdeck._deck.words import NATIVE, State, Status
+    from qdeck._deck.words import NATIVE, Code, State, Status
     from qdeck._engine.acts import KEEP_BYTES
     from qdeck._engine.codec import UNKNOWN_TASK
     from qdeck._engine.ops import NewJob, Program
@@ -73,8 +73,7 @@ if TYPE_CHECKING:
     from qdeck._operations.registry import Kept
     from qdeck._operations.scan import Needs, Walk
     from qdeck._operations.stuck import StuckJob
-    from qdeck._rules.doctor import Diagnosis
-    from qdeck._rules.doctor import Finding as DoctorFinding
+    from qdeck._rules.doctor import Diagnosis, DoctorFinding
     from qdeck._rules.health import HealthReport
     from qdeck._rules.limits import Effect, Limits, read_rules
     from qdeck._rules.limits import Rule as PurgeRule
@@ -126,6 +125,7 @@ __all__ = [
     "Began",
     "Check",
     "CloseUp",
+    "Code",
     "Configuration",
     "ContextSettings",
     "CronRule",
@@ -139,6 +139,7 @@ __all__ = [
     "Failure",
     "Fates",
     "Filter",
+    "Finding",
     "Findings",
     "Found",
     "Gathering",
@@ -168,7 +169,6 @@ __all__ = [
     "QueueRow",
     "QueueType",
     "Reader",
-    "Reason",
     "Sample",
     "ScheduleRow",
     "Seen",
@@ -246,7 +246,7 @@ _HOMES: Final = {
     "qdeck._deck.jobs": "PAGE_JOBS=SLICE newest_first",
     "qdeck._deck.masking": "configure_masking=configure mask_text",
     "qdeck._deck.model": (
-        "Failure Found HistoryEvent JobDetail JobRecord Page QueueRow Reason ServerInfo Snapshot Totals WorkerRow"
+        "Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRow ServerInfo Snapshot Totals WorkerRow"
     ),
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
     "qdeck._deck.produce": "new_job",
@@ -255,7 +255,7 @@ _HOMES: Final = {
     "qdeck._deck.since": "Began since_key=place",
     "qdeck._deck.verdict": "Check Findings check_all check_steps=steps",
     "qdeck._deck.vitals": "Slow Vitals",
-    "qdeck._deck.words": "NATIVE State Status",
+    "qdeck._deck.words": "Code NATIVE State Status",
     "qdeck._engine.acts": "KEEP_BYTES",
     "qdeck._engine.codec": "UNKNOWN_TASK",
     "qdeck._engine.ops": "NewJob Program",
@@ -286,7 +286,7 @@ _HOMES: Final = {
     "qdeck._operations.registry": "Kept",
     "qdeck._operations.scan": "Needs Walk",
     "qdeck._operations.stuck": "StuckJob",
-    "qdeck._rules.doctor": "Diagnosis DoctorFinding=Finding",
+    "qdeck._rules.doctor": "Diagnosis DoctorFinding",
     "qdeck._rules.health": "HealthReport",
     "qdeck._rules.limits": "Effect Limits PurgeRule=Rule read_rules",
     "qdeck._rules.report": "health_document=document since_document",

@@ -1,0 +1,77 @@
+"""One fact has one severity: the status, its row, its tab, Health and the exit code agree, whatever the numbers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from qdeck._deck.verdict import sum_up
+from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, Status, Thresholds, Totals, check_all
+from qdeck_console.judging import Entry, Judge, Severity
+from qdeck_console.presenters import frame, health
+
+Q: Final = "shop:mail:actions"
+CHECKS: Final = {"stuck": Code.STUCK, "late": Code.LATE, "dead": Code.DEAD}
+NAMES: Final = {"stuck": "stuck", "late": "late", "dead": "dead_letters"}
+ROLES: Final = {Status.HEALTHY: "text", Status.DEGRADED: "warn", Status.UNHEALTHY: "bad"}
+
+
+def snapshot(*rows: QueueRow) -> Snapshot:
+    found = sum_up(check_all(ServerInfo(), rows))
+    return Snapshot(
+        at_ms=1, server=ServerInfo(), status=found.status, findings=found.findings, severities=found.severities,
+        layouts=("native",), totals=Totals(), queues=rows,
+    )  # fmt: skip
+
+
+def judged(judge: Judge, seen: Snapshot) -> tuple[Entry, ...]:
+    for _ in judge.steps(seen, {}):
+        pass
+    return judge.judged.entries
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "expected"),
+    [
+        ("stuck", 1, Status.DEGRADED), ("stuck", 50, Status.DEGRADED), ("stuck", 51, Status.UNHEALTHY),
+        ("late", 10, Status.HEALTHY), ("late", 11, Status.DEGRADED), ("late", 51, Status.UNHEALTHY),
+        ("dead", 12, Status.HEALTHY), ("dead", 101, Status.DEGRADED), ("dead", 1001, Status.UNHEALTHY),
+    ],
+)  # fmt: skip
+def test_every_face_shows_the_severity_of_the_finding(kind: str, count: int, expected: Status) -> None:
+    seen = snapshot(QueueRow(name=Q, workers=1, **{kind: count}))  # type: ignore[arg-type]  # each by its own kind
+    code = CHECKS[kind]
+    assert seen.status is expected
+    assert seen.severities.get(code, Status.HEALTHY) is expected
+    [entry] = judged(Judge(), seen)
+    assert entry.severity is Severity.of(expected)
+    assert frame.role_of(seen, code) == ROLES[expected]
+    [check] = [row for row in health.rows(seen, Thresholds()) if row.check == NAMES[kind]]
+    assert (check.status, check.value) == (expected, count)
+
+
+def test_a_row_follows_the_findings_on_all_queues_though_it_did_not_change() -> None:
+    """50 stuck jobs are a few and 51 are many: what other queues have makes the severity of each."""
+    judge, still = Judge(), QueueRow(name=Q, stuck=1)
+    levels = []
+    for others in (49, 50, 49):
+        entries = judged(judge, snapshot(still, QueueRow(name="shop:bills:actions", stuck=others)))
+        levels.append([entry.severity for entry in entries])
+    assert levels == [[Severity.WATCH] * 2, [Severity.ACT] * 2, [Severity.WATCH] * 2]
+
+
+def test_dead_letters_of_a_queue_count_once_all_together_are_too_many() -> None:
+    rows = [QueueRow(name=f"shop:q{n}:actions", dead=dead) for n, dead in enumerate((60, 60, 9))]
+    assert [entry.severity for entry in judged(Judge(), snapshot(rows[0]))] == [Severity.FINE]
+    seen = snapshot(*rows)
+    assert [one.text for one in seen.findings] == ["129 dead letters in 3 queues"]
+    assert [entry.severity for entry in judged(Judge(), seen)] == [Severity.WATCH, Severity.WATCH, Severity.FINE]
+
+
+def test_a_row_need_not_name_its_queue_again() -> None:
+    seen = snapshot(QueueRow(name=Q, ready=3, workers=0, unknown_tasks=(("send", 2, 0),)))  # type: ignore[arg-type]  # as stored
+    [entry] = judged(Judge(), seen)
+    assert [text for _, text, _ in entry.reasons] == [
+        "no live worker, 3 jobs waiting", "no worker knows task send, 2 jobs waiting"
+    ]  # fmt: skip
