@@ -67,6 +67,26 @@ def run_script(script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Pr
     return reply
 
 
+def run_each(script: Script, calls: Sequence[tuple[Arg, ...]], key: bytes = b"") -> Program[list[Any]]:
+    """Run many calls of one script in one round trip and return their replies; gives the server its source if needed.
+
+    Without a key the servers of a cluster do their parts at the same time.
+    """
+    replies = yield commands(*calls, key=key)
+    missing = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+    if missing:
+        [loaded] = yield commands((b"SCRIPT", b"LOAD", script.source), key=key)
+        if isinstance(loaded, ResponseError):
+            raise explain(loaded)
+        again = yield commands(*(calls[at] for at in missing), key=key)
+        for at, reply in zip(missing, again, strict=True):
+            replies[at] = reply
+    for reply in replies:
+        if isinstance(reply, ResponseError):
+            raise explain(reply)
+    return replies
+
+
 def run_on_queue(script: Script, queue: str, args: Sequence[Arg], more_keys: Sequence[bytes] = ()) -> Program[Any]:
     """Run a script on a queue, which is made when it is not there yet, and return its reply."""
     keys = [*script.keys(queue), *more_keys]

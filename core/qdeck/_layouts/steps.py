@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._deck import reads
-from qdeck._engine import ops, programs, scripts
+from qdeck._engine import programs, scripts
 from qdeck._errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -118,14 +118,15 @@ def run(
             _call(undo, "do", place, keep_ms, step.inverse if keeps else None, step.checks, step.writes)
             for place, step in zip(at_places[at : at + CHUNK], part, strict=True)
         ]
-        answers = yield from _send(undo, calls)
+        answers = yield from programs.run_each(_script(), calls, undo)
         found += [_outcome(step.id, step.checks, answer) for step, answer in zip(part, answers, strict=True)]
     return found
 
 
 def run_once(step: Step) -> Program[Outcome]:
     """Does one step that is not kept: nothing takes it back, and sent twice it meets its own change."""
-    [answer] = yield from _send(b"", [_call(b"qdeck:undo:none", "once", 0, 0, None, step.checks, step.writes)])
+    call = _call(b"qdeck:undo:none", "once", 0, 0, None, step.checks, step.writes)
+    [answer] = yield from programs.run_each(_script(), [call])
     return _outcome(step.id, step.checks, answer)
 
 
@@ -159,7 +160,7 @@ def undo(layout: str, batch: str) -> Program[list[Outcome]]:
             _call(key, "undo", number, 0, None, inverse.checks, inverse.writes)
             for number, inverse in zip(part, inverses, strict=True)
         ]
-        answers = yield from _send(key, calls)
+        answers = yield from programs.run_each(_script(), calls, key)
         found += [_outcome(inv.id, inv.checks, answer) for inv, answer in zip(inverses, answers, strict=True)]
     return found
 
@@ -194,26 +195,6 @@ def _call(
     for write in writes:
         out += (len(write.args) + 2, write.command, at[write.key], *write.args)
     return tuple(out)
-
-
-def _send(key: bytes, calls: Sequence[tuple[Arg, ...]]) -> Program[list[int]]:
-    """Sends calls of the script, and loads it first where the server does not have it."""
-    replies = yield ops.commands(*calls, key=key)
-    missing = [at for at, reply in enumerate(replies) if reads.is_error(reply) and "NOSCRIPT" in _word(reply)]
-    if missing:
-        [loaded] = yield ops.commands((b"SCRIPT", b"LOAD", _script().source), key=key)
-        reads.good(loaded)
-        again = yield ops.commands(*(calls[at] for at in missing), key=key)
-        for at, reply in zip(missing, again, strict=True):
-            replies[at] = reply
-    for reply in replies:
-        if reads.is_error(reply):
-            raise programs.explain(reply)
-    return list(replies)
-
-
-def _word(error: Exception) -> str:
-    return "NOSCRIPT" if type(error).__name__ == "NoScriptError" else str(error)
 
 
 def _script() -> Script:

@@ -191,16 +191,10 @@ def drop_many(
         return []
     drop = script("drop")
     yield from programs.check_rights(drop, queues[0].encode())
-    yield ops.commands((b"SCRIPT", b"LOAD", drop.source), reads=True)
     args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS, int(needs_copy))
-    replies = yield ops.commands(
-        # Without a key, so that the servers of a cluster do their parts at the same time.
-        *((b"EVALSHA", drop.digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues)
-    )
+    calls = [(b"EVALSHA", drop.digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues]
     found: list[tuple[int, int, int] | str] = []
-    for reply in replies:
-        if isinstance(reply, ResponseError):
-            raise programs.explain(reply)
+    for reply in (yield from programs.run_each(drop, calls)):
         if isinstance(reply, list):
             messages, size, copied = map(int, reply)
             found.append((messages, size, copied))
