@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import reads
-from qdeck._errors import InvalidOption
-from qdeck._layouts.lists_names import TASK_QUEUES
+from qdeck._errors import InvalidOption, LayoutMismatch
+from qdeck._layouts.lists_names import REGISTERED_AT_ONCE, TASK_QUEUES, read_registered, registry_of
 from qdeck._layouts.model import ENDS, Act, Entry, raw_of, text_of
 from qdeck._layouts.steps import Check, Step, Write
 from qdeck._words import counted
@@ -57,19 +57,17 @@ def clean_task(task_id: str, idle_s: float = 0) -> Program[tuple[list[Step], lis
 
     What is in use, too long to be given back, or no list, is told and left.
     """
-    registry = TASK_QUEUES + raw_of(task_id)
-    steps: list[Step] = []
+    registry = registry_of(task_id)
     left: list[tuple[str, str]] = []
-    cursor: object = b"0"
-    while True:
-        [reply] = yield reads.read((b"SSCAN", registry, cursor if isinstance(cursor, bytes) else b"0", b"COUNT", 500))
-        if reads.is_error(reply) and str(reply).startswith("WRONGTYPE"):
-            return steps, [*left, (text_of(registry), "is no set, so it registers nothing")]
-        cursor, names = reads.good(reply)
-        entries = yield from _removable(names, idle_s, left)
+    try:
+        names = yield from read_registered(task_id)
+    except LayoutMismatch:
+        return [], [(text_of(registry), "is no set, so it registers nothing")]
+    steps: list[Step] = []
+    for start in range(0, len(names), REGISTERED_AT_ONCE):
+        entries = yield from _removable(names[start : start + REGISTERED_AT_ONCE], idle_s, left)
         steps += [_clean(registry, name, found, registered=True) for name, found in entries]
-        if cursor == b"0":
-            return steps, left
+    return steps, left
 
 
 def clean_orphans(

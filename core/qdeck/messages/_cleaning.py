@@ -16,7 +16,8 @@ from redis.exceptions import ResponseError
 from qdeck._engine import ops
 from qdeck._engine import programs as engine
 from qdeck._engine.ids import new_id
-from qdeck._errors import InvalidName, UsageError
+from qdeck._errors import InvalidName, LayoutMismatch, NotAllowed, UsageError
+from qdeck._layouts.lists_names import read_registered, registry_of
 from qdeck._names import QueueName
 from qdeck._operations import cleaned
 from qdeck.messages import _registry as registry
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 IDLE_S: Final = 86_400
 SLICE: Final = 500
-FIRST: Final = "task_queues:"  # what the registry of the first generation is called
 _MAY_BE: Final = re.compile(rb":(?:responses|callbacks):|:(?:enterprise|professional|advance|free):")
 
 
@@ -370,8 +370,8 @@ def _owned_elsewhere(names: Sequence[str]) -> Program[set[str]]:
     asked = [(name, task) for name in names if (task := _first_task(name)) is not None]
     if not asked:
         return set()
-    calls = ((b"SISMEMBER", f"{FIRST}{task}", name) for name, task in asked)
-    replies = yield ops.commands(*calls, key=f"{FIRST}{asked[0][1]}".encode(), reads=True)
+    calls = ((b"SISMEMBER", registry_of(task), name) for name, task in asked)
+    replies = yield ops.commands(*calls, key=registry_of(asked[0][1]), reads=True)
     return {name for (name, _), reply in zip(asked, replies, strict=True) if reply == 1}
 
 
@@ -387,18 +387,12 @@ def _first_queues(task_id: str, within: Callable[[str], bool]) -> Program[list[s
 
     Names of that generation have neither prefix nor environment, but the task in them.
     """
-    key = f"{FIRST}{task_id}".encode()
-    cursor: Any = 0
-    found: list[str] = []
-    while True:
-        [reply] = yield ops.commands((b"SSCAN", key, cursor, b"COUNT", SLICE), key=key, reads=True)
-        if isinstance(reply, ResponseError):
-            return found  # something else is called so
-        cursor = reply[0]
-        names = (temporary_name(raw) for raw in reply[1])
-        found += [name for name in names if name is not None and (_first_task(name) == task_id or within(name))]
-        if cursor in (0, b"0"):
-            return sorted(set(found))
+    try:
+        raws = yield from read_registered(task_id)
+    except (LayoutMismatch, NotAllowed):
+        return []  # something else is called so, or this user has no right to it
+    names = (temporary_name(raw) for raw in raws)
+    return [name for name in names if name is not None and (_first_task(name) == task_id or within(name))]
 
 
 def _clean_first(
@@ -410,7 +404,7 @@ def _clean_first(
         seen = yield from act(names[start : start + SLICE])
         over = [one.name for one in seen if one.outcome in ("removed", "gone")]
         if over:
-            key = f"{FIRST}{task_id}".encode()
+            key = registry_of(task_id)
             yield ops.commands((b"SREM", key, *over), key=key)
         found += seen
     return found
