@@ -28,7 +28,7 @@ NEXT_S: Final = 0.08  # of the refreshes after it, where the first did not come 
 NEXT_STEPS: Final = 3
 
 
-class Place(msgspec.Struct):
+class ScanPosition(msgspec.Struct):
     """How far a pass came. `passes` is 1 when there was a whole one, however many there were."""
 
     cursor: str = "0"
@@ -44,36 +44,36 @@ class Place(msgspec.Struct):
         self.passes = 1
 
 
-class Strays(Place):
+class Strays(ScanPosition):
     """Native queues that a pass found, whether or not the registry names them."""
 
     names: set[str] = msgspec.field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class KeySearch:
     """What one search asks the server for, and who takes the names that it returns."""
 
-    place: Place
+    position: ScanPosition
     glob: bytes
     kind: str | None
     take: Callable[[Sequence[bytes]], None]
 
     def call(self) -> reads.Call:
         """Return the next step."""
-        call: reads.Call = (b"SCAN", self.place.cursor, b"MATCH", self.glob, b"COUNT", STEP)
+        call: reads.Call = (b"SCAN", self.position.cursor, b"MATCH", self.glob, b"COUNT", STEP)
         return call if self.kind is None else (*call, b"TYPE", self.kind)
 
     def accept(self, reply: Any) -> None:
         """Take the names of a step, and go on behind it."""
         cursor, names = reply
         self.take(names)
-        self.place.cursor = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
-        if self.place.cursor == "0":
-            self.place.finish()
+        self.position.cursor = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
+        if self.position.cursor == "0":
+            self.position.finish()
 
 
-def sweep(searches: Sequence[Search], *, is_first: bool) -> Program[ResponseError | None]:
+def sweep(searches: Sequence[KeySearch], *, is_first: bool) -> Program[ResponseError | None]:
     """Take the steps of one refresh for all searches side by side; returns the error of a server that refuses.
 
     Until every key was seen once a first refresh goes on for a while; those after it take a few steps.
@@ -81,8 +81,8 @@ def sweep(searches: Sequence[Search], *, is_first: bool) -> Program[ResponseErro
     until = time.monotonic() + (FIRST_S if is_first else NEXT_S)
     for number in itertools.count():
         is_early = time.monotonic() < until
-        due = [one for one in searches if (is_early and not one.place.passes) or number < NEXT_STEPS]
-        due = [one for one in due if number == 0 or one.place.cursor != "0"]
+        due = [one for one in searches if (is_early and not one.position.passes) or number < NEXT_STEPS]
+        due = [one for one in due if number == 0 or one.position.cursor != "0"]
         if not due:
             break
         replies = yield reads.read(*(one.call() for one in due))

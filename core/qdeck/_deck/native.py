@@ -201,12 +201,12 @@ def _notices(stamp: Any, info: Any) -> list[str]:
     return notices
 
 
-def _search(memory: Memory) -> keyspace.Search:
+def _search(memory: Memory) -> keyspace.KeySearch:
     def take(found: Sequence[bytes]) -> None:
         names = (_text(raw[1 : -len(b"}:meta")]) for raw in found)
         memory.strays.names.update(name for name in names if name and "}" not in name)
 
-    return keyspace.Search(memory.strays, b"{*}:meta", None, take)
+    return keyspace.KeySearch(memory.strays, b"{*}:meta", None, take)
 
 
 def _search_due(memory: Memory) -> list[reads.Call]:

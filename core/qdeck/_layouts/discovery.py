@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck import reads
-from qdeck._deck.keyspace import Place, Search, Strays, sweep
+from qdeck._deck.keyspace import KeySearch, ScanPosition, Strays, sweep
 from qdeck._files import draft_beside, private_folder, state_dir
 from qdeck._layouts.model import Group, Sight
 from qdeck._layouts.together import all_of
@@ -30,7 +30,7 @@ BELIEVED_S: Final = 600  # how long a layout without any of its fixed keys stays
 MOST_DIGITS: Final = 20  # of a cursor
 
 
-class Pass(Place):
+class Pass(ScanPosition):
     """One way through the keyspace: what the pass before it found, and how far this one came.
 
     `empty_s` is when a pass ended that found nothing, for a layout that has fixed keys as well.
@@ -126,7 +126,7 @@ def _sweep(layouts: Sequence[Layout], remembered: Remembered, unread: list[str])
         for layout in layouts
         for (glob, kind), one in zip(layout.patterns(), _passes(layout, remembered), strict=True)
     ]
-    refused = yield from sweep(searches, is_first=all(search.place.is_new for search in searches))
+    refused = yield from sweep(searches, is_first=all(search.position.is_new for search in searches))
     if refused is not None:
         unread.append(f"keys may not be looked for (SCAN): {refused}")
         return
@@ -136,14 +136,14 @@ def _sweep(layouts: Sequence[Layout], remembered: Remembered, unread: list[str])
                 one.empty_s = int(time.time())
 
 
-def _search(layout: Layout, one: Pass, glob: bytes, kind: str | None) -> Search:
+def _search(layout: Layout, one: Pass, glob: bytes, kind: str | None) -> KeySearch:
     def take(names: Sequence[bytes]) -> None:
         for name in names:
             group = layout.gather(name)
             if group is not None:
                 one.next.setdefault(group, Group(names=[])).add(name)
 
-    return Search(one, glob, kind, take)
+    return KeySearch(one, glob, kind, take)
 
 
 def _name(layout: Layout, number: int) -> str:
@@ -175,8 +175,8 @@ def recall(address: str) -> Remembered:
         return Remembered(passes={})
 
 
-def _is_cursor(place: Place) -> bool:
-    return place.cursor.isascii() and place.cursor.isdigit() and int(place.cursor[: MOST_DIGITS + 1]) < 2**64
+def _is_cursor(position: ScanPosition) -> bool:
+    return position.cursor.isascii() and position.cursor.isdigit() and int(position.cursor[: MOST_DIGITS + 1]) < 2**64
 
 
 def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembered:
