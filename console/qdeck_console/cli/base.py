@@ -91,31 +91,33 @@ class Settings(NamedTuple):
 
     def reader(self) -> contextlib.AbstractContextManager[Reader]:
         """Open the server to read from it."""
-        from qdeck.admin import Reader
-
         target = self.target()
-        return _told(
-            Reader(target.url, thresholds=target.thresholds, adapters=target.layouts, patterns=target.patterns)
-        )
+        with startup.loading():
+            from qdeck.admin import Reader
+
+            made = Reader(target.url, thresholds=target.thresholds, adapters=target.layouts, patterns=target.patterns)
+        return _told(made)
 
     def writer(self) -> contextlib.AbstractContextManager[Writer]:
         """Open the server to change something on it; raise where its context forbids that."""
         from qdeck import NotAllowed
-        from qdeck.admin import Writer, mask_url
+        from qdeck.admin import mask_url
 
         target = self.target()
         hint = read_only_hint(target, self.confirm)
         if hint is not None:
             raise NotAllowed(f"{mask_url(target.url)} is open read-only", hint=hint)
-        return _told(
-            Writer(
+        with startup.loading():
+            from qdeck.admin import Writer
+
+            made = Writer(
                 target.url,
                 thresholds=target.thresholds,
                 adapters=target.layouts,
                 patterns=target.patterns,
                 production=target.production,
             )
-        )
+        return _told(made)
 
 
 @contextlib.contextmanager
