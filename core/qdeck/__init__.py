@@ -5,8 +5,9 @@ Declare tasks with `App`, enqueue their jobs from blocking or asyncio code, run 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from qdeck._lazy import attach
 
 if TYPE_CHECKING:
     from qdeck._app import App, Task
@@ -88,24 +89,19 @@ __all__ = [
 # Imported when first asked for: the client library takes longer to import than most commands take to run, and who only
 # wants a queue's name or the version needs none of it.
 _HOMES: Final = {
-    "_app": "App Task",
-    "_calls": "Call chain group",
-    "_context": "Failure JobContext current_job",
-    "_durability": "Durability Durable",
-    "_job": "Job NotDurable",
-    "_names": "QueueName",
-    "_options": "Priority",
+    "qdeck._app": "App Task",
+    "qdeck._calls": "Call chain group",
+    "qdeck._context": "Failure JobContext current_job",
+    "qdeck._durability": "Durability Durable",
+    "qdeck._errors": (
+        "DependencyCycle InvalidFilter InvalidName InvalidOption JobCancelled JobFailed LayoutMismatch LeaseLost "
+        "NotAllowed OutcomeUnknown PayloadNotSerializable PayloadTooLarge QdeckError Reject ResultTimeout Retry "
+        "ServerRefused ServerUnreachable TimeLimitExceeded UnknownDependency UnknownJob UnknownTask UsageError"
+    ),
+    "qdeck._job": "Job NotDurable",
+    "qdeck._names": "QueueName",
+    "qdeck._options": "Priority",
 }
-_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOME_OF.get(name, "_errors")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -4,8 +4,9 @@ A write is never left to a library's silent retries. Each step is idempotent, so
 after a lost answer, for `patience` seconds; what is still unanswered then is told as `OutcomeUnknown`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from qdeck._lazy import attach
 
 if TYPE_CHECKING:
     from qdeck._connection.address import mask_url
@@ -15,12 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["PATIENCE", "TIMEOUT", "AsyncClient", "Endpoint", "SyncClient", "mask_url"]
 
 # Imported when first asked for: a URL is shown, and a console drawn, before the client library is there.
-_HOMES: Final = {"mask_url": "address", "TIMEOUT": "endpoint", "Endpoint": "endpoint"}
+_HOMES: Final = {
+    "qdeck._connection.address": "mask_url",
+    "qdeck._connection.clients": "PATIENCE AsyncClient SyncClient",
+    "qdeck._connection.endpoint": "TIMEOUT Endpoint",
+}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = import_module(f"{__name__}.{_HOMES.get(name, 'clients')}")
-    value = globals()[name] = getattr(home, name)
-    return value
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = attach(__name__, _HOMES)

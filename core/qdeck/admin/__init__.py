@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from qdeck._lazy import attach
 
 if TYPE_CHECKING:
     from qdeck._connection import mask_url
@@ -236,7 +237,6 @@ __all__ = [
     "unread_words",
 ]
 
-# Imported when first asked for: a command takes what it needs, and starts as quickly as before.
 _HOMES: Final = {
     "qdeck._connection": "mask_url",
     "qdeck._deck.agent_tasks": "AgentTask=Slot",
@@ -304,20 +304,6 @@ _HOMES: Final = {
     "qdeck.admin._writer": "AsyncWriter Writer",
     "qdeck.messages._cleaning": "CLEAN_SLICE=SLICE",
 }
-_HOME_OF: Final = {
-    name: (module, attribute or name)
-    for module, names in _HOMES.items()
-    for name, _, attribute in (word.partition("=") for word in names.split())
-}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, attribute = _HOME_OF[name]
-    value = globals()[name] = getattr(import_module(module), attribute)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = attach(__name__, _HOMES)
