@@ -23,8 +23,8 @@ def test_finishes_what_runs(fleet: Fleet) -> None:
     """Asked to stop, a worker ends what runs, takes nothing new, gives what waits in its hand back at once, takes its
     name off the list and exits with 0."""
     worker = fleet.start(concurrency=4, lease=20)
-    fleet.add("aquick", 1.0, count=2)
-    fleet.add("quick", 1.0, count=2)
+    fleet.add("aquick", 3.0, count=2)
+    fleet.add("quick", 3.0, count=2)
     fleet.wait_notes(4)
     fleet.add("aquick", 0.01, count=30)
     worker.terminate()
