@@ -23,9 +23,10 @@ def test_finishes_what_runs(fleet: Fleet) -> None:
     """Asked to stop, a worker ends what runs, takes nothing new, gives what waits in its hand back at once, takes its
     name off the list and exits with 0."""
     worker = fleet.start(concurrency=4, lease=20)
+    before = fleet.notes()
     fleet.add("aquick", 3.0, count=2)
     fleet.add("quick", 3.0, count=2)
-    fleet.wait_notes(4)
+    wait_until(lambda: fleet.notes() >= before + 4, 60, fleet.tell)
     fleet.add("aquick", 0.01, count=30)
     worker.terminate()
     assert worker.wait(30) == 0, worker.output
