@@ -62,26 +62,13 @@ class Contexts:
         """Open a server to read from it."""
         from qdeck.admin import AsyncReader
 
-        return AsyncReader(
-            target.url,
-            thresholds=target.thresholds,
-            adapters=target.layouts,
-            patterns=target.patterns,
-            on_request=cost.add,
-        )
+        return AsyncReader.at(target, on_request=cost.add)
 
     def writer(self, target: Target, cost: Cost) -> AsyncWriter:
         """Open a server to read and change it."""
         from qdeck.admin import AsyncWriter
 
-        return AsyncWriter(
-            target.url,
-            thresholds=target.thresholds,
-            adapters=target.layouts,
-            patterns=target.patterns,
-            production=target.production,
-            on_request=cost.add,
-        )
+        return AsyncWriter.at(target, on_request=cost.add)
 
     def describe(self, target: Target, *, read_only: bool, title: str | None = None) -> Context:
         """What the bar says about a server."""

@@ -95,7 +95,7 @@ class Settings(NamedTuple):
         with startup.loading():
             from qdeck.admin import Reader
 
-            made = Reader(target.url, thresholds=target.thresholds, adapters=target.layouts, patterns=target.patterns)
+            made = Reader.at(target)
         return _told(made)
 
     def writer(self) -> contextlib.AbstractContextManager[Writer]:
@@ -110,13 +110,7 @@ class Settings(NamedTuple):
         with startup.loading():
             from qdeck.admin import Writer
 
-            made = Writer(
-                target.url,
-                thresholds=target.thresholds,
-                adapters=target.layouts,
-                patterns=target.patterns,
-                production=target.production,
-            )
+            made = Writer.at(target)
         return _told(made)
 
 

@@ -30,13 +30,12 @@ Place = tuple[str, str, str]
 
 
 def plan(
-    memory: Memory, address: str, others: Others, jobs: Sequence[JobRecord], verb: Verb, **request: Any
+    memory: Memory, address: str, others: Others, jobs: Sequence[JobRecord], verb: Verb, *, db: int, **request: Any
 ) -> Program[tuple[Plan, list[Skip]]]:
     """Make the plan. A job that is not as it was shown is not in it, and returned with the reason."""
     seen = {_place(job): job for job in jobs}
     queues = tuple(sorted({job.queue for job in jobs}))
     ids = tuple(dict.fromkeys(job.id if job.layout == NATIVE else job.key for job in jobs))
-    db = request.pop("db")
     made = yield from build(memory, address, Wish(verb=verb, queues=queues, ids=ids, **request), db=db, others=others)
     kept, left_out = _compare(made, seen)
     return (_only(made, kept) if len(kept) < made.count else made), left_out

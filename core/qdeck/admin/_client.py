@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from qdeck._engine.ops import Program
     from qdeck._engine.steps import Step
+    from qdeck._settings import Target
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -65,6 +66,19 @@ class Client:
         self.local_clock = False
         """Whether the server's clock may not be read: then ages are by this machine's."""
 
+    @classmethod
+    def at(cls, target: Target, *, on_request: Callable[[int, int], None] | None = None) -> Self:
+        """Return a client of the server that a configuration names, by the settings of its context."""
+        client = cls(
+            target.url,
+            thresholds=target.thresholds,
+            adapters=target.layouts,
+            patterns=target.patterns,
+            on_request=on_request,
+        )
+        client._production = target.production
+        return client
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
 
@@ -74,19 +88,9 @@ class Client:
         return str(self.endpoint)
 
     @property
-    def url(self) -> str:
-        """The address as it was given, with the password."""
-        return self.endpoint.url
-
-    @property
     def is_cluster(self) -> bool:
         """Whether the server is a Redis Cluster."""
         return self.endpoint.is_cluster
-
-    @property
-    def adapters(self) -> tuple[str, ...]:
-        """The queue systems besides qdeck's own whose queues are shown."""
-        return tuple(layout.name for layout in self.others.layouts)
 
     @property
     def unread(self) -> list[str]:
@@ -101,7 +105,7 @@ class Client:
         """Return why the outcomes of an adapter's retried jobs cannot be seen; empty when they can."""
         return self.others.why_not_watch(adapter)
 
-    _must_compare = False  # whether `_before_write` asks servers
+    _production: tuple[Target, ...] = ()  # servers that this one must not be; a writer compares them before it writes
 
     def _before_write(self) -> None:
         """Raise unless this client may write."""
@@ -182,7 +186,7 @@ class Asynchronous(Client, AsyncRunner):
         return await self._loop_clients()[0].run(self._guarded(program, writes=False))
 
     async def _run_write(self, program: Program[T]) -> T:
-        if self._must_compare:
+        if self._production:
             await asyncio.to_thread(self._before_write)
         else:
             self._before_write()

@@ -34,11 +34,7 @@ T = TypeVar("T")
 class Writes(Reads):
     """The methods that change something, each written once."""
 
-    _production: tuple[Target, ...] = ()  # servers that this one must not be; compared before the first write
     _refused: NotAllowed | None = None
-
-    def _keep_off(self, production: Sequence[Target]) -> None:
-        self._production, self._must_compare = tuple(production), bool(production)
 
     def need_writable(self) -> None:
         """Raise when this is a server of production that may not be written to; compared before the first write."""
@@ -56,7 +52,7 @@ class Writes(Reads):
         except NotAllowed as error:
             self._refused = error
             raise
-        self._production, self._must_compare = (), False
+        self._production = ()
 
     @operates
     def apply(
@@ -306,7 +302,7 @@ class Writer(Writes, Reader):
 
     def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[Options]) -> None:
         super().__init__(url, **options)
-        self._keep_off(production)
+        self._production = tuple(production)
 
     def write(self, program: Program[T]) -> T:
         """Run a program that may write."""
@@ -318,7 +314,7 @@ class AsyncWriter(Writes, AsyncReader):
 
     def __init__(self, url: str, *, production: Sequence[Target] = (), **options: Unpack[Options]) -> None:
         super().__init__(url, **options)
-        self._keep_off(production)
+        self._production = tuple(production)
 
     async def write(self, program: Program[T]) -> T:
         """Run a program that may write."""
