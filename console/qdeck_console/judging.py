@@ -171,7 +171,7 @@ def _of_row(row: QueueRow, levels: Levels, known: set[Code]) -> list[RowReason]:
     stuck, late, dead = levels
     out = []
     if row.stuck:
-        why = ": past lease or time limit" if row.layout == NATIVE else ", see 3 Stuck for why"
+        why = ": past lease or time limit" if row.adapter == NATIVE else ", see 3 Stuck for why"
         out.append(RowReason(stuck, f"{row.stuck:,} stuck{why}", Code.STUCK))
     if row.paused and not row.ready:
         out.append(RowReason(Severity.WATCH, "paused", Code.PAUSED))

@@ -26,7 +26,7 @@ def run_console(
 ) -> int:
     """Runs the console until it is left, or for so many seconds, and returns the exit code.
 
-    With a `target` the thresholds, colour and layouts of its context hold, and production that may be written to is
+    With a `target` the thresholds, colour and adapters of its context hold, and production that may be written to is
     live for half an hour only.
     """
     check_terminal()

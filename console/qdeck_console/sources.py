@@ -225,7 +225,7 @@ class NativeSearch(Search):
 
 
 class Foreign(Search):
-    """A list of another layout, which gives its entries in order only."""
+    """A list of another adapter, which gives its entries in order only."""
 
     most = _FOREIGN_KEPT
 
@@ -250,10 +250,10 @@ class Foreign(Search):
 
 
 def source(
-    reader: AsyncReader, layout: str, queue: str, state: str, where: str, *, newest: bool | None = None
+    reader: AsyncReader, adapter: str, queue: str, state: str, where: str, *, newest: bool | None = None
 ) -> Source:
     """The source for a list."""
-    if layout != NATIVE:
+    if adapter != NATIVE:
         return Foreign(reader, queue, state, where, newest=newest)
     if where.strip():
         return NativeSearch(reader, queue, state, where, newest=newest)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, ParamSpec, Ty
 from qdeck._calls import Call, read_after
 from qdeck._calls import enqueue as enqueue_calls
 from qdeck._calls import secure as secure_calls
-from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._durability import Durable, read_durable
 from qdeck._engine import codec
 from qdeck._engine.ids import check_id, new_id
@@ -35,6 +34,7 @@ from qdeck._options import (
     read_tags,
     read_task_name,
 )
+from qdeck._redis import AsyncClient, Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -15,9 +15,9 @@ from qdeck._errors import JobFailed, QdeckError, ResultTimeout, UnknownJob
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._connection import AsyncClient, SyncClient
     from qdeck._durability import Durability
     from qdeck._engine.ops import Program
+    from qdeck._redis import AsyncClient, SyncClient
 
 _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.running import Running, running
-from qdeck._connection import Endpoint, SyncClient
+from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from qdeck.runtime import Agent
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from qdeck._connection import SyncClient
+    from qdeck._redis import SyncClient
 
 TOKEN = "a-token-of-tests-1234567890"
 QUEUE = "demo:mail:actions"

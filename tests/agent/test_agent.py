@@ -12,9 +12,9 @@ import pytest
 from agent.running import QUEUE, TOKEN, claim, make_jobs, running
 from qdeck import NotAllowed, QueueName, ServerUnreachable
 from qdeck._agent.options import AgentOptions
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck import history
 from qdeck._engine import keys
+from qdeck._redis import Endpoint, SyncClient
 from qdeck._settings import Purge
 from qdeck.admin import AsyncWriter, Settings, Writer
 from qdeck.messages import _registry as registry

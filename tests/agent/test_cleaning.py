@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._connection import SyncClient
+    from qdeck._redis import SyncClient
 
 OVER = "shop:callbacks:mail:over"
 ORPHAN = "shop:responses:get:orphan"

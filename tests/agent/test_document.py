@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._connection import SyncClient
+    from qdeck._redis import SyncClient
 
 
 async def test_health_metrics_are_exposed_via_redis_metrics_and_logs(

@@ -21,7 +21,7 @@ from qdeck.admin import AsyncWriter, QueueRow, Sample, Writer
 if TYPE_CHECKING:
     import redis
 
-    from qdeck._connection import SyncClient
+    from qdeck._redis import SyncClient
 
 STEP = FINE.step_ms
 

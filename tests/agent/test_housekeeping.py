@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from agent.running import QUEUE, bury, claim, make_jobs
 from qdeck._agent import housekeeping
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import keys, ops, programs
 from qdeck._engine.ids import new_id
+from qdeck._redis import Endpoint, SyncClient
 from qdeck.admin import Writer
 
 if TYPE_CHECKING:

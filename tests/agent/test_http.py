@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._connection import SyncClient
+    from qdeck._redis import SyncClient
     from support.servers import Server
 
 HEALTH, DLQ, PURGE = "/api/v1/queue/health", "/api/v1/queue/dlq", "/api/v1/queue/purge"
@@ -117,7 +117,7 @@ async def test_dead_letters_newest_first_over_all_queues(run_agent: Callable[...
     assert (one["total"], [entry["queue"] for entry in one["entries"]]) == (3, [queues[2]] * 2)
     assert "hunter2" not in text
     letter = one["entries"][0]
-    names = {"id", "layout", "queue", "queue_from", "error_class", "error_message", "failed_at", "attempts", "payload"}
+    names = {"id", "adapter", "queue", "queue_from", "error_class", "error_message", "failed_at", "attempts", "payload"}
     assert set(letter) >= names | {"retry_count"}
     assert (letter["error_class"], letter["attempts"], letter["retry_count"]) == ("Boom", 1, 0)
     assert letter["payload"] == [[1], {"password": "***"}]
@@ -170,7 +170,7 @@ async def test_a_dry_run_tells_what_a_purge_would_do_and_writes_nothing(
     assert answer.code == 200
     assert found["counts"] == {"ready_too_old": 5}
     assert len(found["entries"]) == 5
-    assert set(found["entries"][0]) >= {"layout", "queue", "id", "rule", "reason", "age_s", "effect"}
+    assert set(found["entries"][0]) >= {"adapter", "queue", "id", "rule", "reason", "age_s", "effect"}
     assert (len(cut["entries"]), cut["more"]) == (2, 3)
 
 

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.running import QUEUE, bury, claim, make_jobs, running
 from qdeck._agent.metrics import expose
-from qdeck._connection import Endpoint, SyncClient
+from qdeck._redis import Endpoint, SyncClient
 from qdeck.admin import QueueRow, ServerInfo, Snapshot, Status, Totals
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def test_every_metric_of_the_document_is_there(run_agent: Callable[..., An
         answer = await agent.ask("/metrics", token=None)
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     found = parse(answer.text)
-    queue = (("layout", "native"), ("queue", QUEUE))
+    queue = (("adapter", "native"), ("queue", QUEUE))
     assert found["qdeck_dlq_size", queue] == 1
     for what in ("pending", "ready", "completed", "orphaned"):
         assert found[f"qdeck_purge_{what}_count", ()] == 0
@@ -102,14 +102,14 @@ def test_the_numbers_are_those_of_the_report_and_of_the_status() -> None:
     dead letters.
     """
     rows = (
-        QueueRow(layout="vmpooler", name="centos-7", stuck=2, late=0, dead=12),
-        QueueRow(layout="vmpooler", name="requests:on-demand", stuck=1, dead=1, problem="unreadable: of another type"),
+        QueueRow(adapter="vmpooler", name="centos-7", stuck=2, late=0, dead=12),
+        QueueRow(adapter="vmpooler", name="requests:on-demand", stuck=1, dead=1, problem="unreadable: of another type"),
     )
     seen = Snapshot(
-        at_ms=1, server=ServerInfo(), status=Status.DEGRADED, findings=(), layouts=("vmpooler",),
+        at_ms=1, server=ServerInfo(), status=Status.DEGRADED, findings=(), adapters=("vmpooler",),
         totals=Totals(stuck=3, dead=13), queues=rows,
     )  # fmt: skip
     found = parse(expose(seen, {"errors": {"stuck_count": 3, "stuck_vm_count": 2}}, ()).decode())
     assert found["qdeck_health_stuck_vms_count", ()] == 2
     assert sum(value for (name, _), value in found.items() if name == "qdeck_dlq_size") == 13
-    assert found["qdeck_health_queue_late", (("layout", "vmpooler"), ("queue", "centos-7"))] == 0
+    assert found["qdeck_health_queue_late", (("adapter", "vmpooler"), ("queue", "centos-7"))] == 0

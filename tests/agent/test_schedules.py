@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck._connection import SyncClient
+    from qdeck._redis import SyncClient
 
 READY = f"{{{QUEUE}}}:ready"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import NotAllowed
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck import agent_tasks
+from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -24,8 +24,8 @@ from bench import console
 from bench.console import Terminal, before_others
 from bench.figures import Figure, Sample, Setting
 from bench.processes import Stalled
-from qdeck._connection import SyncClient
 from qdeck._engine import ops, programs
+from qdeck._redis import SyncClient
 from qdeck.admin import Writer
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def first_frame(setting: Setting) -> Sample:
 
 
 def _fill(raw: redis.Redis, url: str) -> None:
-    """All five layouts, among very many keys of others."""
+    """All five adapters, among very many keys of others."""
     script = raw.register_script(_FILL)
     for start in range(0, OTHER_KEYS, _PART):
         script(args=[start, start + _PART - 1])
@@ -127,7 +127,7 @@ def figures() -> list[Figure]:
         ),
         Figure(
             key="status_start",
-            title=f"`qdeck status` beyond `qdeck --version`, five layouts among {OTHER_KEYS:,} keys",
+            title=f"`qdeck status` beyond `qdeck --version`, five adapters among {OTHER_KEYS:,} keys",
             unit=" ms",
             aim=100,
             measure=status,

@@ -10,10 +10,10 @@ import pytest
 
 from chaos.jobs import QUEUE, make_app
 from chaos.ledger import read_notes, wait_until
-from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._engine import keys, ops, programs
 from qdeck._engine.scripts import load
 from qdeck._errors import ServerUnreachable
+from qdeck._redis import AsyncClient, Endpoint, SyncClient
 from qdeck._worker.ears import Ear, Tokens
 from support.proxy import Side, Then
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qdeck._connection import AsyncClient, SyncClient
+from qdeck._redis import AsyncClient, SyncClient
 
 if TYPE_CHECKING:
     import random

@@ -30,7 +30,7 @@ _WEIGHED: Final = frozenset(
 _GAP: Final = re.compile(r" {2,}")
 _PRIORITIES: Final = 1_000_000  # what a priority adds to a score of ifdb, in seconds
 _PRIORITIES_THERE: Final = 1000
-_BAND: Final = 10**13  # what a priority adds to a score of the native layout, in ms
+_BAND: Final = 10**13  # what a priority adds to a score of the native adapter, in ms
 _AGES: Final = frozenset({"age_s", "oldest_s", "stuck_s", "idle_s", "late_s", "heartbeat_s", "oldest_age", "avg_age"})
 _OF_MACHINE: Final = frozenset({"memory_bytes", "version", "run_id", "digest", "uptime_s", "clients", "commands_per_s"})
 

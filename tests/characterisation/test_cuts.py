@@ -90,8 +90,8 @@ class States(NamedTuple):
 class Operation:
     """One operation, with its connection cut and without."""
 
-    def __init__(self, world: World, cutter: Cutter, layout: str, line: str) -> None:
-        self.world, self.cutter, self.layout = world, cutter, layout
+    def __init__(self, world: World, cutter: Cutter, adapter: str, line: str) -> None:
+        self.world, self.cutter, self.adapter = world, cutter, adapter
         self.words = shlex.split(line)
         self.plan = ""
         self.struck = False  # whether a connection was cut
@@ -99,13 +99,13 @@ class Operation:
     def run(self, *words: str, after: int | None = None, for_good: bool = False) -> Ran:
         """Runs a command whose connection breaks after so many commands."""
         self.cutter.arm(after, for_good=for_good)
-        ran = self.world.run(*words, "--json", "--layout", self.layout, "--url", self.cutter.url)
+        ran = self.world.run(*words, "--json", "--adapter", self.adapter, "--url", self.cutter.url)
         self.struck |= self.cutter.struck
         return ran
 
     def begin(self) -> list[str]:
         """Fills the server and makes the plan; returns what there is then."""
-        self.world.fill([self.layout])
+        self.world.fill([self.adapter])
         plan = self.run(*self.words).json
         assert plan["count"] > 0, "there is something to do"
         self.plan = plan["plan"]
@@ -218,20 +218,20 @@ def fails(operation: Operation, ran: Ran, uncut: Ran, cut: int) -> bool:
     return operation.cutter.struck
 
 
-@pytest.mark.parametrize("layout", QUICK)
-def test_a_command_goes_on_after_a_cut(world: World, cutter: Cutter, layout: str) -> None:
-    assert check_goes_on(Operation(world, cutter, layout, QUICK[layout])) > 3
+@pytest.mark.parametrize("adapter", QUICK)
+def test_a_command_goes_on_after_a_cut(world: World, cutter: Cutter, adapter: str) -> None:
+    assert check_goes_on(Operation(world, cutter, adapter, QUICK[adapter])) > 3
 
 
-@pytest.mark.parametrize("layout", QUICK)
-def test_a_command_given_again_after_a_cut_does_the_rest(world: World, cutter: Cutter, layout: str) -> None:
-    assert check_goes_on_when_given_again(Operation(world, cutter, layout, QUICK[layout])) > 3
+@pytest.mark.parametrize("adapter", QUICK)
+def test_a_command_given_again_after_a_cut_does_the_rest(world: World, cutter: Cutter, adapter: str) -> None:
+    assert check_goes_on_when_given_again(Operation(world, cutter, adapter, QUICK[adapter])) > 3
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("layout", "line"), [(layout, line) for layout, lines in FULL.items() for line in lines])
-def test_every_verb_with_every_cut(world: World, cutter: Cutter, layout: str, line: str) -> None:
-    operation = Operation(world, cutter, layout, line)
+@pytest.mark.parametrize(("adapter", "line"), [(adapter, line) for adapter, lines in FULL.items() for line in lines])
+def test_every_verb_with_every_cut(world: World, cutter: Cutter, adapter: str, line: str) -> None:
+    operation = Operation(world, cutter, adapter, line)
     assert check_goes_on(operation) > 3
     assert check_goes_on_when_given_again(operation) > 3

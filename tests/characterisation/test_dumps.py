@@ -23,11 +23,11 @@ _CLEANS = (
     f"clean {TASK} --idle 0",
     "clean 12345 --idle 0",
     "clean --orphans --yes",
-    "clean --orphans --yes --layout lists",
+    "clean --orphans --yes --adapter lists",
 )
 # What changes something and has no undo.
 _WRITES = (
-    f"queues pause {MAIL} --layout native",
+    f"queues pause {MAIL} --adapter native",
     f"queues resume {MAILER}",
     "queues pause ifdb",
     f"enqueue {BILLS} send --args [1] --priority LOW --name n --unique --tag a",

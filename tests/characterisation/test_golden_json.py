@@ -20,19 +20,19 @@ _QUEUES: Final = {
 }  # fmt: skip
 
 
-def _jobs(layout: str) -> list[str]:
-    queue = _QUEUES[layout]
+def _jobs(adapter: str) -> list[str]:
+    queue = _QUEUES[adapter]
     return [
-        f"jobs {queue} --layout {layout}",
-        *(f"jobs {queue} --layout {layout} --state {state} --limit 2" for state in _STATES),
-        f"jobs {queue} --layout {layout} --where state:dead,ready",
+        f"jobs {queue} --adapter {adapter}",
+        *(f"jobs {queue} --adapter {adapter} --state {state} --limit 2" for state in _STATES),
+        f"jobs {queue} --adapter {adapter} --where state:dead,ready",
     ]
 
 
 # file → commands; each is run with --json and without.
 COMMANDS: Final[dict[str, list[str]]] = {
-    "status": ["status", *(f"status --layout {name}" for name in ADAPTERS)],
-    "queues": ["queues", "queues list --layout ifdb,native"],
+    "status": ["status", *(f"status --adapter {name}" for name in ADAPTERS)],
+    "queues": ["queues", "queues list --adapter ifdb,native"],
     **{f"jobs-{name}": _jobs(name) for name in ADAPTERS},
     "jobs-others": [
         f"jobs {MAIL} --limit 3",  # three adapters have a queue of this name
@@ -51,15 +51,15 @@ COMMANDS: Final[dict[str, list[str]]] = {
         f"jobs {MAIL} --where '(state:dead'",
     ],
     "job": [
-        *(f"job {MAIL} {job} --layout native" for job in ("ready-tagged", "ready-hostile", "delayed-later")),
-        *(f"job {MAIL} {job} --layout native" for job in ("blocked-waits", "running-leased", "running-lost")),
-        *(f"job {MAIL} {job} --layout native" for job in ("done-new", "dead-one", "dead-hostile", "cancelled-new")),
+        *(f"job {MAIL} {job} --adapter native" for job in ("ready-tagged", "ready-hostile", "delayed-later")),
+        *(f"job {MAIL} {job} --adapter native" for job in ("blocked-waits", "running-leased", "running-lost")),
+        *(f"job {MAIL} {job} --adapter native" for job in ("done-new", "dead-one", "dead-hostile", "cancelled-new")),
         *(f"job {POOL} {job}" for job in ("pending-stuck", "ready-old", "running-one", "completed-old", "od-one")),
         *(f"job requests:on-demand {job}" for job in ("req-1", "req-over")),
         *(f"job ifdb {job}" for job in ("ready-one", "later", "waits", "runs-long", "good", "bad", "broken")),
-        *(f"job scheduler {job} --layout scheduler" for job in ("first", "later", "held-long", "dead-one", "broken")),
-        f"job {MAIL} oldest --layout lists",
-        f"job {MAIL} dead-one --layout lists",
+        *(f"job scheduler {job} --adapter scheduler" for job in ("first", "later", "held-long", "dead-one", "broken")),
+        f"job {MAIL} oldest --adapter lists",
+        f"job {MAIL} dead-one --adapter lists",
         f"job {MAIL} twin",
         "job scheduler held",
         f"job {MAIL} nowhere",
@@ -68,31 +68,35 @@ COMMANDS: Final[dict[str, list[str]]] = {
     "dead": [
         "dead",
         f"dead {MAIL}",
-        *(f"dead --layout {name}" for name in ADAPTERS),
+        *(f"dead --adapter {name}" for name in ADAPTERS),
         "dead --limit 2",
         "dead --where error:Timeout*",
         "dead scheduler",
     ],
-    "groups": ["dead --group", f"dead {MAIL} --group", *(f"dead --group --layout {name}" for name in ADAPTERS)],
-    "export": [f"dead export {MAIL}", f"dead export {POOL}", "dead export --layout ifdb,scheduler", "dead export"],
+    "groups": ["dead --group", f"dead {MAIL} --group", *(f"dead --group --adapter {name}" for name in ADAPTERS)],
+    "export": [f"dead export {MAIL}", f"dead export {POOL}", "dead export --adapter ifdb,scheduler", "dead export"],
     "stuck": [
         "stuck",
         f"stuck {MAIL}",
-        *(f"stuck --layout {name}" for name in ADAPTERS),
+        *(f"stuck --adapter {name}" for name in ADAPTERS),
         "stuck scheduler --limit 1",
     ],
     "workers": ["workers"],
     "schedules": ["schedule list"],
     "activity": ["activity", "activity --since 1m", "activity --since 2h"],
-    "health": ["health", "health --no-orphans --layout native", *(f"health --layout {name}" for name in ADAPTERS[1:])],
+    "health": [
+        "health",
+        "health --no-orphans --adapter native",
+        *(f"health --adapter {name}" for name in ADAPTERS[1:]),
+    ],
     "doctor": ["doctor"],
-    "purge": ["purge", f"purge {MAIL}", *(f"purge --layout {name}" for name in ADAPTERS)],
+    "purge": ["purge", f"purge {MAIL}", *(f"purge --adapter {name}" for name in ADAPTERS)],
     "clean": [
         f"clean {TASK} --dry-run",
         f"clean {TASK} --dry-run --idle 0",
         "clean 12345 --dry-run --idle 0",
         "clean --orphans",
-        "clean --orphans --layout lists",
+        "clean --orphans --adapter lists",
         "clean --orphans --idle 604800",
         "clean nothing --dry-run",
     ],

@@ -14,9 +14,9 @@ _FIRST: Final = {
 }  # fmt: skip
 
 
-def of(layout: str) -> list[str]:
+def of(adapter: str) -> list[str]:
     """Every verb on the main queue of an adapter, and what is particular to it."""
-    queue = QUEUES[layout]
+    queue = QUEUES[adapter]
     lines = [
         f"dead retry {queue}",
         "dead retry",
@@ -25,7 +25,7 @@ def of(layout: str) -> list[str]:
         f"dead retry {queue} --priority HIGH",
         f"dead discard {queue}",
         f"jobs cancel {queue}",
-        f"jobs cancel {queue} --id {_FIRST[layout]}",
+        f"jobs cancel {queue} --id {_FIRST[adapter]}",
         f"jobs discard {queue}",
         f"jobs discard {queue} --state ready",
         f"jobs complete {queue}",
@@ -35,13 +35,13 @@ def of(layout: str) -> list[str]:
         f"jobs reprioritise {queue} --priority 7",
         f"requeue {queue}",
         f"requeue {queue} --all-running",
-        f"requeue {queue} --id {_FIRST[layout]}",
+        f"requeue {queue} --id {_FIRST[adapter]}",
         "requeue",
         f"bury {queue}",
         f"bury {queue} --state ready",
         "bury",
     ]
-    return [f"{line} --layout {layout}" for line in [*lines, *_MORE.get(layout, ())]]
+    return [f"{line} --adapter {adapter}" for line in [*lines, *_MORE.get(adapter, ())]]
 
 
 _MORE: Final = {
@@ -72,7 +72,7 @@ _MORE: Final = {
         "jobs discard shop:dev:mail:callbacks:task-17",
     ],
 }
-# Without a layout: queues of the same name, and of all adapters.
+# Without an adapter: queues of the same name, and of all adapters.
 COLLIDING: Final = [
     f"dead retry {MAIL}",
     f"dead discard {MAIL}",
@@ -89,7 +89,7 @@ COLLIDING: Final = [
     "jobs cancel nowhere",
     "jobs move shop:mail:actions --to scheduler",
 ]
-LISTS: Final = {**{layout: of(layout) for layout in ADAPTERS}, "colliding": COLLIDING}
+LISTS: Final = {**{adapter: of(adapter) for adapter in ADAPTERS}, "colliding": COLLIDING}
 _RULES: Final = (
     "ready_too_old", "running_without_owner", "done_too_old", "dead_too_old", "dead_too_many", "cancelled_too_old",
     "orphaned_records", "pending_too_old", "request_too_old", "task_too_old", "broken_entries", "overdue_delayed",
@@ -122,6 +122,6 @@ REFUSED: Final = [
     "purge --yes",
     "undo no-such-batch",
     "undo",
-    f"job edit {MAIL} dead-one --payload nothing.json --layout native",
+    f"job edit {MAIL} dead-one --payload nothing.json --adapter native",
     "job edit ifdb bad --payload nothing.json",
 ]

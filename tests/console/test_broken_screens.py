@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from layouts.test_conformance import FILL
+from adapters.test_conformance import FILL
 from qdeck.admin import NATIVE, Writer
 from support.breaking import HEALTHY, Image, breaks, broken, fill, whole_or_sample
 from support.driving import app_on
@@ -50,13 +50,13 @@ async def test_every_screen_over_many_broken_fields(
     fill(url, raw)
     for filler in FILL.values():
         filler().populate(raw)
-    layouts = (NATIVE, *FILL)
-    with Writer(url, adapters=layouts) as deck:
+    adapters = (NATIVE, *FILL)
+    with Writer(url, adapters=adapters) as deck:
         [row] = [row for row in deck.snapshot().queues if row.name == HEALTHY]
     some = many(raw, part)
     assert len(some) > 100
     with broken(raw, Image(raw), *some):
-        app = app_on(url, layouts=layouts, read_only=True)
+        app = app_on(url, adapters=adapters, read_only=True)
         async with shown(app) as pilot:
             for mode in app.MODES:
                 app.action_tab(mode)

@@ -201,7 +201,7 @@ def test_a_served_console_is_as_read_only_as_the_default_context(
     assert (ran.code, "'archive' says read_only = true" in ran.err) == (77, True), ran
 
 
-@pytest.mark.parametrize("option", ["--url", "--context", "--config", "--confirm", "--layout"])
+@pytest.mark.parametrize("option", ["--url", "--context", "--config", "--confirm", "--adapter"])
 def test_an_empty_option_is_not_one_that_was_left_out(
     qdeck: Callable[..., Ran], raw: redis.Redis, option: str, tmp_path: Path
 ) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import ops, programs
+from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from support.servers import Server
 
 QUEUE = "demo:mail:actions"
-STATUS = {"at", "server", "status", "reasons", "layouts", "totals", "queues"}
+STATUS = {"at", "server", "status", "reasons", "adapters", "totals", "queues"}
 TOTALS = {"ready", "delayed", "blocked", "running", "stuck", "late", "dead"}
-ROW = {"layout", "name", "ready", "delayed", "blocked", "running", "done", "dead", "stuck", "oldest_s", "paused"}
+ROW = {"adapter", "name", "ready", "delayed", "blocked", "running", "done", "dead", "stuck", "oldest_s", "paused"}
 ROW |= {"in_per_s", "out_per_s"}
-JOB = {"id", "layout", "queue", "state", "name", "priority", "attempts", "enqueued_at", "due_at", "age_s", "worker"}
+JOB = {"id", "adapter", "queue", "state", "name", "priority", "attempts", "enqueued_at", "due_at", "age_s", "worker"}
 JOB |= {"payload", "key"}
 DETAIL = JOB | {"history", "error", "depends_on", "dependents", "result", "log"}
-FOUND = {"layout", "queue", "id", "key", "state"}
+FOUND = {"adapter", "queue", "id", "key", "state"}
 BATCH = {"batch", "applied", "skipped"}
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -62,7 +62,7 @@ def test_status_fields(qdeck: Callable[..., Ran]) -> None:
     assert set(ran.json["server"]) >= {"version", "mode", "role"}
     [row] = ran.json["queues"]
     assert set(row) >= ROW
-    assert (row["layout"], row["name"], row["ready"], row["in_per_s"]) == ("native", QUEUE, 1, None)
+    assert (row["adapter"], row["name"], row["ready"], row["in_per_s"]) == ("native", QUEUE, 1, None)
     assert ISO.fullmatch(ran.json["at"])
     assert ran.err == ""
 
@@ -195,7 +195,7 @@ def test_changes_are_planned_then_done(qdeck: Callable[..., Ran]) -> None:
 def test_pause_and_resume(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
     enqueue(qdeck)
     assert qdeck("queues", "pause", QUEUE, "--json").json == {
-        "layout": "native", "queue": QUEUE, "paused": True, "changed": True,
+        "adapter": "native", "queue": QUEUE, "paused": True, "changed": True,
     }  # fmt: skip
     assert raw.hget(f"{{{QUEUE}}}:meta", "paused") == b"1"
     assert qdeck("queues", "resume", QUEUE).code == 0
@@ -221,7 +221,7 @@ def test_workers_are_listed_and_asked(qdeck: Callable[..., Ran], raw: redis.Redi
     [
         ("stat",),
         ("status", "--nope"),
-        ("status", "--layout", "nope"),
+        ("status", "--adapter", "nope"),
         ("status", "--url", "localhost"),
         ("status", "--url", "redis://h:99999"),
         ("jobs",),

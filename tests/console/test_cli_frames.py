@@ -30,8 +30,8 @@ def test_a_frame_as_text(filled: str, capsys: pytest.CaptureFixture[str], size: 
     assert more in "\n".join(lines)
 
 
-def test_a_frame_of_some_layouts(filled: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["snapshot", "--url", filled, "--layout", "lists", "--size", "80x24"]) == 0
+def test_a_frame_of_some_adapters(filled: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snapshot", "--url", filled, "--adapter", "lists", "--size", "80x24"]) == 0
     assert "mail" not in capsys.readouterr().out
 
 

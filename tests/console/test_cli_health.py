@@ -128,7 +128,7 @@ def test_doctor(qdeck: Callable[..., Ran], contexts: Path) -> None:
     checks = {check["name"]: check for check in ran.json["checks"]}
     assert all(set(check) == {"name", "ok", "detail", "fix"} for check in ran.json["checks"])
     assert {"config", "context", "connection", "version", "clock", "looking", "changing", "persistence"} <= set(checks)
-    assert {"scripts", "layouts", "workers", "abilities", "eviction", "memory"} <= set(checks)
+    assert {"scripts", "adapters", "workers", "abilities", "eviction", "memory"} <= set(checks)
     assert ran.code == 1, "the server of the tests keeps nothing"
     assert [name for name, check in checks.items() if check["ok"] is False] == ["persistence"]
     assert "qdeck.toml is valid; contexts: local, shop, frozen, far" in checks["config"]["detail"]

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from support.commands import Ran
 
-DEAD = {"id", "layout", "queue", "queue_from", "error_class", "error_message", "failed_at", "attempts", "payload"}
+DEAD = {"id", "adapter", "queue", "queue_from", "error_class", "error_message", "failed_at", "attempts", "payload"}
 GROUP = {"error_class", "message_shape", "queue", "count", "first_at", "last_at"}
 BATCH = {"batch", "applied", "skipped", "undo_until"}
 UNDO = {"batch", "restored", "skipped"}
-STUCK = {"id", "layout", "queue", "why", "age_s", "worker", "worker_alive"}
+STUCK = {"id", "adapter", "queue", "why", "age_s", "worker", "worker_alive"}
 PLAN = {"plan", "created_at", "expires_at", "count", "bytes", "entries", "blast", "skipped"}
 
 

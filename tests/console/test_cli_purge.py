@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from support.commands import Ran
 
 PLAN = {"plan", "created_at", "expires_at", "counts", "bytes", "entries"}
-ENTRY = {"layout", "queue", "id", "rule", "reason", "age_s", "effect"}
+ENTRY = {"adapter", "queue", "id", "rule", "reason", "age_s", "effect"}
 
 
 @pytest.fixture

@@ -90,6 +90,6 @@ def test_what_a_pane_cannot_show_is_told() -> None:
 def test_many_seconds_are_told_as_hours() -> None:
     told = "pending for 10,811 s, over 7,200 s; looks every 30 s, fails after 5 min, 1,234 slots"
     seen = Seen(key=b"pool", member=b"vm")
-    entry = Entry(id="vm", key="vm", layout="vmpooler", queue="pool", state="running", native_state="pending",
+    entry = Entry(id="vm", key="vm", adapter="vmpooler", queue="pool", state="running", native_state="pending",
                   seen=seen, stuck=told)  # fmt: skip
     assert theirs(entry).reason == "pending for 3h 00m, over 2h 00m; looks every 30 s, fails after 5 min, 1,234 slots"

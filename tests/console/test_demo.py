@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from qdeck.admin import LAYOUTS, Writer
+from qdeck.admin import ADAPTERS, Writer
 from qdeck.testing import Past
 from qdeck_console.demo import names
 from qdeck_console.demo.others import seed_others, writers
@@ -56,14 +56,14 @@ def test_the_first_look_finds_what_is_promised(deck: Writer) -> None:
 
 def test_the_first_look_finds_four_systems_of_others(url: str) -> None:
     seed_others(url, 1)
-    with Writer(url, adapters=LAYOUTS) as deck:
+    with Writer(url, adapters=ADAPTERS) as deck:
         snapshot = deck.snapshot()
-        assert snapshot.layouts == ("native", "lists", "vmpooler", "ifdb", "scheduler")
+        assert snapshot.adapters == ("native", "lists", "vmpooler", "ifdb", "scheduler")
         assert snapshot.notices == ()
-        for layout in snapshot.layouts[1:]:
-            rows = [row for row in snapshot.queues if row.layout == layout]
-            assert sum(row.dead or 0 for row in rows) >= 3, layout
-            assert sum(row.ready or 0 for row in rows) >= 5, layout
+        for adapter in snapshot.adapters[1:]:
+            rows = [row for row in snapshot.queues if row.adapter == adapter]
+            assert sum(row.dead or 0 for row in rows) >= 3, adapter
+            assert sum(row.ready or 0 for row in rows) >= 5, adapter
         before = {row.name: (row.ready, row.running, row.done) for row in snapshot.queues}
         living = writers(url, 7)
         for _ in range(60):

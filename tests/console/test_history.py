@@ -11,7 +11,7 @@ Q, OTHER = "demo:dev:mail:actions", "demo:dev:search:actions"
 
 def picture(at_s: float, *rows: QueueRow, fresh: frozenset[str] | None = None) -> Snapshot:
     return Snapshot(
-        at_ms=int(at_s * 1000), server=ServerInfo(), status=Status.HEALTHY, findings=(), layouts=("native",),
+        at_ms=int(at_s * 1000), server=ServerInfo(), status=Status.HEALTHY, findings=(), adapters=("native",),
         totals=Totals(), queues=rows, fresh=fresh,
     )  # fmt: skip
 

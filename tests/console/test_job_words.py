@@ -61,7 +61,7 @@ def test_a_delayed_job_says_when_it_is_due() -> None:
 
 
 def test_what_another_system_does_not_keep_is_no_zero() -> None:
-    job = JobRecord(id="x", key="x", queue="q", state="running", native_state="running", layout="lists")
+    job = JobRecord(id="x", key="x", queue="q", state="running", native_state="running", adapter="lists")
     line = words(jobs.job_line(job, State.RUNNING, 120, NOW, at_cursor=False))
     assert "nobody" not in line
     assert "·" not in line
@@ -69,12 +69,12 @@ def test_what_another_system_does_not_keep_is_no_zero() -> None:
     assert line.count("–") == 5
     own = JobRecord(id="x", key="x", queue="q", state="running", native_state="running", age_s=1.0)
     assert "nobody" in words(jobs.job_line(own, State.RUNNING, 120, NOW, at_cursor=False))
-    row = QueueRow(name="q", layout="lists", ready=0, dead=3)
+    row = QueueRow(name="q", adapter="lists", ready=0, dead=3)
     told = words(jobs.states_line(State.READY, row, 160))
     assert "ready ·" in told
     assert "dead 3" in told
     assert "running –" in told
-    assert "job ─" not in words(*job_lines(running(layout="lists"), 60, now_ms=NOW, hide=""))
+    assert "job ─" not in words(*job_lines(running(adapter="lists"), 60, now_ms=NOW, hide=""))
 
 
 def test_only_our_own_lists_have_a_known_order() -> None:

@@ -74,7 +74,7 @@ async def test_the_pauses_grow_to_ten_seconds_and_looking_around_does_not_length
 
 def numbered(number: int) -> Snapshot:
     return Snapshot(
-        at_ms=number, server=ServerInfo(), status=Status.HEALTHY, findings=(), layouts=("native",), totals=Totals(),
+        at_ms=number, server=ServerInfo(), status=Status.HEALTHY, findings=(), adapters=("native",), totals=Totals(),
         queues=(),
     )  # fmt: skip
 
@@ -144,7 +144,7 @@ async def test_a_look_that_waited_for_a_frozen_server_does_not_put_off_the_next_
         server=ServerInfo(),
         status=Status.HEALTHY,
         findings=(),
-        layouts=("native",),
+        adapters=("native",),
         totals=Totals(),
         queues=(),
     )

@@ -21,7 +21,7 @@ def snapshot(*rows: QueueRow) -> Snapshot:
     found = sum_up(check_all(ServerInfo(), rows))
     return Snapshot(
         at_ms=1, server=ServerInfo(), status=found.status, findings=found.findings, severities=found.severities,
-        layouts=("native",), totals=Totals(), queues=rows,
+        adapters=("native",), totals=Totals(), queues=rows,
     )  # fmt: skip
 
 

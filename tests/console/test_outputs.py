@@ -1,4 +1,4 @@
-"""Hostile text with a secret in every field of every layout, through every command: out comes text, and no secret."""
+"""Hostile text with a secret in every field of every adapter, through every command: out comes text, and no secret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from layouts.test_conformance import FILL
+from adapters.test_conformance import FILL
 from qdeck._engine import keys
 from qdeck.admin import Writer
 from support.hostile import is_clean
@@ -130,21 +130,23 @@ def check(ran: Ran, what: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("layout", ["native", *FILL])
+@pytest.mark.parametrize("adapter", ["native", *FILL])
 def test_no_command_shows_a_secret_or_gives_a_terminal_something_to_obey(
-    qdeck: Callable[..., Ran], url: str, raw: redis.Redis, layout: str
+    qdeck: Callable[..., Ran], url: str, raw: redis.Redis, adapter: str
 ) -> None:
     scene = make_scene(url, raw)
-    if layout == "native":
+    if adapter == "native":
         spoil_native(raw, scene, url)
     else:
-        FILL[layout]().populate(raw)
+        FILL[adapter]().populate(raw)
         spoil_others(raw)
     known = scene.words()
     faults: list[str] = []
     with Writer(url) as deck:
         rows = [row.name for row in deck.snapshot().queues]
-        found = [(row, job) for row in rows if row.isprintable() or layout != "native" for job in [*deck.jobs(row)][:8]]
+        found = [
+            (row, job) for row in rows if row.isprintable() or adapter != "native" for job in [*deck.jobs(row)][:8]
+        ]
     lines = [[known.get(word[1:], word) if word[:1] == "$" else word for word in line.split()] for line in LOOKS]
     lines += [["jobs", row] for row in rows] + [["job", row, job.id] for row, job in found]
     lines += [["find", job.id] for _, job in found[:3]]

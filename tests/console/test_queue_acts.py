@@ -73,7 +73,7 @@ async def test_what_waits_moves_to_a_queue_that_there_is(url: str) -> None:
 async def test_a_queue_of_another_system_says_what_it_cannot(url: str, raw: redis.Redis) -> None:
     raw.lpush("ingestion:documents:premium:actions", "a")
     raw.sadd("task_queues:a", "ingestion:documents:premium:actions")
-    async with console(url, layouts=["lists"]) as pilot:
+    async with console(url, adapters=["lists"]) as pilot:
         await until(pilot, "ingestion")
         await pilot.press("m")
         await until(pilot, "∅")

@@ -166,15 +166,15 @@ def test_a_name_that_ends_in_a_star_keeps_the_part_before_it() -> None:
     assert shown("execution:agent_run:averyveryverylongname:*", 20) == "… ▸ averyvery…me ▸ *"
 
 
-def test_where_there_is_no_column_for_it_the_name_carries_its_layout() -> None:
-    entry = Entry(row=QueueRow(layout="vmpooler", name="centos-7-x86_64", ready=11), severity=Severity.FINE)
+def test_where_there_is_no_column_for_it_the_name_carries_its_adapter() -> None:
+    entry = Entry(row=QueueRow(adapter="vmpooler", name="centos-7-x86_64", ready=11), severity=Severity.FINE)
     drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
-    narrow = Grid.of(80, layouts=2, span_s=60)
+    narrow = Grid.of(80, adapters=2, span_s=60)
     [line] = drawer.lines(entry, narrow, at_cursor=False)
     told = "".join(text for text, _ in line)
     assert told[4 : 4 + narrow.name].endswith(" vmpooler")
     assert length(line) <= 80
-    [alone] = drawer.lines(entry, Grid.of(80, layouts=1, span_s=60), at_cursor=False)
+    [alone] = drawer.lines(entry, Grid.of(80, adapters=1, span_s=60), at_cursor=False)
     assert not any("vmpooler" in text for text, _ in alone)
 
 
@@ -185,7 +185,7 @@ def test_no_number_of_the_list_is_cut(many: int) -> None:
     sums = Totals(ready=many, delayed=many, blocked=0, running=many, stuck=many, dead=many)
     drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
     for cells in range(60, 201, 5):
-        grid = Grid.of(cells, layouts=2, span_s=900)
+        grid = Grid.of(cells, adapters=2, span_s=900)
         [numbers] = drawer.lines(entry, grid, at_cursor=False)
         for line in (numbers, total_line(grid, sums, (many / 7, many / 5), "1 queue")):
             assert length(line) <= cells

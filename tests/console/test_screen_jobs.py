@@ -194,7 +194,7 @@ async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url:
     with Writer(url) as deck:
         deck.enqueue(MAIL, "send", [1])
     raw.rpush("shop:feeds:actions", *(f'{{"id": "feed-{number}", "url": "x"}}' for number in range(700)))
-    async with console(url, layouts=("native", "lists")) as pilot:
+    async with console(url, adapters=("native", "lists")) as pilot:
         await until(pilot, "2 queues")
         app_of(pilot).show_jobs("shop:feeds:actions")
         await until(pilot, "of 700")

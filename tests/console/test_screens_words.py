@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from console.test_layouts import console as others
+from adapters.test_conformance import FILL
+from console.test_adapters import console as others
 from console.test_screens_acts import until
-from layouts.test_conformance import FILL
 from qdeck.admin import AsyncWriter, QueueRow, ServerInfo, Snapshot, Status, Totals, UndoResult, Writer
 from qdeck_console.app import ConsoleApp
 from qdeck_console.feed import Picture
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 def picture(*rows: QueueRow) -> Snapshot:
     return Snapshot(
-        at_ms=0, server=ServerInfo(), status=Status.HEALTHY, findings=(), layouts=(), totals=Totals(), queues=rows
+        at_ms=0, server=ServerInfo(), status=Status.HEALTHY, findings=(), adapters=(), totals=Totals(), queues=rows
     )  # fmt: skip
 
 
 def test_names_of_other_systems_stay_whole_and_do_not_lengthen_ours() -> None:
-    theirs = QueueRow(layout="lists", name="execution:3:main")
+    theirs = QueueRow(adapter="lists", name="execution:3:main")
     seen = picture(theirs, QueueRow(name=MAIL), QueueRow(name=HOOKS))
     owner = owner_of(seen)
     assert name_parts(MAIL, hide=owner) == ["mail"]
@@ -44,7 +44,7 @@ def test_names_of_other_systems_stay_whole_and_do_not_lengthen_ours() -> None:
 
 
 def test_the_environment_is_that_of_our_own_queues() -> None:
-    theirs = QueueRow(layout="lists", name="execution:3:main")
+    theirs = QueueRow(adapter="lists", name="execution:3:main")
     assert seen_environment(picture(theirs, QueueRow(name="shop:prod:mail:actions")), "") == "prod"
     assert seen_environment(picture(theirs), "") == ""
     assert seen_environment(picture(QueueRow(name="shop:prod:mail:actions")), "test") == "test"
@@ -120,7 +120,7 @@ async def test_a_plan_that_is_wider_than_its_dialog_is_cut_with_a_sign(url: str)
 
 
 def test_an_age_that_is_not_known_is_not_told_as_zero() -> None:
-    entry = Entry(row=QueueRow(layout="scheduler", name="s", ready=5, oldest_exact=False), severity=Severity.FINE)
+    entry = Entry(row=QueueRow(adapter="scheduler", name="s", ready=5, oldest_exact=False), severity=Severity.FINE)
     told = Drawer(picture=Picture(), hide="", reasons_shown=True)
     words = ["".join(part for part, _ in line) for line in detail(entry, told, 41)]
     [oldest] = [line for line in words if "oldest waits" in line]

@@ -10,8 +10,8 @@ import pytest
 from qdeck import NotAllowed
 from qdeck._deck import journal
 from qdeck._files import private_folder
-from qdeck._layouts import discovery
 from qdeck._operations.planfile import plans_dir
+from qdeck.adapters import discovery
 from qdeck.admin import state_dir
 
 if TYPE_CHECKING:

@@ -225,7 +225,7 @@ def test_blank_filter_says_that_it_is_everything() -> None:
         ("", Pushdown()),
         ("a error:x payload.a:1 attempts>1", Pushdown()),
         ("queue:a,b state:dead id:1", Pushdown(queues=frozenset("ab"), states=frozenset({"dead"}), ids=frozenset("1"))),
-        ("queue:a* layout:native", Pushdown(layouts=frozenset({"native"}))),
+        ("queue:a* adapter:native", Pushdown(adapters=frozenset({"native"}))),
         ("queue:a,b*", Pushdown()),
         ("queue:a,b queue:b,c", Pushdown(queues=frozenset("b"))),
         ("queue:a or queue:b attempts>1", Pushdown(queues=frozenset("ab"))),

@@ -258,7 +258,7 @@ def test_pushdown_leaves_no_match_out(tree: Node, job: Job) -> None:
     found = Filter(tree).pushdown(NOW)
     if not plain(tree, job):
         return
-    sets = [(found.queues, job.queue), (found.layouts, job.layout), (found.states, job.state), (found.ids, job.id)]
+    sets = [(found.queues, job.queue), (found.adapters, job.adapter), (found.states, job.state), (found.ids, job.id)]
     assert all(allowed is None or value in allowed for allowed, value in sets)
     for name in ("since", "due", "failed", "enqueued"):
         span, ms = getattr(found, name), getattr(job, f"{name}_ms")

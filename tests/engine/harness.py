@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from engine.picture import STATES, Picture, check_rules, take_picture
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import codec, keys, ops, programs
+from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ from engine.model import Model
 from engine.model_jobs import Entry, Late, Refused, Spec
 from engine.picture import Picture, check_rules, take_picture
 from qdeck import UnknownDependency
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import codec, keys, ops, programs, scripts
+from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

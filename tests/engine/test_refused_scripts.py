@@ -9,8 +9,8 @@ import pytest
 
 from engine.harness import LEASE_MS, OTHER, QUEUE, Rig
 from qdeck import NotAllowed
-from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._engine import ops, programs, scripts
+from qdeck._redis import AsyncClient, Endpoint, SyncClient
 from qdeck._schedules import store
 from qdeck.admin import Definition
 from support.servers import Server

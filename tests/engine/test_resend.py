@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from engine.harness import OTHER, START_MS, Rig
-from qdeck._connection import AsyncClient, Endpoint
 from qdeck._engine import ops, programs
+from qdeck._redis import AsyncClient, Endpoint
 from support.proxy import Side
 
 if TYPE_CHECKING:

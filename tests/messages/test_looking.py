@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from messages.waiting import OWN, age
-from qdeck._deck import reads
+from qdeck._redis import reads
 from qdeck.admin import AsyncWriter, Writer
 from qdeck.messages import Messenger, SyncDomainQueueManager
 from qdeck.messages import _registry as registry

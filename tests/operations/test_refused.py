@@ -36,8 +36,8 @@ def writes_of(name: str) -> list[str]:
     return sorted(used & {"HDEL", "HINCRBY", "HSET", "LPUSH", "PEXPIRE", "XADD", "ZADD", "ZREM"})
 
 
-def refused(url: str, act: Callable[[Writer], object], queue: str, layout: str) -> bool:
-    with Writer(url, adapters=(layout,)) as deck:
+def refused(url: str, act: Callable[[Writer], object], queue: str, adapter: str) -> bool:
+    with Writer(url, adapters=(adapter,)) as deck:
         try:
             result = act(deck)
         except NotAllowed:
@@ -45,29 +45,29 @@ def refused(url: str, act: Callable[[Writer], object], queue: str, layout: str) 
     return bool(getattr(result, "error", ""))
 
 
-@pytest.mark.parametrize(("layout", "queue"), [("native", HOOKS), ("lists", LIST)])
-def test_a_change_is_refused_whole_or_not_at_all(make_server: Callable[..., Server], layout: str, queue: str) -> None:
+@pytest.mark.parametrize(("adapter", "queue"), [("native", HOOKS), ("lists", LIST)])
+def test_a_change_is_refused_whole_or_not_at_all(make_server: Callable[..., Server], adapter: str, queue: str) -> None:
     server = make_server("--enable-debug-command", "local")
     with server.client() as raw:
-        verbs = ("retry", "discard") if layout == "native" else ("discard",)
+        verbs = ("retry", "discard") if adapter == "native" else ("discard",)
         bury(server.url, HOOKS, [{"class": "Refused", "message": "502"}] * 6)
         raw.rpush(LIST, *(f'{{"id": "n{at}"}}' for at in range(6)))
-        with Writer(server.url, adapters=(layout,)) as deck:
+        with Writer(server.url, adapters=(adapter,)) as deck:
             plans = {verb: deck.plan(verb, queue) for verb in verbs}
-        commands = writes_of("act") if layout == "native" else ["HSET", "LREM", "LSET", "PEXPIRE", "HDEL", "RPUSH"]
+        commands = writes_of("act") if adapter == "native" else ["HSET", "LREM", "LSET", "PEXPIRE", "HDEL", "RPUSH"]
         seen = 0
         for verb, plan in plans.items():
             for denied in commands:
                 before = keys_of(raw, queue)
                 url = as_user(server, raw, denied.lower())
-                if refused(url, lambda deck, plan=plan: deck.apply(plan), queue, layout):  # type: ignore[misc]
+                if refused(url, lambda deck, plan=plan: deck.apply(plan), queue, adapter):  # type: ignore[misc]
                     seen += 1
                     assert keys_of(raw, queue) == before, (verb, denied)
                 else:
-                    with Writer(server.url, adapters=(layout,)) as deck:
+                    with Writer(server.url, adapters=(adapter,)) as deck:
                         assert deck.undo().restored == 6
                         plan = deck.plan(verb, queue)
-        assert seen >= (12 if layout == "native" else 3)
+        assert seen >= (12 if adapter == "native" else 3)
 
 
 def keys_of(raw: redis.Redis, queue: str) -> dict[bytes, bytes]:
@@ -75,28 +75,28 @@ def keys_of(raw: redis.Redis, queue: str) -> dict[bytes, bytes]:
     return {key: raw.execute_command("DEBUG", "DIGEST-VALUE", key)[0] for key in sorted(raw.scan_iter(f"*{queue}*"))}
 
 
-@pytest.mark.parametrize(("layout", "queue"), [("native", HOOKS), ("lists", LIST)])
-def test_an_undo_is_refused_whole_or_not_at_all(make_server: Callable[..., Server], layout: str, queue: str) -> None:
+@pytest.mark.parametrize(("adapter", "queue"), [("native", HOOKS), ("lists", LIST)])
+def test_an_undo_is_refused_whole_or_not_at_all(make_server: Callable[..., Server], adapter: str, queue: str) -> None:
     server = make_server("--enable-debug-command", "local")
     with server.client() as raw:
         bury(server.url, HOOKS, [{"class": "Refused", "message": "502"}] * 6)
         raw.rpush(LIST, *(f'{{"id": "n{at}"}}' for at in range(6)))
         entries = raw.lrange(LIST, 0, -1)
-        with Writer(server.url, adapters=(layout,)) as deck:
+        with Writer(server.url, adapters=(adapter,)) as deck:
             done = deck.apply(deck.plan("discard", queue))
         assert done.applied == 6
         # Entries of a list go back one by one, each in a step of its own.
-        commands = writes_of("undo") if layout == "native" else ["HDEL"]
+        commands = writes_of("undo") if adapter == "native" else ["HDEL"]
         seen = 0
         for denied in commands:
             before = keys_of(raw, queue)
             url = as_user(server, raw, denied.lower())
-            if refused(url, lambda deck: deck.undo(done.batch), queue, layout):
+            if refused(url, lambda deck: deck.undo(done.batch), queue, adapter):
                 seen += 1
                 assert keys_of(raw, queue) == before, denied
             else:
                 break
         assert seen >= 1
-        with Writer(server.url, adapters=(layout,)) as deck:
+        with Writer(server.url, adapters=(adapter,)) as deck:
             assert deck.undo(done.batch).restored == 6
         assert raw.lrange(LIST, 0, -1) == entries

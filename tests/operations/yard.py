@@ -7,9 +7,9 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.ids import new_id
+from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

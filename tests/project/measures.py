@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[2]
 RECORD: Final = Path(__file__).parent / "measures.json"
 PACKAGES: Final = {"core": ("core", "qdeck"), "console": ("console", "qdeck_console")}
-ADAPTERS: Final = ("_layouts", "adapters")  # the package of the adapters, before and after it gets its public name
+ADAPTERS: Final = ("_adapters", "adapters")  # the package of the adapters, before and after it gets its public name
 LEFT_OUT: Final = ("testing", "demo")
 FOREIGN: Final = ("vmpooler", "ifdb", "scheduler", "lists")
 NAMES: Final = frozenset({"native", *FOREIGN})

@@ -34,8 +34,14 @@ def test_what_is_higher_is_worse() -> None:
 
 
 def test_lines_are_those_of_the_package_itself() -> None:
-    counted = ["qdeck", "qdeck._layouts.base", "qdeck.adapters.native", "qdeck._layouts.listing", "qdeck_console.app"]
-    others = ["qdeck._layouts.vmpooler_read", "qdeck.adapters.ifdb.read", "qdeck.testing", "qdeck_console.demo.run"]
+    counted = [
+        "qdeck",
+        "qdeck.adapters.adapter",
+        "qdeck.adapters.native",
+        "qdeck.adapters.listing",
+        "qdeck_console.app",
+    ]
+    others = ["qdeck.adapters.vmpooler.read", "qdeck.adapters.ifdb.read", "qdeck.testing", "qdeck_console.demo.run"]
     assert [name for name in (*counted, *others) if measures.is_counted(name)] == counted
 
 
@@ -73,16 +79,16 @@ def test_private_modules_that_are_imported() -> None:
 
 def test_comparisons_with_the_name_of_an_adapter() -> None:
     asked = """
-        a = row.layout == "native"
-        b = row.layout in ("lists", "other")
-        c = row.layout != words.VMPOOLER
+        a = row.adapter == "native"
+        b = row.adapter in ("lists", "other")
+        c = row.adapter != words.VMPOOLER
         d = row.name == "mail"
         e = NATIVE
-        match row.layout:
+        match row.adapter:
             case "ifdb": pass
             case "other": pass
     """
-    outside, inside = {"qdeck._rules.health": tree(asked)}, {"qdeck._layouts.ifdb": tree(asked)}
+    outside, inside = {"qdeck._rules.health": tree(asked)}, {"qdeck.adapters.ifdb.adapter": tree(asked)}
     assert measures.adapter_comparisons(outside | inside) == 4
 
 

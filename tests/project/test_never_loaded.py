@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from layouts.test_strange_values import LOOKS, NAMES
+from adapters.test_strange_values import LOOKS, NAMES
 from support.breaking import BROKEN, HEALTHY, fill
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_no_command_loads_a_pickle(url: str, raw: redis.Redis, tmp_path: Path) -
         ["clean", "--orphans"],
     ]
     every = [[*some, "--url", url, *more] for some in words for more in ([], ["--json"])]
-    every += [[*look, "--url", url, "--layout", name] for look in LOOKS if "{queue}" not in look for name in NAMES]
+    every += [[*look, "--url", url, "--adapter", name] for look in LOOKS if "{queue}" not in look for name in NAMES]
     done = subprocess.run([sys.executable, "-c", RUN, json.dumps(every)], check=False, capture_output=True, timeout=100)
     assert done.returncode == 0, done.stderr[-500:]
     assert b"LOADED" not in done.stderr

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import keys, programs
 from qdeck._engine.codec import BAND
+from qdeck._redis import Endpoint, SyncClient
 from qdeck._rules import ages, doctor, orphans
 from qdeck.admin import AsyncWriter, Configuration, Settings, State, Status, Target, Thresholds, Writer
 from support.yard import HOUR, QUEUE, Yard
@@ -208,7 +208,7 @@ def test_doctor_asks_every_command_of_the_scripts(yard: Yard) -> None:
 
 
 def test_doctor_tells_whose_queues_there_are_and_what_can_be_done_with_them(yard: Yard) -> None:
-    """'checks connection, rights, server settings, layouts, what qdeck can and cannot do here'"""
+    """'checks connection, rights, server settings, adapters, what qdeck can and cannot do here'"""
     yard.raw.sadd("vmpooler__pools", "debian-12")
     yard.raw.sadd("vmpooler__ready__debian-12", "vm1")
     yard.raw.rpush("mails", "one")
@@ -217,11 +217,11 @@ def test_doctor_tells_whose_queues_there_are_and_what_can_be_done_with_them(yard
         target = Target(url=yard.deck.endpoint.url)
         found = deck.diagnosis(Configuration(settings=Settings()), target, read_only=False).findings
     named = {finding.name: finding for finding in found}
-    assert "native: 1 queue; " in named["layouts"].detail
-    assert "vmpooler: " in named["layouts"].detail
-    assert "can retry, discard" in named["layout_vmpooler"].detail
-    assert "cannot requeue: the manager fills a pool up by itself" in named["layout_vmpooler"].detail
-    assert "layout_ifdb" not in named
+    assert "native: 1 queue; " in named["adapters"].detail
+    assert "vmpooler: " in named["adapters"].detail
+    assert "can retry, discard" in named["adapter_vmpooler"].detail
+    assert "cannot requeue: the manager fills a pool up by itself" in named["adapter_vmpooler"].detail
+    assert "adapter_ifdb" not in named
     assert yard.digest() == before
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck as core
+from adapters.test_conformance import FILL
 from agent.running import running
 from console.test_commands_page import PAGE, RUNS
 from console.test_every_key import WALKS
-from layouts.test_conformance import FILL
 from messages.waiting import until as become
 from qdeck._agent.chores import NAMES
 from qdeck._rules import rights
@@ -60,8 +60,8 @@ def fill(roles: Roles) -> dict[str, str]:
     """Put something of every adapter on the server; returns the names that stand for jobs on a command line."""
     roles.raw.flushall()
     words = make_scene(roles.url, roles.raw).words()
-    for layout in FILL.values():
-        layout().populate(roles.raw)
+    for adapter in FILL.values():
+        adapter().populate(roles.raw)
     roles.raw.execute_command("ACL", "LOG", "RESET")
     return words
 
@@ -154,24 +154,24 @@ def test_an_operator_runs_every_command(
 
 @pytest.mark.slow
 @needs_time
-@pytest.mark.parametrize("layout", FILL)
+@pytest.mark.parametrize("adapter", FILL)
 @everywhere
 def test_an_operator_of_one_adapter_does_all_its_verbs(
-    roles: Roles, layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    roles: Roles, adapter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the line of that adapter alone: each verb on each entry and back, each purge rule and back, and a look."""
     monkeypatch.chdir(tmp_path)
-    one = FILL[layout]()
-    url = roles.make("operator", adapters=[layout])
+    one = FILL[adapter]()
+    url = roles.make("operator", adapters=[adapter])
     one.populate(roles.raw)
-    with Writer(url, adapters=(layout,)) as deck:
+    with Writer(url, adapters=(adapter,)) as deck:
         one.test_every_act_is_told_and_each_is_taken_back(deck, roles.raw)
         one.test_what_is_stale_is_told_and_can_go_and_come_back(deck, roles.raw)
     assert roles.denied() == set()
     qdeck = runner(capsys)
-    viewer = roles.make("viewer", adapters=[layout])
+    viewer = roles.make("viewer", adapters=[adapter])
     for line in ("status", "stuck", "dead", "dead --group", "purge", "health", "activity", "find x"):
-        ran = qdeck(*line.split(), "--layout", layout, "--url", viewer)
+        ran = qdeck(*line.split(), "--adapter", adapter, "--url", viewer)
         assert ran.code in (0, 1, 2), (line, ran)
         assert "not allowed" not in ran.err, (line, ran.err)
     assert roles.denied() == set()
@@ -183,8 +183,8 @@ def test_an_operator_of_one_adapter_does_all_its_verbs(
 async def test_a_viewer_sees_every_screen(roles: Roles, tmp_path: Path) -> None:
     """Live, on a server of every adapter. What its keys would change stays, since the context is open read-only."""
     async with walking(roles.url, roles.raw, tmp_path, user=roles.make("viewer"), read_only=True) as walk:
-        for layout in FILL.values():
-            layout().populate(roles.raw)
+        for adapter in FILL.values():
+            adapter().populate(roles.raw)
         for name, (reach, _) in WALKS.items():
             if name in ("entries of a plan", "a redrive"):
                 continue  # they are made by keys that write, which the operator presses

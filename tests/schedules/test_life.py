@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qdeck._connection import AsyncClient, Endpoint
+from qdeck._redis import AsyncClient, Endpoint
 from qdeck._schedules import store
 from qdeck._schedules.ticker import Ticker
 from schedules.registering import schedule

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._connection import AsyncClient
 from qdeck._engine import codec, programs, scripts
+from qdeck._redis import AsyncClient
 from qdeck._schedules import store
 from qdeck._schedules.ticker import Ticker
 from qdeck.admin import Definition

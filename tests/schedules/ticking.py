@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from qdeck._connection import AsyncClient, Endpoint
+from qdeck._redis import AsyncClient, Endpoint
 from qdeck._schedules.ticker import Ticker
 
 

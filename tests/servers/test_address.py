@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qdeck import QdeckError
-from qdeck._connection import Endpoint
-from qdeck._connection.address import Kind, Node, read_url
+from qdeck._redis import Endpoint
+from qdeck._redis.address import Kind, Node, read_url
 from qdeck.admin import mask_url
 
 SECRET = "S3CRET"

@@ -12,11 +12,11 @@ import pytest
 
 import qdeck
 from agent.running import running
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import ops, programs
-from qdeck._layouts import NAMES
+from qdeck._redis import Endpoint, SyncClient
 from qdeck._schedules import store
 from qdeck._worker import ears
+from qdeck.adapters import NAMES
 from qdeck.admin import AsyncWriter, Writer
 from qdeck_console.embedded_cluster import ask
 from support.clusters import Cluster, queue_slot
@@ -238,7 +238,7 @@ def test_schedules_tick_once_beside_their_queues(app: qdeck.App, deck: Writer) -
     assert Counter(row.queue for row in rows) == Counter(QUEUES)
 
 
-def test_other_layouts_say_that_they_are_not_on_cluster(cluster: Cluster) -> None:
+def test_other_adapters_say_that_they_are_not_on_cluster(cluster: Cluster) -> None:
     with Writer(cluster.url, adapters=("native", "ifdb", "vmpooler")) as deck:
         assert any(notice.startswith("not on Cluster: ifdb, vmpooler") for notice in deck.snapshot().notices)
     with Writer(cluster.url, adapters=("native", *NAMES)) as deck:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import qdeck
-from qdeck._connection import AsyncClient, Endpoint, SyncClient
 from qdeck._engine import programs
+from qdeck._redis import AsyncClient, Endpoint, SyncClient
 from qdeck.admin import Writer
 from qdeck_console.embedded_cluster import ask
 from servers.load import Load

@@ -17,13 +17,13 @@ from redis.exceptions import (
 )
 
 from qdeck import OutcomeUnknown, ServerUnreachable
-from qdeck._connection import Endpoint
-from qdeck._connection.address import Node
-from qdeck._connection.cluster import ClusterRoutes
-from qdeck._connection.effort import Effort
-from qdeck._connection.routes import Lost, SentinelRoutes
-from qdeck._connection.wire import Wide, split
 from qdeck._engine.ops import commands, pack
+from qdeck._redis import Endpoint
+from qdeck._redis.address import Node
+from qdeck._redis.cluster import ClusterRoutes
+from qdeck._redis.effort import Effort
+from qdeck._redis.routes import Lost, SentinelRoutes
+from qdeck._redis.wire import Wide, split
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Send

@@ -25,7 +25,7 @@ url = "redis://localhost:6379/0"
 url = "rediss://ops:${SHOP_PASSWORD}@redis.shop:6380/0"
 environment = "production"
 colour = "wine"
-layouts = ["native"]
+adapters = ["native"]
 
 [contexts.shop.thresholds]
 dlq_max_warning = 200
@@ -117,7 +117,7 @@ def test_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
         "local", "redis://localhost:6379/0", False, False,
     )  # fmt: skip
     assert shop.url == "rediss://ops:p%40ss%2Fw%3Ard@redis.shop:6380/0", "a password may hold any character"
-    assert (shop.environment, shop.colour, shop.layouts, shop.is_production) == (
+    assert (shop.environment, shop.colour, shop.adapters, shop.is_production) == (
         "production",
         "wine",
         ("native",),
@@ -180,7 +180,7 @@ def test_expansion(monkeypatch: pytest.MonkeyPatch) -> None:
             "Prodution",
             "'prod",
         ),
-        ("[contexts.a]\nurl='x'\nlayouts=['nativ']", "qdeck.toml: contexts.a.layouts", "'nativ'", "'native'"),
+        ("[contexts.a]\nurl='x'\nadapters=['nativ']", "qdeck.toml: contexts.a.adapters", "'nativ'", "'native'"),
         ("[purge]\nrules=['ready_to_old']", "qdeck.toml: purge.rules", "ready_to_old", "'ready_too_old'"),
         (
             "[health.health_thresholds]\ndlq_max_warning=5000",

@@ -6,8 +6,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from qdeck._connection import SyncClient
 from qdeck._engine import codec, ops, programs
+from qdeck._redis import SyncClient
 from qdeck.admin import NATIVE, Target, Writer
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts
@@ -49,7 +49,7 @@ async def until(pilot: Pilot[int], wanted: str | Callable[[], bool], seconds: fl
 
 def app_on(url: str, *, title: str = "demo", read_only: bool = False, **target: Any) -> ConsoleApp:
     """A console on a server, not yet run; `target` is what a context may say of it."""
-    contexts = Contexts(Target(url=url, **{"layouts": (NATIVE,), **target}))
+    contexts = Contexts(Target(url=url, **{"adapters": (NATIVE,), **target}))
     return app_in(contexts, title=title, read_only=read_only)
 
 

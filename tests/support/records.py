@@ -18,7 +18,7 @@ class Job:
     name: str | None = "CloneUrl(42)"
     task: str | None = "clone_file"
     queue: str = "billing"
-    layout: str = "native"
+    adapter: str = "native"
     state: str = "dead"
     error: str | None = "TimeoutError"
     message: str | None = "Connection reset by peer, twice"

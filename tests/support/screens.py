@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from textual.widgets import Input
 
-from qdeck._connection import SyncClient
 from qdeck._engine import codec, ops, programs
+from qdeck._redis import SyncClient
 from qdeck.admin import Writer, load_configuration
 from qdeck_console.app import ConsoleApp
 from qdeck_console.contexts import Contexts

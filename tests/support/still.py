@@ -22,10 +22,10 @@ from unittest import mock
 
 import msgspec
 
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._deck import history
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._operations import registry
+from qdeck._redis import Endpoint, SyncClient
 from qdeck.admin import NATIVE, AsyncWriter, Definition, Limits, NewJob, Sample, Target
 from qdeck.testing import Past
 from qdeck_console import screens
@@ -99,7 +99,7 @@ class StillContexts(Contexts):
 
     def open(self, target: Target, _cost: Cost, *, read_only: bool) -> StillReader:
         """Open the server; what the console may do there is up to the console."""
-        return StillReader(target.url, adapters=target.layouts or [NATIVE])
+        return StillReader(target.url, adapters=target.adapters or [NATIVE])
 
 
 def _still(program: Program[T]) -> Program[T]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._connection import AsyncClient, SyncClient
 from qdeck._engine import ops, programs
+from qdeck._redis import AsyncClient, SyncClient
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:

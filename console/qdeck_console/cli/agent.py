@@ -57,7 +57,7 @@ def _make(purge_every: float | None, health_every: float | None, clean_every: fl
         http=http,
         token=os.environ.get(TOKEN_VARIABLE),
         read_only_hint=read_only_hint(target, given.confirm),
-        layouts=given.layouts,
+        adapters=given.adapters,
     )
     return Agent(target.url, options, on_event=_Events(as_json=given.as_json))
 

@@ -24,14 +24,14 @@ CONTEXT_SETTINGS: Final[dict[str, Any]] = {"help_option_names": ["-h", "--help"]
 _META: Final = "qdeck."
 OPTIONS_THAT_WRITE: Final = frozenset({"--yes", "--apply", "--now", "--confirm", "--orphans", "--all-running"})
 """Options that turn a report into a change, or widen one: no hint proposes them."""
-_TAKE_A_VALUE: Final = ("--url", "--context", "--config", "--confirm", "--layout")
+_TAKE_A_VALUE: Final = ("--url", "--context", "--config", "--confirm", "--adapter", "--layout")
 
 
 class Settings(NamedTuple):
     """The options that every command takes, before or after its name."""
 
     url: str | None
-    layouts: tuple[str, ...]
+    adapters: tuple[str, ...]
     as_json: bool
     context: str | None = None
     config: str | None = None
@@ -55,7 +55,7 @@ class Settings(NamedTuple):
         return found
 
     def target(self) -> Target:
-        """The server: that of `--url`, of `--context`, of the environment, or of the default context; with the layouts
+        """The server: that of `--url`, of `--context`, of the environment, or of the default context; with the adapters
         that were asked for.
         """
         meta = click.get_current_context().meta
@@ -65,11 +65,11 @@ class Settings(NamedTuple):
             from qdeck_console.cli.output import note_once
 
             note_once(f"qdeck: {found.caution}")
-        if not self.layouts:
+        if not self.adapters:
             return found
         from dataclasses import replace
 
-        return replace(found, layouts=self.layouts)
+        return replace(found, adapters=self.adapters)
 
     def _target(self) -> Target:
         from qdeck import UsageError
@@ -157,7 +157,7 @@ def settings() -> Settings:
     url = meta.get(f"{_META}url") or os.environ.get("QDECK_URL") or os.environ.get("REDIS_URL")
     return Settings(
         url,
-        meta.get(f"{_META}layout", ()),
+        meta.get(f"{_META}adapter", ()),
         meta.get(f"{_META}as_json", False),
         meta.get(f"{_META}context"),
         meta.get(f"{_META}config"),
@@ -178,15 +178,15 @@ def read_priority(text: str) -> int | str:
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    if param.name == "layout" and value:
-        from qdeck.admin import LAYOUTS
+    if param.name == "adapter" and value:
+        from qdeck.admin import ADAPTERS
 
         value = tuple(name for given in value for name in given.split(",") if name)
         if not value:
-            raise click.BadParameter("--layout is empty", ctx, param)
+            raise click.BadParameter(f"{param.opts[0]} is empty", ctx, param)
         for name in value:
-            if name not in LAYOUTS:
-                raise click.BadParameter(f"there is no layout {name!r}: there is {', '.join(LAYOUTS)}", ctx, param)
+            if name not in ADAPTERS:
+                raise click.BadParameter(f"there is no adapter {name!r}: there is {', '.join(ADAPTERS)}", ctx, param)
     if isinstance(value, str) and not value.strip():
         # Perhaps a variable of a shell that is not set: what was meant is not what holds without the option.
         raise click.BadParameter(f"{param.opts[0]} is empty", ctx, param)
@@ -205,7 +205,8 @@ def shared_options() -> list[click.Parameter]:
         option("--context", metavar="NAME", help="The server of this name in qdeck.toml."),
         option("--config", metavar="FILE", help="The configuration, instead of ./qdeck.toml or the user's own."),
         option("--confirm", metavar="NAME", help="Lets a command write in the production context of this name."),
-        option("--layout", metavar="NAME", multiple=True, help="Only this layout; repeats."),
+        option("--adapter", metavar="NAME", multiple=True, help="Only this adapter; repeats."),
+        option("--layout", "adapter", metavar="NAME", multiple=True, hidden=True, help="The same as --adapter."),
         option("--json", "as_json", is_flag=True, help="JSON on stdout."),
     ]
 

@@ -29,7 +29,7 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
 
     A queue where somebody waits is never removed, nor one with messages that came within --idle seconds. With
     --orphans: lists that are named like temporary queues and have no task; without --yes they are only counted.
-    Lists that other programs registered in task_queues:TASK_ID go too; their orphans only with --layout lists.
+    Lists that other programs registered in task_queues:TASK_ID go too; their orphans only with --adapter lists.
     Copies of what is removed are kept for a day: qdeck undo puts it back.
     Exit code 1: some were left.
     """
@@ -38,9 +38,9 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes exclude each other")
     plan = dry_run or (orphans and not yes)
-    layouts = settings().layouts
-    lists = _clean_lists(task_id, idle, plan=plan) if "lists" in (layouts or ("lists",)) else None
-    if layouts and "native" not in layouts:
+    adapters = settings().adapters
+    lists = _clean_lists(task_id, idle, plan=plan) if "lists" in (adapters or ("lists",)) else None
+    if adapters and "native" not in adapters:
         ctx.exit(_tell_lists(lists, task_id) if lists is not None else 0)
     manager = _manager(writes=not plan)
     try:
@@ -66,11 +66,11 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
 
 
 def _clean_lists(task_id: str | None, idle: float | None, *, plan: bool) -> ListsCleaned:
-    """The lists of other programs: those of a task by its registry, orphans only where --layout lists asks for them."""
+    """The lists of other programs: those of a task by its registry; orphans only with `--adapter lists`."""
     from qdeck.admin import ListsCleaned
 
     given = settings()
-    if task_id is None and "lists" not in given.layouts:
+    if task_id is None and "lists" not in given.adapters:
         return ListsCleaned(dry_run=plan)
     idle_s = (60 if task_id is not None else 86_400) if idle is None else idle
     if plan:

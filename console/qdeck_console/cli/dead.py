@@ -125,7 +125,7 @@ def _group(group: Group, *, exact: bool) -> dict[str, Any]:
     return {
         "error_class": group.error_class,
         "message_shape": group.message_shape,
-        "layout": group.layout,
+        "adapter": group.adapter,
         "queue": group.queue,
         "count": group.count,
         "first_at": iso(group.first_ms or None),
@@ -187,7 +187,7 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
     unread: list[str] = []
     with given.reader() as reader:
         for record in _records(reader, queue, wanted, None, unread):
-            found = reader.job(record.queue, record.id if record.layout == "native" else record.key)
+            found = reader.job(record.queue, record.id if record.adapter == "native" else record.key)
             write_text(dumps(shapes.detail(found) | {"queue_from": _letter(record)["queue_from"]}) + "\n")
             if found.body is None and found.body_bytes:
                 unread.append(unread_words(f"job {found.id} of {found.queue}", found.problem))

@@ -111,7 +111,7 @@ def discard(queue: str | None, **options: Any) -> None:
     act("discard", queue, need_queue=True, **options)
 
 
-@jobs.command("complete", cls=Command, short_help="Of other layouts: ends entries as if they went well.")
+@jobs.command("complete", cls=Command, short_help="Of other adapters: ends entries as if they went well.")
 @act_options
 @state_option
 def complete(queue: str | None, **options: Any) -> None:

@@ -140,8 +140,8 @@ def find(ctx: click.Context, job_id: str) -> None:
         write_json([shapes.found(place) for place in places])
     else:
         table(
-            [Column("queue", most=200), Column("state"), Column("layout"), Column("id", most=128)],
-            ([place.queue, place.state, place.layout, place.id] for place in places),
+            [Column("queue", most=200), Column("state"), Column("adapter"), Column("id", most=128)],
+            ([place.queue, place.state, place.adapter, place.id] for place in places),
         )
     if not places:
         where = "that can be read" if unread else ""

@@ -99,12 +99,12 @@ def state_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def priority_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The option for verbs that some layouts do with a priority."""
+    """The option for verbs that some adapters do with a priority."""
     return click.option(
         "--priority",
         metavar="NAME",
         callback=lambda _ctx, _param, value: None if value is None else read_priority(value),
-        help="In the layout scheduler: CRITICAL, HIGH, NORMAL (the default), LOW.",
+        help="In the adapter scheduler: CRITICAL, HIGH, NORMAL (the default), LOW.",
     )(function)
 
 
@@ -251,7 +251,7 @@ def batch_json(result: BatchResult, fates: Fates | None = None) -> dict[str, Any
     return {
         "batch": result.batch,
         "verb": result.verb.value,
-        "layout": result.layout,
+        "adapter": result.adapter,
         "queue": result.queues[0] if len(result.queues) == 1 else None,
         "queues": list(result.queues),
         "applied": result.applied,
@@ -291,7 +291,7 @@ def _write_plan(plan: Plan) -> None:
         "plan": plan.id,
         "file": str(plan.path),
         "verb": plan.verb.value,
-        "layout": _layout_of(plan),
+        "adapter": _adapter_of(plan),
         "queue": queues[0] if len(queues) == 1 else None,
         "queues": tail.by_queue,
         "created_at": iso(head.created_ms),
@@ -320,15 +320,15 @@ def _queues_of(plan: Plan) -> list[str]:
     return [*plan.head.queues, *(queue for _, queue in plan.head.abroad)]
 
 
-def _layout_of(plan: Plan) -> str | None:
-    """The layout of all its queues; None when they are of several."""
-    layouts = {*(["native"] if plan.head.queues else []), *(layout for layout, _ in plan.head.abroad)}
-    return layouts.pop() if len(layouts) == 1 else None if layouts else "native"
+def _adapter_of(plan: Plan) -> str | None:
+    """The adapter of all its queues; None when they are of several."""
+    adapters = {*(["native"] if plan.head.queues else []), *(adapter for adapter, _ in plan.head.abroad)}
+    return adapters.pop() if len(adapters) == 1 else None if adapters else "native"
 
 
 def _entry(entry: PlanEntry) -> dict[str, Any]:
     return {
-        "layout": entry.layout,
+        "adapter": entry.adapter,
         "queue": entry.queue,
         "id": entry.id,
         "state": entry.state,

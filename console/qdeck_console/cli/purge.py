@@ -178,7 +178,7 @@ def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:
 
 def _entry(entry: PlanEntry) -> dict[str, Any]:
     return {
-        "layout": entry.layout,
+        "adapter": entry.adapter,
         "queue": entry.queue,
         "id": entry.id,
         "state": entry.state,

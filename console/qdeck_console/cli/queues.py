@@ -45,7 +45,7 @@ def _set(queue: str, *, paused: bool) -> None:
     with given.writer() as writer:
         left = writer.pause(queue) if paused else writer.resume(queue)
     if given.as_json:
-        write_json({"layout": left.layout, "queue": left.queue, "paused": left.paused, "changed": left.changed})
+        write_json({"adapter": left.adapter, "queue": left.queue, "paused": left.paused, "changed": left.changed})
         return
     word = "paused" if paused else "not paused"
     line(f"{safe(queue)} is {word if left.changed else f'{word} already'}")

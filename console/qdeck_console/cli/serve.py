@@ -64,7 +64,7 @@ def serve(
         *(word for name, value in (("--context", context), ("--config", given.config)) if value
           for word in (name, value)),
         *(["--confirm", given.confirm] if given.confirm else []),
-        *(word for name in given.layouts for word in ("--layout", name)),
+        *(word for name in given.adapters for word in ("--adapter", name)),
     ]  # fmt: skip
     if not is_loopback(host):
         note(f"qdeck: {host}:{port} is plain HTTP: put a proxy with TLS before it, and name its URL with --public-url")

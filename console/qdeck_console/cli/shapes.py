@@ -34,7 +34,7 @@ def snapshot(seen: Snapshot) -> dict[str, Any]:
         "status": seen.status.value,
         "reasons": [finding.text for finding in seen.findings],
         "notices": list(seen.notices),
-        "layouts": list(seen.layouts),
+        "adapters": list(seen.adapters),
         "totals": {
             "ready": seen.totals.ready,
             "delayed": seen.totals.delayed,
@@ -63,7 +63,7 @@ def exact(text: str | None) -> Any:
 def queue(row: QueueRow) -> dict[str, Any]:
     """One queue of `qdeck status`."""
     return {
-        "layout": row.layout,
+        "adapter": row.adapter,
         "name": exact(row.name),
         "ready": row.ready,
         "delayed": row.delayed,
@@ -94,7 +94,7 @@ def job(record: JobRecord) -> dict[str, Any]:
     return {
         "id": exact(record.id),
         "key": exact(record.key),
-        "layout": record.layout,
+        "adapter": record.adapter,
         "queue": exact(record.queue),
         "state": record.state,
         "native_state": record.native_state,
@@ -165,7 +165,7 @@ def _s(ms: int | None) -> float | None:
 def found(place: Found) -> dict[str, Any]:
     """One place of `qdeck find`."""
     return {
-        "layout": place.layout,
+        "adapter": place.adapter,
         "queue": exact(place.queue),
         "id": exact(place.id),
         "key": exact(place.key),
@@ -200,7 +200,7 @@ def stuck(job: StuckJob) -> dict[str, Any]:
     """One line of `qdeck stuck`."""
     return {
         "id": exact(job.id),
-        "layout": job.layout,
+        "adapter": job.adapter,
         "queue": exact(job.queue),
         "why": str(job.why),
         "age_s": seconds(job.age_s),

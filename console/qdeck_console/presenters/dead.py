@@ -333,7 +333,7 @@ def side(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     ends = [event for event in job.history if event.kind in FAILING]
     if ends:
         lines += [noted("attempts", [(f"{len(ends):,}", "strong")], cells), *_attempts(job, ends, cells), ()]
-    if job.layout == NATIVE:
+    if job.adapter == NATIVE:
         lines += [*retry_would(job, cells, hide=hide), ()]
     return [*lines, section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
 
@@ -363,8 +363,8 @@ def _attempts(job: JobDetail, ends: Sequence[HistoryEvent], cells: int) -> list[
 def retry_would(job: JobDetail, cells: int, *, hide: str) -> list[Line]:
     """What a retry of an entry would do."""
     title = section("a retry would", "", "muted", cells, indent=0)
-    if job.layout != NATIVE:
-        return [title, *(((part, "muted"),) for part in wrap(retry_abroad(job.layout), cells, most=4))]
+    if job.adapter != NATIVE:
+        return [title, *(((part, "muted"),) for part in wrap(retry_abroad(job.adapter), cells, most=4))]
     tries = f"with attempts 0 of {job.retries + 1}" if job.retries is not None else "with all its attempts"
     waits = len(job.dependents)
     words = f"{waits:,} wait for it" if waits else "nothing waits for it"

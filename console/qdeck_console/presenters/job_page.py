@@ -50,7 +50,7 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     told = [] if beside else [("task", name)]
     told += [] if job.priority is None else [("priority", str(job.priority))]
     used = "tries" if job.state == State.DEAD else "failed runs"  # one that runs or is done has begun one more
-    told += [(used, tries)] if job.attempts is not None or job.layout == NATIVE else []
+    told += [(used, tries)] if job.attempts is not None or job.adapter == NATIVE else []
     told.append(("payload", _size(job.body_bytes)))
     if job.unique:
         told.append(("unique", "yes"))
@@ -244,8 +244,8 @@ def _reference(ref: str, job: JobRecord | None, cells: int, now_ms: int) -> Line
 
 
 def _retry_words(job: JobDetail, hide: str, now_ms: int, kin: Kind | None) -> str:
-    if job.layout != NATIVE:
-        return retry_abroad(job.layout)
+    if job.adapter != NATIVE:
+        return retry_abroad(job.adapter)
     where = " ▸ ".join(name_parts(job.queue, hide=hide))
     words = f"put it at the end of {where} with 0 of {(job.retries or 0) + 1} tries used"
     if job.dependents:

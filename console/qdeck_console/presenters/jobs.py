@@ -61,7 +61,7 @@ class Column:
     right: bool = False
 
 
-def columns_of(state: State, cells: int, *, layout: bool = False) -> list[Column]:
+def columns_of(state: State, cells: int, *, adapter: bool = False) -> list[Column]:
     """The columns that a state needs and a width has room for."""
     wide = cells >= 100
     found = [Column("id", "id", 22 if wide else 18)]
@@ -129,7 +129,7 @@ def _value(job: JobRecord, key: str, cells: int, state: State, now_ms: int, *, a
     if key == "when":
         return when(job, state, now_ms)
     if key == "worker":
-        if job.worker is None and job.layout != NATIVE:  # who has it is not kept there
+        if job.worker is None and job.adapter != NATIVE:  # who has it is not kept there
             return [(" ", "text"), (fmt.NONE, "ghost")]
         return [(" ", "text"), (cut_middle(safe_text(job.worker or "nobody", limit=120), cells - 1), "text")]
     if key == "error":
@@ -162,7 +162,7 @@ def title_line(queue: str, row: QueueRow | None, cells: int, *, hide: str) -> Li
     if row is None:
         facts = [("  there is no such queue any more", "warn")]
     else:
-        facts = [(f"  {safe_text(row.layout, limit=40)}", "faint")]
+        facts = [(f"  {safe_text(row.adapter, limit=40)}", "faint")]
         if row.paused:
             facts.append(("  ║ paused", "warn bold"))
         if row.workers is not None:
@@ -199,10 +199,10 @@ def _count_role(state: State, size: int | None) -> str:
     return "bad bold" if state is State.DEAD else "text"
 
 
-def order_words(state: State, layout: str, *, newest: bool) -> str:
+def order_words(state: State, adapter: str, *, newest: bool) -> str:
     """In which order a list is; another system has its own, if it has one at all."""
-    if layout != NATIVE:
-        return f"as {safe_text(layout, limit=40)} keeps them"
+    if adapter != NATIVE:
+        return f"as {safe_text(adapter, limit=40)} keeps them"
     return "newest first" if newest else _OLDEST.get(state, "oldest first")
 
 

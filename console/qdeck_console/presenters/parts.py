@@ -85,7 +85,7 @@ def owner_of(snapshot: Snapshot | None) -> str:
     if snapshot is None:
         return ""
     if _owner[0] is not snapshot:
-        _owner[:] = [snapshot, common_owner([row.name for row in snapshot.queues if row.layout == NATIVE])]
+        _owner[:] = [snapshot, common_owner([row.name for row in snapshot.queues if row.adapter == NATIVE])]
     owner: str = _owner[1]
     return owner
 

@@ -43,7 +43,7 @@ def _shown(value: str) -> str:
 def payload_pieces(job: JobRecord, cells: int, aligned: Columns = ()) -> list[Piece]:
     """The payload of a row in at most so many cells; a pair that does not fit is left out, the first one is cut."""
     if job.body is None:
-        return [("…" if job.layout == NATIVE else fmt.NONE, "ghost")]  # not read yet, or none is kept
+        return [("…" if job.adapter == NATIVE else fmt.NONE, "ghost")]  # not read yet, or none is kept
     out: list[Piece] = []
     for at, (name, value) in enumerate(pairs(job.payload())):
         gap = _GAP if out else ""

@@ -76,7 +76,7 @@ class Sums:
     @classmethod
     def of(cls, shares: Sequence[Share]) -> Sums:
         """The sums of what was found."""
-        jobs = {(share.layout, share.queue) for share in shares if share.rule not in RULES}
+        jobs = {(share.adapter, share.queue) for share in shares if share.rule not in RULES}
         return cls(
             count=sum(share.count for share in shares),
             bytes=sum(share.bytes for share in shares),

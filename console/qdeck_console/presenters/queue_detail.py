@@ -97,7 +97,7 @@ def _looks(entry: Entry) -> str:
 
 
 def _serving(row: QueueRow) -> Line:
-    pieces: list[Piece] = [(safe_text(row.layout, limit=20), "muted")]
+    pieces: list[Piece] = [(safe_text(row.adapter, limit=20), "muted")]
     if row.workers is not None:
         words = "no worker" if row.workers == 0 else fmt.counted(row.workers, "worker")
         pieces += [("  ·  ", "ghost"), (words, "warn" if row.workers == 0 and row.ready else "muted")]

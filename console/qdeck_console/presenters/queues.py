@@ -37,7 +37,7 @@ NO_MATCH: Final[Line] = (("    ", "text"), ("no queue has that in its name; ", "
                          (" clears the filter", "muted"))  # fmt: skip
 _SPARK: Final = "history"
 _ALL: Final[Mapping[str, Column]] = {
-    "layout": Column("layout", 9, right=False),
+    "adapter": Column("adapter", 9, right=False),
     "ready": Column("ready", 7),
     "delayed": Column("delayed", 8),
     "run": Column("run", 4),
@@ -49,7 +49,7 @@ _ALL: Final[Mapping[str, Column]] = {
     "drains": Column("drains", 7),
     _SPARK: Column("", 10),
 }
-_DROPPED: Final = (_SPARK, "layout", "delayed", "run", "drains", "in", "out", "stuck")
+_DROPPED: Final = (_SPARK, "adapter", "delayed", "run", "drains", "in", "out", "stuck")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class Grid:
     columns: Mapping[str, Column]
     name: int
     cells: int
-    names_layout: bool = False  # without a column for it, the name carries its layout while it fits
+    names_adapter: bool = False  # without a column for it, the name carries its adapter while it fits
 
     @classmethod
-    def of(cls, cells: int, *, layouts: int, span_s: float) -> Grid:
-        """Drops columns until the name has room. One layout only: the total line names it."""
+    def of(cls, cells: int, *, adapters: int, span_s: float) -> Grid:
+        """Drops columns until the name has room. One adapter only: the total line names it."""
         keep = dict(_ALL)
         keep[_SPARK] = Column(_span_label(span_s), 10, right=False)
-        if layouts < 2:
-            del keep["layout"]
+        if adapters < 2:
+            del keep["adapter"]
         wanted = 30 if cells < 100 else 20
         for drop in (None, *_DROPPED):
             keep.pop(drop or "", None)
@@ -77,7 +77,7 @@ class Grid:
         if cells < 100 and "stuck" in keep:
             keep["stuck"] = Column("stuck", 5)
             name += 1
-        return cls(keep, name, cells, layouts > 1 and "layout" not in keep)
+        return cls(keep, name, cells, adapters > 1 and "adapter" not in keep)
 
     def width_of(self, key: str) -> int:
         """Cells of a column; none of one that is not shown."""
@@ -129,10 +129,10 @@ class Drawer:
         troubled = entry.severity is not Severity.FINE
         role = "strong bold" if at_cursor or troubled else "text"
         name = queue_path(entry.row.name, grid.name, role, hide=self.hide)
-        layout = safe_text(entry.row.layout, limit=40)
-        left = grid.name - fmt.length(name) - width(layout)
-        if grid.names_layout and left > 1:
-            name += [(" " * left, "text"), (layout, "faint")]
+        adapter = safe_text(entry.row.adapter, limit=40)
+        left = grid.name - fmt.length(name) - width(adapter)
+        if grid.names_adapter and left > 1:
+            name += [(" " * left, "text"), (adapter, "faint")]
         line: list[Piece] = [("  ", "text"), (entry.glyph, entry.severity.role if troubled else "muted"), (" ", "text")]
         line += fmt.fit(name, grid.name)
         values = self._values(entry, grid)
@@ -148,7 +148,7 @@ class Drawer:
         ready_role = _news(row.ready, before.ready) if calm else "strong bold"
         stuck_role = f"{entry.worst(Code.STUCK).role} bold"
         values = {
-            "layout": [(safe_text(row.layout, limit=40), "faint")],
+            "adapter": [(safe_text(row.adapter, limit=40), "faint")],
             "ready": fmt.cell(fmt.count(row.ready, wide("ready")), ready_role),
             "delayed": fmt.cell(fmt.count(row.delayed, wide("delayed")), _news(row.delayed, before.delayed, "muted")),
             "run": fmt.cell(fmt.count(row.running, wide("run")), _news(row.running, before.running)),

@@ -34,7 +34,7 @@ class Why(IntEnum):
     @property
     def label(self) -> str:
         """The head of the group."""
-        return ("owner gone", "lease ran out", "over its time limit", "in other layouts")[self]
+        return ("owner gone", "lease ran out", "over its time limit", "in other adapters")[self]
 
     @property
     def note(self) -> str:
@@ -61,7 +61,7 @@ class Stuck:
     for_ms: int
     lease_late_ms: int
     owner: WorkerRow | None
-    reason: str = ""  # in the words of another layout
+    reason: str = ""  # in the words of another adapter
 
     @property
     def key(self) -> str:
@@ -83,7 +83,7 @@ class StuckSeen:
 
 
 def theirs(entry: Entry) -> Stuck:
-    """An entry of another layout that does not move."""
+    """An entry of another adapter that does not move."""
     age_ms = round((entry.age_s or 0) * 1000)
     reason = fmt.seconds_as_spans(entry.stuck or "")
     return Stuck(job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, lease_late_ms=0, owner=None, reason=reason)
@@ -176,7 +176,7 @@ def _lease(stuck: Stuck) -> list[Piece]:
 
 
 def reason_line(stuck: Stuck, cells: int) -> Line:
-    """Why an entry of another layout is stuck, in the words of that."""
+    """Why an entry of another adapter is stuck, in the words of that."""
     words = cut_end(safe_text(stuck.reason, limit=300), max(8, cells - LEAD - MARGIN))
     return ((" " * LEAD, "text"), (words, stuck.why.role))
 

@@ -135,14 +135,14 @@ class DeadScreen(WindowedScreen):
         if group is None:
             return None
         if self._source is None or self._source[0] != self.reads:
-            self._source = (self.reads, source(self.console.reader, self._layout(), group.queue, "dead", self.where))
+            self._source = (self.reads, source(self.console.reader, self._adapter(), group.queue, "dead", self.where))
         return self._source[1]
 
-    def _layout(self) -> str:
-        """The layout of the group's queue."""
+    def _adapter(self) -> str:
+        """The adapter of the group's queue."""
         snapshot, queue = self.picture.snapshot, self.group.queue if self.group is not None else ""
         rows = snapshot.queues if snapshot is not None else ()
-        return next((row.layout for row in rows if row.name == queue), NATIVE)
+        return next((row.adapter for row in rows if row.name == queue), NATIVE)
 
     def deck_changed(self) -> None:
         """Lists and groups are read by another deck."""
@@ -156,7 +156,7 @@ class DeadScreen(WindowedScreen):
                 self._triage = (self.filter_text, Triage(self.console.reader, self.filter_text))
             seen = self.group_view.visible_keys() if self.is_mounted else ()
             triaged = await self._triage[1].look(snapshot, last_key_at=self.console.last_key_at, visible=seen)
-            rows = [row for row in snapshot.queues if row.dead and row.layout == NATIVE]
+            rows = [row for row in snapshot.queues if row.dead and row.adapter == NATIVE]
             rows.sort(key=lambda row: -(row.dead or 0))
             names = [row.name for row in rows[: present.MOST_ROOMS]]
             rooms: list[Headroom] = await self.console.reader.dead_limits(names) if names else []
@@ -334,7 +334,7 @@ class DeadScreen(WindowedScreen):
         if action in _ACTS and self.group is None:
             return self.console.operator.why_not_write() or "there is none"
         if action == "redrive":
-            blind = "" if self.group_view.all_marked else self.console.reader.why_not_watch(self._layout())
+            blind = "" if self.group_view.all_marked else self.console.reader.why_not_watch(self._adapter())
             return blind or self._why_not_act("retry")
         if action in {"mark", "range"} and self.in_groups:
             return "enter goes to its entries"

@@ -77,7 +77,7 @@ async def _write(console: Console, file: BinaryIO, jobs: Sequence[JobRecord], wi
         if work is not None and work.cancelled:
             break
         try:
-            detail = await reader.job(job.queue, job.id if job.layout == NATIVE else job.key)
+            detail = await reader.job(job.queue, job.id if job.adapter == NATIVE else job.key)
         except UnknownJob:
             continue  # it is dead no more
         file.write(msgspec.json.encode(shapes.detail(detail) | {"queue_from": job.queue}) + b"\n")

@@ -39,7 +39,7 @@ class EmptyDeck:
 
         others = console.reader.others
         looked_for = [(NATIVE, OWN)] if others.shows_native else []
-        looked_for += [(layout.name, layout.about) for layout in others.layouts]
+        looked_for += [(adapter.name, adapter.about) for adapter in others.adapters]
         lines = empty_lines(
             view.size.width or console.size.width, view.size.height or console.size.height,
             server=console.context.server, keys=self._keys, looked_for=looked_for,

@@ -63,8 +63,8 @@ class JobActs(FrameScreen):
             states = everything[0].states
             if action == "edit":
                 return "one job at a time"
-            if (layout := self._foreign_of(everything[0])) is not None and states:
-                reasons = [self.console.reader.why_not(layout, VERBS[action].value, state) for state in states]
+            if (adapter := self._foreign_of(everything[0])) is not None and states:
+                reasons = [self.console.reader.why_not(adapter, VERBS[action].value, state) for state in states]
                 return "" if "" in reasons else reasons[0]
             fits = not states or set(states) & set(_states(action))
             return "" if fits else f"they are {states[0]}"
@@ -74,18 +74,18 @@ class JobActs(FrameScreen):
             return f"it {row.why}" if isinstance(row, Left) else "no job under the cursor"
         if action == "edit" and len(jobs) > 1:
             return "one job at a time"
-        theirs = next((job for job in jobs if job.layout != NATIVE), None)
+        theirs = next((job for job in jobs if job.adapter != NATIVE), None)
         if theirs is not None:
             word = "edit" if action == "edit" else VERBS[action].value
-            return self.console.reader.why_not(theirs.layout, word, theirs.state)
+            return self.console.reader.why_not(theirs.adapter, word, theirs.state)
         fitting = [job for job in jobs if job.state in _states(action)]
         return "" if fitting else f"it is {jobs[0].state}" if len(jobs) == 1 else f"they are {jobs[0].state}"
 
     def _foreign_of(self, wish: Wish) -> str | None:
-        """The one other layout that all queues of a wish are of."""
+        """The one other adapter that all queues of a wish are of."""
         judged = self.picture.judged
-        layouts = {entry.row.layout for entry in map(judged.of, wish.queues) if entry is not None}
-        return None if len(layouts) != 1 or layouts == {NATIVE} else layouts.pop()
+        adapters = {entry.row.adapter for entry in map(judged.of, wish.queues) if entry is not None}
+        return None if len(adapters) != 1 or adapters == {NATIVE} else adapters.pop()
 
     def verb(self, action: Action) -> str:
         """The verb of an action, with how many it would act on."""

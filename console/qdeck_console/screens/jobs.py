@@ -94,10 +94,10 @@ class JobsScreen(WindowedScreen):
         row = self.row
         if not self.queue:
             return None
-        layout = row.layout if row is not None else NATIVE
-        asked = (layout, self.queue, self.state, self.filter_text, self.is_newest)
+        adapter = row.adapter if row is not None else NATIVE
+        asked = (adapter, self.queue, self.state, self.filter_text, self.is_newest)
         if self._source is None or self._source[0] != asked:
-            made = source(self.console.reader, layout, self.queue, self.state, self.filter_text, newest=self.is_newest)
+            made = source(self.console.reader, adapter, self.queue, self.state, self.filter_text, newest=self.is_newest)
             self._source = (asked, made)
         return self._source[1]
 
@@ -158,8 +158,8 @@ class JobsScreen(WindowedScreen):
         row = self.row
         of = getattr(row, self.state.value) if row is not None else None
         words = present.range_words(self.seen.part, *self.visible_rows(), of)
-        layout = NATIVE if row is None else row.layout
-        return f"{words}  ·  {present.order_words(self.state, layout, newest=self.is_newest)}"
+        adapter = NATIVE if row is None else row.adapter
+        return f"{words}  ·  {present.order_words(self.state, adapter, newest=self.is_newest)}"
 
     def empty_lines(self) -> Sequence[Line]:
         """What is said when there is nothing to show."""
@@ -214,7 +214,7 @@ class JobsScreen(WindowedScreen):
         if action == "order":
             if self.state is State.READY:
                 return "ready jobs are in the order in which they run"
-            return "" if self.row is None or self.row.layout == NATIVE else f"{self.row.layout} has one order"
+            return "" if self.row is None or self.row.adapter == NATIVE else f"{self.row.adapter} has one order"
         return super().why_not(action)
 
     def verb(self, action: Action) -> str:

@@ -21,8 +21,8 @@ def why_not(console: Console, entry: Entry | None) -> str:
         return "server lost"
     if entry is None:
         return "no queue under the cursor"
-    if entry.row.layout != NATIVE:
-        return f"{entry.row.layout} cannot pause a queue"
+    if entry.row.adapter != NATIVE:
+        return f"{entry.row.adapter} cannot pause a queue"
     if entry.row.problem is not None:
         return "the queue cannot be read"
     return ""

@@ -379,7 +379,7 @@ class PurgeScreen(PurgeWork):
         weights = {
             (row.name, rule): present.weight(rule, row)
             for row in rows
-            if row.layout == "native"
+            if row.adapter == "native"
             for rule in rules
             if rule not in FOREIGN_RULES and rule not in RULES
         }

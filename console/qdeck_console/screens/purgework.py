@@ -82,9 +82,9 @@ class PurgeWork(FrameScreen):
         self.off = set(self.off_before)
 
     def rules(self) -> list[str]:
-        """The rules that there are: those of other layouts only where there is one."""
+        """The rules that there are: those of other adapters only where there is one."""
         snapshot = self.picture.snapshot
-        foreign = snapshot is not None and any(row.layout != "native" for row in snapshot.queues)
+        foreign = snapshot is not None and any(row.adapter != "native" for row in snapshot.queues)
         return [*(rule.value for rule in PurgeRule), *(FOREIGN_RULES if foreign else ()), *RULES]
 
     def on(self) -> tuple[str, ...]:

@@ -49,9 +49,9 @@ class QueueActs(FrameScreen):
             return "the queue cannot be read"
         if not _count(entry.row, action):
             return "it has no dead letters" if action == "retry" else "nothing waits in it"
-        if entry.row.layout != NATIVE:
+        if entry.row.adapter != NATIVE:
             others = self.console.reader.others
-            reasons = [others.why_not(entry.row.layout, action, state) for state in _STATES[action]]
+            reasons = [others.why_not(entry.row.adapter, action, state) for state in _STATES[action]]
             return "" if "" in reasons else reasons[0]
         return ""
 

@@ -51,8 +51,8 @@ class QueuesScreen(QueueActs):
         super().__init__()
         self.sort = Sort.WORST
         self._arranger = Arranger()
-        self._layouts: set[str] = set()
-        self._made_grid = ((0, 0, 0.0), Grid.of(0, layouts=0, span_s=0.0))
+        self._adapters: set[str] = set()
+        self._made_grid = ((0, 0, 0.0), Grid.of(0, adapters=0, span_s=0.0))
         self._drawer = Drawer(picture=self.picture, hide="", reasons_shown=True)
         self._insights = Insights()
         self._empty = EmptyDeck()
@@ -103,8 +103,8 @@ class QueuesScreen(QueueActs):
         if not self._arranger.holds(judged, asked):
             self._arranger.arrange(judged, asked, time.monotonic(), self.console.last_key_at)
         arranged = self._arranger.arranged
-        layouts = self.picture.snapshot.layouts if self.picture.snapshot else ()
-        self._layouts = {entry.row.layout for entry in arranged.entries} if len(layouts) > 1 else set(layouts)
+        adapters = self.picture.snapshot.adapters if self.picture.snapshot else ()
+        self._adapters = {entry.row.adapter for entry in arranged.entries} if len(adapters) > 1 else set(adapters)
         self._drawer = drawer = Drawer(
             picture=self.picture,
             hide=owner_of(self.picture.snapshot),
@@ -129,9 +129,9 @@ class QueuesScreen(QueueActs):
         self._draw_side()
 
     def _grid(self, cells: int) -> Grid:
-        wanted = (cells, len(self._layouts), self.picture.history.span_s)
+        wanted = (cells, len(self._adapters), self.picture.history.span_s)
         if self._made_grid[0] != wanted:
-            self._made_grid = (wanted, Grid.of(cells, layouts=wanted[1], span_s=wanted[2]))
+            self._made_grid = (wanted, Grid.of(cells, adapters=wanted[1], span_s=wanted[2]))
         return self._made_grid[1]
 
     def _draw_item(self, drawer: Drawer) -> Callable[[Item, int, bool], Sequence[Line]]:
@@ -149,7 +149,7 @@ class QueuesScreen(QueueActs):
         entries, picture = self._arranger.arranged.entries, self.picture
         shown = len(entries)
         everything = len(picture.snapshot.queues) if picture.snapshot else 0
-        layouts = len(self._layouts)
+        adapters = len(self._adapters)
 
         def make(cells: int, height: int) -> Sequence[Line]:
             if picture.snapshot is None or not everything:
@@ -160,10 +160,10 @@ class QueuesScreen(QueueActs):
                 words = f"{shown:,} of {everything:,} queues"
             if more:
                 words += f", {more:,} more ↓"
-            elif layouts > 1:
-                words += f", {layouts} layouts"
+            elif adapters > 1:
+                words += f", {adapters} adapters"
             elif entries:
-                words += f", {entries[0].row.layout}"
+                words += f", {entries[0].row.adapter}"
             since_s = counted_s(picture.snapshot)
             if since_s >= 2 and not self.filter_text:
                 told = f"{words}, counted in {since_s:.0f} s"

@@ -32,7 +32,7 @@ MOST_QUEUES = 20
 USUAL_S = 30.0
 MOST_JOBS = 240  # that are shown: all about each is read
 LEAST_OF_QUEUE = 12  # of them
-MOST_PAGES = 12  # of a queue of another layout: each kind of entry takes one at least
+MOST_PAGES = 12  # of a queue of another adapter: each kind of entry takes one at least
 WAITING = ("running", "ready", "delayed", "blocked")
 
 
@@ -122,7 +122,7 @@ class StuckScreen(JobListScreen):
             unread = {row.name for row in snapshot.queues if row.problem is not None}
             for row in rows:
                 try:
-                    if row.layout != NATIVE:
+                    if row.adapter != NATIVE:
                         found += await _theirs(reader, row.name)
                         continue
                     stuck, over = await _native(reader, row.name, where, workers, most, at_ms)
@@ -159,7 +159,7 @@ class StuckScreen(JobListScreen):
         if not isinstance(row, Stuck) or any(stuck.key == row.key for stuck in found):
             return None, None
         left = await find_out(self.console.reader, row.job, now_ms)
-        if left is not None or row.job.layout != NATIVE:
+        if left is not None or row.job.adapter != NATIVE:
             return None, left
         try:
             still = present.judge(await self.console.reader.job(row.job.queue, row.job.id), workers, now_ms)

@@ -33,7 +33,7 @@ async def ask_target(console: Console, title: str, queue: str) -> str | None:
     from qdeck_console.screens.form import Field, FormScreen
 
     snapshot = console.latest.snapshot
-    names = [row.name for row in snapshot.queues if row.layout == NATIVE] if snapshot is not None else []
+    names = [row.name for row in snapshot.queues if row.adapter == NATIVE] if snapshot is not None else []
     known = callable_names(names, hide=owner_of(snapshot))
 
     def check(value: str) -> str:

@@ -65,7 +65,7 @@ class WindowedScreen(JobListScreen):
         first, count = view.visible_lines()
         count = count or _FIRST_ROWS
         cursor, row = view.cursor, view.row
-        around = row.id if view.held and isinstance(row, JobRecord) and row.layout == NATIVE else None
+        around = row.id if view.held and isinstance(row, JobRecord) and row.adapter == NATIVE else None
         self._fetched = (self.reads, (first, count), cursor)
         if part is None:
             at = view.place
@@ -79,7 +79,7 @@ class WindowedScreen(JobListScreen):
         if not isinstance(chosen, JobRecord):
             return ListSeen(part=part)
         try:
-            wanted = chosen.id if chosen.layout == NATIVE else chosen.key
+            wanted = chosen.id if chosen.adapter == NATIVE else chosen.key
             return ListSeen(part=part, detail=await self.console.reader.job(chosen.queue, wanted))
         except UnknownJob:
             return ListSeen(part=part)  # it went away between the two reads

@@ -18,9 +18,9 @@ from qdeck._agent.chores import Chores
 from qdeck._agent.eyes import Eyes
 from qdeck._agent.lease import Lease
 from qdeck._agent.options import AgentOptions
-from qdeck._connection import AsyncClient, Endpoint
-from qdeck._deck import agent_tasks, identity, reads
+from qdeck._deck import agent_tasks, identity
 from qdeck._errors import LayoutMismatch, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
+from qdeck._redis import AsyncClient, Endpoint, reads
 from qdeck._schedules.ticker import Ticker
 
 if TYPE_CHECKING:

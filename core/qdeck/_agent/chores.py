@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._agent import health, housekeeping, purging, vmpooler
 from qdeck._agent.sampling import Sampler
-from qdeck._connection import AsyncClient, Endpoint
-from qdeck._deck import agent_tasks, reads, since
+from qdeck._deck import agent_tasks, since
 from qdeck._errors import NotAllowed, QdeckError
+from qdeck._redis import AsyncClient, Endpoint, reads
 from qdeck._rules.limits import Limits
 from qdeck._rules.report import document, since_document
 

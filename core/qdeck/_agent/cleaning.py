@@ -11,8 +11,8 @@ from qdeck.messages.looking import read_counts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._connection import AsyncClient
     from qdeck._operations.cleaned import Keeper
+    from qdeck._redis import AsyncClient
     from qdeck._settings.model import Agent
     from qdeck.messages import LifeCycleCount
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
 from qdeck._deck.payload import mask_text
 from qdeck._engine import keys
 from qdeck._engine.numbers import clipped
 from qdeck._errors import UsageError
+from qdeck._redis import reads
 from qdeck._rules.report import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._agent.eyes import Eyes
-    from qdeck._connection import AsyncClient
     from qdeck._deck.model import JobRecord
     from qdeck._engine.ops import Program
+    from qdeck._redis import AsyncClient
 
 
 _ALWAYS: Final = 1 << 62
@@ -32,7 +32,7 @@ class NoQueue(UsageError):
 async def letters(eyes: Eyes, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
     """The newest dead letters of a queue, or of all; `total` is how many there are, so that a cut is seen."""
     own = (await eyes.counts()).queues
-    known = [*own, *(row for row in (await eyes.look()).queues if row.layout != NATIVE)]
+    known = [*own, *(row for row in (await eyes.look()).queues if row.adapter != NATIVE)]
     rows = [row for row in known if queue is None or row.name == queue]
     if queue is not None and not rows:
         near = difflib.get_close_matches(queue, [row.name for row in known], 1)
@@ -40,9 +40,9 @@ async def letters(eyes: Eyes, client: AsyncClient, queue: str | None, limit: int
         raise NoQueue(f"there is no queue {queue!r}", hint=hint)
     records: list[JobRecord] = []
     full = [row for row in rows if row.dead and row.problem is None]
-    # How new those of other layouts are is only known by reading them: they come first.
-    others = [(row.name, _ALWAYS) for row in full if row.layout != NATIVE]
-    for name, newest_ms in [*others, *await _newest(client, [row.name for row in full if row.layout == NATIVE])]:
+    # How new those of other adapters are is only known by reading them: they come first.
+    others = [(row.name, _ALWAYS) for row in full if row.adapter != NATIVE]
+    for name, newest_ms in [*others, *await _newest(client, [row.name for row in full if row.adapter == NATIVE])]:
         if len(records) >= limit and _moment(records[limit - 1]) >= newest_ms:
             break  # all that is left is older than what is shown
         found = [record async for record in eyes.jobs.jobs(name, state="dead", limit=limit)]
@@ -74,7 +74,7 @@ def entry(record: JobRecord) -> dict[str, Any]:
     attempts = record.attempts
     return {
         "id": record.id,
-        "layout": record.layout,
+        "adapter": record.adapter,
         "queue": record.queue,
         "queue_from": getattr(record, "queue_from", None) or record.queue,
         "name": record.name,

@@ -55,9 +55,9 @@ class Eyes:
 
     def __init__(self, url: str, options: AgentOptions) -> None:
         self._own = Sight(url, options)  # what is tended and sampled is ours
-        self._status = Sight(url, options, adapters=options.layouts)
-        self.health = Sight(url, options, adapters=options.layouts)
-        self.purge = Sight(url, options, adapters=options.layouts)
+        self._status = Sight(url, options, adapters=options.adapters)
+        self.health = Sight(url, options, adapters=options.adapters)
+        self.purge = Sight(url, options, adapters=options.adapters)
         self.endpoint = self._status.reader.endpoint
         self.jobs = self._status.reader  # lists of jobs keep no memory: anybody may read them at any time
         self._seen: Snapshot | None = None

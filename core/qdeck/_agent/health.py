@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import reads
 from qdeck._engine import codec
+from qdeck._redis import reads
 from qdeck._rules.report import document, iso, rates_document
 
 if TYPE_CHECKING:

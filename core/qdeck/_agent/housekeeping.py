@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import reads, workers
+from qdeck._deck import workers
 from qdeck._engine import keys, ops, programs
 from qdeck._engine.numbers import digits
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

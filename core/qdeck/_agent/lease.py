@@ -10,8 +10,8 @@ from qdeck._deck import agent_tasks
 from qdeck._errors import QdeckError
 
 if TYPE_CHECKING:
-    from qdeck._connection import AsyncClient
     from qdeck._deck.agent_tasks import Claim
+    from qdeck._redis import AsyncClient
 
 
 class Lease:

@@ -36,7 +36,7 @@ PURGES: Final = {
     "completed": "done_too_old",
     "orphaned": "orphaned_records",
 }
-_QUEUE: Final = ("layout", "queue")
+_QUEUE: Final = ("adapter", "queue")
 
 
 def expose(
@@ -65,7 +65,7 @@ def _queues(seen: Snapshot) -> Iterable[Metric]:
     for row in rows:
         for state in STATES:
             if (count := getattr(row, state)) is not None:
-                sizes.add_metric((row.layout, row.name, state), count)
+                sizes.add_metric((row.adapter, row.name, state), count)
     yield sizes
     yield _gauge(rows, "health_queue_oldest_age", "Seconds for which the oldest job waits to start", "oldest_s")
     yield _gauge(rows, "health_queue_stuck", "Jobs that are stuck", "stuck")
@@ -76,7 +76,7 @@ def _queues(seen: Snapshot) -> Iterable[Metric]:
         family = CounterMetricFamily(f"qdeck_queue_{name}", about, labels=_QUEUE)
         for row in rows:
             if name in row.totals:
-                family.add_metric((row.layout, row.name), row.totals[name])
+                family.add_metric((row.adapter, row.name), row.totals[name])
         yield family
 
 
@@ -95,7 +95,7 @@ def _gauge(rows: Sequence[QueueRow], name: str, about: str, field: str) -> Metri
     family = GaugeMetricFamily(f"qdeck_{name}", about, labels=_QUEUE)
     for row in rows:
         if (value := getattr(row, field)) is not None:
-            family.add_metric((row.layout, row.name), value)
+            family.add_metric((row.adapter, row.name), value)
     return family
 
 

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from qdeck._adapter_names import ADAPTERS
 from qdeck._errors import InvalidOption
-from qdeck._layout_names import LAYOUTS
 from qdeck._settings import Settings, Thresholds
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class AgentOptions:
     read_only_hint: str = READ_ONLY
     settings: Settings = field(default_factory=Settings)
     thresholds: Thresholds = field(default_factory=Thresholds)
-    layouts: tuple[str, ...] = LAYOUTS
+    adapters: tuple[str, ...] = ADAPTERS
     production: tuple[Target, ...] = field(default=(), repr=False)
     """Servers that this one must not be, when it is written to."""
 
@@ -110,7 +110,7 @@ def from_configuration(
     http: str | None = None,
     token: str | None = None,
     read_only_hint: str | None = None,
-    layouts: tuple[str, ...] = (),
+    adapters: tuple[str, ...] = (),
 ) -> AgentOptions:
     """The options of `qdeck.toml`, with what was given on the command line in their place.
 
@@ -135,5 +135,5 @@ def from_configuration(
         settings=settings,
         thresholds=target.thresholds if target is not None else configuration.thresholds,
         production=target.production if target is not None else (),
-        layouts=layouts or (target.layouts if target is not None else ()) or LAYOUTS,
+        adapters=adapters or (target.adapters if target is not None else ()) or ADAPTERS,
     )

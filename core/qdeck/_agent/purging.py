@@ -115,7 +115,7 @@ def plan_document(plan: Plan, limit: int) -> dict[str, Any]:
             break
         entries.append(
             {
-                "layout": entry.layout,
+                "adapter": entry.adapter,
                 "queue": entry.queue,
                 "id": entry.id,
                 "state": entry.state,

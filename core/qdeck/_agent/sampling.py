@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 from redis.exceptions import ResponseError
 
-from qdeck._deck import history, reads
+from qdeck._deck import history
 from qdeck._deck.history import COARSE, FINE, LATEST, Sample, Tier
 from qdeck._engine import ops, programs
 from qdeck._engine.numbers import digits
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.model import QueueRow
-    from qdeck._deck.reads import Call
     from qdeck._engine.ops import Program
+    from qdeck._redis.reads import Call
 
 SLICE: Final = 500  # writes in one round trip
 LATEST_TTL_S: Final = 86_400

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from qdeck._deck.model import Status
 from qdeck._errors import QdeckError
-from qdeck._layouts.vmpooler import VmPooler
-from qdeck._layouts.vmpooler_health import own_shape, read_letters, write_health
 from qdeck._rules.foreign import ages_of
+from qdeck.adapters.vmpooler.adapter import VmPooler
+from qdeck.adapters.vmpooler.health import own_shape, read_letters, write_health
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 async def keep_health(writer: AsyncWriter, limits: Limits, now: int) -> str | None:
     """Writes `vmpooler__health` while nobody else does; tells what came of it, None where there is no VMPooler."""
-    layout = next((one for one in writer.others.layouts if isinstance(one, VmPooler)), None)
-    if layout is None or layout.sight is None or not layout.sight.is_there:
+    adapter = next((one for one in writer.others.adapters if isinstance(one, VmPooler)), None)
+    if adapter is None or adapter.sight is None or not adapter.sight.is_there:
         return None
     try:
-        metrics = await writer.run(_metrics(layout, limits, now))
+        metrics = await writer.run(_metrics(adapter, limits, now))
         outcome = await writer.write(write_health(metrics, judge(metrics, writer.thresholds).value, now))
     except QdeckError as error:
         return f"not written: {error}"
     return "written" if outcome.done else outcome.why
 
 
-def _metrics(layout: VmPooler, limits: Limits, now: int) -> Program[dict[str, Any]]:
-    health = yield from layout.health(now, ages_of(limits))
+def _metrics(adapter: VmPooler, limits: Limits, now: int) -> Program[dict[str, Any]]:
+    health = yield from adapter.health(now, ages_of(limits))
     return own_shape(health, (yield from read_letters()))
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
 
-from qdeck._deck import reads
 from qdeck._engine import codec, ops, programs, scripts
 from qdeck._engine.numbers import digits, score_ms
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,10 +7,11 @@ import getpass
 import socket
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import native, reads
+from qdeck._deck import native
 from qdeck._deck.model import Settings
 from qdeck._engine import keys, ops, programs
 from qdeck._errors import InvalidOption, UsageError
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Program

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import reads
 from qdeck._engine import codec, keys, programs
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import score_ms
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck._deck import reads
 from qdeck._engine.numbers import MOST, digits
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,10 +11,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from qdeck._connection import Endpoint, SyncClient
-from qdeck._deck import reads
 from qdeck._deck.server import info_fields
 from qdeck._errors import NotAllowed, QdeckError
+from qdeck._redis import Endpoint, SyncClient, reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import payload, reads, records
+from qdeck._deck import payload, records
 from qdeck._deck.jobs import by_id, raw_id
 from qdeck._deck.model import Found, JobDetail
 from qdeck._engine import codec, keys
 from qdeck._engine.numbers import digits
 from qdeck._errors import UnknownJob
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import reads
 from qdeck._deck.model import JobRecord, Page, State
 from qdeck._deck.records import MOST_SHOWN, Raw, make_record
 from qdeck._deck.values import read_lengths, read_values
 from qdeck._engine import keys
 from qdeck._errors import InvalidOption
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Program
@@ -23,7 +23,7 @@ ALL_STATES: Final = (
 )  # fmt: skip
 # Fields of a filter that the short facts answer, before errors and payloads are read.
 OF_HEAD: Final = frozenset(
-    {"id", "name", "task", "queue", "layout", "state", "tag", "priority", "attempts", "crashes", "age", "due"}
+    {"id", "name", "task", "queue", "adapter", "state", "tag", "priority", "attempts", "crashes", "age", "due"}
     | {"enqueued"}
 )
 OF_BODY: Final = frozenset({"payload", "text"})

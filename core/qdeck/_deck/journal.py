@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from qdeck._deck import changes, reads
+from qdeck._deck import changes
 from qdeck._engine import keys, ops
 from qdeck._errors import QdeckError
 from qdeck._files import state_dir
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

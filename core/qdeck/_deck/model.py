@@ -1,6 +1,6 @@
 """What is seen of a deck, as immutable values: queues, jobs, workers, and the changes an operator makes.
 
-Times are ms since the epoch by the server's clock, ages are seconds. None is what a layout, or this user's rights, do
+Times are ms since the epoch by the server's clock, ages are seconds. None is what an adapter, or this user's rights, do
 not tell.
 """
 
@@ -69,7 +69,7 @@ class UnknownTask(NamedTuple):
 class QueueRow:
     """One queue at one moment. `problem` tells why it could not be read; its numbers are None then."""
 
-    layout: str = NATIVE
+    adapter: str = NATIVE
     name: str
     ready: int | None = None
     delayed: int | None = None
@@ -125,7 +125,7 @@ class Snapshot:
     server: ServerInfo
     status: Status
     findings: tuple[Finding, ...]
-    layouts: tuple[str, ...]
+    adapters: tuple[str, ...]
     totals: Totals
     queues: tuple[QueueRow, ...]
     fresh: frozenset[str] | None = None
@@ -150,7 +150,7 @@ class JobRecord:
 
     id: str
     key: str
-    layout: str = NATIVE
+    adapter: str = NATIVE
     queue: str
     state: str
     native_state: str
@@ -250,7 +250,7 @@ class Page:
 class Found:
     """Where a job is."""
 
-    layout: str = NATIVE
+    adapter: str = NATIVE
     queue: str
     id: str
     key: str
@@ -288,6 +288,6 @@ class Settings:
     """What a change of a queue's settings left; `changed` is false when they were so already."""
 
     queue: str
-    layout: str = NATIVE
+    adapter: str = NATIVE
     paused: bool
     changed: bool

@@ -1,4 +1,4 @@
-"""Looking at the queues of the native layout with plain read commands: which there are, and their numbers."""
+"""Looking at the queues of the native adapter with plain read commands: which there are, and their numbers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import history, keyspace, reads, verdict, workers
+from qdeck._deck import history, verdict, workers
 from qdeck._deck.details import Detail, read_details
 from qdeck._deck.model import QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, programs
 from qdeck._engine.numbers import need
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError
+from qdeck._redis import keyspace, reads
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
         status=judged.status,
         findings=judged.findings,
         severities=judged.severities,
-        layouts=("native",),
+        adapters=("native",),
         totals=sums(rows),
         queues=tuple(rows),
         fresh=fresh if partial else None,

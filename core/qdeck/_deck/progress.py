@@ -30,8 +30,8 @@ class Walk:
         self.cursor = page.cursor
         self.goes_on = page.cursor is not None
         for record in page.jobs:
-            # In other layouts an id may be that of several entries.
-            name = record.id if record.layout == NATIVE else record.key
+            # In other adapters an id may be that of several entries.
+            name = record.id if record.adapter == NATIVE else record.key
             if name in self._seen:
                 continue
             if record.state in _MOVING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import reads
 from qdeck._engine import codec, ops
 from qdeck._engine.numbers import whole
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck._deck import reads
 from qdeck._engine import keys, ops
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

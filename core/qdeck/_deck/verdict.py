@@ -11,8 +11,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from qdeck._deck import reads
 from qdeck._deck.model import Code, Finding, QueueRow, ServerInfo, Status
+from qdeck._redis import reads
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import reads
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import jobs, reads
+from qdeck._deck import jobs
 from qdeck._engine import keys
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ NATIVE: Final = "native"
 
 
 class State(StrEnum):
-    """Where a job stands; the same words for every layout."""
+    """Where a job stands; the same words for every adapter."""
 
     READY = "ready"
     DELAYED = "delayed"

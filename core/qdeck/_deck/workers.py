@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import reads
 from qdeck._deck.model import WorkerRow
 from qdeck._engine import codec, keys, numbers, ops
 from qdeck._errors import InvalidOption, UsageError
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

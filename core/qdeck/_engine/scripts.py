@@ -74,7 +74,7 @@ def ask_rights(source: str) -> str:
     a change without what undoes it. Its keys need no check: the server refuses those that are declared beforehand.
 
     It takes 0.4 µs for each command: operators' scripts ask in each call, the rights of the others are checked once for
-    each connection of a client (`_connection/rights.py`).
+    each connection of a client (`_redis/rights.py`).
     """
     shebang, _, body = source.partition("\n")
     commands = ", ".join(f"'{name}'" for name in commands_of(source))

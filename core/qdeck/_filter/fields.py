@@ -21,7 +21,7 @@ PRIORITIES: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 50, "NORMAL": 100, 
 class Record(Protocol):
     """What a filter reads of a job; only the parts that its `fields` name are ever touched.
 
-    The names are those of FIELDS. None (for texts also `""`) is a value that the job or its layout does not have.
+    The names are those of FIELDS. None (for texts also `""`) is a value that the job or its adapter does not have.
     Times are whole ms since the epoch.
     """
 
@@ -34,7 +34,7 @@ class Record(Protocol):
     @property
     def queue(self) -> str: ...
     @property
-    def layout(self) -> str: ...
+    def adapter(self) -> str: ...
     @property
     def state(self) -> str: ...
     @property
@@ -53,7 +53,7 @@ class Record(Protocol):
     def crashes(self) -> int | None: ...
     @property
     def since_ms(self) -> int | None:
-        """The moment from which the age counts: each layout and state has its own."""
+        """The moment from which the age counts: each adapter and state has its own."""
 
     @property
     def due_ms(self) -> int | None: ...
@@ -102,7 +102,7 @@ FIELDS: Final = _table(
     ("name", Kind.TEXT, "name", "the name given by whoever made the job"),
     ("task", Kind.TEXT, "task", "what it runs"),
     ("queue", Kind.TEXT, "queue", "the queue it is in"),
-    ("layout", Kind.TEXT, "layout", "the queue system it belongs to"),
+    ("adapter", Kind.TEXT, "adapter", "the queue system it belongs to"),
     ("state", Kind.STATE, "state", ", ".join(STATES)),
     ("error", Kind.TEXT, "error", "the bare class of the last error"),
     ("message", Kind.TEXT, "message", "the message of the last error"),

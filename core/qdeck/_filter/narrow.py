@@ -29,7 +29,7 @@ class Pushdown:
     """
 
     queues: frozenset[str] | None = None
-    layouts: frozenset[str] | None = None
+    adapters: frozenset[str] | None = None
     states: frozenset[str] | None = None
     ids: frozenset[str] | None = None
     since: Range = Range()  # noqa: RUF009 - a frozen value
@@ -107,7 +107,7 @@ def _combined(
     for part in rest:
         whole = Pushdown(
             queues=sets(whole.queues, part.queues),
-            layouts=sets(whole.layouts, part.layouts),
+            adapters=sets(whole.adapters, part.adapters),
             states=sets(whole.states, part.states),
             ids=sets(whole.ids, part.ids),
             since=spans(whole.since, part.since),
@@ -128,8 +128,8 @@ def _of_term(term: Term, now_ms: int, *, opposite: bool) -> Pushdown:
     match term.field:
         case "queue":
             return Pushdown(queues=_exact(term))
-        case "layout":
-            return Pushdown(layouts=_exact(term))
+        case "adapter":
+            return Pushdown(adapters=_exact(term))
         case "id":
             return Pushdown(ids=_exact(term))
         case "age":

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import changes, journal, reads
+from qdeck._deck import changes, journal
 from qdeck._deck.journal import KEEP
 from qdeck._deck.masking import mask_text
 from qdeck._engine import keys
 from qdeck._operations.model import Activity
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

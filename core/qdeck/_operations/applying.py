@@ -13,22 +13,23 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import changes, reads
+from qdeck._deck import changes
 from qdeck._deck.model import NATIVE
 from qdeck._engine import acts, codec, keys, programs, shapes
-from qdeck._engine.steps import Offload, Step, waiting
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import activity, foreign, planning, registry
 from qdeck._operations.model import Activity, BatchResult, PlanEntry, Skip, Verb
 from qdeck._operations.planfile import check_whole
+from qdeck._redis import reads
+from qdeck._redis.steps import Offload, Step, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from qdeck._engine.acts import Acted
     from qdeck._engine.ops import Program
-    from qdeck._engine.steps import Steps
     from qdeck._operations.planfile import Plan
+    from qdeck._redis.steps import Steps
 
 MOST_SKIPS: Final = 10_000  # that are told one by one
 _LONGEST_MS: Final = 4.0  # a call may hold up the server for 5
@@ -87,10 +88,10 @@ class Slices:
         if not held:
             return []
         first = held[0]
-        kind = (first.queue, first.state, first.effect, first.rule, first.layout)
+        kind = (first.queue, first.state, first.effect, first.rule, first.adapter)
         part = held[:most]
         for at, entry in enumerate(part):
-            if (entry.queue, entry.state, entry.effect, entry.rule, entry.layout) != kind:
+            if (entry.queue, entry.state, entry.effect, entry.rule, entry.adapter) != kind:
                 return part[:at]
         return part
 
@@ -165,7 +166,7 @@ class Application:
         not_ours = {queue for _, queue in plan.head.abroad if queue not in plan.head.queues}
         self._kept = registry.Kept(
             batch=plan.batch, verb=plan.verb.value, by=changes.actor(), at_ms=now, until_ms=now + self._keep_ms,
-            queues=[queue for queue in queues if queue not in not_ours], layouts=foreign.layouts_of(plan.head),
+            queues=[queue for queue in queues if queue not in not_ours], adapters=foreign.adapters_of(plan.head),
             where=plan.head.where, target=plan.head.target, bytes=begun.bytes if begun else 0,
         )  # fmt: skip
         self.tally.queues = queues
@@ -178,7 +179,7 @@ class Application:
         part = self._slices.next(min(most, self._pace.most))
         if not part:
             return None
-        if part[0].layout != NATIVE:
+        if part[0].adapter != NATIVE:
             acted = yield from self._abroad.slice(part, self.tally.done, self._room - self._all_bytes)
             self._slices.taken(acted.count)
             return self.tally.take(part, acted)

@@ -8,7 +8,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import jobs, reads
+from qdeck._deck import jobs
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.values import read_values
 from qdeck._engine import codec, keys
@@ -17,6 +17,7 @@ from qdeck._operations import registry, undoing
 from qdeck._operations.fates import Fortunes
 from qdeck._operations.model import Fates, Verb
 from qdeck._operations.planfile import own_plan
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ MOST_ERRORS: Final = 500  # of those that died again: what they died of
 class Became:
     """Where the jobs of a batch are now. `states` counts them; `gone` ended so long ago that nothing is kept.
 
-    Of `unknown` ones of other layouts no outcome is told.
+    Of `unknown` ones of other adapters no outcome is told.
 
     `errors` are the classes that the dead ones died of, the most frequent first, of a bounded number of them.
     """
@@ -82,7 +83,7 @@ def read(batch: str) -> Program[Became]:
                 looked += len(ids)
                 dead = yield from _count(place, ids, counts)
                 yield from _errors(place, dead[: MOST_ERRORS - errors.total()], errors)
-    if kept.layouts and kept.verb == Verb.RETRY:
+    if kept.adapters and kept.verb == Verb.RETRY:
         theirs, of_plan = yield from _abroad(kept)
         looked, total = looked + theirs.total, total + of_plan
         for state, count in _states_of(theirs).items():
@@ -102,10 +103,10 @@ def read(batch: str) -> Program[Became]:
 
 
 def _abroad(kept: Kept) -> Program[tuple[Fates, int]]:
-    """What became of the entries of other layouts, and how many they were: only where the plan was made is it known."""
+    """What became of the jobs of other adapters, and how many they were: only where the plan was made is it known."""
     try:
         plan = own_plan(kept.batch)
-        theirs = list(islice((entry for entry in enumerate(plan.entries()) if entry[1].layout != NATIVE), MOST + 1))
+        theirs = list(islice((entry for entry in enumerate(plan.entries()) if entry[1].adapter != NATIVE), MOST + 1))
     except (UsageError, OSError):
         return Fates(), 0
     fates = yield from Fortunes(plan).count_at(theirs[:MOST])

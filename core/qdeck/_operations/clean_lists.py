@@ -1,4 +1,4 @@
-"""Removing the lists that tasks left behind in the layout `lists`: per task, or those that no task claims.
+"""Removing the lists that tasks left behind in the adapter `lists`: per task, or those that no task claims.
 
 Who reads a list cannot be known, so nothing here is ever done by itself.
 """
@@ -8,23 +8,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import changes, reads
+from qdeck._deck import changes
 from qdeck._deck.model import State
 from qdeck._engine import acts
 from qdeck._engine.ids import new_id
-from qdeck._layouts import steps
-from qdeck._layouts.listing import read_slice
-from qdeck._layouts.lists import Lists
-from qdeck._layouts.lists_steps import clean_orphans, clean_task
-from qdeck._layouts.model import Kind
 from qdeck._operations import activity, registry
+from qdeck._redis import reads
+from qdeck.adapters import steps
+from qdeck.adapters.listing import read_slice
+from qdeck.adapters.lists.adapter import Lists
+from qdeck.adapters.lists.steps import clean_orphans, clean_task
+from qdeck.adapters.model import Kind
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Program
-    from qdeck._layouts.others import Others
-    from qdeck._layouts.steps import Step
+    from qdeck.adapters.others import Others
+    from qdeck.adapters.steps import Step
 
-LAYOUT: Final = "lists"
+ADAPTER: Final = "lists"
 MOST_ORPHANS: Final = 10_000  # in one go
 
 
@@ -64,16 +65,16 @@ def find(others: Others, task_id: str | None, idle_s: float) -> Program[ListsFou
 
 
 def _orphans(others: Others, idle_s: float) -> Program[tuple[list[Step], list[tuple[str, str]]]]:
-    layout = next((one for one in others.layouts if isinstance(one, Lists)), None)
+    adapter = next((one for one in others.adapters if isinstance(one, Lists)), None)
     found: list[Step] = []
     left: list[tuple[str, str]] = []
-    if layout is None:
+    if adapter is None:
         return found, left
     for home, queue in (yield from others.queues()):
-        if home is not layout or not queue.endswith("*"):
+        if home is not adapter or not queue.endswith("*"):
             continue
         prefix = queue.removesuffix("*")
-        for source in (yield from layout.sources(queue, (State.READY,))):
+        for source in (yield from adapter.sources(queue, (State.READY,))):
             place: str | None = ""
             while place is not None and len(found) < MOST_ORPHANS:
                 names = [source.key]
@@ -82,7 +83,7 @@ def _orphans(others: Others, idle_s: float) -> Program[tuple[list[Step], list[tu
                     names = [raw.member for raw in raws]
                 else:
                     place = None
-                mine = [name for name in names if layout.names.queue_of(name) == (queue, False)]
+                mine = [name for name in names if adapter.names.queue_of(name) == (queue, False)]
                 more, kept = yield from clean_orphans(mine, prefix, idle_s)
                 found += more
                 left += kept
@@ -108,12 +109,12 @@ def remove(lists: ListsFound) -> Program[ListsCleaned]:
             by=changes.actor(),
             at_ms=now,
             until_ms=until,
-            layouts=[LAYOUT],
+            adapters=[ADAPTER],
             where=what,
             bytes=size if keeps else 0,
         )
     )
-    outcomes = yield from steps.run(LAYOUT, batch, found, keeps=keeps)
+    outcomes = yield from steps.run(ADAPTER, batch, found, keeps=keeps)
     done = [(step.id, step.effect) for step, outcome in zip(found, outcomes, strict=True) if outcome.done]
     missed = [(outcome.id, outcome.why) for outcome in outcomes if not outcome.done]
     entry = activity.make(

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import changes, reads
+from qdeck._deck import changes
 from qdeck._engine import acts, ops, programs, scripts
 from qdeck._engine.numbers import digits
-from qdeck._engine.steps import Step
 from qdeck._operations import activity, registry
 from qdeck._operations.model import Skip
 from qdeck._operations.registry import Kept
+from qdeck._redis import reads
+from qdeck._redis.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck._engine.steps import Steps
+    from qdeck._redis.steps import Steps
 
 VERB: Final = "clean"
 TAG: Final = "{qdeck:messages}"

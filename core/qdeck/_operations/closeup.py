@@ -11,11 +11,12 @@ from itertools import zip_longest
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import reads, records
+from qdeck._deck import records
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import clipped
 from qdeck._operations.groups import kinds_of
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import changes, jobs, payload, reads
+from qdeck._deck import changes, jobs, payload
 from qdeck._deck.model import State
 from qdeck._deck.records import MOST_SHOWN
 from qdeck._engine import acts, codec, keys, programs
@@ -16,6 +16,7 @@ from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
 from qdeck._hidden import escaped_json
 from qdeck._operations import activity, registry
 from qdeck._operations.model import BatchResult, Skip, Verb
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Program

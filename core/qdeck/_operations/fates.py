@@ -1,4 +1,4 @@
-"""After-action truth: what became of jobs that were retried, our own by their states, others as their layouts tell."""
+"""After-action truth: what became of jobs that were retried, our own by their states, others as their adapters tell."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
 from qdeck._engine import codec, keys, ops
-from qdeck._layouts import make, steps
-from qdeck._layouts.model import Fate, Seen, Tried
 from qdeck._operations.model import Fates
+from qdeck._redis import reads
+from qdeck.adapters import make, steps
+from qdeck.adapters.model import Fate, Seen, Tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck._layouts.base import Layout
     from qdeck._operations.model import PlanEntry
     from qdeck._operations.planfile import Plan
+    from qdeck.adapters.adapter import Adapter
 
 MOST_PLANS: Final = 4  # whose twins are remembered: a page asks about its plan again and again
 _twins_of: Final[dict[str, set[int]]] = {}
@@ -37,32 +37,32 @@ class Fortunes:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.layouts: dict[str, Layout] = {
+        self.adapters: dict[str, Adapter] = {
             name: make(name) for name, queue in plan.head.abroad if plan.tail.by_queue.get(queue)
         }
 
     @property
     def told(self) -> str:
-        """How much can be seen of the entries of other layouts, in words."""
-        return "; ".join(f"{name}: {layout.tells_fates}" for name, layout in self.layouts.items())
+        """How much can be seen of the entries of other adapters, in words."""
+        return "; ".join(f"{name}: {adapter.tells_fates}" for name, adapter in self.adapters.items())
 
     @property
     def unseen(self) -> str:
-        """The layouts that do not tell what becomes of entries."""
-        return ", ".join(name for name, layout in self.layouts.items() if not layout.tells_fates)
+        """The adapters that do not tell what becomes of entries."""
+        return ", ".join(name for name, adapter in self.adapters.items() if not adapter.tells_fates)
 
     @property
     def patience_s(self) -> float:
         """How long it may take until the first ones have ended."""
-        slow = [layout.patience_s for layout in self.layouts.values()]
+        slow = [adapter.patience_s for adapter in self.adapters.values()]
         return max([60.0, *slow]) if slow else 60.0
 
     def read(self, entries: Sequence[PlanEntry]) -> Program[list[str | None]]:
         """The fate of each, as fields of `Fates`; None for one of ours that was never touched, or was put back."""
         found: list[str | None] = []
         for part in _chunks(entries, key=lambda entry: entry):
-            layout = self.layouts.get(part[0].layout)
-            found += (yield from _native(part)) if layout is None else (yield from self._foreign(layout, part))
+            adapter = self.adapters.get(part[0].adapter)
+            found += (yield from _native(part)) if adapter is None else (yield from self._foreign(adapter, part))
         return found
 
     def count(self, entries: Iterable[PlanEntry]) -> Program[Fates]:
@@ -86,19 +86,19 @@ class Fortunes:
 
     def _at(self, numbered: Sequence[tuple[int, PlanEntry]]) -> Program[list[str | None]]:
         part = [entry for _, entry in numbered]
-        if part[0].layout == NATIVE:
+        if part[0].adapter == NATIVE:
             return (yield from self.read(part))
-        done = yield from steps.done_places(part[0].layout, self.plan.batch, [place for place, _ in numbered])
+        done = yield from steps.done_places(part[0].adapter, self.plan.batch, [place for place, _ in numbered])
         fates = iter((yield from self.read([entry for entry, yes in zip(part, done, strict=True) if yes])))
         return [next(fates) if yes else None for yes in done]
 
-    def _foreign(self, layout: Layout, part: Sequence[PlanEntry]) -> Program[list[str | None]]:
+    def _foreign(self, adapter: Adapter, part: Sequence[PlanEntry]) -> Program[list[str | None]]:
         since = self.plan.head.created_ms
         tried = [Tried(seen=Seen.parse(entry.seen), since_ms=since) for entry in part]
-        if layout.repeats:
+        if adapter.repeats:
             twins = yield from self._find_twins()
-            tried = [msgspec.structs.replace(one, twin=hash(layout.likeness(one.seen)) in twins) for one in tried]
-        fates: list[Fate] = yield from layout.fates(tried, (yield from reads.clock()))
+            tried = [msgspec.structs.replace(one, twin=hash(adapter.likeness(one.seen)) in twins) for one in tried]
+        fates: list[Fate] = yield from adapter.fates(tried, (yield from reads.clock()))
         return [fate.value for fate in fates]
 
     def _find_twins(self) -> Program[set[int]]:
@@ -111,9 +111,9 @@ class Fortunes:
         for number, entry in enumerate(self.plan.entries(), 1):
             if number % BREATH == 0:
                 yield from reads.clock()  # whoever shares the loop has a turn
-            layout = self.layouts.get(entry.layout)
-            if layout is not None and layout.repeats:
-                mark = hash(layout.likeness(Seen.parse(entry.seen)))
+            adapter = self.adapters.get(entry.adapter)
+            if adapter is not None and adapter.repeats:
+                mark = hash(adapter.likeness(Seen.parse(entry.seen)))
                 (twins if mark in met else met).add(mark)
         while len(_twins_of) >= MOST_PLANS:
             del _twins_of[next(iter(_twins_of))]
@@ -142,7 +142,7 @@ def _chunks(entries: Iterable[T], key: Callable[[T], PlanEntry]) -> Iterable[lis
     for one in entries:
         if held:
             first, entry = key(held[0]), key(one)
-            if len(held) == CHUNK or (first.queue, first.layout) != (entry.queue, entry.layout):
+            if len(held) == CHUNK or (first.queue, first.adapter) != (entry.queue, entry.adapter):
                 yield held
                 held = []
         held.append(one)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from qdeck._deck import reads
 from qdeck._deck.model import NATIVE
 from qdeck._deck.payload import mask_text
 from qdeck._engine import codec, keys
 from qdeck._operations.fates import Fortunes
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Program
@@ -24,7 +24,7 @@ class One:
 
     id: str
     queue: str
-    layout: str = NATIVE
+    adapter: str = NATIVE
     fate: str | None = None
     error: str = ""
     message: str = ""
@@ -36,14 +36,14 @@ def read_ones(plan: Plan, most: int) -> Program[tuple[One, ...]]:
     fates = yield from Fortunes(plan).read_at(enumerate(entries))
     errors = yield from _errors([e for e, fate in zip(entries, fates, strict=True) if fate == "dead_again"])
     return tuple(
-        One(id=entry.id, queue=entry.queue, layout=entry.layout, fate=fate, error=error, message=message)
+        One(id=entry.id, queue=entry.queue, adapter=entry.adapter, fate=fate, error=error, message=message)
         for entry, fate in zip(entries, fates, strict=True)
         for error, message in [errors.get((entry.queue, entry.id), ("", ""))]
     )
 
 
 def _errors(dead: list[PlanEntry]) -> Program[dict[tuple[str, str], tuple[str, str]]]:
-    own = [entry for entry in dead if entry.layout == NATIVE]
+    own = [entry for entry in dead if entry.adapter == NATIVE]
     replies = yield from reads.ask([(b"HGET", keys.key(entry.queue, "error"), entry.id) for entry in own])
     found = {}
     for entry, reply in zip(own, replies, strict=True):

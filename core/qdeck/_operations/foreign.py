@@ -1,6 +1,6 @@
-"""Plans and batches over the queues of other layouts: what is written for a job of ours is done here to theirs.
+"""Plans and batches over the queues of other adapters: what is written for a job of ours is done here to theirs.
 
-An entry of a plan holds what was seen of it, to the byte. Applying reads it again, builds the one step that its layout
+An entry of a plan holds what was seen of it, to the byte. Applying reads it again, builds the one step that its adapter
 has for the verb, and the server does the step only while all that it relies on still is so.
 """
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import changes, native, reads
+from qdeck._deck import changes, native
 from qdeck._deck.model import NATIVE
 from qdeck._engine.acts import Acted
 from qdeck._errors import InvalidOption, UsageError
-from qdeck._layouts import make, steps
-from qdeck._layouts.model import Act, Ages, Entry, Seen
-from qdeck._layouts.together import together
 from qdeck._operations.model import PlanEntry, Verb
+from qdeck._redis import reads
+from qdeck.adapters import make, steps
+from qdeck.adapters.model import Act, Ages, Entry, Seen
+from qdeck.adapters.together import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,29 +27,29 @@ if TYPE_CHECKING:
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
-    from qdeck._layouts.base import Layout
-    from qdeck._layouts.others import Others
-    from qdeck._layouts.steps import Step
     from qdeck._operations.model import PlanHead
     from qdeck._operations.request import Sums, Wish
+    from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.others import Others
+    from qdeck.adapters.steps import Step
 
 SLICE: Final = 50  # steps that are built, and done, in one go
 
 
 @dataclass(slots=True)
 class Ground:
-    """The queues that a plan is about: our own by name, and those of other layouts. `unread` has what was left out of
+    """The queues that a plan is about: our own by name, and those of other adapters. `unread` has what was left out of
     all queues: the name of a queue, where it is one, and the reason.
     """
 
     native: tuple[str, ...] = ()
-    foreign: list[tuple[Layout, str]] = field(default_factory=list)
+    foreign: list[tuple[Adapter, str]] = field(default_factory=list)
     unread: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def abroad(self) -> list[tuple[str, str]]:
-        """Layout and name of the foreign ones; bytes of a name that are no text are told, for a plan is a text."""
-        return [(layout.name, shown(queue)) for layout, queue in self.foreign]
+        """Adapter and name of the foreign ones; bytes of a name that are no text are told, for a plan is a text."""
+        return [(adapter.name, shown(queue)) for adapter, queue in self.foreign]
 
 
 def shown(name: str) -> str:
@@ -57,26 +58,26 @@ def shown(name: str) -> str:
 
 
 def survey(memory: Memory, others: Others | None, wish: Wish) -> Program[Ground]:
-    """Where a wish is to be fulfilled. A queue that is named must be there, and its layout must know the verb."""
+    """Where a wish is to be fulfilled. A queue that is named must be there, and its adapter must know the verb."""
     ground = yield from _survey(memory, others, wish.queues, _named_in(wish))
     if wish.verb is Verb.COMPLETE and ground.native:
         if wish.queues or not ground.foreign:
             raise InvalidOption("native has nothing like complete", hint="cancel its jobs, or discard them")
         ground.native = ()
-    able = [(layout, queue) for layout, queue in ground.foreign if not (why_not(layout, wish.verb))]
+    able = [(adapter, queue) for adapter, queue in ground.foreign if not (why_not(adapter, wish.verb))]
     if wish.queues and len(able) < len(ground.foreign):
-        layout, queue = next(pair for pair in ground.foreign if pair not in able)
-        raise InvalidOption(f"{queue!r}: {why_not(layout, wish.verb)}", hint=_hint(layout))
+        adapter, queue = next(pair for pair in ground.foreign if pair not in able)
+        raise InvalidOption(f"{queue!r}: {why_not(adapter, wish.verb)}", hint=_hint(adapter))
     if ground.foreign and not able and not ground.native:
-        layout = ground.foreign[0][0]
-        raise InvalidOption(why_not(layout, wish.verb), hint=_hint(layout))
+        adapter = ground.foreign[0][0]
+        raise InvalidOption(why_not(adapter, wish.verb), hint=_hint(adapter))
     ground.foreign = able
     if wish.priority is not None and wish.verb is not Verb.REPRIORITISE:
-        deaf = [layout.name for layout, _ in able if Act(wish.verb.value) not in layout.takes_priority]
+        deaf = [adapter.name for adapter, _ in able if Act(wish.verb.value) not in adapter.takes_priority]
         if ground.native or deaf:
             where = "native" if ground.native else deaf[0]
             raise InvalidOption(
-                f"{wish.verb.value} takes no priority in the layout {where}", hint="name a queue of the scheduler"
+                f"{wish.verb.value} takes no priority in the adapter {where}", hint="name a queue of the scheduler"
             )
     return ground
 
@@ -98,7 +99,7 @@ def _survey(
                 ground.foreign.append((home, queue))
                 continue
             if not shows_native:
-                raise UsageError(f"there is no queue {queue!r} in these layouts", hint="qdeck status lists the queues")
+                raise UsageError(f"there is no queue {queue!r} in these adapters", hint="qdeck status lists the queues")
             yield from changes.need_queue(memory, queue)
             names.append(queue)
         ground.native = tuple(names)
@@ -107,7 +108,7 @@ def _survey(
         known = yield from native.names(memory)
         wanted = [queue for queue in known if limits is None or queue in limits]
         ground.native = tuple((yield from native.readable(wanted, ground.unread)))
-    if others is not None and others.layouts:
+    if others is not None and others.adapters:
         ground.foreign = [
             pair for pair in (yield from others.queues(ground.unread)) if limits is None or pair[1] in limits
         ]
@@ -121,25 +122,25 @@ def ground_of(
     return (yield from _survey(memory, others, queues, None if wanted is None else wanted.pushdown(0).queues))
 
 
-def why_not(layout: Layout, verb: Verb) -> str:
-    """Why a layout cannot do something in any state; empty when it can."""
+def why_not(adapter: Adapter, verb: Verb) -> str:
+    """Why an adapter cannot do something in any state; empty when it can."""
     try:
         act = Act(verb.value)
     except ValueError:
-        return f"{layout.name} has nothing like {verb.value}"
-    capability = layout.capabilities().get(act)
+        return f"{adapter.name} has nothing like {verb.value}"
+    capability = adapter.capabilities().get(act)
     if capability is None:
-        return f"{layout.name} has nothing like {verb.value}"
-    return "" if capability.can else f"{layout.name} cannot {verb.value}: {capability.why}"
+        return f"{adapter.name} has nothing like {verb.value}"
+    return "" if capability.can else f"{adapter.name} cannot {verb.value}: {capability.why}"
 
 
-def _hint(layout: Layout) -> str:
-    can = [act.value for act, capability in layout.capabilities().items() if capability.can]
-    return f"{layout.name} can {', '.join(can)}"
+def _hint(adapter: Adapter) -> str:
+    can = [act.value for act, capability in adapter.capabilities().items() if capability.can]
+    return f"{adapter.name} can {', '.join(can)}"
 
 
 def match(
-    layout: Layout,
+    adapter: Adapter,
     queue: str,
     wish: Wish,
     head: PlanHead,
@@ -148,7 +149,7 @@ def match(
 ) -> Program[None]:
     """Finds the entries of one foreign queue that a wish is about, slice by slice."""
     act = Act(wish.verb.value)
-    capability = layout.capabilities()[act]
+    capability = adapter.capabilities()[act]
     states = [state for state in capability.states if state in (wish.states or capability.states)]
     if not states:
         return
@@ -156,7 +157,7 @@ def match(
     left = set(wish.ids)
     cursor: str | None = None
     while True:
-        page = yield from layout.page(queue, states, wanted=wish.wanted, cursor=cursor)
+        page = yield from adapter.page(queue, states, wanted=wish.wanted, cursor=cursor)
         sums.scanned += page.scanned
         found: list[Entry] = []
         for entry in page.jobs:
@@ -168,11 +169,11 @@ def match(
                 sums.meet(name)
             left -= {entry.id, entry.key}
             mark = hash((entry.key, entry.seen))
-            if layout.repeats or mark not in met:  # a scan may show an entry twice
+            if adapter.repeats or mark not in met:  # a scan may show an entry twice
                 met.add(mark)
                 found.append(entry)
         for at in range(0, len(found), SLICE):
-            take((yield from _planned(layout, act, found[at : at + SLICE], head, sums)))
+            take((yield from _planned(adapter, act, found[at : at + SLICE], head, sums)))
         cursor = page.cursor
         if cursor is None:
             break
@@ -180,9 +181,11 @@ def match(
         sums.miss(queue, missing, f"there is no such entry that is {' or '.join(states)}")
 
 
-def _planned(layout: Layout, act: Act, found: Sequence[Entry], head: PlanHead, sums: Sums) -> Program[list[PlanEntry]]:
-    options = yield from _options(layout, act, head, head.created_ms)
-    built = yield from build_steps(layout, act, found, head.created_ms, [options] * len(found))
+def _planned(
+    adapter: Adapter, act: Act, found: Sequence[Entry], head: PlanHead, sums: Sums
+) -> Program[list[PlanEntry]]:
+    options = yield from _options(adapter, act, head, head.created_ms)
+    built = yield from build_steps(adapter, act, found, head.created_ms, [options] * len(found))
     planned = [plan_entry(entry, act, step, sums, reason="") for entry, step in zip(found, built, strict=True)]
     entries = [one for one in planned if one is not None]
     sums.add(entries)
@@ -207,20 +210,20 @@ def plan_entry(
     return PlanEntry(
         queue=entry.queue, id=name, state=entry.state, seen=str(entry.seen), effect=act.value, rule=rule,
         reason=shown(reason or step.effect), bytes=len(entry.body or entry.seen.member), age_s=entry.age_s,
-        layout=entry.layout,
+        adapter=entry.adapter,
     )  # fmt: skip
 
 
 def build_steps(
-    layout: Layout, act: Act, entries: Sequence[Entry], now: int, options: Sequence[dict[str, Any]]
+    adapter: Adapter, act: Act, entries: Sequence[Entry], now: int, options: Sequence[dict[str, Any]]
 ) -> Program[list[Step | UsageError]]:
     """The step for each entry, or why there is none; what they read is read in one round trip."""
-    programs = [layout.step(act, entry, now, **more) for entry, more in zip(entries, options, strict=True)]
+    programs = [adapter.step(act, entry, now, **more) for entry, more in zip(entries, options, strict=True)]
     return (yield from together(programs))
 
 
-def _options(layout: Layout, act: Act, head: PlanHead, now: int) -> Program[dict[str, Any]]:
-    shared = yield from layout.outfit(act, now)
+def _options(adapter: Adapter, act: Act, head: PlanHead, now: int) -> Program[dict[str, Any]]:
+    shared = yield from adapter.outfit(act, now)
     given: dict[str, Any] = {**shared, "ages": read_ages(head)}
     if head.priority is not None:
         given["priority"] = head.priority
@@ -235,22 +238,22 @@ def read_ages(head: PlanHead) -> Ages:
 
 
 class Abroad:
-    """One run of a batch over other layouts. It counts what is kept to take it back, and keeps no more than it may."""
+    """One run of a batch over other adapters. It counts what is kept to take it back, and keeps no more than it may."""
 
     def __init__(self, head: PlanHead, batch: str, keep_ms: int) -> None:
         self.bytes = 0
         self._head, self._batch, self._keep_ms = head, batch, keep_ms
-        self._layouts: dict[str, Layout] = {}
+        self._adapters: dict[str, Adapter] = {}
 
     def slice(self, part: Sequence[PlanEntry], offset: int, room: int) -> Program[Acted]:
         """Does entries of one queue, state and effect, as many as go in one step of work."""
         part = part[:SLICE]
         first = part[0]
-        layout = self._layouts.setdefault(first.layout, make(first.layout))
+        adapter = self._adapters.setdefault(first.adapter, make(first.adapter))
         act, now = Act(first.effect), (yield from reads.clock())
-        done = yield from steps.done_places(layout.name, self._batch, range(offset, offset + len(part)))
+        done = yield from steps.done_places(adapter.name, self._batch, range(offset, offset + len(part)))
         seen = [Seen.parse(entry.seen) for entry in part]
-        there = yield from layout.recall(first.queue, first.state, seen, now)
+        there = yield from adapter.recall(first.queue, first.state, seen, now)
         why: dict[int, str] = {}
         todo: list[tuple[int, Entry]] = []
         for at, (entry, was_done) in enumerate(zip(there, done, strict=True)):
@@ -258,12 +261,12 @@ class Abroad:
                 todo.append((at, entry))
             elif not was_done:
                 why[at] = "it is gone, or has changed since it was seen"
-        kept = yield from self._do(layout, act, part, todo, offset, room, now, why)
+        kept = yield from self._do(adapter, act, part, todo, offset, room, now, why)
         return Acted(now, len(part), kept, 0, 0, sorted(why.items()))
 
     def _do(
         self,
-        layout: Layout,
+        adapter: Adapter,
         act: Act,
         part: Sequence[PlanEntry],
         todo: list[tuple[int, Entry]],
@@ -274,11 +277,11 @@ class Abroad:
     ) -> Program[bool]:
         """Builds the steps and does them. One that a step before it spoiled is built anew, once."""
         kept = True
-        shared = yield from _options(layout, act, self._head, now)
+        shared = yield from _options(adapter, act, self._head, now)
         tries = [todo]
         for number, some in enumerate(tries):
             options = [self._with_reason(shared, part[at]) for at, _ in some]
-            built = yield from build_steps(layout, act, [entry for _, entry in some], now, options)
+            built = yield from build_steps(adapter, act, [entry for _, entry in some], now, options)
             ready: list[tuple[int, Entry, Step]] = []
             for (at, entry), step in zip(some, built, strict=True):
                 if isinstance(step, UsageError):
@@ -289,7 +292,7 @@ class Abroad:
             keeps = self.bytes + size <= room
             kept = kept and keeps
             outcomes = yield from steps.run(
-                layout.name, self._batch, [step for _, _, step in ready], keep_ms=self._keep_ms, keeps=keeps,
+                adapter.name, self._batch, [step for _, _, step in ready], keep_ms=self._keep_ms, keeps=keeps,
                 places=[offset + at for at, _, _ in ready],
             )  # fmt: skip
             self.bytes += size if keeps else 0
@@ -306,6 +309,6 @@ class Abroad:
         return {**shared, "reason": entry.reason, "rule": entry.rule} if entry.rule is not None else shared
 
 
-def layouts_of(head: PlanHead) -> list[str]:
-    """The other layouts that a plan is about."""
-    return sorted({layout for layout, _ in head.abroad if layout != NATIVE})
+def adapters_of(head: PlanHead) -> list[str]:
+    """The other adapters that a plan is about."""
+    return sorted({adapter for adapter, _ in head.abroad if adapter != NATIVE})

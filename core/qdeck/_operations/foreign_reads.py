@@ -1,18 +1,18 @@
-"""What is stuck, and groups of dead letters, of every layout: read from those of other systems, then put together."""
+"""What is stuck, and groups of dead letters, of every adapter: read from those of other systems, then put together."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from qdeck._deck import reads
 from qdeck._deck.model import State
-from qdeck._layouts.model import Entry
 from qdeck._operations import groups as dead
 from qdeck._operations import stuck
 from qdeck._operations.foreign import ground_of
 from qdeck._operations.groups import OTHER, Gathering, Group, Groups
 from qdeck._operations.stuck import StuckJob
+from qdeck._redis import reads
+from qdeck.adapters.model import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
-    from qdeck._layouts.base import Layout
-    from qdeck._layouts.others import Others
+    from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.others import Others
 
 WAITING = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
 
 
 def read_stuck(
-    queues: Sequence[tuple[Layout, str]],
+    queues: Sequence[tuple[Adapter, str]],
     *,
     wanted: Filter | None = None,
     limit: int | None = None,
@@ -37,11 +37,11 @@ def read_stuck(
 ) -> Program[list[StuckJob]]:
     """What does not move, each with the reason; whether its worker lives is not known. `each` as of qdeck's own."""
     found: list[StuckJob] = []
-    for layout, queue in queues:
+    for adapter, queue in queues:
         keys: set[str] = set()
         cursor: str | None = None
         while limit is None or len(found) < limit:
-            reading = layout.page(queue, WAITING, wanted=wanted, cursor=cursor)
+            reading = adapter.page(queue, WAITING, wanted=wanted, cursor=cursor)
             page = yield from reads.contained(reading, queue, [] if unread is None else unread)
             if page is None:
                 break
@@ -63,12 +63,12 @@ def read_stuck(
 def _stuck(entry: Entry) -> StuckJob:
     return StuckJob(
         id=entry.id, queue=entry.queue, why=entry.stuck or "", age_s=entry.age_s, stuck_s=entry.age_s,
-        worker=entry.worker, worker_alive=None, task=entry.task, attempts=entry.attempts, layout=entry.layout,
+        worker=entry.worker, worker_alive=None, task=entry.task, attempts=entry.attempts, adapter=entry.adapter,
     )  # fmt: skip
 
 
 def read_groups(
-    queues: Sequence[tuple[Layout, str]],
+    queues: Sequence[tuple[Adapter, str]],
     *,
     now: int,
     wanted: Filter | None = None,
@@ -79,22 +79,22 @@ def read_groups(
     gathered: list[tuple[str, Gathering]] = []
     exact, total = True, 0
     unread: list[str] = []
-    for layout, queue in queues:
+    for adapter, queue in queues:
         gathering = Gathering(now_ms=now)
-        gathered.append((layout.name, gathering))
+        gathered.append((adapter.name, gathering))
         keys: set[str] = set()
         cursor: str | None = None
         while True:
             if (most_read is not None and total >= most_read) or (cancelled is not None and cancelled()):
                 exact = False
                 break
-            reading = layout.page(queue, (State.DEAD,), wanted=wanted, cursor=cursor)
+            reading = adapter.page(queue, (State.DEAD,), wanted=wanted, cursor=cursor)
             page = yield from reads.contained(reading, queue, unread)
             if page is None:
                 exact = False
                 break
             for entry in page.jobs:
-                if isinstance(entry, Entry) and (layout.repeats or entry.key not in keys):
+                if isinstance(entry, Entry) and (adapter.repeats or entry.key not in keys):
                     keys.add(entry.key)
                     gathering.add(entry)
                     total += 1
@@ -102,7 +102,7 @@ def read_groups(
             if cursor is None:
                 break
     found = [
-        replace(group, layout=name)
+        replace(group, adapter=name)
         for name, gathering in gathered
         for group in gathering.finish(exact=exact).groups
     ]  # fmt: skip

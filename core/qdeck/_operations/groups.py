@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck._deck import payload, reads
+from qdeck._deck import payload
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
@@ -14,13 +14,14 @@ from qdeck._engine.numbers import need
 from qdeck._engine.shapes import LONGEST, LOOKED_AT, VARIES, shape_of
 from qdeck._operations.rows import Row
 from qdeck._operations.scan import Needs, Walk, fill
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
-    from qdeck._layouts.model import Entry
+    from qdeck.adapters.model import Entry
 
 MOST: Final = 1000  # groups; what is beyond them is counted as `other`
 OTHER: Final = "other"
@@ -69,7 +70,7 @@ class Group:
     sample_id: str | None = None
     where: str = ""
     trend: tuple[int, ...] = ()
-    layout: str = NATIVE
+    adapter: str = NATIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import reads
 from qdeck._deck.model import State
 from qdeck._engine import keys
 from qdeck._engine.numbers import digits, score_ms
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -35,7 +35,7 @@ class Verb(StrEnum):
     MOVE = "move"
     EDIT = "edit"
     COMPLETE = "complete"
-    """Of other layouts: ended well, without having run to its end."""
+    """Of other adapters: ended well, without having run to its end."""
     PURGE = "purge"
 
     @property
@@ -77,7 +77,7 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     reason: str = ""
     bytes: int = 0
     age_s: float | None = None
-    layout: str = NATIVE
+    adapter: str = NATIVE
 
 
 class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -115,8 +115,8 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     priority: int | None = None
     target: str | None = None
-    abroad: list[tuple[str, str]] = []  # queues of other layouts: layout and name
-    ages: dict[str, int | None] = {}  # of a purge of other layouts, where they are not the usual ones
+    abroad: list[tuple[str, str]] = []  # queues of other adapters: adapter and name
+    ages: dict[str, int | None] = {}  # of a purge of other adapters, where they are not the usual ones
 
 
 class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -153,7 +153,7 @@ class BatchResult:
     queues: tuple[str, ...] = ()
     error: str | None = None
     stopped: str | None = None
-    layout: str = NATIVE
+    adapter: str = NATIVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class UndoResult:
 class Fates:
     """What became of jobs that were retried: after-action truth. `gone` are ended so long ago that nothing is kept.
 
-    Of other layouts: `failed_again` are tried again by their own system later, of `unknown` ones no outcome is told.
+    Of other adapters: `failed_again` are tried again by their own system later, of `unknown` ones no outcome is told.
     """
 
     total: int = 0

@@ -29,7 +29,7 @@ class Share:
     rule: str
     queue: str
     effect: str
-    layout: str = NATIVE
+    adapter: str = NATIVE
     count: int = 0
     bytes: int = 0
     oldest_s: float | None = None
@@ -39,7 +39,7 @@ class Share:
     @property
     def key(self) -> tuple[str, str, str, str]:
         """Its identity."""
-        return self.rule, self.queue, self.effect, self.layout
+        return self.rule, self.queue, self.effect, self.adapter
 
     def take(self, entries: Iterable[PlanEntry]) -> None:
         """Counts entries of this share."""
@@ -63,7 +63,7 @@ class Shares:
 
     def of(self, entry: PlanEntry) -> Share:
         """The share of an entry; a new one when it is the first."""
-        key = (entry.rule or "", entry.queue, entry.effect, entry.layout)
+        key = (entry.rule or "", entry.queue, entry.effect, entry.adapter)
         share = self._found.get(key)
         if share is None:
             share = self._found[key] = Share(key[0], key[1], key[2], key[3])
@@ -115,7 +115,7 @@ class PlanIndex:
             file.seek(place)
             for line in file:
                 entry = _decode(line)
-                if (entry.rule or "", entry.queue, entry.effect, entry.layout) != share.key:
+                if (entry.rule or "", entry.queue, entry.effect, entry.adapter) != share.key:
                     continue
                 if number >= first:
                     found.append(entry)

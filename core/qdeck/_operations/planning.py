@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import changes, jobs, reads
+from qdeck._deck import changes, jobs
 from qdeck._deck.model import State
 from qdeck._deck.values import read_lengths
 from qdeck._engine import codec, keys
@@ -21,13 +21,14 @@ from qdeck._operations.request import Sums, Wish
 from qdeck._operations.rows import Row, reaches_no_secret
 from qdeck._operations.scan import Needs, Walk, fill, put
 from qdeck._options import read_priority
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
-    from qdeck._layouts.others import Others
+    from qdeck.adapters.others import Others
 
 NO_UNDO: Final = "this cannot be undone: the workers that have these jobs lose them for good"
 _SIZED: Final = ("body", "error", "log", "result")
@@ -37,7 +38,7 @@ _TIMED: Final = (State.DEAD, State.DONE, State.CANCELLED)
 def check(wish: Wish) -> tuple[int | None, str | None]:
     """The new priority and the target queue; raises when the verb wants one that is missing, or has one too many."""
     verb = wish.verb
-    may = verb in (Verb.RETRY, Verb.REQUEUE, Verb.RUN)  # some layouts take a priority for these
+    may = verb in (Verb.RETRY, Verb.REQUEUE, Verb.RUN)  # some adapters take a priority for these
     if (verb is Verb.REPRIORITISE) != (wish.priority is not None) and not may:
         hint = "give the new priority" if wish.priority is None else "only reprioritise takes a priority"
         raise InvalidOption(f"{verb.value} with priority {wish.priority!r}", hint=hint)
@@ -128,8 +129,8 @@ def build(
             yield from reads.contained(_match(queue, wish, head.created_ms, sums, take), queue, unread)
             for why in unread:
                 sums.skip(queue, "", why)
-        for layout, queue in ground.foreign:
-            yield from foreign.match(layout, queue, wish, head, sums, add)
+        for adapter, queue in ground.foreign:
+            yield from foreign.match(adapter, queue, wish, head, sums, add)
         sums.close()
         return writer.finish(sums.tail())
 

@@ -9,21 +9,21 @@ import msgspec
 
 from qdeck._deck.model import NATIVE, JobRecord, State
 from qdeck._engine.codec import BAND, score_seen
-from qdeck._layouts.model import Seen
 from qdeck._operations.foreign import shown
 from qdeck._operations.model import Skip, Verb
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import build
 from qdeck._operations.request import Wish
+from qdeck.adapters.model import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
-    from qdeck._layouts.others import Others
     from qdeck._operations.model import PlanEntry
     from qdeck._operations.planfile import Plan
+    from qdeck.adapters.others import Others
 
 CHANGED: Final = "changed since it was seen"
 Place = tuple[str, str, str]
@@ -35,20 +35,20 @@ def plan(
     """Make the plan. A job that is not as it was shown is not in it, and returned with the reason."""
     seen = {_place(job): job for job in jobs}
     queues = tuple(sorted({job.queue for job in jobs}))
-    ids = tuple(dict.fromkeys(job.id if job.layout == NATIVE else job.key for job in jobs))
+    ids = tuple(dict.fromkeys(job.id if job.adapter == NATIVE else job.key for job in jobs))
     made = yield from build(memory, address, Wish(verb=verb, queues=queues, ids=ids, **request), db=db, others=others)
     kept, left_out = _compare(made, seen)
     return (_only(made, kept) if len(kept) < made.count else made), left_out
 
 
 def _place(job: JobRecord) -> Place:
-    """What tells a job from all others: of other layouts, ids may repeat, and what was seen of an entry tells it."""
+    """What tells a job from all others: of other adapters, ids may repeat, and what was seen of an entry tells it."""
     seen = getattr(job, "seen", None)
     return job.queue, shown(job.id), seen.mark if isinstance(seen, Seen) else ""
 
 
 def _place_of(entry: PlanEntry) -> Place:
-    return entry.queue, entry.id, "" if entry.layout == NATIVE else Seen.parse(entry.seen).mark
+    return entry.queue, entry.id, "" if entry.adapter == NATIVE else Seen.parse(entry.seen).mark
 
 
 def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry], list[Skip]]:
@@ -59,7 +59,7 @@ def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry],
         place = place if place in seen else (entry.queue, entry.id, "")
         job = seen.get(place)
         if job is None:
-            if entry.layout != NATIVE:
+            if entry.adapter != NATIVE:
                 why_not.setdefault((entry.queue, entry.id), CHANGED)
             continue  # the same id in another queue: not the one that was meant
         why = difference(job, entry, plan.head.created_ms)
@@ -77,7 +77,7 @@ def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry],
 
 def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> str:
     """Why the job is not any more what was seen; empty when it is."""
-    if entry.layout != NATIVE:
+    if entry.adapter != NATIVE:
         return ""  # it was found by what was seen of it
     if entry.state != job.state:
         return f"is {entry.state} now"

@@ -10,20 +10,20 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
 from qdeck._engine import acts
-from qdeck._engine.steps import Pause, Step, waiting
 from qdeck._errors import InvalidOption, QdeckError
-from qdeck._layouts.model import Fate
 from qdeck._operations.applying import Application
 from qdeck._operations.fates import Fortunes, fates_of
 from qdeck._operations.model import BatchResult, Fates, PlanEntry
+from qdeck._redis.steps import Pause, Step, waiting
+from qdeck.adapters.model import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from qdeck._engine.ops import Program
-    from qdeck._engine.steps import Steps
     from qdeck._operations.applying import Progress
     from qdeck._operations.planfile import Plan
+    from qdeck._redis.steps import Steps
 
 SAMPLE: Final = 200  # of the jobs that went back last, how many are watched
 ENOUGH: Final = 5  # so many have to end before they are judged, unless fewer were released
@@ -37,7 +37,7 @@ def read_fates(plan: Plan) -> Program[Fates]:
 
 
 def told(plan: Plan) -> str:
-    """How much can be seen of what becomes of the entries of other layouts, in words; empty where all are ours."""
+    """How much can be seen of what becomes of the entries of other adapters, in words; empty where all are ours."""
     return Fortunes(plan).told
 
 
@@ -103,7 +103,7 @@ def redrive_steps(
     fortunes = Fortunes(plan)
     if first is not None and fortunes.unseen:
         raise InvalidOption(
-            f"how the first ones fare cannot be seen in the layout {fortunes.unseen}", hint="leave --first out"
+            f"how the first ones fare cannot be seen in the adapter {fortunes.unseen}", hint="leave --first out"
         )
     run = Application(plan, keep_bytes=keep_bytes, keep_ms=keep_ms)
     yield Step(run.begin())

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck import reads
 from qdeck._engine import keys, ops
 from qdeck._engine.acts import KEEP_BYTES
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Program
@@ -28,7 +28,7 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
     at_ms: int
     until_ms: int
     queues: list[str] = []
-    layouts: list[str] = []  # other layouts that have something of it
+    adapters: list[str] = []  # other adapters that have something of it
     where: str = ""
     target: str | None = None
     bytes: int = 0

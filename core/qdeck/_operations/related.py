@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import reads
 from qdeck._deck.jobs import by_id, raw_id
 from qdeck._deck.records import make_record
 from qdeck._engine import keys
 from qdeck._operations.groups import kinds_of
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

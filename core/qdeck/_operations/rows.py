@@ -43,7 +43,7 @@ class Row(msgspec.Struct, eq=False, gc=False):
     A struct that the garbage collector passes over, because millions are made; it is in no circle.
     """
 
-    layout: ClassVar[str] = NATIVE
+    adapter: ClassVar[str] = NATIVE
 
     queue: str
     state: str

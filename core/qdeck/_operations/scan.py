@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import reads
 from qdeck._deck.jobs import OF_BODY, OF_HEAD
 from qdeck._deck.model import State
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._operations.rows import ENDED, Row, reaches_no_secret
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ class Needs:
         parts = list(always)
         if wanted is None or wanted.is_everything:
             return cls(None, None, tuple(parts), body=False, plain=True)
-        fields = wanted.fields - {"id", "queue", "layout", "state"}
+        fields = wanted.fields - {"id", "queue", "adapter", "state"}
         if state in (State.DEAD, State.CANCELLED, State.DONE, State.READY):
             fields -= {"age"}
         has_errors = state != State.DONE

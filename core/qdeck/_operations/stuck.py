@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import reads, workers
+from qdeck._deck import workers
 from qdeck._deck.details import GRACE_MS
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
 from qdeck._operations.scan import Needs, Walk
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,14 +42,14 @@ class StuckJob:
 
     id: str
     queue: str
-    why: Why | str  # of another layout, in its words
+    why: Why | str  # of another adapter, in its words
     age_s: float | None
     stuck_s: float | None
     worker: str | None
     worker_alive: bool | None
     task: str | None = None
     attempts: int | None = None
-    layout: str = NATIVE
+    adapter: str = NATIVE
 
 
 def judge(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> StuckJob | None:

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from qdeck._deck import changes, reads
+from qdeck._deck import changes
 from qdeck._engine import acts, codec, keys, programs
-from qdeck._engine.steps import Step
 from qdeck._errors import NotAllowed, QdeckError, UsageError
-from qdeck._layouts import steps
 from qdeck._operations import activity, cleaned, registry
 from qdeck._operations.model import Skip, UndoResult, Verb
+from qdeck._redis import reads
+from qdeck._redis.steps import Step
+from qdeck.adapters import steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from qdeck._engine.ops import Program
-    from qdeck._engine.steps import Steps
     from qdeck._operations.registry import Kept
+    from qdeck._redis.steps import Steps
 
 PARENT_GONE: Final = "a job that it waited for has ended"  # as undo.lua says it
 _ROUNDS: Final = 20  # back and forth between queues
@@ -144,8 +145,8 @@ class _Undoing:
             todo = [place for place in todo if any(why == PARENT_GONE for _, why in self._fates[place].skipped)]
             if self.restored + self.dependants == before:
                 break
-        for layout in self.kept.layouts:
-            yield self._abroad(layout)
+        for adapter in self.kept.adapters:
+            yield self._abroad(adapter)
 
     def _slice(self, place: _Place) -> Program[None]:
         queue, number = place
@@ -157,8 +158,8 @@ class _Undoing:
             self._fates[place] = undone = yield from programs.call(acts.undo(queue, self.kept.batch, number))
             self.dependants += undone.restored - (before.restored if before else 0)
 
-    def _abroad(self, layout: str) -> Program[None]:
-        outcomes = yield from steps.undo(layout, self.kept.batch)
+    def _abroad(self, adapter: str) -> Program[None]:
+        outcomes = yield from steps.undo(adapter, self.kept.batch)
         self.restored += sum(outcome.done for outcome in outcomes)
         self.skipped += [Skip(id=outcome.id, why=outcome.why) for outcome in outcomes if not outcome.done]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import reads
 from qdeck._deck.model import State
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import score_ms
+from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
 
-from qdeck._deck import native, reads, verdict, workers
+from qdeck._deck import native, verdict, workers
 from qdeck._deck.model import NATIVE, Status
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, scripts
-from qdeck._engine.steps import Step
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
+from qdeck._redis import reads
+from qdeck._redis.steps import Step
 from qdeck._rules import rights, unreadable
 from qdeck._words import counted
 
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow, ServerInfo
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
-    from qdeck._engine.steps import Steps
-    from qdeck._layouts.base import Layout
-    from qdeck._layouts.others import Others
+    from qdeck._redis.steps import Steps
     from qdeck._settings import Configuration, Target
     from qdeck._settings.thresholds import Thresholds
+    from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.others import Others
 
 SKEW_MS: Final = 2_000  # more than that between two clocks, and times on screens mislead
 _QUEUE: Final = "qdeck:doctor"  # a queue that nobody has
@@ -125,7 +126,7 @@ def _server(
     found = [DoctorFinding(name="connection", ok=True, detail=f"{address}: {name or 'answers'}{as_user}")]
     found.append(_version(server))
     found.append(_clock(reads.stamp(stamp), before, after))
-    adapters = [layout.name for layout in others.layouts] + ["native"]
+    adapters = [adapter.name for adapter in others.adapters] + ["native"]
     fix = rights.line("viewer" if found_read_only else "operator", adapters, user)
     looking = yield from _may_look(fix)
     found.append(looking)
@@ -139,7 +140,7 @@ def _server(
     found += yield from _settings(server, info, thresholds)
     found.append((yield from _script_cache()))
     if looking.ok:
-        found += yield from _layouts(address, others)
+        found += yield from _adapters(address, others)
     found.append(_abilities(looking, changing, read_only=found_read_only))
     return found
 
@@ -337,7 +338,7 @@ def _script_cache() -> Program[DoctorFinding]:
     return DoctorFinding(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
 
 
-def _layouts(address: str, others: Others) -> Program[list[DoctorFinding]]:
+def _adapters(address: str, others: Others) -> Program[list[DoctorFinding]]:
     """Whose queues are there, and what can be done with those of others."""
     try:
         seen = yield from others.look(native.Memory(), address, ())
@@ -345,16 +346,16 @@ def _layouts(address: str, others: Others) -> Program[list[DoctorFinding]]:
         notices = list(seen.notices)
         broken = yield from unreadable.check(seen.queues, notices)
     except QdeckError as error:
-        return [DoctorFinding(name="layouts", ok=False, detail=str(error), fix=error.hint)]
-    counts = Counter(row.layout for row in seen.queues)
+        return [DoctorFinding(name="adapters", ok=False, detail=str(error), fix=error.hint)]
+    counts = Counter(row.adapter for row in seen.queues)
     own = counts.pop(NATIVE, 0)
     told = [
         f"native: {counted(own, 'queue')}",
         *(f"{name}: {counted(count, 'queue')}" for name, count in counts.items()),
     ]
-    found = [DoctorFinding(name="layouts", ok=True, detail="; ".join(told))]
-    found += [DoctorFinding(name="layouts", ok=None, detail=notice) for notice in notices]
-    found += [_layout(layout) for layout in others.layouts if layout.name in counts]
+    found = [DoctorFinding(name="adapters", ok=True, detail="; ".join(told))]
+    found += [DoctorFinding(name="adapters", ok=None, detail=notice) for notice in notices]
+    found += [_adapter(adapter) for adapter in others.adapters if adapter.name in counts]
     found += _unreadable(seen.queues, broken)
     alive = sum(row.alive for row in rows)
     found.append(DoctorFinding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))
@@ -373,12 +374,12 @@ def _unreadable(rows: Sequence[QueueRow], broken: Check) -> list[DoctorFinding]:
     return found
 
 
-def _layout(layout: Layout) -> DoctorFinding:
-    abilities = layout.capabilities().items()
+def _adapter(adapter: Adapter) -> DoctorFinding:
+    abilities = adapter.capabilities().items()
     can = ", ".join(act.value for act, ability in abilities if ability.can)
     cannot = "; ".join(f"cannot {act.value}: {ability.why}" for act, ability in abilities if not ability.can)
     detail = f"can {can}" + (f"; {cannot}" if cannot else "")
-    return DoctorFinding(name=f"layout_{layout.name}", ok=True, detail=detail)
+    return DoctorFinding(name=f"adapter_{adapter.name}", ok=True, detail=detail)
 
 
 def _abilities(looking: DoctorFinding, changing: DoctorFinding, *, read_only: bool) -> DoctorFinding:

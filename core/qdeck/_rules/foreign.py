@@ -1,4 +1,4 @@
-"""What a purge takes of the queues of other systems: each layout says what is stale, here it goes into the plan."""
+"""What a purge takes of the queues of other systems: each adapter says what is stale, here it goes into the plan."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
-from qdeck._layouts.model import Act, Ages
 from qdeck._operations.foreign import SLICE, build_steps, plan_entry
 from qdeck._rules.limits import HOUR_S, Limits, Rule
 from qdeck._settings.model import FOREIGN_RULES
+from qdeck.adapters.model import Act, Ages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck._layouts.base import Layout
-    from qdeck._layouts.model import Stale
     from qdeck._operations.model import PlanHead
     from qdeck._operations.planfile import PlanWriter
     from qdeck._operations.request import Sums
+    from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.model import Stale
 
 _SHARED: Final = (Rule.READY_TOO_OLD, Rule.DONE_TOO_OLD, Rule.DEAD_TOO_OLD, Rule.DEAD_TOO_MANY, Rule.ORPHANED_RECORDS)
 
 
 def ages_of(limits: Limits) -> Ages:
-    """The thresholds of a purge in the words of the layouts."""
+    """The thresholds of a purge in the words of the adapters."""
     return Ages(
         max_pending_age=limits.max_pending_age,
         max_ready_age=limits.max_ready_age,
@@ -48,14 +48,14 @@ def told_ages(limits: Limits) -> dict[str, int | None]:
 
 
 def chosen(rules: Collection[str]) -> frozenset[str]:
-    """The rules of other layouts that are meant: those that are named, and all where all of our own are."""
+    """The rules of other adapters that are meant: those that are named, and all where all of our own are."""
     if all(rule in rules for rule in Rule):
         return frozenset((*_SHARED, *FOREIGN_RULES))
     return frozenset(rule for rule in (*_SHARED, *FOREIGN_RULES) if rule in rules)
 
 
 def told(rules: Collection[str], limits: Limits) -> list[str]:
-    """The rules that only other layouts have, with their thresholds, for the head of a plan."""
+    """The rules that only other adapters have, with their thresholds, for the head of a plan."""
     settings = {
         "pending_too_old": f"max_pending_age {limits.max_pending_age:,} s",
         "request_too_old": f"max_request_age {limits.max_request_age:,} s",
@@ -68,7 +68,7 @@ def told(rules: Collection[str], limits: Limits) -> list[str]:
 
 
 class Taking:
-    """What of other layouts goes into one plan."""
+    """What of other adapters goes into one plan."""
 
     def __init__(
         self,
@@ -85,17 +85,17 @@ class Taking:
         self.rules = chosen(rules)
         self.progress, self.cancelled = progress, cancelled
 
-    def take(self, layout: Layout, queues: Collection[str], head: PlanHead) -> Program[None]:
-        """Goes through one layout; of its queues only those named, where some are."""
+    def take(self, adapter: Adapter, queues: Collection[str], head: PlanHead) -> Program[None]:
+        """Goes through one adapter; of its queues only those named, where some are."""
         cursor: str | None = None
         met: set[int] = set()
         while self.rules:
             try:
-                page = yield from layout.stale(self.ages, head.created_ms, cursor)
+                page = yield from adapter.stale(self.ages, head.created_ms, cursor)
             except NotAllowed:
                 raise
-            except QdeckError as error:  # a key of this layout is not what it should be: the other layouts go on
-                self.sums.skip(layout.name, "", str(error))
+            except QdeckError as error:  # a key of this adapter is not what it should be: the other adapters go on
+                self.sums.skip(adapter.name, "", str(error))
                 return
             self.sums.scanned += page.scanned
             found = []
@@ -107,7 +107,7 @@ class Taking:
                     found.append(one)
             for some in _alike(found):
                 try:
-                    yield from self._write(layout, some, head)
+                    yield from self._write(adapter, some, head)
                 except NotAllowed:
                     raise
                 except QdeckError as error:  # a key beside these entries is not what it should be
@@ -120,11 +120,11 @@ class Taking:
             if cursor is None:
                 return
 
-    def _write(self, layout: Layout, some: Sequence[Stale], head: PlanHead) -> Program[None]:
+    def _write(self, adapter: Adapter, some: Sequence[Stale], head: PlanHead) -> Program[None]:
         act = some[0].act
-        shared = yield from layout.outfit(act, head.created_ms)
+        shared = yield from adapter.outfit(act, head.created_ms)
         options: list[dict[str, Any]] = [{**shared, "ages": self.ages, "reason": one.reason} for one in some]
-        built = yield from build_steps(layout, act, [one.entry for one in some], head.created_ms, options)
+        built = yield from build_steps(adapter, act, [one.entry for one in some], head.created_ms, options)
         entries = [
             entry
             for one, step in zip(some, built, strict=True)

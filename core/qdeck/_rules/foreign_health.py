@@ -13,39 +13,39 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._engine.ops import Program
-    from qdeck._layouts.model import LayoutHealth, StateHealth
-    from qdeck._layouts.others import Others
     from qdeck._rules.limits import Limits
+    from qdeck.adapters.model import AdapterHealth, StateHealth
+    from qdeck.adapters.others import Others
 
 
 @dataclass(slots=True)
 class Theirs:
-    """What other layouts add to a report. `states` is state → `layout/queue` → numbers."""
+    """What other adapters add to a report. `states` is state → `adapter/queue` → numbers."""
 
     states: dict[str, dict[str, StateHealth]] = field(default_factory=dict)
     tasks: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
     orphaned: int | None = 0
-    layouts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    adapters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
 
 def measure(others: Others, now: int, limits: Limits) -> Program[Theirs]:
-    """Asks each layout that is there; one that cannot be read is told, and does not stop the others."""
+    """Asks each adapter that is there; one that cannot be read is told, and does not stop the others."""
     found = Theirs()
-    for layout in others.layouts:
-        if layout.sight is None or not layout.sight.is_there:
+    for adapter in others.adapters:
+        if adapter.sight is None or not adapter.sight.is_there:
             continue
         try:
-            health = yield from layout.health(now, ages_of(limits))
+            health = yield from adapter.health(now, ages_of(limits))
         except QdeckError as error:
-            found.notices.append(f"{layout.name} was not measured: {error}")
+            found.notices.append(f"{adapter.name} was not measured: {error}")
             found.orphaned = None
             continue
-        _take(found, layout.name, health)
+        _take(found, adapter.name, health)
     return found
 
 
-def _take(found: Theirs, name: str, health: LayoutHealth) -> None:
+def _take(found: Theirs, name: str, health: AdapterHealth) -> None:
     for one in health.states:
         found.states.setdefault(one.state.value, {})[f"{name}/{one.queue}"] = one
     for task, counts in health.tasks.items():
@@ -54,7 +54,7 @@ def _take(found: Theirs, name: str, health: LayoutHealth) -> None:
         found.orphaned += health.orphaned or 0
     if health.orphaned is None and name == "vmpooler":
         found.orphaned = None
-    found.layouts[name] = MappingProxyType(
+    found.adapters[name] = MappingProxyType(
         {"clones_per_min": health.clones_per_min, "orphaned": health.orphaned, "own": health.own or None}
     )
     # What a look at the queues tells anyhow is told there.

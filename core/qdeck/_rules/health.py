@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import native, reads, verdict, workers
+from qdeck._deck import native, verdict, workers
 from qdeck._deck.model import NATIVE, Code, Finding, QueueRow, Snapshot, State, Status
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
+from qdeck._redis import reads
 from qdeck._rules import ages, foreign_health, unreadable
 from qdeck._rules import orphans as orphan_count
 from qdeck._rules.foreign_health import Theirs
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
-    from qdeck._layouts.others import Others
+    from qdeck.adapters.others import Others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """The health of a deck at one moment. `queues` is state → `layout/queue` → numbers."""
+    """The health of a deck at one moment. `queues` is state → `adapter/queue` → numbers."""
 
     at_ms: int
     status: Status
@@ -83,7 +84,7 @@ class HealthReport:
     notices: tuple[str, ...]
     snapshot: Snapshot = field(repr=False)
     thresholds: Thresholds = field(default_factory=Thresholds, repr=False)
-    layouts: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    adapters: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def report(
@@ -96,7 +97,7 @@ def report(
     rows = [row for row in seen.queues if row.problem is None]
     orphaned = None
     if orphans:
-        own = [row for row in rows if row.layout == NATIVE]
+        own = [row for row in rows if row.adapter == NATIVE]
         orphaned = yield from orphan_count.count(own, limits, seen.at_ms, notices)
     theirs = Theirs()
     if others is not None:
@@ -132,18 +133,18 @@ def report(
         notices=tuple(notices),
         snapshot=seen,
         thresholds=memory.thresholds,
-        layouts=MappingProxyType(theirs.layouts),
+        adapters=MappingProxyType(theirs.adapters),
     )
 
 
 def _is_of_jobs(row: QueueRow) -> bool:
-    return row.layout != "vmpooler" or ":" not in row.name
+    return row.adapter != "vmpooler" or ":" not in row.name
 
 
 def _with_theirs(
     queues: Mapping[str, Mapping[str, QueueHealth]], theirs: Theirs
 ) -> Mapping[str, Mapping[str, QueueHealth]]:
-    """Our numbers, with those of other layouts where they are better known than by their rows."""
+    """Our numbers, with those of other adapters where they are better known than by their rows."""
     found = {state: dict(rows) for state, rows in queues.items()}
     for state, rows in theirs.states.items():
         for place, one in rows.items():
@@ -215,13 +216,13 @@ def _queues(seen: Snapshot, stuck_age_ms: int) -> Program[Mapping[str, Mapping[s
         for state in State:
             size = getattr(row, state.value)
             stuck = None if size is None else 0
-            found[state.value][f"{row.layout}/{row.name}"] = QueueHealth(size=size, stuck_count=stuck)
-            if size and row.layout == NATIVE:
+            found[state.value][f"{row.adapter}/{row.name}"] = QueueHealth(size=size, stuck_count=stuck)
+            if size and row.adapter == NATIVE:
                 wanted.append((row, state))
     measured = yield from ages.measure([(row.name, state) for row, state in wanted], seen.at_ms)
     late = yield from _late_delayed([row for row, state in wanted if state is State.DELAYED], seen.at_ms - stuck_age_ms)
     for (row, state), age in zip(wanted, measured, strict=True):
-        place = f"{row.layout}/{row.name}"
+        place = f"{row.adapter}/{row.name}"
         before = found[state.value][place]
         if age is None:  # it may not be read, or has gone since
             found[state.value][place] = replace(before, stuck_count=None if row.problem else before.stuck_count)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 HOUR_S: Final = 3600
-_OF_LAYOUTS: Final = ("max_ready_age_pool", "max_task_age")
+_OF_ADAPTERS: Final = ("max_ready_age_pool", "max_task_age")
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _WORDS: Final = {
@@ -114,8 +114,8 @@ class Limits:
             if value.lower() not in _WORDS:
                 raise InvalidOption(f"dlq_enabled={value!r} is neither true nor false", hint="write dlq_enabled=true")
             return replace(self, dlq_enabled=_WORDS[value.lower()])
-        if key not in RULE_KEYS.values() and key not in _OF_LAYOUTS:
-            known = [*RULE_KEYS.values(), "dlq_enabled", *_OF_LAYOUTS, *RULE_KEYS]
+        if key not in RULE_KEYS.values() and key not in _OF_ADAPTERS:
+            known = [*RULE_KEYS.values(), "dlq_enabled", *_OF_ADAPTERS, *RULE_KEYS]
             near = difflib.get_close_matches(name, [key for key in known if key not in SWITCHES_THAT_WRITE], 1)
             hint = f"did you mean {near[0]!r}?" if near else f"thresholds are: {', '.join(RULE_KEYS.values())}"
             raise InvalidOption(f"there is no threshold {name!r}", hint=hint)
@@ -166,7 +166,7 @@ def _number(key: str, value: str) -> int | float:
 def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[Rule | str, ...]:
     """The rules of these names; when none are named those of the configuration, or all. In the order of a plan.
 
-    Those that only other layouts have are words; all of our own mean all of theirs too.
+    Those that only other adapters have are words; all of our own mean all of theirs too.
     """
     known = (*Rule, *FOREIGN_RULES)
     wanted = list(names) or list((settings or Settings()).purge.rules or Rule)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import jobs, reads
+from qdeck._deck import jobs
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
+from qdeck._redis import reads
 from qdeck._rules import select
 from qdeck._rules.limits import Rule
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from qdeck._deck import native
     from qdeck._engine.ops import Program
-    from qdeck._layouts.others import Others
     from qdeck._operations.planfile import Plan
     from qdeck._rules.select import Pick
+    from qdeck.adapters.others import Others
 
 # The effects as the verbs that do them.
 _VERBS: Final = {
@@ -122,8 +122,8 @@ class _Build:
             more = foreign.Taking(
                 writer, self.sums, self.limits, self.named, progress=self.progress, cancelled=self.cancelled
             )
-            for layout in dict.fromkeys(layout for layout, _ in ground.foreign):
-                yield from more.take(layout, self.queues, head)
+            for adapter in dict.fromkeys(adapter for adapter, _ in ground.foreign):
+                yield from more.take(adapter, self.queues, head)
             return writer.finish(self.sums.tail())
 
     def _where(self, ground: Ground) -> str:

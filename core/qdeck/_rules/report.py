@@ -48,7 +48,7 @@ def document(report: HealthReport) -> dict[str, Any]:
             "orphaned_metadata_count": errors.orphaned,
         },
         "checks": [_check(check) for check in report.checks],
-        "layouts": {name: _layout(facts) for name, facts in report.layouts.items()},
+        "adapters": {name: _adapter(facts) for name, facts in report.adapters.items()},
         "notices": list(report.notices),
     }
 
@@ -66,7 +66,7 @@ def since_document(report: HealthReport, began: Mapping[str, Began]) -> list[dic
     ]
 
 
-def _layout(facts: Mapping[str, Any]) -> dict[str, Any]:
+def _adapter(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What another system adds: its own verdict, with its age."""
     own = facts["own"]
     said = None

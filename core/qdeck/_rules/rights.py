@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._layout_names import LAYOUTS
+from qdeck._adapter_names import ADAPTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ _COMMANDS: Final = {
 _MESSAGES: Final = ("task_queues:*", "*:actions", "*:actions:*", "*:responses*", "*:callbacks*", "*:notifications*")
 
 
-def line(role: str, adapters: Sequence[str] = LAYOUTS, user: str | None = None, prefix: str = "") -> str:
+def line(role: str, adapters: Sequence[str] = ADAPTERS, user: str | None = None, prefix: str = "") -> str:
     """The command that gives a user what a role takes; queues of others than `prefix` stay closed to it."""
     read = "%R" if role == "viewer" else ""
     keys = [f"{read}~{pattern}" for pattern in patterns(role, adapters, prefix)]
@@ -45,12 +45,12 @@ def line(role: str, adapters: Sequence[str] = LAYOUTS, user: str | None = None, 
     return f"ACL SETUSER {user or f'qdeck-{role}'} on resetkeys {' '.join(keys)} resetchannels -@all {rules}"
 
 
-def patterns(role: str, adapters: Sequence[str] = LAYOUTS, prefix: str = "") -> list[str]:
+def patterns(role: str, adapters: Sequence[str] = ADAPTERS, prefix: str = "") -> list[str]:
     """The patterns of the keys that a role works on."""
     if role in ("worker", "producer"):
         found = [*_OWN, *_KEYS["native"], *_MESSAGES]
     else:
-        found = [*_OWN, *(pattern for name in LAYOUTS if name in adapters for pattern in _KEYS[name])]
+        found = [*_OWN, *(pattern for name in ADAPTERS if name in adapters for pattern in _KEYS[name])]
         found += [] if "lists" in adapters else _MESSAGES
     if prefix:
         found = [_within(pattern, prefix) for pattern in found]

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import jobs, reads
+from qdeck._deck import jobs
 from qdeck._deck.model import State
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND, version_seen
 from qdeck._engine.numbers import MOST, clipped
 from qdeck._operations.model import NO_STATE
+from qdeck._redis import reads
 from qdeck._rules.limits import Effect, Limits, Rule
 
 if TYPE_CHECKING:

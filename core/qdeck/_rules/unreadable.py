@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import history, jobs, reads, since, workers
+from qdeck._deck import history, jobs, since, workers
 from qdeck._deck.model import NATIVE, Code, Finding, QueueRow, State, Status
 from qdeck._deck.verdict import Check, make_check
 from qdeck._engine import codec, keys
 from qdeck._engine.numbers import MOST, digits, score_ms
-from qdeck._layouts.together import apart
 from qdeck._operations import activity, cleaned, registry
+from qdeck._redis import reads
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_past
 from qdeck._words import counted
+from qdeck.adapters.together import apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,7 +107,7 @@ STORED: Final = (
 
 def check(rows: Sequence[QueueRow], notices: list[str]) -> Program[Check]:
     """The check `unreadable`, with a finding for each key that holds what cannot be read."""
-    own = [row for row in rows if row.layout == NATIVE and row.problem is None]
+    own = [row for row in rows if row.adapter == NATIVE and row.problem is None]
     if len(own) > MOST_QUEUES:
         notices.append(f"the keys of {MOST_QUEUES:,} of {len(own):,} queues were checked for what cannot be read")
         own = own[:MOST_QUEUES]

@@ -16,7 +16,7 @@ from qdeck._schedules.model import AHEAD_S, MOST_MISSED, Definition, Past, read_
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from qdeck._connection import AsyncClient
+    from qdeck._redis import AsyncClient
     from qdeck._schedules.rule import Rule
 
 _log = logging.getLogger(__name__)

@@ -182,7 +182,7 @@ class Configuration:
             environment=context.environment,
             colour=context.colour,
             read_only=context.read_only,
-            layouts=context.layouts,
+            adapters=context.adapters,
             patterns=self.settings.lists.patterns,
             thresholds=context.thresholds.over(self.thresholds),
             production=() if context.is_production else self._production_targets(),

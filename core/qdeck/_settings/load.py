@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from qdeck._adapter_names import ADAPTERS
 from qdeck._errors import InvalidOption
-from qdeck._layout_names import LAYOUTS
 from qdeck._settings import trust
 from qdeck._settings.configuration import Configuration, Own
 from qdeck._settings.model import (
@@ -220,11 +220,11 @@ def _check(found: Configuration, name: str) -> None:
                 f"{context.environment!r} is perhaps meant to be production",
                 f"write {near[0]!r}, or a name that is not so like it",
             )
-        for layout in context.layouts:
-            if layout not in LAYOUTS:
-                near = difflib.get_close_matches(layout, LAYOUTS, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"layouts are: {', '.join(LAYOUTS)}"
-                raise wrong([*at, "layouts"], f"there is no layout {layout!r}", hint)
+        for adapter in context.adapters:
+            if adapter not in ADAPTERS:
+                near = difflib.get_close_matches(adapter, ADAPTERS, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"adapters are: {', '.join(ADAPTERS)}"
+                raise wrong([*at, "adapters"], f"there is no adapter {adapter!r}", hint)
         if context.colour is not None and context.colour not in COLOURS and not _HEX.fullmatch(context.colour):
             near = difflib.get_close_matches(context.colour, COLOURS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"write #rrggbb or one of {', '.join(COLOURS)}"

@@ -25,7 +25,7 @@ RULE_KEYS: Final = {
 }
 """The purge rules, each with the setting that is its threshold."""
 FOREIGN_RULES: Final = ("pending_too_old", "request_too_old", "task_too_old", "broken_entries", "overdue_delayed")
-"""Purge rules that only other layouts have."""
+"""Purge rules that only other adapters have."""
 PRODUCTION: Final = ("production", "prod")
 SWITCHES_THAT_WRITE: Final = frozenset(
     {"purge_enabled", "dlq_enabled", "health_check_enabled", "allow_purge", "clean_interval", "clean_orphans"}
@@ -125,7 +125,7 @@ class Context(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     environment: str = ""
     colour: str | None = None
     read_only: bool = False
-    layouts: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
     thresholds: PartialThresholds = PartialThresholds()
 
     @property
@@ -185,7 +185,7 @@ class Target:
     environment: str = ""
     colour: str | None = None
     read_only: bool = False
-    layouts: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     thresholds: Thresholds = field(default_factory=Thresholds)
     caution: str = ""

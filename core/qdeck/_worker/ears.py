@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
 
-from qdeck._connection import AsyncClient
-from qdeck._connection.address import Kind
 from qdeck._engine import ops, programs
+from qdeck._redis import AsyncClient
+from qdeck._redis.address import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._connection import Endpoint
     from qdeck._engine.ops import Program
+    from qdeck._redis import Endpoint
 
 LONGEST_S: Final = 30.0
 # Where a master may change: a server that went silent must not be listened to for long.

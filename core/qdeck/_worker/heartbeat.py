@@ -9,9 +9,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._errors import QdeckError
+from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,8 +18,8 @@ from qdeck._worker.shares import Shares
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._connection import AsyncClient
     from qdeck._engine.ops import Claimed, Op, Program
+    from qdeck._redis import AsyncClient
     from qdeck._worker.hands import Hands
     from qdeck._worker.lane import Lane
     from qdeck._worker.run import Run

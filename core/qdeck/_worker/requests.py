@@ -13,7 +13,7 @@ from qdeck._worker.ears import Ear, Requests
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._connection import AsyncClient
+    from qdeck._redis import AsyncClient
     from qdeck._worker.lane import Lane
     from qdeck._worker.run import Run
 

@@ -13,8 +13,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._connection import AsyncClient
 from qdeck._errors import InvalidOption
+from qdeck._redis import AsyncClient
 from qdeck._schedules.ticker import Ticker
 from qdeck._worker.capture import Capture
 from qdeck._worker.hands import Hands

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._lazy import attach
 
 if TYPE_CHECKING:
-    from qdeck._connection import mask_url
+    from qdeck._adapter_names import ADAPTERS
     from qdeck._deck.agent_tasks import Slot as AgentTask
     from qdeck._deck.changes import actor
     from qdeck._deck.details import GRACE_MS
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from qdeck._deck.payload import mask as mask_payload
     from qdeck._deck.payload import read as read_payload
     from qdeck._deck.produce import new_job
-    from qdeck._deck.reads import LOCAL_CLOCK, concerns_all, unread_words
     from qdeck._deck.records import MOST_SHOWN
     from qdeck._deck.since import Began
     from qdeck._deck.since import place as since_key
@@ -49,10 +48,6 @@ if TYPE_CHECKING:
     from qdeck._files import Dropped, check_new_file, new_file, state_dir
     from qdeck._filter import PRIORITIES, Filter, explain, parse
     from qdeck._hidden import HIDDEN, escaped_json, is_shown, json_escape
-    from qdeck._layout_names import LAYOUTS
-    from qdeck._layouts import make as make_layout
-    from qdeck._layouts.entry_detail import detail_of
-    from qdeck._layouts.model import Act, Entry, Seen
     from qdeck._names import QueueType
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
@@ -74,6 +69,8 @@ if TYPE_CHECKING:
     from qdeck._operations.registry import Kept
     from qdeck._operations.scan import Needs, Walk
     from qdeck._operations.stuck import StuckJob
+    from qdeck._redis import mask_url
+    from qdeck._redis.reads import LOCAL_CLOCK, concerns_all, unread_words
     from qdeck._rules.doctor import Diagnosis, DoctorFinding
     from qdeck._rules.health import HealthReport
     from qdeck._rules.limits import Effect, Limits, read_rules
@@ -93,18 +90,21 @@ if TYPE_CHECKING:
     from qdeck._settings.trust import path_of as trusted_path
     from qdeck._settings.trust import remove as distrust_file
     from qdeck._words import counted
+    from qdeck.adapters import make as make_adapter
+    from qdeck.adapters.entry_detail import detail_of
+    from qdeck.adapters.model import Act, Entry, Seen
     from qdeck.admin._reader import AsyncReader, Reader
     from qdeck.admin._writer import AsyncWriter, Writer
     from qdeck.messages._cleaning import SLICE as CLEAN_SLICE
 
 __all__ = [
+    "ADAPTERS",
     "CLEAN_SLICE",
     "ENOUGH",
     "FOREIGN_RULES",
     "GRACE_MS",
     "HIDDEN",
     "KEEP_BYTES",
-    "LAYOUTS",
     "LOCAL_CLOCK",
     "MASK",
     "MISSED",
@@ -213,7 +213,7 @@ __all__ = [
     "json_escape",
     "load_configuration",
     "load_plan",
-    "make_layout",
+    "make_adapter",
     "mask_payload",
     "mask_text",
     "mask_url",
@@ -238,7 +238,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "qdeck._connection": "mask_url",
+    "qdeck._redis": "mask_url",
     "qdeck._deck.agent_tasks": "AgentTask=Slot",
     "qdeck._deck.changes": "actor",
     "qdeck._deck.details": "GRACE_MS",
@@ -250,7 +250,7 @@ _HOMES: Final = {
     ),
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
     "qdeck._deck.produce": "new_job",
-    "qdeck._deck.reads": "LOCAL_CLOCK concerns_all unread_words",
+    "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._deck.records": "MOST_SHOWN",
     "qdeck._deck.since": "Began since_key=place",
     "qdeck._deck.verdict": "Check Findings check_all check_steps=steps",
@@ -262,10 +262,10 @@ _HOMES: Final = {
     "qdeck._files": "Dropped check_new_file new_file state_dir",
     "qdeck._filter": "Filter PRIORITIES explain parse",
     "qdeck._hidden": "HIDDEN escaped_json is_shown json_escape",
-    "qdeck._layout_names": "LAYOUTS",
-    "qdeck._layouts": "make_layout=make",
-    "qdeck._layouts.entry_detail": "detail_of",
-    "qdeck._layouts.model": "Act Entry Seen",
+    "qdeck._adapter_names": "ADAPTERS",
+    "qdeck.adapters": "make_adapter=make",
+    "qdeck.adapters.entry_detail": "detail_of",
+    "qdeck.adapters.model": "Act Entry Seen",
     "qdeck._names": "QueueType",
     "qdeck._operations.activity": "new_activity=make",
     "qdeck._operations.applying": "Tally",

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypedDict, TypeVa
 
 from redis.exceptions import ResponseError
 
-from qdeck._connection import AsyncClient, Endpoint, SyncClient
-from qdeck._connection.both import AsyncRunner, BlockingRunner, Both
+from qdeck._adapter_names import ADAPTERS
 from qdeck._deck import native
 from qdeck._errors import NotAllowed
-from qdeck._layout_names import LAYOUTS
-from qdeck._layouts.others import Others
+from qdeck._redis import AsyncClient, Endpoint, SyncClient
+from qdeck._redis.both import AsyncRunner, BlockingRunner, Both
 from qdeck._settings.thresholds import Thresholds
+from qdeck.adapters.others import Others
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from qdeck._engine.ops import Program
-    from qdeck._engine.steps import Step
+    from qdeck._redis.steps import Step
     from qdeck._settings import Target
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Client:
         self.thresholds = options.get("thresholds") or Thresholds()
         self.memory = native.Memory(thresholds=self.thresholds)
         self.others = Others(
-            options.get("adapters") or LAYOUTS,
+            options.get("adapters") or ADAPTERS,
             str(self.endpoint),
             self.thresholds,
             options.get("patterns", ()),
@@ -72,7 +72,7 @@ class Client:
         client = cls(
             target.url,
             thresholds=target.thresholds,
-            adapters=target.layouts,
+            adapters=target.adapters,
             patterns=target.patterns,
             on_request=on_request,
         )

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from qdeck._deck.vitals import Vitals
     from qdeck._deck.window import Stretch
     from qdeck._engine.ops import Program
-    from qdeck._engine.steps import Steps
     from qdeck._filter import Filter
     from qdeck._operations.closeup import CloseUp
     from qdeck._operations.groups import Groups, GroupWalk, Kind
     from qdeck._operations.headroom import Headroom
     from qdeck._operations.scan import Walk as FilterWalk
     from qdeck._operations.stuck import StuckJob
+    from qdeck._redis.steps import Steps
     from qdeck._rules.doctor import Diagnosis
     from qdeck._rules.health import HealthReport
     from qdeck._rules.limits import Limits
@@ -116,7 +116,7 @@ class Reads(Plans):
         unread += [why for _, why in left_out]
         found = yield from job.find(names, job_id, unread)
         found += yield from self.others.find(job_id)
-        unread += self.others.unread if self.others.layouts else ()
+        unread += self.others.unread if self.others.adapters else ()
         return found
 
     @reads
@@ -226,7 +226,7 @@ class Reads(Plans):
     @reads
     def gather(self, walk: GroupWalk) -> Program[bool]:
         """Read one more page of dead letters into groups; return whether the queue could be read."""
-        from qdeck._deck import reads as plain
+        from qdeck._redis import reads as plain
 
         return (yield from plain.contained(walk.page(), walk.queue, walk.gathering.unread)) is not None
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import Settings
     from qdeck._engine.ops import Made, Program
-    from qdeck._engine.steps import Steps
     from qdeck._names import QueueName
     from qdeck._operations.applying import Tally
     from qdeck._operations.clean_lists import ListsCleaned, ListsFound
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, BatchResult, Fates, UndoResult
     from qdeck._operations.planfile import Plan
+    from qdeck._redis.steps import Steps
     from qdeck._schedules.model import Definition
     from qdeck._settings import Target
     from qdeck.messages._cleaning import CleanReport, Removal

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from redis.exceptions import ResponseError
 
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import codec, keys, ops, programs, scripts, shapes
 from qdeck._engine.ids import check_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
 from qdeck._options import Priority, read_due, read_duration, read_priority
+from qdeck._redis import Endpoint, SyncClient
 
 if TYPE_CHECKING:
     from datetime import timedelta

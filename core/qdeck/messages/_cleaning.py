@@ -17,9 +17,9 @@ from qdeck._engine import ops
 from qdeck._engine import programs as engine
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidName, LayoutMismatch, NotAllowed, UsageError
-from qdeck._layouts.lists_names import read_registered, registry_of
 from qdeck._names import QueueName
 from qdeck._operations import cleaned
+from qdeck.adapters.lists.names import read_registered, registry_of
 from qdeck.messages import _registry as registry
 from qdeck.messages._naming import TaskQueueName
 

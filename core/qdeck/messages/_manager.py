@@ -11,11 +11,11 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from qdeck._connection.both import AsyncRunner, BlockingRunner, Both
 from qdeck._engine import codec, ops, programs
-from qdeck._engine.steps import Step
 from qdeck._errors import Reject, UsageError
 from qdeck._options import read_duration, retry_delay_ms
+from qdeck._redis.both import AsyncRunner, BlockingRunner, Both
+from qdeck._redis.steps import Step
 from qdeck._worker.run import error_event
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from qdeck._app import App
     from qdeck._engine.ops import Claimed, Ending, Program, Turn
-    from qdeck._engine.steps import Steps
+    from qdeck._redis.steps import Steps
     from qdeck.messages._cleaning import Removal
     from qdeck.messages._registry import Temporary
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import reads
+from qdeck._redis import reads
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
 from qdeck.messages._cleaning import report_task

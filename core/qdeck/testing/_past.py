@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import msgspec
 
-from qdeck._connection import Endpoint, SyncClient
 from qdeck._engine import keys, ops, programs
+from qdeck._redis import Endpoint, SyncClient
 from qdeck._schedules import store
 from qdeck._schedules.model import Definition
 

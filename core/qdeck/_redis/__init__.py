@@ -1,0 +1,26 @@
+"""Connections: where the servers are, and two clients, blocking and asyncio, that run the same programs.
+
+A write is never left to a library's silent retries. Each step is idempotent, so these clients send it again themselves
+after a lost answer, for `patience` seconds; what is still unanswered then is told as `OutcomeUnknown`.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from qdeck._lazy import attach
+
+if TYPE_CHECKING:
+    from qdeck._redis.address import mask_url
+    from qdeck._redis.clients import PATIENCE, AsyncClient, SyncClient
+    from qdeck._redis.endpoint import TIMEOUT, Endpoint
+
+__all__ = ["PATIENCE", "TIMEOUT", "AsyncClient", "Endpoint", "SyncClient", "mask_url"]
+
+# Imported when first asked for: a URL is shown, and a console drawn, before the client library is there.
+_HOMES: Final = {
+    "qdeck._redis.address": "mask_url",
+    "qdeck._redis.clients": "PATIENCE AsyncClient SyncClient",
+    "qdeck._redis.endpoint": "TIMEOUT Endpoint",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = attach(__name__, _HOMES)

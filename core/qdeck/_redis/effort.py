@@ -1,0 +1,155 @@
+"""How long one exchange is tried again, and our errors for what goes wrong with a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import redis
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthenticationWrongNumberOfArgsError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    InvalidResponse,
+    MasterDownError,
+    MovedError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+
+from qdeck._engine import ops, programs
+from qdeck._errors import InvalidOption, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
+
+if TYPE_CHECKING:
+    from qdeck._redis.endpoint import Endpoint
+
+_DENIED: Final = (AuthenticationError, AuthenticationWrongNumberOfArgsError, AuthorizationError)
+# Answers to the handshake that no second try changes: no such database, no Redis server, no possible host name.
+_WRONG_PLACE: Final = (ResponseError, InvalidResponse, UnicodeError)
+# The classes of redis-py and those of the system underneath: a connection that is no use any more.
+BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError, TimeoutError, asyncio.IncompleteReadError)
+# What ends one try: the connection is dropped, and `Effort` says whether there is another.
+TROUBLE: Final = (*BROKEN, *_WRONG_PLACE, BusyLoadingError)
+_LONGEST_PAUSE: Final = 0.5
+# Errors that redis-py before 8 returns as plain ones, except to its own cluster client.
+_CODES: Final[dict[str, type[ResponseError]]] = {
+    "ASK": AskError,
+    "CLUSTERDOWN": ClusterDownError,
+    "MASTERDOWN": MasterDownError,
+    "MOVED": MovedError,
+    "TRYAGAIN": TryAgainError,
+}
+
+
+def classify(error: ResponseError) -> ResponseError:
+    """Return an error reply as the class of its first word, whichever version of redis-py read it."""
+    code, _, text = str(error).partition(" ")
+    kind = _CODES.get(code) if type(error) is ResponseError else None
+    return error if kind is None else kind(text)
+
+
+# What a server says that does not have a key any more, or not yet. The classes of some errors lose that first word.
+_MOVES: Final = (MovedError, AskError, ReadOnlyError, ClusterDownError, TryAgainError, MasterDownError)
+_UNBLOCKED: Final = "UNBLOCKED"
+
+
+def need_same_server(replies: list[Any]) -> None:
+    """Raise when a command that blocks was sent away: then it is to be sent again on a new connection."""
+    for reply in replies:
+        if isinstance(reply, _MOVES) or (isinstance(reply, ResponseError) and str(reply).startswith(_UNBLOCKED)):
+            raise redis.ConnectionError(str(reply))
+
+
+# A server that loads its data refuses all commands but a few, INFO among them.
+ASK_LOADING: Final = ops.commands((b"INFO", b"persistence"), reads=True)
+_FACT: Final = re.compile(rb"^(loading_loaded_perc|loading_eta_seconds):([0-9.]{1,20})", re.MULTILINE)
+
+
+def is_loading(error: QdeckError) -> bool:
+    """Return whether a server could not be used because it is loading its data."""
+    return isinstance(error.__cause__, BusyLoadingError)
+
+
+def loading_error(endpoint: Endpoint, replies: list[Any]) -> ServerUnreachable | None:
+    """Return an error that says how far a server is with loading, by its reply to `ASK_LOADING`."""
+    facts = dict(_FACT.findall(replies[0])) if isinstance(replies[0], bytes) else {}
+    if b"loading_loaded_perc" not in facts:
+        return None
+    text = f"{endpoint} is loading its data: {float(facts[b'loading_loaded_perc']):.0f} % loaded"
+    if b"loading_eta_seconds" in facts:
+        text += f", about {float(facts[b'loading_eta_seconds']):.0f} s left"
+    return ServerUnreachable(text, hint="wait until it is loaded, then try again")
+
+
+class Effort:
+    """How long one exchange has been tried, and what to say when patience is over."""
+
+    def __init__(self, endpoint: Endpoint, patience: float, *, met: bool) -> None:
+        self._endpoint = endpoint
+        # A client that never reached the server has a wrong address more often than a server that is coming back.
+        self._until = time.monotonic() + (patience if met else 0.0)
+        self._pause = 0.01
+        self.sent = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time for another try."""
+        return time.monotonic() >= self._until
+
+    def next_pause(self, error: BaseException, *, reads: bool) -> float:
+        """Seconds to wait before the next try; raises when there is none."""
+        if isinstance(error, _DENIED):
+            raise NotAllowed(
+                f"{self._endpoint} refuses the user or password: {error}",
+                hint="check user and password in the URL (QDECK_URL), or the server's ACL",
+            ) from error
+        if isinstance(error, _WRONG_PLACE):
+            raise _explain(self._endpoint, error) from error
+        if self.is_over:
+            if self.sent and not reads:
+                raise OutcomeUnknown(
+                    f"{self._endpoint} did not answer: what was sent may or may not have happened",
+                    hint="it is safe to repeat with the same id",
+                ) from error
+            hint = "is the server running, and is the address right?"
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                hint = "name the authority that signed its certificate: ?ssl_ca_certs=/path/ca.pem behind the URL"
+            raise ServerUnreachable(f"{self._endpoint} cannot be reached: {reason(error)}", hint=hint) from error
+        return self.next_length()
+
+    def next_length(self) -> float:
+        """How long to wait before the next try, longer each time."""
+        pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
+        return pause
+
+
+def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
+    """What goes wrong with a handshake is no reply for a program to read, but raised by the driver."""
+    if isinstance(error, ResponseError):
+        if "DB index" in str(error):
+            hint = "the number at the end of the URL is too large: see `databases` in the server's configuration"
+            return InvalidOption(f"{endpoint} names a database that the server does not have", hint=hint)
+        if "unknown command 'SENTINEL'" in str(error):
+            hint = "write redis:// for one server; a Sentinel has a port of its own, most often 26379"
+            return InvalidOption(f"{endpoint} leads to a server, not to its Sentinels", hint=hint)
+        if "unknown command 'CLUSTER'" in str(error):
+            hint = "write redis+sentinel://host/service for Sentinels, redis:// for one server"
+            return InvalidOption(f"{endpoint} is no server of a cluster", hint=hint)
+        return programs.explain(error)
+    if isinstance(error, InvalidResponse):
+        hint = "is this the address of a Redis or Valkey server, and does it want rediss:// (TLS)?"
+        return ServerUnreachable(f"{endpoint} does not answer as a Redis server does: {reason(error)}", hint=hint)
+    return InvalidOption(
+        f"{endpoint} has a host name that cannot be looked up: {reason(error)}", hint="check the URL for typing errors"
+    )
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, or its class when it says nothing."""
+    return str(error).rstrip(".") or type(error).__name__

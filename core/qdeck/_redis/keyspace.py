@@ -1,0 +1,93 @@
+"""One pass over the keyspace for all adapters: a step reads, in one round trip, the same share for each search.
+
+The server filters, search by search. One SCAN without MATCH for all of them was measured at 1,000,000 unrelated keys:
+23 to 67 MB of names to transfer, as much work for the server as three SCANs with MATCH or TYPE, and with the names
+matched here seven times their time on the same machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from redis.exceptions import ResponseError
+
+from qdeck._redis import reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qdeck._engine.ops import Program
+
+STEP: Final = 6000  # keys that the server reads in one call: 0.5 ms, and 1.6 ms where all are of native queues
+FIRST_S: Final = 1.2  # of a first refresh, until every key was seen once: longer nobody wants to wait for it
+NEXT_S: Final = 0.08  # of the refreshes after it, where the first did not come to the end
+NEXT_STEPS: Final = 3
+
+
+class ScanPosition(msgspec.Struct):
+    """How far a pass came. `passes` is 1 when there was a whole one, however many there were."""
+
+    cursor: str = "0"
+    passes: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no key was looked at yet."""
+        return not self.passes and self.cursor == "0"
+
+    def finish(self) -> None:
+        """Note that the pass came to its end."""
+        self.passes = 1
+
+
+class Strays(ScanPosition):
+    """Native queues that a pass found, whether or not the registry names them."""
+
+    names: set[str] = msgspec.field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySearch:
+    """What one search asks the server for, and who takes the names that it returns."""
+
+    position: ScanPosition
+    glob: bytes
+    kind: str | None
+    take: Callable[[Sequence[bytes]], None]
+
+    def call(self) -> reads.Call:
+        """Return the next step."""
+        call: reads.Call = (b"SCAN", self.position.cursor, b"MATCH", self.glob, b"COUNT", STEP)
+        return call if self.kind is None else (*call, b"TYPE", self.kind)
+
+    def accept(self, reply: Any) -> None:
+        """Take the names of a step, and go on behind it."""
+        cursor, names = reply
+        self.take(names)
+        self.position.cursor = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
+        if self.position.cursor == "0":
+            self.position.finish()
+
+
+def sweep(searches: Sequence[KeySearch], *, is_first: bool) -> Program[ResponseError | None]:
+    """Take the steps of one refresh for all searches side by side; returns the error of a server that refuses.
+
+    Until every key was seen once a first refresh goes on for a while; those after it take a few steps.
+    """
+    until = time.monotonic() + (FIRST_S if is_first else NEXT_S)
+    for number in itertools.count():
+        is_early = time.monotonic() < until
+        due = [one for one in searches if (is_early and not one.position.passes) or number < NEXT_STEPS]
+        due = [one for one in due if number == 0 or one.position.cursor != "0"]
+        if not due:
+            break
+        replies = yield reads.read(*(one.call() for one in due))
+        for one, reply in zip(due, replies, strict=True):
+            if isinstance(reply, ResponseError):
+                return reply
+            one.accept(reply)
+    return None

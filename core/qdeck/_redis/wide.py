@@ -1,0 +1,83 @@
+"""Commands without a key on a cluster: one picture of all servers, and a walk through the keys of all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import ResponseError
+
+from qdeck._engine.ops import pack
+from qdeck._redis.wire import Command, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._redis.address import Node
+
+_SUMS: Final = frozenset(
+    {"used_memory", "connected_clients", "blocked_clients", "instantaneous_ops_per_sec", "total_commands_processed"}
+)
+_LEAST: Final = frozenset({"uptime_in_seconds", "aof_enabled", "connected_slaves"})
+_MOST: Final = frozenset({"loading", "async_loading", "evicted_keys", "mem_fragmentation_ratio"})
+_GOOD: Final = {
+    "rdb_last_bgsave_status": "ok", "aof_last_write_status": "ok", "aof_last_bgrewrite_status": "ok",
+    "maxmemory_policy": "noeviction", "master_link_status": "up",
+}  # fmt: skip
+_LIMIT: Final = "maxmemory"
+
+
+def together(name: bytes, replies: Sequence[Any]) -> Any:
+    """One answer for those of all servers."""
+    good = [reply for reply in replies if not isinstance(reply, ResponseError)]
+    if len(good) < len(replies) or not good:
+        return next(reply for reply in replies if isinstance(reply, ResponseError)) if replies else None
+    if name == b"INFO":
+        return _info(good)
+    if isinstance(good[0], list):  # SCRIPT EXISTS: what one of them lacks is lacking
+        return [min(flags) for flags in zip(*good, strict=True)]
+    return good[0]
+
+
+def _info(replies: Sequence[bytes]) -> bytes:
+    """Amounts added up, states as they are where they are worst, and the rest as the first server says it."""
+    lines = [dict(line.split(":", 1) for line in text.decode().splitlines() if ":" in line) for text in replies]
+    first = lines[0]
+    for name in first:
+        values = [line[name] for line in lines if name in line]
+        if name in _GOOD:
+            first[name] = next((value for value in values if value != _GOOD[name]), _GOOD[name])
+        elif name == _LIMIT:
+            first[name] = "0" if "0" in values else str(sum(map(int, values)))
+        elif name in _SUMS and all(value.isdigit() for value in values):
+            first[name] = str(sum(map(int, values)))
+        elif name in _LEAST:
+            first[name] = min(values, key=float)
+        elif name in _MOST:
+            first[name] = max(values, key=float)
+    return "\r\n".join(f"{name}:{value}" for name, value in first.items()).encode()
+
+
+def step(command: Command, masters: Sequence[Node]) -> tuple[Node, Command]:
+    """The server whose turn it is in a walk, and the command for it. Our cursors are `host:port/cursor`."""
+    scan, given, *rest = words_of(command)
+    place, slash, cursor = given.rpartition(b"/")
+    node = _at_or_after(place.decode(), masters) if slash else masters[0]
+    # A server that has no slots any more was on its way out: the walk goes on with the next one from its beginning.
+    plain = cursor if slash and str(node) == place.decode() else b"0"
+    return node, command._replace(data=pack(scan, plain, *rest))
+
+
+def stepped(reply: Any, node: Node | None, masters: Sequence[Node]) -> Any:
+    """The answer of a step, with the cursor that leads on: to the next server when this one is through."""
+    if node is None or isinstance(reply, ResponseError) or reply is None:
+        return reply
+    cursor, found = reply
+    raw = cursor if isinstance(cursor, bytes) else b"%d" % cursor
+    if raw != b"0":
+        return [f"{node}/".encode() + raw, found]
+    following = [other for other in masters if str(other) > str(node)]
+    return [f"{following[0]}/0".encode() if following else b"0", found]
+
+
+def _at_or_after(place: str, masters: Sequence[Node]) -> Node:
+    return next((node for node in masters if str(node) >= place), masters[0])

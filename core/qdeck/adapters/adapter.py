@@ -1,0 +1,207 @@
+"""What an adapter is: how one queue system keeps its queues, what can be asked of it and what can be done to it.
+
+An adapter answers in programs of plain reads, and builds the steps of its verbs as values; it does no input or output.
+Whoever writes one gives sources (which keys hold the entries of a state) and says how an entry reads; paging, filters
+and lookups are then the same for all.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from qdeck._deck.model import Found, State
+from qdeck._errors import InvalidOption, UnknownJob
+from qdeck._redis import reads
+from qdeck._settings.thresholds import Thresholds
+from qdeck.adapters.model import (
+    MOST_STUCK,
+    SLICE,
+    Act,
+    AdapterHealth,
+    Ages,
+    Capability,
+    Entry,
+    Fate,
+    Kind,
+    Look,
+    Raw,
+    Seen,
+    Sight,
+    Source,
+    StalePage,
+    Tried,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._deck.model import JobDetail, Page
+    from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
+    from qdeck.adapters.steps import Step
+
+
+class Adapter(ABC):
+    """One queue system. Make one for each deck: it may remember from look to look."""
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    on_cluster: ClassVar[bool] = False
+    repeats: ClassVar[bool] = False
+    """Whether entries that are equal to the byte may be several."""
+    takes_patterns: ClassVar[bool] = False
+    """Whether it is made with the patterns of `[lists]`."""
+    takes_priority: ClassVar[tuple[Act, ...]] = ()
+    """Besides reprioritising, the acts for which a priority may be given."""
+    tells_fates: ClassVar[str] = ""
+    """How much can be seen of those that were retried, in words; without any, `fates` is not asked."""
+    patience_s: ClassVar[float] = 60.0
+    """How long it may take until the first of those that were retried have ended."""
+
+    def __init__(self) -> None:
+        self.sight: Sight | None = None
+        self.thresholds = Thresholds()
+
+    @abstractmethod
+    def fixed_keys(self) -> Mapping[bytes, Kind | None]:
+        """The keys with fixed names by which this system is known, and their types; None is any."""
+
+    def patterns(self) -> Sequence[tuple[bytes, str | None]]:
+        """What a scan looks for besides: glob and type. Few, for each is a pass over the whole keyspace."""
+        return ()
+
+    @property
+    def flavour(self) -> str:
+        """What else decides to which group a key belongs: what was remembered under another one is looked for anew."""
+        return ""
+
+    def gather(self, name: bytes) -> str | None:
+        """To which group a key belongs that the scan found; None is not ours."""
+        return None
+
+    @abstractmethod
+    def capabilities(self) -> Mapping[Act, Capability]:
+        """What can be done here, and why the rest cannot."""
+
+    @abstractmethod
+    def rows(self, now: int) -> Program[Look]:
+        """The queues with their numbers."""
+
+    @abstractmethod
+    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+        """The keys that hold the entries of these states, in the order in which they are listed."""
+
+    @abstractmethod
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """Entries as they read; those that are no entry of this queue any more are left out."""
+
+    def health(self, now: int, ages: Ages) -> Program[AdapterHealth]:
+        """The numbers that a verdict on health needs."""
+        from qdeck.adapters.measures import measure
+
+        return (yield from measure(self, now, ages))
+
+    def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
+        """The next slice of what a cleanup would take, from plain reads."""
+        yield from ()  # no reading: a program all the same
+        return StalePage()
+
+    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+        """The one atomic step that does this to an entry; raises a UsageError with the reason where it cannot."""
+        yield from ()  # no reading: a program all the same
+        raise InvalidOption(self.why_not(act, State(entry.state)), hint="see the capabilities of the adapter")
+
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """The entries that were seen so, as they read now; None where one is gone, or is another by now."""
+        sources = {source.key: source for source in (yield from self.sources(queue, (State(state),)))}
+        by_key: dict[bytes, list[Raw]] = {}
+        for one in seen:
+            if (source := sources.get(one.key)) is not None:
+                raw = Raw(source=source, member=one.member, score=one.score, value=one.value)
+                by_key.setdefault(one.key, []).append(raw)
+        found: dict[Seen, Entry] = {}
+        for raws in by_key.values():
+            entries = yield from self.fill(queue, raws, now)
+            found |= {entry.seen: entry for entry in entries if (entry.queue, entry.state) == (queue, state)}
+        return [found.get(one) for one in seen]
+
+    def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
+        """What many steps of one act share, read once; they are given it as options."""
+        yield from ()  # no reading: a program all the same
+        return {}
+
+    def likeness(self, seen: Seen) -> bytes:
+        """What an entry and the same one, dead again, have in common; only asked where entries may be equal."""
+        return seen.member
+
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """What became of entries that were retried, by a bounded look; what cannot be seen is unknown."""
+        yield from ()  # no reading: a program all the same
+        return [Fate.UNKNOWN] * len(tried)
+
+    def why_not(self, act: Act, state: State) -> str:
+        """Why an act cannot be done in a state; empty when it can."""
+        capability = self.capabilities().get(act)
+        if capability is None or not capability.can:
+            return capability.why if capability and capability.why else f"{self.name} has nothing like {act}"
+        if state not in capability.states:
+            return f"{act} is for what is {' or '.join(capability.states)} here, not {state}"
+        return ""
+
+    def page(
+        self,
+        queue: str,
+        states: Sequence[State],
+        *,
+        wanted: Filter | None = None,
+        cursor: str | None = None,
+        most: int = SLICE,
+    ) -> Program[Page]:
+        """The next slice of the entries in these states that match; a cursor of None is the end."""
+        from qdeck.adapters import listing
+
+        return (yield from listing.page(self, queue, states, wanted=wanted, cursor=cursor, most=most))
+
+    def job(self, queue: str, wanted: str) -> Program[JobDetail]:
+        """All about one entry, given by its id or its key."""
+        found = yield from self.entry(queue, wanted)
+        if found is None:
+            raise UnknownJob(f"no {wanted!r} in queue {queue!r} of {self.name}", hint=f"see: qdeck jobs {queue}")
+        from qdeck.adapters.entry_detail import detail_of
+
+        return detail_of(found)
+
+    def entry(self, queue: str, wanted: str) -> Program[Entry | None]:
+        """One entry, given by its id or its key; a dead one comes after a living one of the same id."""
+        from qdeck.adapters import listing
+
+        return (yield from listing.first(self, queue, tuple(State), lambda e: wanted in (e.key, e.id)))
+
+    def find(self, job_id: str) -> Program[list[Found]]:
+        """Where an id is, in every queue of this adapter."""
+        from qdeck.adapters import listing
+
+        now = yield from reads.clock()
+        look = yield from self.rows(now)
+        found: list[Found] = []
+        for row in look.rows:
+            entries = yield from listing.every(self, row.name, tuple(State), most=MOST_STUCK)
+            found += [
+                Found(adapter=self.name, queue=row.name, id=entry.id, key=entry.key, state=entry.state)
+                for entry in entries
+                if entry.id == job_id
+            ]
+        return found
+
+    def stuck(self, now: int) -> Program[list[Entry]]:
+        """Entries that do not move, each with its reason in `stuck`."""
+        from qdeck.adapters import listing
+
+        look = yield from self.rows(now)
+        waiting = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
+        found: list[Entry] = []
+        for row in look.rows:
+            entries = yield from listing.every(self, row.name, waiting, most=MOST_STUCK)
+            found += [entry for entry in entries if entry.stuck is not None]
+        return found

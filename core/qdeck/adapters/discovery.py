@@ -1,0 +1,215 @@
+"""Which adapters are on a server: fixed names first, then a scan in slices that goes on from look to look.
+
+The scan keeps counts and a bounded number of names, never all of them, so a server with millions of keys costs little
+memory here. What it found is remembered on the operator's side; a name that has gone since is found out by reading it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from qdeck._files import draft_beside, private_folder, state_dir
+from qdeck._redis import reads
+from qdeck._redis.keyspace import KeySearch, ScanPosition, Strays, sweep
+from qdeck.adapters.model import Group, Sight
+from qdeck.adapters.together import all_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from qdeck._engine.ops import Program
+    from qdeck.adapters.adapter import Adapter
+
+KEPT_EVERY_S: Final = 10.0  # what was found is written down by who looks again and again
+BELIEVED_S: Final = (
+    600  # how long an adapter without any of its fixed keys stays absent when a whole pass found nothing
+)
+MOST_DIGITS: Final = 20  # of a cursor
+
+
+class Pass(ScanPosition):
+    """One way through the keyspace: what the pass before it found, and how far this one came.
+
+    `empty_s` is when a pass ended that found nothing, for an adapter that has fixed keys as well.
+    """
+
+    found: dict[str, Group] = msgspec.field(default_factory=dict)
+    next: dict[str, Group] = msgspec.field(default_factory=dict)
+    empty_s: int = 0
+
+    def finish(self) -> None:
+        """Let what this pass found be what is known."""
+        self.found, self.next, self.passes = self.next, {}, 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a whole pass found nothing, and no other one has begun."""
+        return self.passes > 0 and self.cursor == "0" and not self.found
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether it was empty a short while ago."""
+        return self.is_empty and 0 <= time.time() - self.empty_s < BELIEVED_S
+
+    def groups(self) -> dict[str, Group]:
+        """What is known: of the pass before, and what is new in this one."""
+        return {
+            **self.next,
+            **self.found,
+            **{k: g for k, g in self.next.items() if g.count > self.found.get(k, _NONE).count},
+        }
+
+
+_NONE: Final = Group()
+
+
+class Remembered(msgspec.Struct):
+    """What an operator's machine remembers of one server, by adapter and pattern."""
+
+    passes: dict[str, Pass] = {}
+    strays: Strays | None = None
+
+
+def look(adapters: Sequence[Adapter], remembered: Remembered) -> Program[tuple[list[str], list[str]]]:
+    """Gives each adapter its sight; returns notices, and what was left out with the reason."""
+    notices: list[str] = []
+    unread: list[str] = []
+    waiting = [adapter for adapter in adapters if _can_wait(adapter, remembered)]
+    programs: list[Program[Any]] = [
+        _read_types(adapters, unread),
+        _sweep([adapter for adapter in adapters if adapter not in waiting], remembered, unread),
+    ]
+    types, _ = yield from all_of(programs)
+    there = [adapter for adapter in waiting if set(types[adapter.name].values()) != {"none"}]
+    yield from _sweep(there, remembered, unread)
+    for adapter in adapters:
+        passes = _passes(adapter, remembered)
+        groups = {name: group for one in passes for name, group in one.groups().items()}
+        complete = all(one.passes for one in passes)
+        adapter.sight = Sight(types[adapter.name], groups, complete)
+        for key, kind in adapter.fixed_keys().items():
+            found = types[adapter.name][key]
+            if kind is not None and found not in ("none", kind.value):
+                unread.append(f"{_shown(key)} holds a {found}, {adapter.name} needs a {kind}: it is left out")
+        if not complete:
+            notices.append(f"the server has many keys: not all were looked through yet for {adapter.name}")
+    return notices, unread
+
+
+def _read_types(adapters: Sequence[Adapter], unread: list[str]) -> Program[dict[str, dict[bytes, str]]]:
+    fixed = [(adapter, key) for adapter in adapters for key in adapter.fixed_keys()]
+    replies = yield from reads.ask([(b"TYPE", key) for _, key in fixed])
+    types: dict[str, dict[bytes, str]] = {adapter.name: {} for adapter in adapters}
+    for (adapter, key), reply in zip(fixed, replies, strict=True):
+        types[adapter.name][key] = "none" if reads.is_error(reply) else _text(reply)
+        if reads.is_error(reply):
+            unread.append(f"{_shown(key)} may not be looked at: {reply}")
+    return types
+
+
+def _passes(adapter: Adapter, remembered: Remembered) -> list[Pass]:
+    names = [_name(adapter, number) for number in range(len(adapter.patterns()))]
+    return [remembered.passes.setdefault(name, Pass()) for name in names]
+
+
+def _can_wait(adapter: Adapter, remembered: Remembered) -> bool:
+    """Whether only its fixed keys need to be looked for: none of its other keys were there a short while ago."""
+    return bool(adapter.fixed_keys()) and all(one.can_wait for one in _passes(adapter, remembered))
+
+
+def _sweep(adapters: Sequence[Adapter], remembered: Remembered, unread: list[str]) -> Program[None]:
+    searches = [
+        _search(adapter, one, glob, kind)
+        for adapter in adapters
+        for (glob, kind), one in zip(adapter.patterns(), _passes(adapter, remembered), strict=True)
+    ]
+    refused = yield from sweep(searches, is_first=all(search.position.is_new for search in searches))
+    if refused is not None:
+        unread.append(f"keys may not be looked for (SCAN): {refused}")
+        return
+    for adapter in adapters:
+        for one in _passes(adapter, remembered) if adapter.fixed_keys() else ():
+            if one.is_empty and not one.can_wait:
+                one.empty_s = int(time.time())
+
+
+def _search(adapter: Adapter, one: Pass, glob: bytes, kind: str | None) -> KeySearch:
+    def take(names: Sequence[bytes]) -> None:
+        for name in names:
+            group = adapter.gather(name)
+            if group is not None:
+                one.next.setdefault(group, Group(names=[])).add(name)
+
+    return KeySearch(one, glob, kind, take)
+
+
+def _name(adapter: Adapter, number: int) -> str:
+    return f"{adapter.name} {adapter.patterns()[number][0].decode()} {adapter.flavour}".rstrip()
+
+
+def _text(reply: Any) -> str:
+    return reply.decode() if isinstance(reply, bytes) else str(reply)
+
+
+def _shown(key: bytes) -> str:
+    return repr(key.decode("utf-8", "replace"))
+
+
+def memory_path(address: str) -> Path:
+    """The file that remembers what was found on a server."""
+    digest = hashlib.sha256(address.encode()).hexdigest()[:16]
+    return private_folder(state_dir() / "sights") / f"{digest}.json"
+
+
+def recall(address: str) -> Remembered:
+    """What is remembered of a server; a file that cannot be read is nothing."""
+    try:
+        kept = msgspec.json.decode(memory_path(address).read_bytes(), type=Remembered)
+        if not all(map(_is_cursor, (*kept.passes.values(), *([kept.strays] if kept.strays else ())))):
+            return Remembered(passes={})  # the server would refuse it for ever
+        return _relabelled(kept, lambda label: label.encode("latin-1").decode("utf-8", "surrogateescape"))
+    except (OSError, UnicodeError, msgspec.MsgspecError):
+        return Remembered(passes={})
+
+
+def _is_cursor(position: ScanPosition) -> bool:
+    return position.cursor.isascii() and position.cursor.isdigit() and int(position.cursor[: MOST_DIGITS + 1]) < 2**64
+
+
+def _relabelled(remembered: Remembered, change: Callable[[str], str]) -> Remembered:
+    """The same with other names of groups: those of keys that are no UTF-8 are no text that JSON can hold."""
+
+    def changed(groups: Mapping[str, Group]) -> dict[str, Group]:
+        return {change(label): group for label, group in groups.items()}
+
+    return Remembered(
+        passes={
+            name: msgspec.structs.replace(one, found=changed(one.found), next=changed(one.next))
+            for name, one in remembered.passes.items()
+        },
+        strays=remembered.strays,
+    )
+
+
+def remember(address: str, remembered: Remembered) -> None:
+    """Keeps what was found, if it is anything new; where nothing may be written, the next look looks again."""
+    plain = _relabelled(remembered, lambda label: label.encode("utf-8", "surrogateescape").decode("latin-1"))
+    told = msgspec.json.encode(plain, order="deterministic")
+    try:
+        path = memory_path(address)
+        if path.exists() and path.read_bytes() == told:
+            return
+        draft, file = draft_beside(path)
+        try:
+            with file:
+                file.write(told)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError:
+        return

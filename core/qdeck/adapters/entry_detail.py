@@ -1,0 +1,36 @@
+"""All about one entry of a foreign queue, as the record of one job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck.model import Failure, JobDetail, JobRecord
+
+if TYPE_CHECKING:
+    from qdeck.adapters.model import Entry, Seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDetail(JobDetail):
+    """All about one entry, with what an act on it compares."""
+
+    seen: Seen
+    stuck: str | None = None
+
+
+_OF_ENTRY: Final = frozenset(("seen", "problem", "stuck", "queue_from", "log", "depends_on"))
+_RECORD_FIELDS: Final = tuple(f for f in JobRecord.__dataclass_fields__ if f not in _OF_ENTRY)
+
+
+def detail_of(entry: Entry) -> JobDetail:
+    """An entry as the record of one job."""
+    facts: dict[str, Any] = {name: getattr(entry, name) for name in _RECORD_FIELDS}
+    failure = None
+    if entry.error is not None or entry.message is not None:
+        at = entry.failed_ms if entry.failed_ms is not None else entry.since_ms or 0
+        failure = Failure(kind="failed", at_ms=at, class_name=entry.error or "Error", message=entry.message or "")
+    return EntryDetail(
+        **facts, failure=failure, log=entry.log, depends_on=entry.depends_on, body_bytes=len(entry.body or b""),
+        seen=entry.seen, problem=entry.problem, stuck=entry.stuck,
+    )  # fmt: skip

@@ -1,0 +1,316 @@
+"""The `ifdb` adapter: tasks as JSON in one hash, and those that wait in one sorted set.
+
+A task's state is in its JSON; there is no lease, so one that a worker started and one that a dead worker left look the
+same. The set is walked in the worker's order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from qdeck._deck import payload
+from qdeck._deck.model import QueueRow, State
+from qdeck._engine.numbers import whole
+from qdeck._errors import InvalidOption
+from qdeck._redis import reads
+from qdeck.adapters import listing
+from qdeck.adapters.adapter import Adapter
+from qdeck.adapters.ifdb import steps as ifdb_steps
+from qdeck.adapters.ifdb.steps import DATA, QUEUE, RETRIES, read_task
+from qdeck.adapters.model import (
+    Act,
+    Ages,
+    Capability,
+    Entry,
+    Fate,
+    Kind,
+    Look,
+    Raw,
+    Seen,
+    Source,
+    Stale,
+    StalePage,
+    Tried,
+    age_s,
+    raw_of,
+    text_of,
+)
+from qdeck.adapters.times import read_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck.adapters.steps import Step
+
+NAME: Final = "ifdb"
+MOST_COUNTED: Final = 50_000  # tasks that one look reads to tell their states
+_PENDING: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
+_LINE: Final = Source(key=QUEUE, kind=Kind.ZSET, state=State.READY, native_state="pending")
+_TASKS: Final = Source(key=DATA, kind=Kind.HASH, state=State.DONE, native_state="task")
+
+
+@dataclass(slots=True)
+class Count:
+    """How many tasks there are of each state, and what their ages say."""
+
+    states: dict[State, int] = field(default_factory=lambda: dict.fromkeys(State, 0))
+    oldest_ms: int | None = None
+    stuck: int = 0
+
+
+class Ifdb(Adapter):
+    """`ifdb:task_queue` and `ifdb:task_data`, as the migration plan of that project writes them."""
+
+    name: ClassVar[str] = NAME
+    about: ClassVar[str] = "ifdb:task_queue and ifdb:task_data of the IFDB project"
+    tells_fates: ClassVar[str] = "the records of the tasks tell; one that failed is tried again by itself, hours later"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._needed: set[str] = set()
+
+    def fixed_keys(self) -> Mapping[bytes, Kind | None]:
+        """Its two keys."""
+        return {QUEUE: Kind.ZSET, DATA: Kind.HASH}
+
+    def capabilities(self) -> Mapping[Act, Capability]:
+        """What its management commands and its admin do."""
+        waiting = (State.READY, State.DELAYED, State.BLOCKED)
+        ended = (State.DONE, State.DEAD)
+        by_itself = "a worker takes a task that was started and left by itself: it stays in the set until it ended"
+        return {
+            Act.RETRY: Capability(can=True, states=(State.DEAD,), why="with two more runs, as RetryFailedJobs does"),
+            Act.RUN: Capability(can=True, states=(State.DELAYED,)),
+            Act.REPRIORITISE: Capability(can=True, states=waiting),
+            Act.BURY: Capability(can=True, states=(*waiting, State.RUNNING), why="its failure handler is not run"),
+            Act.COMPLETE: Capability(can=True, states=(*waiting, State.RUNNING), why="lets those that wait for it run"),
+            Act.DISCARD: Capability(can=True, states=(*waiting, *ended), why="never one that others wait for"),
+            Act.REQUEUE: Capability(can=False, why=by_itself),
+            Act.CANCEL: Capability(can=False, why="a task has no such state here: bury or discard it"),
+        }
+
+    def rows(self, now: int) -> Program[Look]:
+        """One queue. Where there are very many tasks, what only their JSON tells is unknown."""
+        waiting, total = yield reads.read((b"ZCARD", QUEUE), (b"HLEN", DATA))
+        if reads.is_error(waiting) and reads.is_error(total):
+            return Look(rows=(QueueRow(adapter=NAME, name=NAME, problem=f"its keys cannot be read: {total}"),))
+        if not waiting and not total:
+            return Look()
+        bad = reads.is_error(waiting) or reads.is_error(total)
+        sizes = [0 if reads.is_error(size) else int(size) for size in (waiting, total)]
+        if bad or sum(sizes) > MOST_COUNTED:
+            row = QueueRow(
+                adapter=NAME, name=NAME, ready=None if reads.is_error(waiting) else waiting, oldest_exact=False
+            )
+            notices = () if bad else (f"ifdb: {sizes[1]:,} tasks: their states are not counted",)
+            return Look(rows=(row,), notices=notices)  # a key of another type was named when its type was read
+        count = Count()
+        entries = yield from listing.every(self, NAME, tuple(State), most=MOST_COUNTED * 2, now=now)
+        for entry in entries:
+            _count(count, entry, now)
+        of = count.states
+        row = QueueRow(
+            adapter=NAME, name=NAME, ready=of[State.READY], delayed=of[State.DELAYED], blocked=of[State.BLOCKED],
+            running=of[State.RUNNING], done=of[State.DONE], dead=of[State.DEAD], stuck=count.stuck,
+            overdue=0, oldest_s=age_s(now, count.oldest_ms),
+        )  # fmt: skip
+        return Look(rows=(row,))
+
+    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+        """The line in its order, then the rest of the tasks."""
+        yield from ()  # no reading: a program all the same
+        if queue != NAME:
+            return []
+        return [*([_LINE] if any(state in _PENDING for state in states) else []), _TASKS]
+
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """The tasks of these ids. Of the hash, only those that are not in line: the others come with the line."""
+        ids = [raw.member for raw in raws]
+        if not ids:
+            return []
+        line = raws[0].source is _LINE
+        if line:
+            [reply] = yield reads.read((b"HMGET", DATA, *ids))
+            values = [None] * len(ids) if reads.is_error(reply) else reply
+            scores = [raw.score for raw in raws]
+        else:
+            values = [raw.value for raw in raws]
+            [reply] = yield reads.read((b"ZMSCORE", QUEUE, *ids))
+            scores = [None] * len(ids) if reads.is_error(reply) else reply
+        tasks = [read_task(value) for value in values]
+        needed = list({d for task in tasks if task and isinstance(d := task.get("dependency"), str)})
+        outcomes = yield from _outcomes(needed)
+        found = []
+        for raw, value, score, task in zip(raws, values, scores, tasks, strict=True):
+            entry = _entry(raw.member, value, score, task, outcomes, now)
+            if line or score is None:
+                found.append(entry)
+        return found
+
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """The tasks that were seen so; those in line are read with their place."""
+        found: dict[Seen, Entry] = {}
+        for source in (_LINE, _TASKS):
+            some = [one for one in seen if (one.score is not None) == (source is _LINE)]
+            raws = [Raw(source=source, member=one.member, score=one.score, value=one.value) for one in some]
+            found |= {entry.seen: entry for entry in (yield from self.fill(queue, raws, now)) if entry.state == state}
+        return [found.get(one) for one in seen]
+
+    def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
+        """For removals: which tasks others wait for."""
+        return {"needed": (yield from _needed())} if act is Act.DISCARD else {}
+
+    def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
+        """Tasks that succeeded long ago, but never one that another waits for: as TaskQueueCleanup does."""
+        if cursor is None:
+            self._needed = yield from _needed()
+        page = yield from self.page(NAME, (State.DONE,), cursor=cursor)
+        found = []
+        for entry in page.jobs:
+            if isinstance(entry, Entry) and entry.id not in self._needed and (entry.age_s or 0) > ages.done_age:
+                reason = f"done for {entry.age_s:,.0f} s, over {ages.done_age:,} s"
+                found.append(Stale(entry=entry, rule="task_too_old", act=Act.DISCARD, reason=reason))
+        return StalePage(found=tuple(found), cursor=page.cursor, scanned=page.scanned)
+
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """As their records tell. A task with fewer runs left than a retry gives has failed since."""
+        ids = [one.seen.member for one in tried]
+        values, scores = yield reads.read((b"HMGET", DATA, *ids), (b"ZMSCORE", QUEUE, *ids))
+        if reads.is_error(values):
+            return [Fate.UNKNOWN] * len(tried)
+        places = [None] * len(ids) if reads.is_error(scores) else scores
+        return [_fate(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
+
+    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+        """One change of a task and its place in line. Options: `priority` of a reprioritisation."""
+        if why := self.why_not(act, State(entry.state)):
+            raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
+        needed = options.get("needed")
+        if act is Act.DISCARD and entry.id in ((yield from _needed()) if needed is None else needed):
+            raise InvalidOption(f"{entry.id!r}: another task waits for it", hint="discard that one first")
+        return ifdb_steps.build(act, entry, now, options.get("priority"))
+
+
+def _count(count: Count, entry: Entry, now: int) -> None:
+    state = State(entry.state)
+    count.states[state] += 1
+    count.stuck += entry.stuck is not None
+    if state in (State.READY, State.DELAYED) and entry.since_ms is not None:
+        count.oldest_ms = min(count.oldest_ms or entry.since_ms, entry.since_ms)
+
+
+def _outcomes(ids: Sequence[str]) -> Program[dict[str, dict[str, Any] | None]]:
+    """The tasks that others wait for; one that is not there counts as satisfied, as the worker does."""
+    known = {name: raw for name in ids if (raw := _bytes_of(name)) is not None}
+    if not known:
+        return {}
+    [values] = yield reads.read((b"HMGET", DATA, *known.values()))
+    if reads.is_error(values):
+        return {}
+    return {name: read_task(value) for name, value in zip(known, values, strict=True) if value is not None}
+
+
+def _bytes_of(name: str) -> bytes | None:
+    """An id as the server has it; None for a text that is no id, because no bytes read so."""
+    try:
+        return raw_of(name)
+    except UnicodeEncodeError:
+        return None
+
+
+def _needed() -> Program[set[str]]:
+    """The ids that some task waits for."""
+    tasks = yield from reads.scan_hash(DATA)
+    found: set[str] = set()
+    for value in tasks.values():
+        task = read_task(value)
+        if task and not task.get("success") and isinstance(d := task.get("dependency"), str):
+            found.add(d)
+    return found
+
+
+def _entry(
+    raw_id: bytes, value: bytes | None, score: bytes | None, task: dict[str, Any] | None,
+    outcomes: Mapping[str, dict[str, Any] | None], now: int,
+) -> Entry:  # fmt: skip
+    task_id = text_of(raw_id)
+    seen = ifdb_steps.seen(raw_id, value, score)
+    base: dict[str, Any] = {
+        "id": task_id, "key": f"ifdb/{task_id}", "adapter": NAME, "queue": NAME, "seen": seen, "body": value,
+    }  # fmt: skip
+    if value is None or task is None:
+        gone = value is None
+        why = "it has no record: the next worker drops it" if gone else (
+            "its record is no JSON object: the worker stops at it, and so waits all behind it"
+        )  # fmt: skip
+        native = "pending without record" if gone else "broken"
+        state = State.READY if score is not None else State.DEAD
+        return Entry(**base, state=state, native_state=native, problem=why, stuck=why if score is not None else None)
+    state, native, stuck = _state(task, score, outcomes, now)
+    enqueued, started = read_ms(task.get("enqueue_time")), read_ms(task.get("start_time"))
+    finished, due = read_ms(task.get("finish_time")), read_ms(task.get("scheduled_time"))
+    since = {State.DONE: finished, State.DEAD: finished, State.RUNNING: started}.get(state, enqueued)
+    failed = _last_failure(task) if state is not State.DONE else None
+    dependency = task.get("dependency")
+    log = _text(task.get("log"))
+    return Entry(
+        **base, state=state, native_state=native, stuck=stuck, name=_text(task.get("name")),
+        task=".".join(part for part in (_text(task.get("module")), _text(task.get("function"))) if part) or None,
+        priority=whole(task.get("priority")), enqueued_ms=enqueued, since_ms=since, age_s=age_s(now, since),
+        due_ms=due if state is State.DELAYED else None, error="Error" if failed else None, message=failed,
+        failed_ms=finished if state is State.DEAD else None,
+        log=None if log is None else payload.mask_text(log),
+        depends_on=() if (needs := _text(dependency)) is None else (payload.mask_text(needs),),
+    )  # fmt: skip
+
+
+def _state(
+    task: dict[str, Any], score: bytes | None, outcomes: Mapping[str, dict[str, Any] | None], now: int
+) -> tuple[State, str, str | None]:
+    """A task's state: ours, theirs, and why it does not move."""
+    if task.get("success"):
+        return State.DONE, "success", None
+    if task.get("fail"):
+        return State.DEAD, "fail", None
+    started, due = read_ms(task.get("start_time")), read_ms(task.get("scheduled_time"))
+    enqueued = read_ms(task.get("enqueue_time")) or 0
+    if not task.get("pending"):
+        return State.RUNNING, "none", "neither pending nor ended: its worker left it, and none will take it"
+    lost = None if score is not None else "it is not in ifdb:task_queue: no worker will find it"
+    if started is not None and started >= max(due or 0, enqueued):
+        age = now - started
+        over = f"started {age // 1000:,} s ago; there is no lease to tell whether a worker has it"
+        return State.RUNNING, "pending, started", lost or (over if age > 7_200_000 else None)
+    if due is not None and due > now:
+        return State.DELAYED, "pending, scheduled", lost
+    wanted = outcomes.get(str(task.get("dependency") or ""))
+    if wanted is not None and not wanted.get("success"):
+        dead = f"it waits for {task['dependency']!r}, which failed" if wanted.get("fail") else None
+        return State.BLOCKED, "pending, dependency", lost or dead
+    return State.READY, "pending", lost
+
+
+def _fate(task: dict[str, Any] | None, score: bytes | None, now: int) -> Fate:
+    if task is None:
+        return Fate.UNKNOWN
+    state, _, _ = _state(task, score, {}, now)
+    if state in (State.DONE, State.DEAD):
+        return Fate.DONE if state is State.DONE else Fate.DEAD
+    if state is State.RUNNING:
+        return Fate.RUNNING
+    left = whole(task.get("retries_left"))
+    return Fate.FAILED if left is not None and left < RETRIES else Fate.WAITING
+
+
+def _last_failure(task: dict[str, Any]) -> str | None:
+    log = _text(task.get("log"))
+    lines = [] if log is None else log.splitlines()
+    found = next((line[8:] for line in reversed(lines) if line.startswith("Failed: ")), None)
+    return None if found is None else payload.mask_text(found)
+
+
+def _text(value: Any) -> str | None:
+    """A text without what no text can hold: JSON can write halves of characters."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) and value else None

@@ -1,0 +1,126 @@
+"""What is done to an IFDB task: its JSON is written anew and its place in line with it, if both are as seen."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._engine.numbers import whole
+from qdeck._errors import InvalidOption
+from qdeck.adapters.model import Act, Entry, Seen, raw_of
+from qdeck.adapters.steps import Check, Step, Write
+from qdeck.adapters.times import iso, read_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+QUEUE: Final = b"ifdb:task_queue"
+DATA: Final = b"ifdb:task_data"
+RETRIES: Final = 2  # that RetryFailedJobs gives
+_BAND: Final = 1_000_000
+_EFFECTS: Final[Mapping[Act, str]] = {
+    Act.RETRY: "pending again, in line from now, with two more runs",
+    Act.RUN: "not scheduled any more: its turn is now",
+    Act.REPRIORITISE: "at another place in line",
+    Act.BURY: "marked as failed, out of the line",
+    Act.COMPLETE: "marked as succeeded, out of the line",
+    Act.DISCARD: "removed",
+}
+
+
+def seen(raw_id: bytes, value: bytes | None, score: bytes | None) -> Seen:
+    """What was read of a task: its place in line and its record."""
+    return Seen(key=QUEUE, member=raw_id, score=score, value=value)
+
+
+def read_task(value: bytes | None) -> dict[str, Any] | None:
+    """A record; None when there is none that can be read."""
+    if value is None:
+        return None
+    try:
+        # The reader of Python itself, as that project's: numbers and NaN come back the same.
+        task = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    return task if isinstance(task, dict) else None
+
+
+def score_of(task: dict[str, Any], now: int) -> bytes:
+    """A task's place in line: priority, then the second in which it was enqueued."""
+    at = read_ms(task.get("enqueue_time"))
+    priority = whole(task.get("priority"))
+    band = 100 if priority is None else priority
+    return b"%d" % (band * _BAND + (now if at is None else at) // 1000)
+
+
+def build(act: Act, entry: Entry, now: int, priority: Any = None) -> Step:
+    """The step that does this to a task."""
+    was = entry.seen
+    task = read_task(was.value)
+    checks = (
+        Check("field", DATA, was.member, was.value, "its record has changed"),
+        Check("score", QUEUE, was.member, was.score, "its place in line has changed"),
+    )
+    if act is Act.DISCARD:
+        writes = (Write("ZREM", QUEUE, (was.member,)), Write("HDEL", DATA, (was.member,)))
+        return _step(act, entry, checks, writes, None, None)
+    if task is None:
+        raise InvalidOption(f"{entry.id!r}: {entry.problem}", hint="discard it")
+    if act is Act.RETRY and was.score is not None:
+        # Between its two writes the worker would take out of the line what was put back into it.
+        raise InvalidOption(f"{entry.id!r}: its worker is about to take it out of the line", hint="try again")
+    fresh = _changed(act, task, now, priority)
+    value = json.dumps(fresh).encode()
+    score = None
+    if act in (Act.RETRY, Act.RUN, Act.REPRIORITISE):
+        keeps = act is Act.RUN and was.score is not None
+        score = was.score if keeps else score_of(fresh, now)
+    writes = (
+        Write("HSET", DATA, (was.member, value)),
+        Write("ZREM", QUEUE, (was.member,)) if score is None else Write("ZADD", QUEUE, (score, was.member)),
+    )
+    return _step(act, entry, checks, writes, value, score)
+
+
+def _changed(act: Act, task: dict[str, Any], now: int, priority: Any) -> dict[str, Any]:
+    told = {Act.BURY: "Marked as failed", Act.COMPLETE: "Marked as succeeded"}.get(act)
+    fresh = dict(task)
+    if act is Act.RETRY:
+        fresh |= {"enqueue_time": iso(now), "fail": False, "pending": True, "retries_left": RETRIES}
+    elif act is Act.RUN:
+        fresh["scheduled_time"] = None
+        # A task that ran before would look started: what is in line since now is not.
+        fresh["enqueue_time"] = iso(now) if task.get("start_time") else task.get("enqueue_time")
+    elif act is Act.REPRIORITISE:
+        if not isinstance(priority, int):
+            raise InvalidOption(f"{priority!r} is no priority", hint="give a whole number; lower goes first")
+        fresh["priority"] = priority
+    else:
+        done = act is Act.COMPLETE
+        fresh |= {"pending": False, "success": done, "fail": not done, "finish_time": iso(now)}
+        fresh["log"] = f"{task.get('log') or ''}{told} by an operator at {fresh['finish_time']}\n"
+    return fresh
+
+
+def _step(
+    act: Act, entry: Entry, checks: tuple[Check, ...], writes: tuple[Write, ...], value: bytes | None,
+    score: bytes | None,
+) -> Step:  # fmt: skip
+    was, name = entry.seen, raw_of(entry.id)
+    back_writes: list[Write] = []
+    if was.value is not None:
+        back_writes.append(Write("HSET", DATA, (name, was.value)))
+    back_writes.append(Write("ZREM", QUEUE, (name,)) if was.score is None else Write("ZADD", QUEUE, (was.score, name)))
+    warning = "a task that another waits for by now would let it run" if act is Act.DISCARD else ""
+    return Step(
+        id=entry.id,
+        checks=checks,
+        writes=writes,
+        back_checks=(
+            Check("field", DATA, name, value, "its record has changed since"),
+            Check("score", QUEUE, name, score, "its place in line has changed since"),
+        ),
+        back_writes=tuple(back_writes),
+        effect=_EFFECTS[act],
+        warning=warning,
+    )

@@ -1,0 +1,207 @@
+"""Walking through the entries of a foreign queue, slice by slice, whatever type of key holds them."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+
+from qdeck._deck.model import Page, State
+from qdeck._errors import InvalidOption, UnknownJob
+from qdeck._redis import reads
+from qdeck.adapters.model import SLICE, Entry, Kind, Raw, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck._filter import Filter
+
+MOST_EMPTY: Final = 20  # slices without an entry of the queue that one page goes through
+
+NAMES_STEP: Final = 2000  # keys that one slice of a scan for names looks at
+
+
+class Listed(Protocol):
+    """What is needed of an adapter to list its entries."""
+
+    repeats: ClassVar[bool]
+
+    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+        """The keys that hold the entries of these states."""
+
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """Entries as they read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a walk came: in which source, and what stands for the place there."""
+
+    source: int = 0
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.mark}"
+
+    @classmethod
+    def read(cls, cursor: str | None) -> Place:
+        """The place that a cursor names."""
+        if cursor is None:
+            return cls()
+        number, _, mark = cursor.partition(" ")
+        if not number.isdigit():
+            raise InvalidOption(f"{cursor!r} is no cursor of a list of jobs", hint="pass one that a page gave")
+        return cls(int(number), mark)
+
+
+def page(
+    adapter: Listed,
+    queue: str,
+    states: Sequence[State],
+    *,
+    wanted: Filter | None = None,
+    cursor: str | None = None,
+    most: int = SLICE,
+    now: int | None = None,
+) -> Program[Page]:
+    """The next slice of the entries in these states; `now` spares asking for the time."""
+    if now is None:
+        now = yield from reads.clock()
+    test = (lambda _: True) if wanted is None or wanted.is_everything else wanted.compile(now)
+    place, sources, scanned = Place.read(cursor), (yield from adapter.sources(queue, states)), 0
+    for _ in range(MOST_EMPTY):
+        if place.source >= len(sources):
+            return Page(jobs=(), cursor=None, scanned=scanned)
+        source = sources[place.source]
+        start = place.mark if adapter.repeats and source.kind is Kind.LIST else ""
+        raws, mark = yield from read_slice(source, place.mark, min(most, SLICE))
+        place = Place(place.source + 1) if mark is None else Place(place.source, mark)
+        scanned += len(raws)
+        if raws:
+            entries = yield from adapter.fill(queue, raws, now)
+            kept = _numbered((e for e in entries if e.state in states and e.queue == queue), start)
+            kept = [entry for entry in kept if test(entry)]
+            if kept or scanned >= most:
+                end = place.source >= len(sources)
+                return Page(jobs=tuple(kept), cursor=None if end else str(place), scanned=scanned)
+    return Page(jobs=(), cursor=str(place), scanned=scanned)
+
+
+def _numbered(entries: Iterable[Entry], start: str) -> list[Entry]:
+    """Entries that are the same to the byte get a number, so that a key stays the identity of one.
+
+    Behind the first page of a list, from `start` on, all do: they may be the same as one before.
+    """
+    found: list[Entry] = []
+    times: dict[str, int] = {}
+    for entry in entries:
+        count = times[entry.key] = times.get(entry.key, 0) + 1
+        number = f"#{start}+{count}" if start else "" if count == 1 else f"#{count}"
+        found.append(replace(entry, key=entry.key + number) if number else entry)
+    return found
+
+
+def every(
+    adapter: Listed, queue: str, states: Sequence[State], *, most: int, now: int | None = None
+) -> Program[list[Entry]]:
+    """All entries of these states, until `most` were looked at."""
+    found: list[Any] = []
+    keys: set[str] = set()
+    cursor, scanned = None, 0
+    while scanned < most:
+        got = yield from page(adapter, queue, states, cursor=cursor, now=now)
+        for entry in got.jobs:
+            if entry.key not in keys:  # a scan may show an entry twice
+                keys.add(entry.key)
+                found.append(entry)
+        cursor, scanned = got.cursor, scanned + max(1, got.scanned)
+        if cursor is None:
+            break
+    return found
+
+
+def first(
+    adapter: Listed, queue: str, states: Sequence[State], test: Callable[[Entry], bool], most: int = 100_000
+) -> Program[Entry | None]:
+    """The first entry that passes a test; raises when it is not among the first `most`, for it may be behind them."""
+    cursor, scanned = None, 0
+    while scanned < most:
+        got = yield from page(adapter, queue, states, cursor=cursor)
+        for entry in got.jobs:
+            if isinstance(entry, Entry) and test(entry):
+                return entry
+        cursor, scanned = got.cursor, scanned + max(1, got.scanned)
+        if cursor is None:
+            return None
+    raise UnknownJob(
+        f"it is not among the first {most:,} entries of queue {queue!r}", hint="qdeck jobs --filter looks through all"
+    )
+
+
+def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
+    """The next entries of a source and where to go on; a key of another type has none."""
+    if source.kind is Kind.ZSET:
+        return (yield from _zset(source, mark, most))
+    if source.kind is Kind.LIST:
+        return (yield from _list(source, mark, most))
+    if source.kind is Kind.NAMES:
+        [reply] = yield reads.read((b"SCAN", mark or "0", b"MATCH", source.key, b"COUNT", NAMES_STEP))
+        cursor, names = reads.good(reply)
+        text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
+        return [Raw(source=source, member=name) for name in names], None if text == "0" else text
+    command = b"SSCAN" if source.kind is Kind.SET else b"HSCAN"
+    [reply] = yield reads.read((command, source.key, mark or "0", b"COUNT", most))
+    if _passed_over(reply):
+        return [], None
+    cursor, flat = reply
+    text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
+    if source.kind is Kind.SET:
+        raws = [Raw(source=source, member=member) for member in flat]
+    else:
+        raws = [Raw(source=source, member=name, value=value) for name, value in reads.pairs(flat)]
+    return raws, None if text == "0" else text
+
+
+def _passed_over(reply: Any) -> bool:
+    """Whether a key is of another type: that is told by the rows, and does not stop a list."""
+    if reads.is_error(reply) and "WRONGTYPE" in str(reply):
+        return True
+    reads.good(reply)
+    return False
+
+
+def _list(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
+    start = int(mark or 0)
+    [reply] = yield reads.read((b"LRANGE", source.key, start, start + most - 1))
+    if _passed_over(reply):
+        return [], None
+    raws = [Raw(source=source, member=member, at=start + at) for at, member in enumerate(reply)]
+    return raws, None if len(raws) < most else str(start + most)
+
+
+def _zset(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
+    """By rank behind the last entry; where it has gone meanwhile, by its score, so that none is left out."""
+    start, tied, last = 0, "", b""
+    if mark:
+        tied, _, coded = mark.partition(" ")
+        last = base64.urlsafe_b64decode(coded)
+        rank_of = b"ZREVRANK" if source.down else b"ZRANK"
+        beyond = (f"({tied}", "+inf") if source.down else ("-inf", f"({tied}")
+        rank, before = yield reads.read((rank_of, source.key, last), (b"ZCOUNT", source.key, *beyond))
+        if _passed_over(before):
+            return [], None
+        start = before if rank is None else rank + 1
+        last = last if rank is None else b""
+    by_rank = b"ZREVRANGE" if source.down else b"ZRANGE"
+    [flat] = yield reads.read((by_rank, source.key, start, start + most - 1, b"WITHSCORES"))
+    if _passed_over(flat):
+        return [], None
+    pairs = reads.pairs(flat)
+    raws = [Raw(source=source, member=member, score=score) for member, score in pairs]
+    if last:
+        raws = [r for r in raws if r.score != tied.encode() or (r.member < last if source.down else r.member > last)]
+    if len(pairs) < most:
+        return raws, None
+    member, score = pairs[-1]
+    return raws, f"{score.decode()} {base64.urlsafe_b64encode(member).decode()}"

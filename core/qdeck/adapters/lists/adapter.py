@@ -1,0 +1,298 @@
+"""The `lists` adapter: any list that programs push to and pop from, found by the pattern of its name.
+
+Who reads a list cannot be known, nor from which end; a list that is read while it is shown may show an entry twice or
+not at all. What an act changes is compared to the byte all the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+
+from qdeck._deck import payload
+from qdeck._deck.model import QueueRow, State
+from qdeck._engine import codec
+from qdeck._engine.numbers import whole
+from qdeck._errors import InvalidOption
+from qdeck._redis import reads
+from qdeck.adapters.adapter import Adapter
+from qdeck.adapters.lists import steps as lists_steps
+from qdeck.adapters.lists.names import BUILT_IN, LONGEST, Names, glob_of
+from qdeck.adapters.model import (
+    ENDS,
+    Act,
+    Capability,
+    Entry,
+    Fate,
+    Kind,
+    Look,
+    Raw,
+    Seen,
+    Source,
+    Tried,
+    age_s,
+    raw_of,
+    text_of,
+)
+from qdeck.adapters.steps import short
+from qdeck.adapters.times import read_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck.adapters.model import Group
+    from qdeck.adapters.steps import Step
+
+MOST_HEADS: Final = 1000  # beginnings of names whose queue is remembered
+MOST_ENDS: Final = 200  # lists of a look whose first and last entry are read for the oldest
+NEAR_END: Final = 250  # entries of each end of a list among which one that was retried is looked for
+MOST_OF_ONE: Final = 1000  # entries of one list among very many
+_IDS: Final = ("action_id", "id", "job_id", "task_id", "correlation_id")
+_TIMES: Final = ("timestamp", "enqueued_at", "created_at")
+_TASKS: Final = ("action_type", "task", "name", "type")
+
+
+class Lists(Adapter):
+    """Lists by patterns; `patterns` are the user's own, in the form that `lists_names` has."""
+
+    name: ClassVar[str] = "lists"
+    repeats: ClassVar[bool] = True
+    takes_patterns: ClassVar[bool] = True
+    tells_fates: ClassVar[str] = (
+        "an entry that left its list and is no dead letter again ended, or a reader has it: a list tells no outcome"
+    )
+    about: ClassVar[str] = "lists named {domain}:{action_type}:{tier}:{task_id}, service:type, or by your patterns"
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.names = Names(patterns)
+        self._heads: dict[bytes, str] = {}
+        self._is_plain = not patterns
+        self._dead_end = raw_of(self.names.suffix[1:])
+
+    def fixed_keys(self) -> Mapping[bytes, Kind | None]:
+        """None: lists have any name."""
+        return {}
+
+    def patterns(self) -> Sequence[tuple[bytes, str | None]]:
+        """All lists."""
+        return ((b"*", "list"),)
+
+    @property
+    def flavour(self) -> str:
+        """The user's patterns."""
+        return " ".join(pattern.text for pattern in self.names.patterns if pattern.text not in BUILT_IN)
+
+    def gather(self, name: bytes) -> str | None:
+        """By queue; dead letters apart."""
+        head, _, end = name.rpartition(b":")
+        known = self._heads.get(head)
+        if known is not None and end and end != self._dead_end and len(name) <= LONGEST:
+            return known
+        found = self.names.queue_of(name)
+        if found is None:
+            return None
+        label = f"{'dead' if found[1] else 'ready'} {found[0]}"
+        # Of very many lists that differ by their end only, the first tells for all; a pattern of the user's may differ.
+        if self._is_plain and not found[1] and len(self._heads) < MOST_HEADS and self.names.groups(name):
+            self._heads[head] = label
+        return label
+
+    def capabilities(self) -> Mapping[Act, Capability]:
+        """What can be done to an entry of a list, whoever reads it."""
+        return {
+            Act.RETRY: Capability(can=True, states=(State.DEAD,), why="at the right end of its list"),
+            Act.DISCARD: Capability(can=True, states=(State.READY, State.DEAD)),
+            Act.BURY: Capability(can=True, states=(State.READY,)),
+            Act.REQUEUE: Capability(can=True, states=(State.READY,), why="at the right end of its own list"),
+            Act.RUN: Capability(can=False, why="a list has no entries that wait for a time"),
+            Act.CANCEL: Capability(can=False, why="an entry of a list has no outcome: discard it"),
+        }
+
+    def rows(self, now: int) -> Program[Look]:
+        """A row for each queue; of very many lists, how many there are stands for how much is in them."""
+        known = self.sight.groups if self.sight is not None else {}
+        groups = {label: known[label] for label in sorted(known, reverse=True) if label.startswith(("ready ", "dead "))}
+        notices = []
+        measured = yield from _measure(groups, now)
+        found: dict[str, QueueRow] = {}
+        for (label, group), (size, oldest) in zip(groups.items(), measured, strict=True):
+            word, _, queue = label.partition(" ")
+            if group.count > len(group.names):
+                notices.append(f"{queue}: {group.count:,} lists, each counted as one entry")
+            if size:
+                row = found.get(queue, QueueRow(adapter=self.name, name=queue, ready=0, dead=0, oldest_exact=False))
+                changed: dict[str, Any] = {word: size}
+                found[queue] = replace(row, **changed, oldest_s=oldest if word == "ready" else row.oldest_s)
+        return Look(rows=tuple(found[name] for name in sorted(found)), notices=tuple(notices))
+
+    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+        """The list itself; of a queue of many lists, those that are known, or a scan for all of them."""
+        yield from ()  # no reading: a program all the same
+        found: list[Source] = []
+        groups = self.sight.groups if self.sight is not None else {}
+        for state, word, suffix in ((State.READY, "ready", ""), (State.DEAD, "dead", self.names.suffix)):
+            if state not in states:
+                continue
+            group = groups.get(f"{word} {queue}")
+            if not queue.endswith("*"):
+                keys = group.names if group is not None else [raw_of(queue + suffix)]
+                found += [Source(key=key, kind=Kind.LIST, state=state, native_state=word) for key in keys]
+            elif group is not None and group.count <= len(group.names) and self.sight and self.sight.complete:
+                found += [Source(key=key, kind=Kind.LIST, state=state, native_state=word) for key in group.names]
+            else:
+                key = glob_of(queue, suffix)
+                found.append(Source(key=key, kind=Kind.NAMES, state=state, native_state=word))
+        return found
+
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """Entries of a list; of the names that a scan found, the entries of their lists."""
+        if raws and raws[0].source.kind is Kind.NAMES:
+            raws = yield from _of_names(self.names, queue, raws)
+        if not raws:
+            return []
+        keys = list(dict.fromkeys(raw.source.key for raw in raws))
+        sizes = yield from reads.ask([(b"LLEN", key) for key in keys])
+        half = {key: 0 if reads.is_error(size) else size / 2 for key, size in zip(keys, sizes, strict=True)}
+        return [_entry(queue, raw, now, near_head=(raw.at or 0) < half[raw.source.key]) for raw in raws]
+
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """The entries as they were seen: the step itself looks whether the list still has them."""
+        yield from ()  # no reading: a program all the same
+        word = "dead" if state == State.DEAD else "ready"
+        found: list[Entry | None] = []
+        for one in seen:
+            source = Source(key=one.key, kind=Kind.LIST, state=State(state), native_state=word)
+            raw = Raw(source=source, member=one.member)
+            found.append(replace(_entry(queue, raw, now, near_head=one.score == ENDS[0]), seen=one))
+        return found
+
+    def likeness(self, seen: Seen) -> bytes:
+        """The id that it tells, or all of it: who buries an entry may have written a count into it."""
+        return seen.key + b"\n" + _likeness(seen.member)
+
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """Whether they are at one of the ends of their list, or of its dead letters; between them they are not seen."""
+        suffix = raw_of(self.names.suffix)
+        dead = {one.seen.key for one in tried}
+        live = {key: key.removesuffix(suffix) for key in dead}
+        ends = yield from _ends([*dead, *live.values()])
+        found = []
+        for one in tried:
+            likeness, key = _likeness(one.seen.member), one.seen.key
+            if not one.twin and likeness in ends[key]:
+                found.append(Fate.DEAD)
+            else:
+                found.append(Fate.WAITING if likeness in ends[live[key]] else Fate.UNKNOWN)
+        return found
+
+    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+        """Moves or removes exactly this entry."""
+        yield from ()  # no reading: a program all the same
+        if why := self.why_not(act, State(entry.state)):
+            raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
+        return lists_steps.build(act, entry, self.names.suffix)
+
+
+def _measure(groups: Mapping[str, Group], now: int) -> Program[list[tuple[int, float | None]]]:
+    """How many entries each group has, and the age of the oldest among those at the ends of its lists."""
+    sizes = yield from reads.ask([(b"LLEN", name) for group in groups.values() for name in group.names])
+    lengths = iter([0 if reads.is_error(size) else int(size) for size in sizes])
+    totals: list[int] = []
+    near: list[list[bytes]] = []
+    left = MOST_ENDS
+    for label, group in groups.items():
+        of_names = [next(lengths) for _ in group.names]
+        totals.append(max(sum(of_names), group.count if group.count > len(group.names) else 0))
+        waits = label.startswith("ready ")
+        there = [name for name, length in zip(group.names, of_names, strict=True) if length and waits]
+        near.append(there[: max(0, left)])
+        left -= len(near[-1])
+    entries = yield from reads.ask([(b"LINDEX", name, at) for names in near for name in names for at in (0, -1)])
+    moments = iter([_since(_json(raw)) if isinstance(raw, bytes) else None for raw in entries])
+    oldest = [min((at for _ in names for at in (next(moments), next(moments)) if at is not None), default=None)
+              for names in near]  # fmt: skip
+    return [(total, age_s(now, at)) for total, at in zip(totals, oldest, strict=True)]
+
+
+def _likeness(member: bytes) -> bytes:
+    named = _word(_json(member), _IDS)
+    return member if named is None else raw_of(named)
+
+
+def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[bytes]]]:
+    """What is at both ends of lists."""
+    calls = [
+        (b"LRANGE", key, first, last) for key in keys for first, last in ((0, NEAR_END - 1), (-NEAR_END, -1))
+    ]  # fmt: skip
+    replies = yield from reads.ask(calls)
+    found: dict[bytes, set[bytes]] = {key: set() for key in keys}
+    for call, reply in zip(calls, replies, strict=True):
+        if not reads.is_error(reply):
+            found[call[1]].update(map(_likeness, reply))
+    return found
+
+
+def _of_names(names: Names, queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:
+    """The entries of the lists whose names a scan found."""
+    state = raws[0].source.state
+    mine = [raw.member for raw in raws if names.queue_of(raw.member) == (queue, state is State.DEAD)]
+    replies = yield from reads.ask([(b"LRANGE", key, 0, MOST_OF_ONE - 1) for key in mine])
+    found: list[Raw] = []
+    for key, reply in zip(mine, replies, strict=True):
+        if reads.is_error(reply):
+            continue  # a key of another type under such a name
+        source = msgspec.structs.replace(raws[0].source, key=key, kind=Kind.LIST)
+        found += [Raw(source=source, member=member, at=at) for at, member in enumerate(reply)]
+    return found
+
+
+def _entry(queue: str, raw: Raw, now: int, *, near_head: bool) -> Entry:
+    facts = _json(raw.member)
+    since = _since(facts)
+    mark, dead = short(raw.member), raw.source.state is State.DEAD
+    failed = read_ms(_word(facts, ("failed_at",))) if dead else None
+    error = facts.get("error")
+    kind, message = None, None
+    if isinstance(error, dict):
+        kind, message = _word(error, ("error_type", "class", "type")), _word(error, ("message",))
+    elif isinstance(error, str):
+        message = error
+    tags = tuple(f"{name}:{facts[name]}" for name in ("task_id", "correlation_id") if isinstance(facts.get(name), str))
+    return Entry(
+        id=_word(facts, _IDS) or mark, key=f"lists/{text_of(raw.source.key)}/{mark}", adapter="lists", queue=queue,
+        state=raw.source.state, native_state=raw.source.native_state,
+        # A list has no score: this keeps from which end the entry was nearer, for undo.
+        seen=msgspec.structs.replace(raw.seen(), score=ENDS[0] if near_head else ENDS[1]),
+        name=text_of(raw.source.key) if queue.endswith("*") else None, task=_word(facts, _TASKS), tags=tags,
+        enqueued_ms=since, since_ms=failed or since, age_s=age_s(now, failed or since), body=raw.member, worker=None,
+        error=kind or ("Error" if dead else None), message=None if message is None else payload.mask_text(message),
+        failed_ms=failed, queue_from=queue if dead else None,
+        attempts=_count(facts),
+    )  # fmt: skip
+
+
+def _json(raw: bytes) -> dict[str, Any]:
+    if raw.lstrip()[:1] != b"{":
+        return {}
+    try:
+        value = codec.decode_json(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _word(facts: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    return next((value for name in names if isinstance(value := facts.get(name), str) and value), None)
+
+
+def _since(facts: Mapping[str, Any]) -> int | None:
+    return read_ms(_word(facts, _TIMES))
+
+
+def _count(facts: Mapping[str, Any]) -> int | None:
+    found = next((facts[name] for name in ("attempts", "retry_count") if name in facts), None)
+    return whole(found)

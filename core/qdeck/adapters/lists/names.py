@@ -1,0 +1,123 @@
+"""Which lists are queues, and of which queue a list is: by patterns of names.
+
+A pattern is a name in which `{word}` is one segment that stays in the queue's name, `{word=a|b}` one of those words,
+and `*` at the end is the rest, by which the lists of a queue differ: `execution:agent_run:free:*` is one queue of any
+number of lists. Segments are joined by colons.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from qdeck._errors import InvalidName, InvalidOption
+from qdeck._names import QueueName
+from qdeck._redis import reads
+from qdeck.adapters.model import raw_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._engine.ops import Program
+
+TIERS: Final = "free|advance|professional|enterprise"
+BUILT_IN: Final = (f"{{domain}}:{{action_type}}:{{tier={TIERS}}}:*", f"{{domain}}:{{context}}:{{tier={TIERS}}}")
+LONGEST: Final = 500  # bytes of a name
+SUFFIX: Final = ":dead_letter"
+TASK_QUEUES: Final = b"task_queues:"
+REGISTERED_AT_ONCE: Final = 500
+_WORD: Final = re.compile(r"\{(\w+)(?:=([^{}]+))?\}")
+_TYPED: Final = re.compile(rb":(?:actions|responses|callbacks|notifications)(?::|$)")
+_GLOB: Final = re.compile(r"[\\*?\[\]]")
+
+
+def read_registered(task_id: str) -> Program[list[bytes]]:
+    """Return what a task registered, in order; raises `LayoutMismatch` when its registry is another kind of data."""
+    key, cursor, found = registry_of(task_id), b"0", set[bytes]()
+    while True:
+        [reply] = yield reads.read((b"SSCAN", key, cursor, b"COUNT", REGISTERED_AT_ONCE), key=key)
+        cursor, names = reads.good(reply)
+        found.update(names)
+        if cursor == b"0":
+            return sorted(found)
+
+
+def registry_of(task_id: str) -> bytes:
+    """Return the set of the lists that a task registered."""
+    return TASK_QUEUES + raw_of(task_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern of names, ready to match."""
+
+    text: str
+    regex: re.Pattern[str]
+    groups: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Reads a pattern, or raises InvalidOption."""
+        body, star, rest = text.partition("*")
+        if rest or not body or (star and not body.endswith(":")):
+            hint = "such as {service}:jobs, or {service}:jobs:* for lists that differ by their end only"
+            raise InvalidOption(f"{text!r} is no pattern of lists", hint=hint)
+        out, at = [], 0
+        for found in _WORD.finditer(body):
+            words = "|".join(map(re.escape, found[2].split("|"))) if found[2] else "[^:]+"
+            out += [re.escape(body[at : found.start()]), f"(?:{words})"]
+            at = found.end()
+        out.append(re.escape(body[at:]))
+        if "{" in body[at:] or "}" in body[at:]:
+            raise InvalidOption(f"{text!r} is no pattern of lists", hint="close each brace: {service}")
+        regex = re.compile(f"({''.join(out)})" + (".+" if star else ""), re.DOTALL)
+        return cls(text, regex, bool(star))
+
+    def queue_of(self, name: str) -> str | None:
+        """The queue of a list of this name."""
+        found = self.regex.fullmatch(name)
+        if found is None:
+            return None
+        return f"{found[1]}*" if self.groups else name
+
+
+class Names:
+    """The patterns of one deck: the user's first, then those built in, then the names of qdeck itself."""
+
+    def __init__(self, patterns: Sequence[str] = (), suffix: str = SUFFIX) -> None:
+        self.patterns = tuple(Pattern.parse(text) for text in (*patterns, *BUILT_IN))
+        self.suffix = suffix
+
+    def queue_of(self, raw: bytes) -> tuple[str, bool] | None:
+        """The queue of a list, and whether it holds its dead letters; None when it is no queue of ours."""
+        if raw.startswith((b"{", b"qdeck:")) or len(raw) > LONGEST:
+            return None  # of the native adapter
+        name = text_of(raw)
+        dead = name.endswith(self.suffix) and len(name) > len(self.suffix)
+        stem = name.removesuffix(self.suffix) if dead else name
+        for pattern in self.patterns:
+            if (queue := pattern.queue_of(stem)) is not None:
+                return queue, dead
+        if _TYPED.search(raw) is None:
+            return None  # most lists: to parse their names would take long
+        try:
+            known = QueueName.parse(name)
+        except InvalidName:
+            return None
+        if known.is_temporary and ":" in known.detail:
+            return f"{name.rpartition(':')[0]}:*", False
+        return (stem if dead else name), known.is_dead_letter
+
+    def groups(self, raw: bytes) -> bool:
+        """Whether a pattern makes this list one of many, whatever its last segment is."""
+        name = text_of(raw)
+        first = next((pattern for pattern in self.patterns if pattern.queue_of(name) is not None), None)
+        return first is not None and first.groups
+
+
+def glob_of(queue: str, suffix: str = "") -> bytes:
+    """The glob of a queue's lists."""
+    stem = queue.removesuffix("*")
+    text = _GLOB.sub(lambda found: f"\\{found[0]}", stem) + ("*" if queue.endswith("*") else "") + suffix
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,51 @@
+"""The numbers of an adapter for a verdict on health, from its rows and entries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, Protocol
+
+from qdeck._deck.model import State
+from qdeck.adapters import listing
+from qdeck.adapters.model import AdapterHealth, Ages, StateHealth
+
+if TYPE_CHECKING:
+    from qdeck._deck.model import JobRecord, QueueRow
+    from qdeck._engine.ops import Program
+    from qdeck.adapters.model import Look
+
+MOST: Final = 2000  # entries of one queue whose ages are read
+_MEASURED: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD)
+
+
+class Measured(listing.Listed, Protocol):
+    """What is needed of an adapter to measure it."""
+
+    def rows(self, now: int) -> Program[Look]:
+        """The queues with their numbers."""
+
+
+def measure(adapter: Measured, now: int, ages: Ages) -> Program[AdapterHealth]:
+    """Sizes of all states of all queues; ages where the entries tell them, of the first entries of long lists."""
+    look = yield from adapter.rows(now)
+    found: list[StateHealth] = []
+    for row in look.rows:
+        by_state: dict[str, list[JobRecord]] = defaultdict(list)
+        for entry in (yield from listing.every(adapter, row.name, _MEASURED, most=MOST)):
+            by_state[entry.state].append(entry)
+        found += [_state(row, state, by_state[state]) for state in State if getattr(row, state.value) is not None]
+    return AdapterHealth(states=tuple(found), notices=(*look.notices, *look.unread))
+
+
+def _state(row: QueueRow, state: State, entries: list[JobRecord]) -> StateHealth:
+    size = getattr(row, state.value)
+    known = [entry.age_s for entry in entries if entry.age_s is not None]
+    return StateHealth(
+        queue=row.name,
+        state=state,
+        size=size,
+        oldest_s=max(known) if known else None,
+        average_s=sum(known) / len(known) if known else None,
+        stuck=sum(getattr(entry, "stuck", None) is not None for entry in entries),
+        exact=len(entries) >= (size or 0),
+    )

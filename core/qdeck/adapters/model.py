@@ -1,0 +1,254 @@
+"""What adapters give and take, as values: entries and where they are read from, capabilities, numbers for health.
+
+Values are structs, because a data class takes half a millisecond to make, and `qdeck status` makes all of these.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from qdeck._deck.model import JobRecord, QueueRow, State
+from qdeck._errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SLICE: Final = 500
+ENDS: Final = (b"head", b"tail")  # what entries of lists, that have no score, have in its place
+MOST_STUCK: Final = 20_000  # entries of one list that are looked at for stuck ones
+KEEP_NAMES: Final = 1000  # of one group
+
+
+class Kind(StrEnum):
+    """The type of a key on the server."""
+
+    ZSET = "zset"
+    SET = "set"
+    HASH = "hash"
+    LIST = "list"
+    NAMES = "names"
+    """Not a key but a glob: the entries are the keys whose names match."""
+
+
+class Act(StrEnum):
+    """What can be asked of an entry; the words are those of the verbs of every adapter."""
+
+    RETRY = "retry"
+    DISCARD = "discard"
+    CANCEL = "cancel"
+    RUN = "run"
+    REQUEUE = "requeue"
+    BURY = "bury"
+    REPRIORITISE = "reprioritise"
+    COMPLETE = "complete"
+    EXPIRE = "expire"
+
+
+class Capability(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether an adapter can do something: `states` are those in which, `why` tells what it cannot, or what to know."""
+
+    can: bool
+    states: tuple[State, ...] = ()
+    why: str = ""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that holds entries of some state. With `down` it is listed from its highest score."""
+
+    key: bytes
+    kind: Kind
+    state: State
+    native_state: str
+    down: bool = False
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry as it was read, to the byte: what an act compares before it changes anything."""
+
+    key: bytes
+    member: bytes
+    score: bytes | None = None
+    value: bytes | None = None
+
+    def __str__(self) -> str:
+        parts = (self.key, self.member, self.score, self.value)
+        return ".".join("-" if part is None else base64.urlsafe_b64encode(part).decode() for part in parts)
+
+    @property
+    def mark(self) -> str:
+        """What stays the same while an entry is as it was: not to which end of its list it is nearer."""
+        return str(msgspec.structs.replace(self, score=None) if self.score in ENDS else self)
+
+    @classmethod
+    def parse(cls, text: str) -> Seen:
+        """Reads what `str` wrote: so an entry goes into a plan and comes back the same."""
+        try:
+            parts = [None if part == "-" else base64.urlsafe_b64decode(part) for part in text.split(".")]
+            key, member, score, value = parts
+        except ValueError as error:
+            raise InvalidOption(f"{text!r} is nothing that was seen", hint="pass what a plan holds") from error
+        return cls(key=key or b"", member=member or b"", score=score, value=value)
+
+
+class Raw(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of a source, before its adapter has read it."""
+
+    source: Source
+    member: bytes
+    score: bytes | None = None
+    value: bytes | None = None
+    at: int | None = None
+
+    def seen(self, value: bytes | None = None) -> Seen:
+        """What an act will compare."""
+        return Seen(key=self.source.key, member=self.member, score=self.score, value=value or self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(JobRecord):
+    """One entry of a foreign queue. `problem` tells what is wrong with it, `stuck` why it does not move."""
+
+    seen: Seen
+    stuck: str | None = None
+    queue_from: str | None = None
+    log: str | None = None
+    depends_on: tuple[str, ...] = ()
+
+
+class StateHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """One state of one queue in numbers; ages are of those entries that tell theirs."""
+
+    queue: str
+    state: State
+    size: int | None
+    oldest_s: float | None = None
+    average_s: float | None = None
+    stuck: int | None = None
+    exact: bool = True
+
+
+class AdapterHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """What health asks of an adapter; `own` is what the system says of itself, with its age. None is unknown."""
+
+    states: tuple[StateHealth, ...] = ()
+    tasks: Mapping[str, tuple[int | None, int | None]] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    clones_per_min: float | None = None
+    orphaned: int | None = None
+    own: Mapping[str, Any] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    notices: tuple[str, ...] = ()
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """The queues of an adapter at one moment; `unread` names the keys that are left out, with the reason."""
+
+    rows: tuple[QueueRow, ...] = ()
+    notices: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+class Fate(StrEnum):
+    """What became of an entry since it was retried."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead_again"
+    FAILED = "failed_again"
+    """It failed once more, and its own system tries it again later."""
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """It left where it waited, and how it ended is written nowhere."""
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter that was retried: what it was, and no earlier than when. A `twin` is not the only one like it."""
+
+    seen: Seen
+    since_ms: int
+    twin: bool = False
+
+
+class Stale(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that a cleanup would take: by which rule, with which act, and why."""
+
+    entry: Entry
+    rule: str
+    act: Act
+    reason: str
+
+
+class StalePage(msgspec.Struct, frozen=True, kw_only=True):
+    """A slice of what a cleanup would take; `cursor` goes on from here, None is the end."""
+
+    found: tuple[Stale, ...] = ()
+    cursor: str | None = None
+    scanned: int = 0
+
+
+class Ages(msgspec.Struct, frozen=True, kw_only=True):
+    """How old leftovers may be, in seconds; the names and defaults are those of `[purge]` and `[dead_letters]`.
+
+    `dlq_enabled` (1 or 0) is whether a purge leaves a dead letter; who buries by hand always gets one.
+    """
+
+    max_pending_age: int = 7200
+    max_ready_age: int = 86_400
+    max_ready_age_pool: int | None = None
+    max_completed_age: int = 3600
+    max_orphaned_age: int = 86_400
+    max_request_age: int = 86_400
+    done_age: int = 14 * 86_400
+    dlq_ttl_s: int = 168 * 3600
+    dlq_max_entries: int = 10_000
+    dlq_enabled: int = 1
+    data_ttl_s: int = 168 * 3600
+
+
+class Group(msgspec.Struct):
+    """Keys that belong together: how many there are, and the names of the first of them."""
+
+    count: int = 0
+    names: list[bytes] = []
+
+    def add(self, name: bytes) -> None:
+        """Takes in a key; a scan may show the same one twice."""
+        if len(self.names) < KEEP_NAMES:
+            if name in self.names[-20:]:
+                return
+            self.names.append(name)
+        self.count += 1
+
+
+@dataclass(slots=True)
+class Sight:
+    """What is known of an adapter's keys at this look."""
+
+    types: Mapping[bytes, str] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    complete: bool = True
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is anything of this adapter."""
+        return any(kind != "none" for kind in self.types.values()) or bool(self.groups)
+
+
+def age_s(now: int, since_ms: int | None) -> float | None:
+    """How long ago something was, never negative; None when that is not known."""
+    return None if since_ms is None else max(0, now - since_ms) / 1000
+
+
+def text_of(raw: bytes) -> str:
+    """Bytes as a text that gives them back: what is no UTF-8 is escaped."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def raw_of(text: str) -> bytes:
+    """The bytes that `text_of` read."""
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,180 @@
+"""The other adapters of one deck: what a look at its queues adds to the native ones, and whose a queue is."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import native, verdict
+from qdeck._deck.model import NATIVE, State
+from qdeck._errors import InvalidOption, QdeckError
+from qdeck._redis import keyspace, reads
+from qdeck.adapters import NAMES, discovery, make_all
+from qdeck.adapters.model import Act
+from qdeck.adapters.together import all_of, apart
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from qdeck._deck.model import Found, QueueRow, Snapshot
+    from qdeck._engine.ops import Program
+    from qdeck._settings.thresholds import Thresholds
+    from qdeck.adapters.adapter import Adapter
+
+
+MOST_STRAYS: Final = 10_000  # queues of ours that are remembered where no registry names them
+
+
+class Others:
+    """Foreign adapters by name; without any of them everything here does nothing."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        address: str,
+        thresholds: Thresholds,
+        patterns: Sequence[str] = (),
+        *,
+        on_cluster: bool = False,
+    ) -> None:
+        made = make_all(names, patterns)
+        self.adapters = [adapter for adapter in made if adapter.on_cluster or not on_cluster]
+        left_out = ", ".join(adapter.name for adapter in made if adapter not in self.adapters)
+        # Whoever takes all adapters there are has asked for none of them.
+        told = left_out and not set(NAMES) <= set(names)
+        self._notices = (f"not on Cluster: {left_out} (a queue's keys are in several slots)",) if told else ()
+        if left_out and not self.adapters and NATIVE not in names:
+            raise InvalidOption(f"not on Cluster: {left_out}", hint="their queues keep keys in several slots")
+        self.shows_native = NATIVE in names
+        self._address, self._thresholds = address, thresholds
+        self._verdict = verdict.Standing()
+        self._remembered: discovery.Remembered | None = None
+        self._kept_at = -math.inf
+        self._homes: dict[str, Adapter] = {}
+        self.unread: list[str] = []
+        """What the last look at these adapters left out, with the reason."""
+        for adapter in self.adapters:
+            adapter.thresholds = thresholds
+
+    def rows(self, now: int) -> Program[tuple[list[QueueRow], list[str]]]:
+        """The queues of those adapters that are there; one that cannot be read is told and does not stop the rest."""
+        notices, unread = yield from discovery.look(self.adapters, self._recall())
+        return (yield from self._rows(now, notices, unread))
+
+    def _rows(self, now: int, notices: list[str], unread: list[str]) -> Program[tuple[list[QueueRow], list[str]]]:
+        self._keep()
+        rows: list[QueueRow] = []
+        self._homes = {}
+        there = [adapter for adapter in self.adapters if adapter.sight is not None and adapter.sight.is_there]
+        looks = yield from apart([adapter.rows(now) for adapter in there])
+        for adapter, look in zip(there, looks, strict=True):
+            if isinstance(look, QdeckError):
+                unread.append(reads.unread_words(adapter.name, look))
+                continue
+            rows += look.rows
+            notices += look.notices
+            unread += look.unread
+            for row in look.rows:
+                self._homes.setdefault(row.name, adapter)
+        self.unread = list(dict.fromkeys(unread))
+        return rows, [*notices, *self.unread]
+
+    def _recall(self) -> discovery.Remembered:
+        if self._remembered is None:
+            self._remembered = discovery.recall(self._address)
+        return self._remembered
+
+    def _keep(self) -> None:
+        """Writes down what was found: at the first look, for it may be the only one, and now and then after it."""
+        now = time.monotonic()
+        if self._remembered is not None and now - self._kept_at >= discovery.KEPT_EVERY_S:
+            discovery.remember(self._address, self._remembered)
+            self._kept_at = now
+
+    def look(self, memory: native.Memory, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
+        """One picture of all queues: our own, and those of these adapters."""
+        if not self.adapters:
+            seen = yield from native.look(memory, address, visible)
+            return replace(seen, notices=(*seen.notices, *self._notices)) if self._notices else seen
+        self._remind(memory)
+        programs: list[Program[Any]] = [
+            native.look(memory, address, visible),
+            discovery.look(self.adapters, self._recall()),
+        ]
+        seen, found = yield from all_of(programs)
+        self._note(memory)
+        return (yield from self._extended(seen, *found))
+
+    def _remind(self, memory: native.Memory) -> None:
+        """Lets a look for our own queues go on where the last one on this machine ended."""
+        strays = self._recall().strays
+        if strays is not None and not memory.names:
+            memory.strays = keyspace.Strays(cursor=strays.cursor, passes=strays.passes, names={*strays.names})
+
+    def _note(self, memory: native.Memory) -> None:
+        """Remembers how far the look for our own queues came, where no registry names them."""
+        strays = memory.strays
+        if memory.registered > 0:
+            self._recall().strays = None
+        else:
+            names = {*sorted(strays.names)[:MOST_STRAYS]}
+            self._recall().strays = keyspace.Strays(cursor=strays.cursor, passes=strays.passes, names=names)
+
+    def _extended(self, seen: Snapshot, notices: list[str], unread: list[str]) -> Program[Snapshot]:
+        """A picture of the native queues with those of the other adapters."""
+        found, notices = yield from self._rows(seen.at_ms, notices, unread)
+        native_rows = seen.queues if self.shows_native else ()
+        fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.name for row in found)
+        rows = (*native_rows, *found)
+        now = None if fresh is None else seen.at_ms
+        judged = yield from self._verdict.judge(seen.server, rows, self._thresholds, now=now)
+        there = dict.fromkeys(row.adapter for row in found)
+        return replace(
+            seen, status=judged.status, findings=judged.findings, severities=judged.severities,
+            queues=rows, fresh=fresh, totals=native.sums(rows),
+            adapters=(*(seen.adapters if self.shows_native else ()), *there),
+            notices=(*seen.notices, *self._notices, *notices),
+        )  # fmt: skip
+
+    def why_not(self, name: str, verb: str, state: str) -> str:
+        """Why an adapter cannot do something to an entry in a state; empty when it can."""
+        adapter = next((one for one in self.adapters if one.name == name), None)
+        if adapter is None or verb not in list(Act):
+            return f"{name} has nothing like {verb}"
+        return adapter.why_not(Act(verb), State(state))
+
+    def why_not_watch(self, name: str) -> str:
+        """Why it cannot be seen how retried entries of an adapter fare; empty when it can."""
+        adapter = next((one for one in self.adapters if one.name == name), None)
+        return "" if adapter is None or adapter.tells_fates else f"{name} does not tell how retried entries fare"
+
+    def queues(self, unread: list[tuple[str, str]] | None = None) -> Program[list[tuple[Adapter, str]]]:
+        """The foreign queues that are there now; what was left out, with the reason, is in `unread`."""
+        rows, _ = yield from self.rows((yield from reads.clock()))
+        by_name = {adapter.name: adapter for adapter in self.adapters}
+        if unread is not None:
+            unread += [("", why) for why in self.unread]
+            unread += [(row.name, reads.unread_words(row.name, row.problem)) for row in rows if row.problem]
+        return [(by_name[row.adapter], row.name) for row in rows]
+
+    def find(self, job_id: str) -> Program[list[Found]]:
+        """Where an id is in the foreign queues."""
+        if self.adapters:
+            yield from self.rows((yield from reads.clock()))
+        found: list[Found] = []
+        for adapter in self.adapters:
+            if adapter.sight is not None and adapter.sight.is_there:
+                found += yield from adapter.find(job_id)
+        return found
+
+    def home(self, queue: str) -> Program[Adapter | None]:
+        """The foreign adapter that has a queue of this name; None when it is native, or nobody's."""
+        if not self.adapters:
+            return None
+        if self.shows_native and (yield from native.exists(queue)):
+            return None
+        if queue not in self._homes:
+            yield from self.rows((yield from reads.clock()))
+        return self._homes.get(queue)

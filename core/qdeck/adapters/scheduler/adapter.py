@@ -1,0 +1,395 @@
+"""The `scheduler` adapter: a TypeScript scheduler that keeps ids in four keys, and the jobs themselves in PostgreSQL.
+
+What a score of the priority queue means depends on the version that wrote it: time plus or minus 0, 1, 2 or 3 million
+ms. So when an id came in is known only within limits, and is not told as an age.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+
+from qdeck._deck import payload
+from qdeck._deck.model import QueueRow, State
+from qdeck._engine import codec
+from qdeck._engine.numbers import score_ms, whole
+from qdeck._errors import InvalidOption
+from qdeck._redis import reads
+from qdeck.adapters.adapter import Adapter
+from qdeck.adapters.listing import Place, every, read_slice
+from qdeck.adapters.model import (
+    Act,
+    Ages,
+    Capability,
+    Entry,
+    Fate,
+    Kind,
+    Look,
+    Raw,
+    Source,
+    Stale,
+    StalePage,
+    Tried,
+    age_s,
+    raw_of,
+    text_of,
+)
+from qdeck.adapters.steps import Check, Step, Write, short
+from qdeck.adapters.times import iso, read_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._engine.ops import Program
+
+PRIORITY: Final = b"scheduler:queue:priority"
+DELAYED: Final = b"scheduler:queue:delayed"
+PROCESSING: Final = b"scheduler:processing"
+DEAD: Final = b"scheduler:queue:dlq"
+QUEUE: Final = "scheduler"
+OFFSETS: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 1_000_000, "NORMAL": 2_000_000, "LOW": 3_000_000})
+MOST_JUDGED: Final = 5000  # ids in processing and delayed ones that a look reads to tell which do not move
+_WIDEST: Final = 3_000_000
+_SKEW_MS: Final = 1000  # that the clock of a worker may be behind the server's
+_SOURCES: Final = (
+    Source(key=PROCESSING, kind=Kind.HASH, state=State.RUNNING, native_state="processing"),
+    Source(key=PRIORITY, kind=Kind.ZSET, state=State.READY, native_state="priority"),
+    Source(key=DELAYED, kind=Kind.ZSET, state=State.DELAYED, native_state="delayed"),
+    Source(key=DEAD, kind=Kind.ZSET, state=State.DEAD, native_state="dlq", down=True),
+)
+_NOT_QUEUED: Final = "the worker drops an id whose status in PostgreSQL is not QUEUED or RETRYING: set it there too"
+
+
+class Scheduler(Adapter):
+    """The four keys of the scheduler. `sign` says how its version makes scores (+1, -1); None is found out."""
+
+    name: ClassVar[str] = "scheduler"
+    takes_priority: ClassVar[tuple[Act, ...]] = (Act.RETRY, Act.REQUEUE, Act.RUN)
+    about: ClassVar[str] = "scheduler:queue:* and scheduler:processing of the task scheduler service"
+    tells_fates: ClassVar[str] = (
+        "a job that left the line and is no dead letter again ended, or was dropped: only PostgreSQL has the outcome"
+    )
+
+    def __init__(self, sign: int | None = None) -> None:
+        super().__init__()
+        self.sign = sign
+
+    def fixed_keys(self) -> Mapping[bytes, Kind | None]:
+        """The four keys."""
+        return {source.key: source.kind for source in _SOURCES}
+
+    def capabilities(self) -> Mapping[Act, Capability]:
+        """What its own tools do, and what an operator does with redis-cli otherwise."""
+        waiting = (State.READY, State.DELAYED)
+        return {
+            Act.RETRY: Capability(can=True, states=(State.DEAD,), why=_NOT_QUEUED),
+            Act.RUN: Capability(can=True, states=(State.DELAYED,)),
+            Act.DISCARD: Capability(can=True, states=(*waiting, State.DEAD), why="the job stays in PostgreSQL"),
+            Act.REQUEUE: Capability(can=True, states=(State.RUNNING,), why=_NOT_QUEUED),
+            Act.BURY: Capability(can=True, states=(*waiting,), why="quarantine: nothing else moves a broken entry"),
+            Act.REPRIORITISE: Capability(can=True, states=(State.READY,)),
+            Act.CANCEL: Capability(can=False, why="a job is cancelled in PostgreSQL, not in Redis"),
+        }
+
+    def rows(self, now: int) -> Program[Look]:
+        """One queue; what its oldest id waits is a lower bound, because scores do not tell it exactly."""
+        counts = yield reads.read(
+            (b"HLEN", PROCESSING), (b"ZCARD", PRIORITY), (b"ZCARD", DELAYED), (b"ZCARD", DEAD),
+            (b"ZCOUNT", DELAYED, b"-inf", now), (b"ZRANGE", PRIORITY, 0, 0, b"WITHSCORES"),
+            (b"ZRANGE", DELAYED, 0, 0, b"WITHSCORES"),
+        )  # fmt: skip
+        running, ready, delayed, dead, overdue = (None if reads.is_error(c) else int(c) for c in counts[:5])
+        first = None if reads.is_error(counts[5]) or not counts[5] else score_ms(counts[5][1])
+        least = None if first is None else max(0.0, (now - first - _WIDEST) / 1000) or None
+        stuck: int | None = None
+        if (running or 0) + (delayed or 0) <= MOST_JUDGED:
+            moving = yield from every(self, QUEUE, (State.RUNNING, State.DELAYED), most=2 * MOST_JUDGED, now=now)
+            stuck = sum(entry.stuck is not None for entry in moving)
+        bad = [key for key, reply in zip(_ROW_KEYS, counts[:4], strict=True) if reads.is_error(reply)]
+        row = QueueRow(
+            adapter=self.name, name=QUEUE, ready=ready, delayed=delayed, running=running, dead=dead, stuck=stuck,
+            overdue=overdue, oldest_s=least, oldest_exact=False,
+            problem=f"{bad[0].decode()} cannot be read: {counts[_ROW_KEYS.index(bad[0])]}" if len(bad) == 4 else None,
+        )  # fmt: skip
+        # One of another type was named when its type was read.
+        types = {} if self.sight is None else self.sight.types
+        known = [key for key in bad if types.get(key) == self.fixed_keys()[key]]
+        return Look(rows=(row,), unread=tuple(f"{key.decode()} of scheduler may not be read" for key in known))
+
+    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+        """One key for each state."""
+        yield from ()  # no reading: a program all the same
+        return [source for source in _SOURCES if source.state in states and queue == QUEUE]
+
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """All that is known is in the entry itself."""
+        yield from ()  # no reading: a program all the same
+        return [_entry(raw, now) for raw in raws]
+
+    def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
+        """Delayed entries that no worker can put in line, or did not; dead letters, that have no limit of their own."""
+        place = Place.read(cursor)
+        source = _STALE[place.source]
+        raws, mark = yield from read_slice(source, place.mark, 500)
+        entries = [_entry(raw, now) for raw in raws]
+        if source.key == DEAD:
+            found = yield from _stale_letters(entries, ages, now)
+        else:
+            found = [one for entry in entries if (one := _stale_delayed(entry, now)) is not None]
+        place = Place(place.source + 1) if mark is None else Place(place.source, mark)
+        end = place.source >= len(_STALE)
+        return StalePage(found=tuple(found), cursor=None if end else str(place), scanned=len(raws))
+
+    def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
+        """How this version makes scores."""
+        return {"sign": self.sign or (yield from _sign_of(now))}
+
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """Where their ids are now: in line, with a worker, among the newest dead letters, or nowhere."""
+        ids = [raw_of(_job_of(one.seen.member)) for one in tried]
+        later = [job + b":" + word.encode() for job in ids for word in OFFSETS]
+        least = min((one.since_ms for one in tried), default=now) - _SKEW_MS
+        line, delayed, held, dead = yield reads.read(
+            (b"ZMSCORE", PRIORITY, *ids), (b"ZMSCORE", DELAYED, *later), (b"HMGET", PROCESSING, *ids),
+            (b"ZREVRANGEBYSCORE", DEAD, b"+inf", least, b"WITHSCORES", b"LIMIT", 0, MOST_JUDGED),
+        )  # fmt: skip
+        nowhere = [None] * len(later)
+        places = [nowhere if reads.is_error(reply) else reply for reply in (line, delayed, held)]
+        again: dict[str, float] = {}
+        for member, score in [] if reads.is_error(dead) else reads.pairs(dead):
+            again.setdefault(_job_of(member), float(score))  # the newest first
+        found = []
+        for at, one in enumerate(tried):
+            newest = again.get(_job_of(one.seen.member))
+            if newest is not None and newest > float(one.seen.score or 0):
+                found.append(Fate.DEAD)
+            elif places[2][at] is not None:
+                found.append(Fate.RUNNING)
+            elif places[0][at] is not None or any(s is not None for s in places[1][at * 4 : at * 4 + 4]):
+                found.append(Fate.WAITING)
+            else:
+                found.append(Fate.UNKNOWN)
+        return found
+
+    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+        """What the scheduler's own methods do, in one step. Options: `priority` (NORMAL), `reason` of a burial."""
+        if why := self.why_not(act, State(entry.state)):
+            raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
+        given = options.get("priority")
+        priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
+        if priority not in OFFSETS:
+            raise InvalidOption(f"{priority!r} is no priority of the scheduler", hint=f"they are {', '.join(OFFSETS)}")
+        if act is Act.DISCARD:
+            return _remove(entry)
+        if act is Act.BURY:
+            return _bury(entry, now, str(options.get("reason") or entry.problem or "buried by an operator"))
+        if entry.problem is not None:
+            raise InvalidOption(f"{entry.id!r}: {entry.problem}", hint="bury or discard it")
+        if act is Act.REQUEUE:
+            return _requeue(entry, now, priority)
+        if act is Act.RUN and entry.priority is not None and given is None:
+            priority = _name_of(entry.priority)
+        sign = options.get("sign") or self.sign or (yield from _sign_of(now))
+        return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
+
+
+_STALE: Final = _SOURCES[2:]
+OVERDUE_MS: Final = 60_000  # a worker puts in line what is due every 5 s
+
+
+def _stale_delayed(entry: Entry, now: int) -> Stale | None:
+    if entry.problem is not None:
+        return Stale(entry=entry, rule="broken_entries", act=Act.BURY, reason=entry.problem)
+    late = 0 if entry.due_ms is None else now - entry.due_ms
+    if late <= OVERDUE_MS and not (entry.stuck and late > 0):
+        return None
+    return Stale(entry=entry, rule="overdue_delayed", act=Act.RUN, reason=f"due for {late / 1000:,.0f} s")
+
+
+def _stale_letters(entries: Sequence[Entry], ages: Ages, now: int) -> Program[list[Stale]]:
+    [size] = yield reads.read((b"ZCARD", DEAD))
+    excess = 0 if reads.is_error(size) else max(0, size - ages.dlq_max_entries)
+    [edge] = yield reads.read((b"ZRANGE", DEAD, excess, excess, b"WITHSCORES"))
+    least = float(edge[1]) if excess and not reads.is_error(edge) and edge else float("-inf")
+    found = []
+    for entry in entries:
+        score = float(entry.seen.score or 0)
+        if score < now - ages.dlq_ttl_s * 1000:
+            reason = f"dead for {entry.age_s or 0:,.0f} s, over {ages.dlq_ttl_s:,} s"
+            found.append(Stale(entry=entry, rule="dead_too_old", act=Act.DISCARD, reason=reason))
+        elif score < least:
+            reason = f"more than {ages.dlq_max_entries:,} dead letters"
+            found.append(Stale(entry=entry, rule="dead_too_many", act=Act.DISCARD, reason=reason))
+    return found
+
+
+_ROW_KEYS: Final = (PROCESSING, PRIORITY, DELAYED, DEAD)
+# The names of the scheduler and ours are the same; its numbers are not.
+_OURS: Final = MappingProxyType({"CRITICAL": 0, "HIGH": 50, "NORMAL": 100, "LOW": 200})
+
+
+def _name_of(priority: int) -> str:
+    """The scheduler's word for a priority of ours; another number is none of its priorities."""
+    return next((name for name, number in _OURS.items() if number == priority), str(priority))
+
+
+def _started(value: bytes) -> int | None:
+    at = _json(value).get("startedAt")
+    return whole(at)
+
+
+def _json(raw: bytes) -> dict[str, Any]:
+    try:
+        value = codec.decode_json(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _entry(raw: Raw, now: int) -> Entry:
+    reader = {PROCESSING: _running, PRIORITY: _ready, DELAYED: _delayed, DEAD: _dead}[raw.source.key]
+    facts = reader(raw, now)
+    since = facts.get("since_ms")
+    native = raw.source.native_state
+    facts = {"native_state": native, "id": text_of(raw.member), "age_s": age_s(now, since), **facts}
+    # A dead letter is JSON, which may hold secrets: its name stands for it.
+    name = f"{facts['id']}:{short(raw.member)}" if raw.source.key == DEAD else text_of(raw.member)
+    return Entry(
+        key=f"scheduler/{native}/{name}", adapter="scheduler", queue=QUEUE, state=raw.source.state,
+        seen=raw.seen(), **facts,
+    )  # fmt: skip
+
+
+def _ready(raw: Raw, now: int) -> dict[str, Any]:
+    score = float(raw.score or 0)
+    try:
+        earliest, latest = int(score) - _WIDEST, min(now, int(score) + _WIDEST)
+        told = {"score": int(score), "enqueued_from": iso(earliest, zulu=True), "enqueued_to": iso(latest, zulu=True)}
+    except (ValueError, OverflowError, OSError):
+        return {"problem": f"its score {score} is no moment", "native_state": "priority broken"}
+    return {"body": codec.encode_json(told)}
+
+
+def _delayed(raw: Raw, now: int) -> dict[str, Any]:
+    name, colon, priority = text_of(raw.member).rpartition(":")
+    if not colon or not name or priority not in OFFSETS:
+        why = "its name is not `id:PRIORITY`: the scheduler's workers stop at it, and so wait all that are due after it"
+        return {"problem": why, "native_state": "delayed broken", "stuck": why, "due_ms": score_ms(raw.score)}
+    due = score_ms(raw.score)
+    facts: dict[str, Any] = {"id": name, "priority": _OURS[priority], "due_ms": due}
+    if ":" in name and due is not None and due <= now:
+        facts["stuck"] = "its id holds a colon: the scheduler's workers cannot put it in line, nor what is due after it"
+    elif due is not None and now - due > 60_000:
+        facts["stuck"] = f"due for {(now - due) // 1000:,} s, and no worker put it in line"
+    return facts
+
+
+def _running(raw: Raw, now: int) -> dict[str, Any]:
+    value = _json(raw.value or b"")
+    started, worker = _started(raw.value or b""), value.get("workerId")
+    facts: dict[str, Any] = {"since_ms": started, "worker": worker if isinstance(worker, str) else None}
+    facts["body"] = raw.value
+    if started is None or facts["worker"] is None:
+        facts |= {"problem": "who has it since when cannot be read", "native_state": "processing broken"}
+        facts["stuck"] = facts["problem"]
+    elif now - started > 7_200_000:
+        facts["stuck"] = "in processing for over 2 h; whether its worker lives is only in PostgreSQL"
+    return facts
+
+
+def _dead(raw: Raw, now: int) -> dict[str, Any]:
+    value, at = _json(raw.member), score_ms(raw.score)
+    job_id, reason = value.get("jobId"), value.get("reason")
+    facts: dict[str, Any] = {"since_ms": at, "failed_ms": read_ms(value.get("failedAt")) or at, "body": raw.member}
+    facts |= {"queue_from": "processing", "error": "Error"}
+    if not isinstance(job_id, str) or not job_id:
+        problem = "it names no job"
+        return {**facts, "id": short(raw.member), "problem": problem, "native_state": "dlq broken", "message": problem}
+    message = payload.mask_text(reason) if isinstance(reason, str) else None
+    return {**facts, "id": job_id, "message": message}
+
+
+def _job_of(letter: bytes) -> str:
+    """The id of the job that a dead letter names; empty when it names none."""
+    named = _json(letter).get("jobId")
+    return named if isinstance(named, str) else ""
+
+
+def _sign_of(now: int) -> Program[int]:
+    """How this version makes scores. Where it adds, a normal job's score lies ahead for half an hour; where it takes
+    away, none ever does. In an empty line, as the newest version: adding.
+    """
+    [found] = yield reads.read((b"ZREVRANGE", PRIORITY, 0, 0, b"WITHSCORES"))
+    return 1 if reads.is_error(found) or not found or float(found[1]) > now else -1
+
+
+def _score_check(key: bytes, member: bytes, expected: bytes | None, why: str) -> Check:
+    return Check("score", key, member, expected, why)
+
+
+def _there(entry: Entry) -> Check:
+    seen = entry.seen
+    if seen.key == PROCESSING:
+        return Check("field", seen.key, seen.member, seen.value, "it is not in processing any more as it was seen")
+    return _score_check(seen.key, seen.member, seen.score, "it is not where it was seen any more")
+
+
+def _remove(entry: Entry) -> Step:
+    seen = entry.seen
+    return Step(
+        id=entry.id, checks=(_there(entry),), writes=(Write("ZREM", seen.key, (seen.member,)),),
+        back_checks=(_score_check(seen.key, seen.member, None, "it is there again"),),
+        back_writes=(Write("ZADD", seen.key, (seen.score or b"0", seen.member)),),
+        effect=f"removed from {seen.key.decode()}", warning="the job stays in PostgreSQL",
+    )  # fmt: skip
+
+
+def _to_line(act: Act, entry: Entry, score: int, priority: str) -> Step:
+    seen, job_id, text = entry.seen, raw_of(entry.id), b"%d" % score
+    same = act is Act.REPRIORITISE
+    free = () if same else (
+        _score_check(PRIORITY, job_id, None, "it is in line already"),
+        Check("field", PROCESSING, job_id, None, "a worker has it"),
+    )  # fmt: skip
+    take = () if same else (Write("ZREM", seen.key, (seen.member,)),)
+    restore = Write("ZADD", seen.key, (seen.score or b"0", seen.member))
+    gone = () if same else (_score_check(seen.key, seen.member, None, "it is there again"),)
+    return Step(
+        id=entry.id, checks=(_there(entry), *free),
+        writes=(*take, Write("ZADD", PRIORITY, (text, job_id))),
+        back_checks=(_score_check(PRIORITY, job_id, text, "a worker took it since"), *gone),
+        back_writes=(restore,) if same else (Write("ZREM", PRIORITY, (job_id,)), restore),
+        effect=f"to scheduler:queue:priority as {priority}", warning=_NOT_QUEUED if act is Act.RETRY else "",
+    )  # fmt: skip
+
+
+def _requeue(entry: Entry, now: int, priority: str) -> Step:
+    seen = entry.seen
+    member, due = seen.member + b":" + priority.encode(), b"%d" % (now + 5000)
+    return Step(
+        id=entry.id,
+        checks=(_there(entry), _score_check(DELAYED, member, None, "it is delayed already"),
+                _score_check(PRIORITY, seen.member, None, "it is in line already")),
+        writes=(Write("ZADD", DELAYED, (due, member)), Write("HDEL", PROCESSING, (seen.member,))),
+        back_checks=(_score_check(DELAYED, member, due, "it went on since"),
+                     Check("field", PROCESSING, seen.member, None, "a worker has it again")),
+        back_writes=(Write("ZREM", DELAYED, (member,)), Write("HSET", PROCESSING, (seen.member, seen.value or b""))),
+        effect=f"to scheduler:queue:delayed as {priority}, due in 5 s, as its own recovery does", warning=_NOT_QUEUED,
+    )  # fmt: skip
+
+
+def _bury(entry: Entry, now: int, reason: str) -> Step:
+    seen = entry.seen
+    shown = entry.id.encode("utf-8", "backslashreplace").decode()
+    told = {"jobId": shown, "reason": reason, "failedAt": iso(now, zulu=True)}
+    letter, at = codec.encode_json(told), b"%d" % now
+    return Step(
+        id=entry.id, checks=(_there(entry), _score_check(DEAD, letter, None, "it is a dead letter already")),
+        writes=(Write("ZREM", seen.key, (seen.member,)), Write("ZADD", DEAD, (at, letter))),
+        back_checks=(_score_check(DEAD, letter, at, "it is no dead letter any more"),
+                     _score_check(seen.key, seen.member, None, "it is there again")),
+        back_writes=(Write("ZREM", DEAD, (letter,)), Write("ZADD", seen.key, (seen.score or b"0", seen.member))),
+        effect="to the dead letters", warning="its status in PostgreSQL stays",
+    )  # fmt: skip

@@ -1,0 +1,370 @@
+"""The `vmpooler` adapter: a queue for each pool, one for requests, one for each kind of task; dead letters by pool.
+
+A VM's set says where it is; its hash only says more about it. A VM may be in several sets and is counted once. Dead
+letters are of the pool that they name; those that name none are in a queue of their set (`dlq:clone`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from qdeck._deck.model import QueueRow, State
+from qdeck._engine.numbers import score_ms
+from qdeck._redis import reads
+from qdeck.adapters.adapter import Adapter
+from qdeck.adapters.listing import read_slice
+from qdeck.adapters.model import (
+    Act,
+    AdapterHealth,
+    Ages,
+    Capability,
+    Entry,
+    Fate,
+    Kind,
+    Look,
+    Raw,
+    Seen,
+    Source,
+    StalePage,
+    Tried,
+    age_s,
+    text_of,
+)
+from qdeck.adapters.together import all_of
+from qdeck.adapters.vmpooler.keys import (
+    CREATE,
+    CREATE_QUEUE,
+    DEAD,
+    HEALTH,
+    POOLS,
+    PROCESSING,
+    REQUEST_QUEUE,
+    REQUESTS,
+    SETS,
+    TASKS,
+    group_of,
+    pool_key,
+    read_letter,
+)
+from qdeck.adapters.vmpooler.read import (
+    STATE_OF,
+    dead_sources,
+    fill_letters,
+    fill_requests,
+    fill_tasks,
+    fill_vms,
+    read_vms,
+    since_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck.adapters.steps import Step
+    from qdeck.adapters.vmpooler.health import Clones
+
+TOGETHER: Final = 20  # pools that are read side by side
+MOST_VMS: Final = 5000  # of one pool that a look reads one by one
+MOST_LETTERS: Final = 50_000  # that a look reads to tell their pools
+_REQUEST_SCAN: Final = Source(key=b"vmpooler__odrequest__*", kind=Kind.NAMES, state=State.DONE, native_state="ended")
+
+
+class VmPooler(Adapter):
+    """VMPooler 3.9: global keys with the prefix `vmpooler__`."""
+
+    name: ClassVar[str] = "vmpooler"
+    about: ClassVar[str] = "vmpooler__* of VMPooler"
+    tells_fates: ClassVar[str] = "a request tells when it has all its machines, and each failure is another dead letter"
+    patience_s: ClassVar[float] = 900.0  # after which the manager itself gives a clone up
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._letters: tuple[Any, Counter[str]] = (None, Counter())
+        self._clones: Clones | None = None
+
+    def fixed_keys(self) -> Mapping[bytes, Kind | None]:
+        """The keys that are there for every pool; the fourth dead-letter key may be a hash or a sorted set."""
+        zsets = (REQUESTS, PROCESSING, CREATE, *(key for kind, key in DEAD.items() if kind != "tasks"))
+        return {
+            POOLS: Kind.SET, HEALTH: Kind.HASH, DEAD["tasks"]: None, **dict.fromkeys(zsets, Kind.ZSET),
+            **dict.fromkeys(TASKS.values(), Kind.SET),
+        }  # fmt: skip
+
+    def patterns(self) -> Sequence[tuple[bytes, str | None]]:
+        """Sets of pools that the configuration does not name any more, VMs, requests."""
+        return ((b"vmpooler__*", None),)
+
+    def gather(self, name: bytes) -> str | None:
+        """By pool; VMs and requests are counted."""
+        return group_of(name)
+
+    def capabilities(self) -> Mapping[Act, Capability]:
+        """What its API does, and what an operator does with redis-cli otherwise."""
+        refill = "the manager fills a pool up by itself"
+        return {
+            Act.RETRY: Capability(can=True, states=(State.DEAD,), why="of a request that is not over; " + refill),
+            Act.DISCARD: Capability(can=True, states=(State.DEAD, State.DONE, State.READY)),
+            Act.CANCEL: Capability(can=True, states=(State.RUNNING, State.READY), why="as DELETE of its API"),
+            Act.COMPLETE: Capability(can=True, states=(State.READY, State.RUNNING), why="the manager destroys the VM"),
+            Act.BURY: Capability(can=True, states=(State.DELAYED,)),
+            Act.EXPIRE: Capability(
+                can=True,
+                states=(State.READY, State.RUNNING, State.DELAYED),
+                why="of requests and pending VMs, by a purge",
+            ),
+            Act.REQUEUE: Capability(can=False, why=refill),
+            Act.RUN: Capability(can=False, why="a VM is ready when its clone is"),
+        }
+
+    def pools(self) -> Program[list[str]]:
+        """Configured pools and those that only have sets left."""
+        found: set[str] = set()
+        cursor: Any = b"0"
+        while True:
+            [reply] = yield reads.read((b"SSCAN", POOLS, cursor, b"COUNT", 1000))
+            if reads.is_error(reply):
+                break
+            cursor, names = reply
+            found.update(text_of(name) for name in names)
+            if cursor in (b"0", 0):
+                break
+        groups = self.sight.groups if self.sight is not None else {}
+        found.update(group.removeprefix("pool ") for group in groups if group.startswith("pool "))
+        return sorted(found)
+
+    def rows(self, now: int) -> Program[Look]:
+        """Pools first, then requests and tasks, then dead letters that are of no pool."""
+        notices: list[str] = []
+        unread: list[str] = []
+        tasks = "none" if self.sight is None else self.sight.types.get(DEAD["tasks"], "none")
+        if tasks not in ("none", "hash", "zset"):
+            unread.append(f"{DEAD['tasks'].decode()} holds a {tasks}, vmpooler needs a hash or a zset: it is left out")
+        pools = yield from self.pools()
+        programs: list[Program[Any]] = [self._count_letters(notices), self._other_rows(now, unread)]
+        programs += [self._pool_row(pool, now, unread) for pool in pools]
+        found: list[Any] = []
+        for at in range(0, len(programs), TOGETHER):
+            found += yield from all_of(programs[at : at + TOGETHER])
+        letters, others, *rows = found
+        if letters is not None:
+            rows = [replace(row, dead=letters[row.name]) for row in rows]
+        rows += others
+        of_no_pool = sorted(set(letters) - set(pools)) if letters is not None else []
+        rows += [QueueRow(adapter=self.name, name=name, dead=(letters or Counter())[name]) for name in of_no_pool]
+        if letters is None:
+            sizes = yield from reads.ask([(b"ZCARD", key) for key in DEAD.values()])
+            for kind, size in zip(DEAD, sizes, strict=True):
+                if not reads.is_error(size) and size:
+                    rows.append(QueueRow(adapter=self.name, name=f"dlq:{kind}", dead=size))
+        return Look(rows=tuple(rows), notices=tuple(notices), unread=tuple(unread))
+
+    def _pool_row(self, pool: str, now: int, unread: list[str]) -> Program[QueueRow]:
+        sizes = yield reads.read(*((b"SCARD", pool_key(name, pool)) for name in SETS))
+        bad = [name for name, size in zip(SETS, sizes, strict=True) if reads.is_error(size)]
+        unread += [f"vmpooler__{name}__{pool} is not a set: it is left out" for name in bad]
+        total = sum(size for size in sizes if not reads.is_error(size))
+        if total > MOST_VMS:
+            known = {name: None if name in bad else size for name, size in zip(SETS, sizes, strict=True)}
+            return (yield from self._big_row(pool, known))
+        members: dict[str, list[bytes]] = {}
+        seen: set[bytes] = set()
+        full = [name for name, size in zip(SETS, sizes, strict=True) if name not in bad and size]
+        listed = dict(zip(full, (yield from all_of([_members(pool_key(name, pool)) for name in full])), strict=True))
+        for name in SETS:
+            here = listed.get(name, [])
+            members[name] = [vm for vm in here if vm not in seen]
+            seen.update(here)
+        waiting = [(name, vm) for name in ("pending", "ready") for vm in members[name]]
+        hashes = yield from read_vms([vm for _, vm in waiting])
+        since = {(name, vm): since_of(name, fields, None) for (name, vm), fields in zip(waiting, hashes, strict=True)}
+        known_ages = [at for at in since.values() if at is not None]
+        limit = now - self.thresholds.stuck_age_ms
+        count: Counter[State] = Counter()
+        for name, vms in members.items():
+            count[STATE_OF[name]] += len(vms)
+        return QueueRow(
+            adapter=self.name, name=pool, ready=count[State.READY], delayed=count[State.DELAYED],
+            running=count[State.RUNNING], done=count[State.DONE], overdue=count[State.DELAYED],
+            stuck=sum(1 for (name, _), at in since.items() if name == "pending" and at is not None and at < limit),
+            oldest_s=age_s(now, min(known_ages, default=None)),
+        )  # fmt: skip
+
+    def _big_row(self, pool: str, sizes: Mapping[str, int | None]) -> Program[QueueRow]:
+        pairs = (("running", "migrating"), ("completed", "discovered"))
+        both = yield from reads.ask([(b"SINTERCARD", 2, *(pool_key(n, pool) for n in pair)) for pair in pairs])
+        sums = []
+        for pair, shared in zip(pairs, both, strict=True):
+            parts = [sizes[name] or 0 for name in pair]
+            sums.append(None if reads.is_error(shared) else sum(parts) - shared)
+        return QueueRow(
+            adapter=self.name, name=pool, ready=sizes["ready"], delayed=sizes["pending"], running=sums[0],
+            done=sums[1], overdue=sizes["pending"], oldest_exact=False,
+        )  # fmt: skip
+
+    def _other_rows(self, now: int, unread: list[str]) -> Program[list[QueueRow]]:
+        waiting, working, create, *tasks = yield reads.read(
+            (b"ZCARD", REQUESTS), (b"ZCARD", PROCESSING), (b"ZCARD", CREATE),
+            *((b"SCARD", key) for key in TASKS.values()),
+        )  # fmt: skip
+        group = self.sight.groups.get("requests") if self.sight is not None else None
+        ended: Counter[State] | None = Counter()
+        if group is not None:
+            ended = yield from self._ended(group.names, now, unread) if group.count <= len(group.names) else _nothing()
+        oldest = yield reads.read(*((b"ZRANGE", key, 0, 0, b"WITHSCORES") for key in (REQUESTS, PROCESSING)))
+        moments = [score_ms(first[1], 1000) for first in oldest if not reads.is_error(first) and first]
+        since = [at for at in moments if at is not None]
+        rows = []
+        if group is not None or _number(waiting) or _number(working):
+            limit = now // 1000 - 300
+            late = yield reads.read(*((b"ZCOUNT", key, b"-inf", f"({limit}") for key in (REQUESTS, PROCESSING)))
+            counts = {s: None if ended is None else ended[s] for s in (State.DONE, State.DEAD, State.CANCELLED)}
+            rows.append(
+                QueueRow(
+                    adapter=self.name,
+                    name=REQUEST_QUEUE,
+                    ready=_number(waiting),
+                    running=_number(working),
+                    done=counts[State.DONE],
+                    dead=counts[State.DEAD],
+                    cancelled=counts[State.CANCELLED],
+                    stuck=sum(_number(n) or 0 for n in late),
+                    oldest_s=age_s(now, min(since, default=None)),
+                )
+            )
+        for name, size in zip((CREATE_QUEUE, *TASKS), (create, *tasks), strict=True):
+            if not reads.is_error(size) and size:
+                rows.append(QueueRow(adapter=self.name, name=name, ready=size))
+        return rows
+
+    def _ended(self, names: Sequence[bytes], now: int, unread: list[str]) -> Program[Counter[State] | None]:
+        raws = [Raw(source=_REQUEST_SCAN, member=name) for name in names]
+        entries = yield from fill_requests(raws, now, unread)
+        return Counter(State(entry.state) for entry in entries)
+
+    def _count_letters(self, notices: list[str]) -> Program[Counter[str] | None]:
+        """Dead letters of each pool; they are read again only when their sets changed."""
+        sources = yield from dead_sources()
+        calls: list[reads.Call] = []
+        for source in sources:
+            is_hash = source.kind is Kind.HASH
+            calls.append((b"HLEN" if is_hash else b"ZCARD", source.key))
+            calls.append((b"HLEN", source.key) if is_hash else (b"ZRANGE", source.key, -1, -1, b"WITHSCORES"))
+        replies = yield from reads.ask(calls)
+        mark = [str(reply) if reads.is_error(reply) else reply for reply in replies]
+        if self._letters[0] == mark:
+            return self._letters[1]
+        total = sum(size for size in replies[::2] if not reads.is_error(size))
+        if total > MOST_LETTERS:
+            notices.append(f"{total:,} dead letters: they are not told apart by pool")
+            return None
+        count: Counter[str] = Counter()
+        for part in (yield from all_of([_by_queue(source) for source in sources])):
+            count.update(part)
+        self._letters = (mark, count)
+        return count
+
+    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+        """The sets of a pool, or the keys of requests and tasks; and the dead letters."""
+        found: list[Source] = []
+        if queue == REQUEST_QUEUE:
+            if State.RUNNING in states:
+                found.append(Source(key=PROCESSING, kind=Kind.ZSET, state=State.RUNNING, native_state="processing"))
+            if State.READY in states:
+                found.append(Source(key=REQUESTS, kind=Kind.ZSET, state=State.READY, native_state="requested"))
+            return [*found, *([_REQUEST_SCAN] if {State.DONE, State.DEAD, State.CANCELLED} & set(states) else [])]
+        if queue == CREATE_QUEUE or queue in TASKS:
+            key, kind = (CREATE, Kind.ZSET) if queue == CREATE_QUEUE else (TASKS[queue], Kind.SET)
+            ready = Source(key=key, kind=kind, state=State.READY, native_state="queued")
+            return [ready] if State.READY in states else []
+        pool = () if queue.startswith("dlq:") else SETS
+        found += [
+            Source(key=pool_key(name, queue), kind=Kind.SET, state=STATE_OF[name], native_state=name)
+            for name in pool
+            if STATE_OF[name] in states
+        ]
+        return [*found, *((yield from dead_sources()) if State.DEAD in states else [])]
+
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """Entries of one source."""
+        if not raws:
+            return []
+        if raws[0].source.native_state.startswith("dlq:"):
+            return fill_letters(raws, now)
+        if queue == REQUEST_QUEUE:
+            return (yield from fill_requests(raws, now))
+        if queue == CREATE_QUEUE or queue in TASKS:
+            return fill_tasks(queue, raws, now)
+        return (yield from fill_vms(queue, raws, now, self.thresholds.stuck_age_ms))
+
+    def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
+        """As every adapter does; records of no VM are in no set, and looked up by their own key."""
+        from qdeck.adapters.vmpooler.purge import NO_STATE, read_orphans
+
+        if state != NO_STATE:
+            return (yield from super().recall(queue, state, seen, now))
+        found = yield from read_orphans([one.member for one in seen], now, ending=True)
+        return [entry if entry and entry.seen == one else None for entry, one in zip(found, seen, strict=True)]
+
+    def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
+        """What the page on queue reliability calls stale; whether a VM is there at its provider is not looked at."""
+        from qdeck.adapters.vmpooler.purge import stale
+
+        pools = yield from self.pools()
+        return (yield from stale(pools, ages, now, cursor, stuck_age_ms=self.thresholds.stuck_age_ms))
+
+    def health(self, now: int, ages: Ages) -> Program[AdapterHealth]:
+        """Its own numbers besides: clones under way, records of no VM, and what VMPooler says of itself."""
+        from qdeck.adapters.vmpooler.health import measure_health
+
+        found, self._clones = yield from measure_health(self, now, ages, self._clones)
+        return found
+
+    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+        """By their requests."""
+        from qdeck.adapters.vmpooler.fates import read_fates
+
+        return (yield from read_fates(tried))
+
+    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+        """What its API or its purge would do. Options: `ages`, `reason`."""
+        from qdeck.adapters.vmpooler.steps import build
+
+        return (yield from build(self, act, entry, now, options))
+
+
+def _queue_of(raw: Raw) -> str:
+    pool = read_letter(raw.member if raw.value is None else raw.value).facts.get("pool")
+    return pool if isinstance(pool, str) and pool else raw.source.native_state
+
+
+def _by_queue(source: Source) -> Program[Counter[str]]:
+    """How many dead letters of a set are of which pool."""
+    count: Counter[str] = Counter()
+    place: str | None = ""
+    while place is not None:
+        raws, place = yield from read_slice(source, place, 1000)
+        count.update(_queue_of(raw) for raw in raws)
+    return count
+
+
+def _number(reply: Any) -> int | None:
+    return None if reads.is_error(reply) else int(reply)
+
+
+def _nothing() -> Program[Counter[State] | None]:
+    yield from ()  # no reading: a program all the same
+    return None
+
+
+def _members(key: bytes) -> Program[list[bytes]]:
+    found: dict[bytes, None] = {}
+    cursor: Any = b"0"
+    while True:
+        [reply] = yield reads.read((b"SSCAN", key, cursor, b"COUNT", 1000))
+        cursor, names = reads.good(reply)
+        found.update(dict.fromkeys(names))
+        if cursor in (b"0", 0) or len(found) > 2 * MOST_VMS:
+            return list(found)

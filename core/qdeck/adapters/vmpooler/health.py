@@ -1,0 +1,204 @@
+"""VMPooler's health in numbers, and the hash in which VMPooler itself tells of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from qdeck._deck import payload
+from qdeck._deck.model import State
+from qdeck._engine import codec
+from qdeck._redis import reads
+from qdeck.adapters.listing import read_slice
+from qdeck.adapters.measures import measure
+from qdeck.adapters.model import AdapterHealth, Ages, Kind, Source, age_s
+from qdeck.adapters.steps import Check, Outcome, Step, Write, run_once
+from qdeck.adapters.times import iso, read_ms
+from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, vm_key
+from qdeck.adapters.vmpooler.purge import read_orphans
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qdeck._engine.ops import Program
+    from qdeck.adapters.adapter import Adapter
+
+CLONES: Final = (b"vmpooler__tasks__clone", b"vmpooler__tasks__ondemandclone")
+FRESH_S: Final = 900.0  # a check of VMPooler's own is due every 300 s; after three of them nobody makes it
+LIVE_S: Final = 3600
+MOST_RECORDS: Final = 50_000  # of VMs that are looked through for those of no VM
+MARK: Final = "qdeck"  # in the metrics that qdeck wrote: they are no sign that somebody else does
+_RECORDS: Final = Source(key=vm_key(b"*"), kind=Kind.NAMES, state=State.DONE, native_state="record")
+
+
+class Clones(NamedTuple):
+    """How many clones were made, counted at a moment."""
+
+    at_ms: int
+    total: int
+
+
+def measure_health(
+    adapter: Adapter, now: int, ages: Ages, clones: Clones | None
+) -> Program[tuple[AdapterHealth, Clones]]:
+    """The numbers of every pool and state; clones that run and wait; records of no VM; VMPooler's own verdict.
+
+    `clones` is what the call before this one returned: a rate needs two.
+    """
+    found = yield from measure(adapter, now, ages)
+    clone, ondemand, waiting, own = yield reads.read(
+        (b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE), (b"HGETALL", HEALTH)
+    )
+    tasks = {"clone": (_count(clone), None), "ondemand": (_count(ondemand), _number(waiting))}
+    notices = list(found.notices)
+    said = _said({} if reads.is_error(own) else dict(reads.pairs(own)), now)
+    if said.get("age_s") is not None and said["age_s"] > FRESH_S and not said.get("ours"):
+        notices.append(f"vmpooler__health is {said['age_s']:,.0f} s old: VMPooler does not write it any more")
+    orphaned = yield from count_orphans(adapter, now, notices)
+    counted = Clones(now, (yield from _count_clones(now)))
+    measured = msgspec.structs.replace(
+        found,
+        tasks=MappingProxyType(tasks),
+        orphaned=orphaned,
+        clones_per_min=_clones_per_min(clones, counted),
+        own=MappingProxyType(said),
+        notices=tuple(notices),
+    )
+    return measured, counted
+
+
+def _count_clones(now: int) -> Program[int]:
+    """Return how many clones were made in the days around now: their hashes are by day, in an unknown zone."""
+    day = datetime.fromtimestamp(now / 1000, UTC)
+    days = [(day + timedelta(days=shift)).strftime("%Y-%m-%d") for shift in (-1, 0, 1)]
+    counts = yield from reads.ask([(b"HLEN", f"vmpooler__clone__{name}".encode()) for name in days])
+    return sum(int(count) for count in counts if not reads.is_error(count))
+
+
+def _clones_per_min(before: Clones | None, now: Clones) -> float | None:
+    if before is None or now.at_ms - before.at_ms < 1000 or now.total < before.total:
+        return None
+    return (now.total - before.total) * 60_000 / (now.at_ms - before.at_ms)
+
+
+def _count(reply: Any) -> int | None:
+    """A counter of clones: it drifts, even below zero; less than none is none."""
+    if reads.is_error(reply):
+        return None
+    try:
+        return max(0, int(reply or 0))
+    except ValueError:
+        return None
+
+
+def _number(reply: Any) -> int | None:
+    return None if reads.is_error(reply) else int(reply)
+
+
+def _said(fields: Mapping[bytes, bytes], now: int) -> dict[str, Any]:
+    if not fields:
+        return {}
+    try:
+        metrics = codec.decode_json(fields.get(b"metrics", b""))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        metrics = None
+    ours = isinstance(metrics, dict) and metrics.get("written_by") == MARK
+    at = read_ms(fields.get(b"last_check"))
+    return {
+        "status": payload.mask_text(fields.get(b"status", b"").decode("utf-8", "replace")),
+        "last_check_ms": at,
+        "age_s": age_s(now, at),
+        "ours": ours,
+        "metrics": payload.mask(metrics),
+    }
+
+
+def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int | None]:
+    """Records of VMs that are in no set and do not end by themselves; None where there are too many to look through."""
+    group = adapter.sight.groups.get("vms") if adapter.sight is not None else None
+    if group is not None and group.count > MOST_RECORDS:
+        notices.append(f"records of no VM are not counted: {group.count:,} to look through (qdeck purge does)")
+        return None
+    if group is not None and group.count <= len(group.names) and adapter.sight is not None and adapter.sight.complete:
+        names = [name.removeprefix(vm_key(b"")) for name in group.names]
+        return sum(entry is not None for entry in (yield from read_orphans(names, now)))
+    count, seen, mark = 0, set[bytes](), ""
+    while True:
+        raws, going_on = yield from read_slice(_RECORDS, mark, 1000)
+        fresh = [raw.member.removeprefix(vm_key(b"")) for raw in raws if raw.member not in seen]
+        seen.update(raw.member for raw in raws)
+        count += sum(entry is not None for entry in (yield from read_orphans(fresh, now)))
+        if going_on is None:
+            return count
+        mark = going_on
+
+
+def write_health(metrics: Mapping[str, Any], status: str, now: int) -> Program[Outcome]:
+    """Writes VMPooler's health hash in its own shape, if nobody else does: there is none, it is ours, or it is old."""
+    [own] = yield reads.read((b"HGETALL", HEALTH))
+    fields = dict(reads.pairs(reads.good(own)))
+    said = _said(fields, now)
+    if said and not said["ours"] and (said["age_s"] is None or said["age_s"] <= FRESH_S):
+        return Outcome(id="vmpooler__health", done=False, why="VMPooler writes it itself")
+    why = "somebody else wrote it meanwhile"
+    told = codec.encode_json({**metrics, "written_by": MARK})
+    step = Step(
+        id="vmpooler__health",
+        checks=(
+            Check("field", HEALTH, b"last_check", fields.get(b"last_check"), why),
+            Check("field", HEALTH, b"metrics", fields.get(b"metrics"), why),
+        ),
+        writes=(
+            Write("HSET", HEALTH, (b"metrics", told, b"status", status.encode(), b"last_check", _local(now))),
+            Write("EXPIRE", HEALTH, (b"%d" % LIVE_S,)),
+        ),
+        effect="vmpooler__health is written",
+    )
+    return (yield from run_once(step))
+
+
+def _local(now: int) -> bytes:
+    return iso(now // 1000 * 1000).encode()
+
+
+def own_shape(health: AdapterHealth, letters: Mapping[str, int | None]) -> dict[str, Any]:
+    """The metrics as VMPooler writes them: pool → state → numbers, whole seconds."""
+    queues: dict[str, Any] = {}
+    stuck = 0
+    words = {State.DELAYED: "pending", State.READY: "ready"}
+    for row in health.states:
+        if ":" in row.queue or row.state not in words:
+            continue
+        pool = queues.setdefault(row.queue, {"pending": {}, "ready": {}, "completed": {"size": 0}})
+        ages = {"oldest_age": int(row.oldest_s or 0), "avg_age": int(row.average_s or 0)}
+        pool[words[row.state]] = {"size": row.size, **ages}
+        if row.state is State.DELAYED:
+            pool["pending"]["stuck_count"] = row.stuck or 0
+            stuck += row.stuck or 0
+    for row in health.states:
+        if row.queue in queues and row.state is State.DONE:
+            queues[row.queue]["completed"] = {"size": row.size}
+    queues["dlq"] = {kind: {"size": size} for kind, size in letters.items() if size}
+    clone, ondemand = health.tasks.get("clone", (None, None)), health.tasks.get("ondemand", (None, None))
+    return {
+        "queues": queues,
+        "tasks": {"clone": {"active": clone[0]}, "ondemand": {"active": ondemand[0], "pending": ondemand[1]}},
+        "errors": {
+            "dlq_total_size": sum(size or 0 for size in letters.values()),
+            "stuck_vm_count": stuck,
+            "orphaned_metadata_count": health.orphaned,
+        },
+    }
+
+
+def read_letters() -> Program[dict[str, int | None]]:
+    """How many dead letters there are of each kind."""
+    replies = yield from reads.ask([(b"ZCARD", key) for key in DEAD.values()])
+    found = {kind: None if reads.is_error(size) else int(size) for kind, size in zip(DEAD, replies, strict=True)}
+    if found["tasks"] is None:  # the page on queue reliability makes a hash of it
+        [size] = yield from reads.ask([(b"HLEN", DEAD["tasks"])])
+        found["tasks"] = _number(size)
+    return found

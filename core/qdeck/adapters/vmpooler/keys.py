@@ -1,0 +1,119 @@
+"""Names of VMPooler's keys, and what its strings mean."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from qdeck._engine import codec
+from qdeck._engine.numbers import digits
+from qdeck.adapters.model import text_of
+from qdeck.adapters.steps import short
+
+POOLS: Final = b"vmpooler__pools"
+REQUESTS: Final = b"vmpooler__provisioning__request"
+PROCESSING: Final = b"vmpooler__provisioning__processing"
+CREATE: Final = b"vmpooler__odcreate__task"
+HEALTH: Final = b"vmpooler__health"
+TASKS: Final = MappingProxyType(
+    {
+        "tasks:disk": b"vmpooler__tasks__disk",
+        "tasks:snapshot": b"vmpooler__tasks__snapshot",
+        "tasks:snapshot-revert": b"vmpooler__tasks__snapshot-revert",
+    }
+)
+DEAD: Final = MappingProxyType(
+    {kind: b"vmpooler__dlq__" + kind.encode() for kind in ("pending", "clone", "ready", "tasks")}
+)
+REQUEST_QUEUE: Final = "requests:on-demand"
+CREATE_QUEUE: Final = "tasks:create"
+# Sets of a pool, and which one says where a VM is when it is in several: a checkout puts it into two.
+SETS: Final = ("running", "migrating", "ready", "pending", "completed", "discovered")
+FIELDS: Final = (
+    "clone", "template", "pool", "domain", "request_id", "pool_alias", "clone_time", "ip", "clone_error",
+    "clone_error_class", "timeout_notification", "open_socket_error", "ready", "check", "checkout", "token:token",
+    "token:user", "lifetime", "user_tagged", "destroy", "disk", "host", "migrated",
+)  # fmt: skip
+MOST_TOGETHER: Final = 20  # VMs that one task of a request may ask for again
+_SET: Final = re.compile(rb"vmpooler__(?:running|migrating|ready|pending|completed|discovered)__(.+)", re.DOTALL)
+
+
+def pool_key(state: str, pool: str) -> bytes:
+    """The set of a pool's VMs in a state."""
+    return f"vmpooler__{state}__{pool}".encode("utf-8", "surrogateescape")
+
+
+def vm_key(vm: bytes) -> bytes:
+    """A VM's own hash."""
+    return b"vmpooler__vm__" + vm
+
+
+def request_key(request: bytes) -> bytes:
+    """A request's own hash."""
+    return b"vmpooler__odrequest__" + request
+
+
+def active_key(pool: str) -> bytes:
+    """When each VM of a pool was checked out."""
+    return f"vmpooler__active__{pool}".encode("utf-8", "surrogateescape")
+
+
+def group_of(name: bytes) -> str | None:
+    """What a key that a scan found belongs to."""
+    if found := _SET.fullmatch(name):
+        return f"pool {text_of(found[1])}"
+    if name.startswith(b"vmpooler__vm__"):
+        return "vms"
+    return "requests" if name.startswith(b"vmpooler__odrequest__") else None
+
+
+class Letter(msgspec.Struct, frozen=True):
+    """A dead letter as it reads. `facts` is its JSON, empty when there is none."""
+
+    vm: str
+    facts: dict[str, Any]
+    problem: str | None = None
+
+
+def read_letter(member: bytes) -> Letter:
+    """A member of a dead-letter set: `vm:seconds:json` as it is written, or bare JSON as it was planned."""
+    facts = json_object(member)
+    if facts is None:
+        vm, _, rest = text_of(member).partition(":")
+        stamp, _, text = rest.partition(":")
+        facts = json_object(text.encode("utf-8", "surrogateescape")) if vm and stamp.isdigit() else None
+        if facts is not None:
+            return Letter(str(facts.get("vm") or vm), facts)
+        return Letter(short(member), {}, "it is neither `vm:seconds:json` nor JSON")
+    named = facts.get("vm")
+    if isinstance(named, str) and named:
+        return Letter(named, facts)
+    return Letter(short(member), facts, "it names no VM")
+
+
+def json_object(raw: bytes) -> dict[str, Any] | None:
+    """A JSON object; None when it is none."""
+    try:
+        value = codec.decode_json(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A task of a request: so many VMs of a pool, under an alias."""
+
+    alias: str
+    pool: str
+    count: int
+    request: str
+
+
+def read_task(member: bytes) -> Task | None:
+    """`alias:pool:count:request`; the request comes from users and may hold colons itself."""
+    parts = text_of(member).split(":", 3)
+    count = digits(parts[2]) if len(parts) == 4 else None
+    return None if count is None else Task(parts[0], parts[1], count, parts[3])

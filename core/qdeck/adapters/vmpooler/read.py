@@ -1,0 +1,258 @@
+"""VMPooler's entries as records: VMs of pools, requests, tasks, dead letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck import payload
+from qdeck._deck.model import State
+from qdeck._engine import codec
+from qdeck._engine.numbers import digits, score_ms, whole
+from qdeck._redis import reads
+from qdeck.adapters.model import Entry, Kind, Raw, Source, age_s, text_of
+from qdeck.adapters.steps import short
+from qdeck.adapters.times import read_ms
+from qdeck.adapters.vmpooler.keys import (
+    CREATE,
+    CREATE_QUEUE,
+    DEAD,
+    FIELDS,
+    PROCESSING,
+    REQUEST_QUEUE,
+    REQUESTS,
+    SETS,
+    active_key,
+    pool_key,
+    read_letter,
+    read_task,
+    request_key,
+    vm_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._engine.ops import Program
+
+STATE_OF: Final = {
+    "pending": State.DELAYED, "ready": State.READY, "running": State.RUNNING, "migrating": State.RUNNING,
+    "completed": State.DONE, "discovered": State.DONE,
+}  # fmt: skip
+_REQUEST_STATE: Final = {b"ready": State.DONE, b"failed": State.DEAD, b"deleted": State.CANCELLED}
+REQUEST_TTL_MS: Final = 5 * 60_000
+_NAME: Final = "vmpooler"
+Fields = dict[str, bytes]
+
+
+def owners(pool: str, vms: Sequence[bytes]) -> Program[list[str | None]]:
+    """In which set of the pool each VM counts; None where it is in none."""
+    if not vms:
+        return []
+    replies = yield reads.read(*((b"SMISMEMBER", pool_key(name, pool), *vms) for name in SETS))
+    found: list[str | None] = [None] * len(vms)
+    for name, reply in zip(SETS, replies, strict=True):
+        if reads.is_error(reply):
+            continue  # not a set: told by the rows
+        for at, there in enumerate(reply):
+            if there and found[at] is None:
+                found[at] = name
+    return found
+
+
+def read_vms(vms: Sequence[bytes]) -> Program[list[Fields]]:
+    """The known fields of VMs; one without a hash has none."""
+    replies = yield from reads.ask([(b"HMGET", vm_key(vm), *FIELDS) for vm in vms])
+    found: list[Fields] = []
+    for reply in replies:
+        values = [] if reads.is_error(reply) else reply
+        found.append({name: value for name, value in zip(FIELDS, values, strict=False) if value is not None})
+    return found
+
+
+def fill_vms(pool: str, raws: Sequence[Raw], now: int, stuck_ms: int) -> Program[list[Entry]]:
+    """VMs of one set; one that counts in another set is listed there."""
+    here = raws[0].source.native_state
+    places = yield from owners(pool, [raw.member for raw in raws])
+    kept = [raw for raw, place in zip(raws, places, strict=True) if place == here]
+    hashes = yield from read_vms([raw.member for raw in kept])
+    active: Sequence[bytes | None] = [None] * len(kept)
+    if kept and STATE_OF[here] is State.RUNNING:
+        [reply] = yield reads.read((b"HMGET", active_key(pool), *(raw.member for raw in kept)))
+        active = active if reads.is_error(reply) else reply
+    return [
+        vm_entry(pool, raw, fields, checkout, now, stuck_ms)
+        for raw, fields, checkout in zip(kept, hashes, active, strict=True)
+    ]
+
+
+def since_of(native: str, fields: Mapping[str, bytes], checkout: bytes | None) -> int | None:
+    """From when a VM's age counts: each set has its own field. None is unknown, never guessed from another one."""
+    if native == "pending":
+        return read_ms(fields.get("clone"))
+    if native == "ready":
+        return read_ms(fields.get("ready"))
+    if native == "running":
+        return read_ms(checkout) or read_ms(fields.get("checkout"))
+    if native == "migrating":
+        return read_ms(fields.get("checkout"))
+    if native == "completed":
+        return read_ms(fields.get("destroy")) or read_ms(fields.get("checkout"))
+    return None
+
+
+def vm_entry(
+    pool: str, raw: Raw, fields: Mapping[str, bytes], checkout: bytes | None, now: int, stuck_ms: int
+) -> Entry:
+    """The record of a VM."""
+    native, vm = raw.source.native_state, text_of(raw.member)
+    since = since_of(native, fields, checkout)
+    stuck = None
+    if native == "pending" and since is not None and now - since > stuck_ms:
+        stuck = f"pending for {(now - since) // 1000:,} s, over {stuck_ms // 1000:,} s"
+    error = fields.get("clone_error_class")
+    message = fields.get("clone_error") or fields.get("open_socket_error")
+    return Entry(
+        id=vm, key=f"{_NAME}/{pool}/{vm}", adapter=_NAME, queue=pool, state=STATE_OF[native], native_state=native,
+        seen=raw.seen(), since_ms=since, age_s=age_s(now, since), enqueued_ms=read_ms(fields.get("clone")),
+        tags=_tags(fields), error=None if error is None else text_of(error), body=body_of(fields), stuck=stuck,
+        message=None if message is None else payload.mask_text(message.decode("utf-8", "replace")),
+    )  # fmt: skip
+
+
+def _tags(fields: Mapping[str, bytes]) -> tuple[str, ...]:
+    known = (("request", "request_id"), ("alias", "pool_alias"), ("user", "token:user"))
+    return tuple(f"{word}:{fields[name].decode('utf-8', 'replace')}" for word, name in known if name in fields)
+
+
+def body_of(fields: Mapping[str, bytes]) -> bytes | None:
+    """The fields of a hash as JSON; its secrets are masked when they are shown."""
+    if not fields:
+        return None
+    return codec.encode_json({name: value.decode("utf-8", "replace") for name, value in fields.items()})
+
+
+def fill_requests(raws: Sequence[Raw], now: int, unread: list[str] | None = None) -> Program[list[Entry]]:
+    """Requests that wait or are worked on; or by the scan of their hashes, those that ended.
+
+    Keys that hold no hash are named in `unread`.
+    """
+    names = raws[0].source.kind is Kind.NAMES
+    ids = [raw.member.removeprefix(request_key(b"")) for raw in raws]
+    wanted = ("requested", "status", "retry_count", "failure_reason", "token:token", "token:user")
+    replies = yield from reads.ask([(b"HMGET", request_key(name), *wanted) for name in ids])
+    if unread is not None:
+        lost = [text_of(request_key(name)) for name, reply in zip(ids, replies, strict=True) if reads.is_error(reply)]
+        unread += [f"{key} is not a hash: it is left out" for key in lost]
+    scores: list[Any] = [None, None]
+    if names and ids:
+        scores = yield reads.read((b"ZMSCORE", REQUESTS, *ids), (b"ZMSCORE", PROCESSING, *ids))
+    found = []
+    for at, (raw, request, reply) in enumerate(zip(raws, ids, replies, strict=True)):
+        values = [] if reads.is_error(reply) else reply
+        fields = {name: value for name, value in zip(wanted, values, strict=False) if value is not None}
+        if names and (not fields or any(not reads.is_error(s) and s[at] is not None for s in scores)):
+            continue
+        found.append(_request(raw, text_of(request), fields, now))
+    return found
+
+
+def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> Entry:
+    status, source = fields.get("status"), raw.source
+    said = payload.mask_text(text_of(status or b""))
+    state, native = source.state, source.native_state
+    since = score_ms(raw.score, 1000)
+    problem = stuck = None
+    if source.kind is Kind.NAMES:
+        lost = "it neither waits nor is worked on, and has no outcome: the manager lost it"
+        state, problem = (State.DEAD, lost) if status is None else (_REQUEST_STATE.get(status, State.DONE), None)
+        native = "lost" if status is None else said
+    elif status is not None:
+        native = f"{native}, {said}"
+        stuck = f"it is {said} already, and still in {source.key.decode()}"
+    elif "requested" not in fields:
+        problem = "it has no record of what was requested"
+    if stuck is None and since is not None and now - since > REQUEST_TTL_MS:
+        stuck = f"{native} for {(now - since) // 1000:,} s; the manager fails a request after 5 min"
+    reason = fields.get("failure_reason")
+    retries = digits(fields.get("retry_count", b""))
+    return Entry(
+        id=request, key=f"{_NAME}/{REQUEST_QUEUE}/{request}", adapter=_NAME, queue=REQUEST_QUEUE, state=state,
+        native_state=native, seen=raw.seen(fields.get("status")), since_ms=since, age_s=age_s(now, since),
+        enqueued_ms=since, attempts=retries, tags=_tags(fields),
+        body=body_of(fields), stuck=stuck if state in (State.READY, State.RUNNING) else None, problem=problem,
+        error="Failed" if state is State.DEAD else None,
+        message=problem or (reason and payload.mask_text(reason.decode("utf-8", "replace"))) or None,
+    )  # fmt: skip
+
+
+def fill_tasks(queue: str, raws: Sequence[Raw], now: int) -> list[Entry]:
+    """Tasks that wait: of requests, of disks and snapshots."""
+    return [_task(queue, raw, now) for raw in raws]
+
+
+def _task(queue: str, raw: Raw, now: int) -> Entry:
+    text, native, since, problem = text_of(raw.member), "queued", None, None
+    told: dict[str, Any] = {"task": text}
+    if raw.source.key == CREATE:
+        task, score = read_task(raw.member), float(raw.score or 0)
+        native = "cancel" if score == 0 else "retry" if score == 1 else "queued"
+        since = score_ms(score, 1000) if score > 1 else None  # 0 and 1 are marks, no times
+        if task is None:
+            problem = "it is not `alias:pool:count:request`"
+        else:
+            told = {"alias": task.alias, "pool": task.pool, "count": task.count, "request_id": task.request}
+    else:
+        vm, _, rest = text.partition(":")
+        told = {"vm": vm, ("size_gb" if queue == "tasks:disk" else "snapshot"): rest}
+    return Entry(
+        id=text, key=f"{_NAME}/{queue}/{text}", adapter=_NAME, queue=queue, state=State.READY, native_state=native,
+        seen=raw.seen(), since_ms=since, age_s=age_s(now, since), enqueued_ms=since, problem=problem,
+        task=queue.partition(":")[2], body=codec.encode_json(told) if problem is None else raw.member,
+        tags=(f"request:{told['request_id']}",) if queue == CREATE_QUEUE and problem is None else (),
+    )  # fmt: skip
+
+
+def fill_letters(raws: Sequence[Raw], now: int) -> list[Entry]:
+    """Dead letters, each in the queue of its pool; one that names none is in a queue of its set."""
+    return [_letter(raw, now) for raw in raws]
+
+
+def _letter(raw: Raw, now: int) -> Entry:
+    kind = raw.source.native_state.removeprefix("dlq:")
+    letter = read_letter(raw.member if raw.value is None else raw.value)
+    facts, vm, problem = letter.facts, letter.vm, letter.problem
+    if raw.value is not None:  # a hash: what failed, by its kind
+        vm, problem = text_of(raw.member), None
+    at = score_ms(raw.score, 1000)
+    failed = read_ms(facts.get("failed_at")) if isinstance(facts.get("failed_at"), str) else None
+    pool, retries = facts.get("pool"), facts.get("retry_count")
+    since = at if at is not None else failed
+    message = facts.get("error_message")
+    known = {name: facts[name].encode() for name in ("request_id", "pool_alias") if isinstance(facts.get(name), str)}
+    stamp = "" if at is None else f"{at // 1000}:"
+    return Entry(
+        id=vm, key=f"{_NAME}/dlq:{kind}/{vm}:{stamp}{short(raw.member)}", adapter=_NAME,
+        queue=pool if isinstance(pool, str) and pool else f"dlq:{kind}", state=State.DEAD,
+        native_state=raw.source.native_state, seen=raw.seen(), since_ms=since, age_s=age_s(now, since),
+        failed_ms=failed or at, queue_from=str(facts.get("queue_from") or kind), tags=_tags(known),
+        error=str(facts.get("error_class") or "Error"), problem=problem,
+        message=payload.mask_text(message) if isinstance(message, str) else problem,
+        attempts=whole(retries),
+        body=codec.encode_json(facts) if facts else raw.value if raw.value is not None else raw.member,
+    )  # fmt: skip
+
+
+def dead_sources() -> Program[list[Source]]:
+    """The dead-letter keys; the fourth is what it is on this server."""
+    [kind] = yield reads.read((b"TYPE", DEAD["tasks"]))
+    tasks = Kind.HASH if kind == b"hash" else Kind.ZSET
+    return [
+        Source(
+            key=key,
+            kind=tasks if name == "tasks" else Kind.ZSET,
+            state=State.DEAD,
+            native_state=f"dlq:{name}",
+            down=True,
+        )
+        for name, key in DEAD.items()
+    ]

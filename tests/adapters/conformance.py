@@ -1,0 +1,290 @@
+"""What every adapter must hold to: a test module subclasses it and says how to fill a server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from qdeck import UsageError
+from qdeck.adapters import discovery, steps
+from qdeck.adapters.listing import every
+from qdeck.adapters.model import Ages, Fate, Stale, Tried
+from qdeck.admin import Act, Entry, Seen, State, Writer, make_adapter, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+    from qdeck.adapters.adapter import Adapter
+
+
+def picture(raw: redis.Redis) -> dict[bytes, tuple[object, bool]]:
+    """All that a server holds and whether it ends by itself; not as DUMP, which changes with a rehash."""
+    return {key: (value, raw.ttl(key) == -1) for key, value in values(raw).items()}
+
+
+def values(raw: redis.Redis) -> dict[bytes, object]:
+    """The same as values, whatever their encoding and the order of sets."""
+    found: dict[bytes, object] = {}
+    for key in raw.scan_iter():
+        if key.startswith((b"qdeck:", b"{")):
+            continue
+        kind = raw.type(key)
+        if kind == b"hash":
+            found[key] = raw.hgetall(key)
+        elif kind == b"zset":
+            found[key] = raw.zrange(key, 0, -1, withscores=True)
+        elif kind == b"set":
+            found[key] = raw.smembers(key)
+        elif kind == b"list":
+            found[key] = sorted(raw.lrange(key, 0, -1))
+        else:
+            found[key] = raw.get(key)
+    return found
+
+
+class Conformance:
+    """Give `adapter` and `populate`; every test below is then about that adapter."""
+
+    adapter: ClassVar[str]
+
+    def populate(self, raw: redis.Redis) -> None:
+        """Fills the server with entries of every state, broken ones too."""
+        raise NotImplementedError
+
+    def take(self, raw: redis.Redis, entry: Entry) -> None:
+        """Plays a worker of that system that takes this entry, which was just retried; by default there is none."""
+        pytest.skip("nothing can be retried here")
+
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+        """Ends it as that system would; what an operator can see of that is the answer."""
+        raise NotImplementedError
+
+    def make(self) -> Adapter:
+        """A new one of it; an adapter that is not among those of the package overrides this."""
+        return make_adapter(self.adapter)
+
+    @pytest.fixture
+    def deck(self, url: str, raw: redis.Redis) -> Iterator[Writer]:
+        self.populate(raw)
+        with Writer(url) as deck:
+            yield deck
+
+    def look(self, deck: Writer) -> Adapter:
+        made = self.make()
+        deck.run(discovery.look([made], discovery.Remembered(passes={})))
+        return made
+
+    def entries(self, deck: Writer, adapter: Adapter) -> list[Entry]:
+        now = int(_now(deck))
+        rows = deck.run(adapter.rows(now)).rows
+        assert rows
+        return [e for row in rows for e in deck.run(every(adapter, row.name, tuple(State), most=10_000))]
+
+    def test_looking_finds_it_and_writes_nothing(self, deck: Writer, raw: redis.Redis) -> None:
+        before = picture(raw)
+        adapter = self.look(deck)
+        assert adapter.sight is not None
+        assert adapter.sight.is_there
+        now = _now(deck)
+        self.entries(deck, adapter)
+        deck.run(adapter.stuck(now))
+        assert picture(raw) == before
+
+    def test_an_empty_server_has_nothing_of_it(self, url: str) -> None:
+        with Writer(url) as deck:
+            adapter = self.look(deck)
+            assert adapter.sight is not None
+            assert not adapter.sight.is_there
+
+    def test_rows_count_what_lists_show(self, deck: Writer) -> None:
+        adapter = self.look(deck)
+        for row in deck.run(adapter.rows(_now(deck))).rows:
+            for state in State:
+                count = getattr(row, state.value)
+                if count is not None:
+                    shown = deck.run(every(adapter, row.name, (state,), most=10_000))
+                    assert len(shown) == count, (row.name, state, [e.key for e in shown])
+
+    def test_rows_count_what_is_stuck(self, deck: Writer) -> None:
+        adapter = self.look(deck)
+        now = _now(deck)
+        shown = Counter(entry.queue for entry in deck.run(adapter.stuck(now)))
+        for row in deck.run(adapter.rows(now)).rows:
+            if row.stuck is not None:
+                assert row.stuck == shown[row.name], row.name
+
+    def test_keys_are_identities_and_records_are_whole(self, deck: Writer) -> None:
+        adapter = self.look(deck)
+        found = self.entries(deck, adapter)
+        assert len({entry.key for entry in found}) == len(found)
+        for entry in found:
+            assert entry.adapter == self.adapter
+            assert entry.state in list(State)
+            assert entry.native_state
+            assert entry.age_s is None or entry.age_s >= 0
+            assert Seen.parse(str(entry.seen)) == entry.seen
+            entry.payload()
+            entry.text()
+            detail = deck.run(adapter.job(entry.queue, entry.key))
+            assert (detail.key, detail.state) == (entry.key, entry.state)
+
+    def test_small_pages_show_the_same(self, deck: Writer) -> None:
+        adapter = self.look(deck)
+        for row in deck.run(adapter.rows(_now(deck))).rows:
+            # What is equal to the byte is told apart on one page only.
+            whole = {e.key.partition("#")[0] for e in deck.run(every(adapter, row.name, tuple(State), most=10_000))}
+            cursor, shown = None, set()
+            for _ in range(1000):
+                page = deck.run(adapter.page(row.name, tuple(State), cursor=cursor, most=1))
+                shown |= {entry.key.partition("#")[0] for entry in page.jobs}
+                cursor = page.cursor
+                if cursor is None:
+                    break
+            assert cursor is None
+            assert shown == whole
+
+    def test_a_filter_keeps_what_matches(self, deck: Writer) -> None:
+        adapter = self.look(deck)
+        for entry in self.entries(deck, adapter):
+            if '"' in entry.id or "\\" in entry.id or "*" in entry.id or not entry.id.isprintable():
+                continue
+            wanted = parse(f'id:"{entry.id}" state:{entry.state}')
+            page = deck.run(adapter.page(entry.queue, tuple(State), wanted=wanted))
+            assert entry.key in {found.key for found in page.jobs}
+
+    def test_secrets_are_masked(self, deck: Writer) -> None:
+        adapter = self.look(deck)
+        for entry in self.entries(deck, adapter):
+            detail = deck.run(adapter.job(entry.queue, entry.key))
+            shown = (entry.text(), entry.payload(), entry.message, entry.key, detail.payload(), detail.failure)
+            assert "tok123" not in str((*shown, detail.log))
+
+    def test_every_act_is_told_and_each_is_taken_back(self, deck: Writer, raw: redis.Redis) -> None:
+        adapter = self.look(deck)
+        before, tried, told = values(raw), set(), set()
+        for number, entry in enumerate(self.entries(deck, adapter)):
+            for act, capability in adapter.capabilities().items():
+                assert capability.can or capability.why
+                try:
+                    step = deck.run(adapter.step(act, entry, _now(deck), priority=_priority(self.adapter, act)))
+                except UsageError:
+                    continue
+                told.add(act)
+                batch = f"b{number}-{act}"
+                [done] = deck.write(steps.run(self.adapter, batch, [step]))
+                if not done.done:  # an entry may be in the way of itself, as one that is dead and in line too
+                    assert done.why, (act, entry.key)
+                    assert values(raw) == before, (act, entry.key)
+                    continue
+                tried.add(act)
+                changed = values(raw)
+                [again] = deck.write(steps.run(self.adapter, batch, [step]))
+                assert again.done  # sent twice is done once
+                assert values(raw) == changed
+                [back] = deck.write(steps.undo(self.adapter, batch))
+                assert back.done, (act, entry.key, back.why)
+                assert deck.write(steps.undo(self.adapter, batch)) == []
+                assert values(raw) == before, (act, entry.key)
+        assert tried
+        assert tried == told
+
+    @pytest.mark.parametrize("well", [True, False])
+    def test_what_becomes_of_a_retried_entry_is_told_or_unknown(
+        self, deck: Writer, raw: redis.Redis, *, well: bool
+    ) -> None:
+        adapter = self.look(deck)
+        tried: set[str] = set()
+        for number, entry in enumerate(self.entries(deck, adapter)):
+            now = _now(deck)
+            if entry.native_state in tried:
+                continue
+            try:
+                step = deck.run(adapter.step(Act.RETRY, entry, now))
+            except UsageError:
+                continue
+            one = Tried(seen=entry.seen, since_ms=now)
+            [done] = deck.write(steps.run(self.adapter, f"r{number}", [step]))
+            if not done.done:
+                continue
+            if not adapter.tells_fates:
+                assert deck.run(adapter.fates([one], _now(deck))) == [Fate.UNKNOWN], entry.key
+                pytest.skip("it does not tell what becomes of entries")
+            assert deck.run(adapter.fates([one], _now(deck))) == [Fate.WAITING], entry.key
+            self.take(raw, entry)
+            assert deck.run(adapter.fates([one], _now(deck)))[0] in (Fate.RUNNING, Fate.UNKNOWN), entry.key
+            wanted = self.end(raw, entry, well=well)
+            before = picture(raw)
+            assert deck.run(adapter.fates([one], _now(deck))) == [wanted], entry.key
+            assert picture(raw) == before
+            assert well or wanted in (Fate.DEAD, Fate.FAILED)
+            tried.add(entry.native_state)
+        if not tried:
+            pytest.skip("nothing can be retried here")
+
+    def test_what_is_stale_is_told_and_can_go_and_come_back(self, deck: Writer, raw: redis.Redis) -> None:
+        adapter = self.look(deck)
+        before, now, cursor = values(raw), _now(deck), None
+        ages = Ages(
+            max_pending_age=0, max_ready_age=0, max_completed_age=0, max_orphaned_age=0, max_request_age=0, done_age=0,
+            dlq_ttl_s=0, dlq_max_entries=0,
+        )  # fmt: skip
+        found: list[Stale] = []
+        for _ in range(1000):
+            page = deck.run(adapter.stale(ages, now, cursor))
+            found += page.found
+            cursor = page.cursor
+            if cursor is None:
+                break
+        assert cursor is None
+        assert values(raw) == before
+        for number, stale in enumerate(found):
+            assert stale.reason
+            step = deck.run(adapter.step(stale.act, stale.entry, now, ages=ages, reason=stale.reason))
+            [done] = deck.write(steps.run(self.adapter, f"s{number}", [step]))
+            assert done.done, (stale.rule, stale.entry.key, done.why)
+            [back] = deck.write(steps.undo(self.adapter, f"s{number}"))
+            assert back.done, (stale.rule, stale.entry.key, back.why)
+            assert values(raw) == before
+
+    def test_an_entry_that_changed_is_left_alone(self, deck: Writer, raw: redis.Redis) -> None:
+        adapter = self.look(deck)
+        found = self.entries(deck, adapter)
+        twins = {entry.key.partition("#")[0] for entry in found if "#" in entry.key}
+        for number, entry in enumerate(found):
+            if entry.key.partition("#")[0] in twins:
+                continue  # its twin would go
+            try:
+                step = deck.run(adapter.step(Act.DISCARD, entry, _now(deck)))
+            except UsageError:
+                continue
+            deck.write(steps.run(self.adapter, f"first{number}", [step]))
+            before = values(raw)
+            [left] = deck.write(steps.run(self.adapter, f"second{number}", [step]))
+            assert not left.done
+            assert left.why
+            assert values(raw) == before
+            deck.write(steps.undo(self.adapter, f"first{number}"))
+
+    def test_keys_of_another_type_do_not_stop_the_rest(self, deck: Writer, raw: redis.Redis) -> None:
+        for key, kind in self.make().fixed_keys().items():
+            if kind is not None and not raw.exists(key):
+                raw.set(key, "something else")
+        adapter = self.look(deck)
+        assert self.entries(deck, adapter)
+        deck.run(adapter.stuck(_now(deck)))
+
+
+def _priority(adapter: str, act: Act) -> object:
+    if act is Act.REPRIORITISE and adapter == "ifdb":
+        return 7
+    return "HIGH" if adapter == "scheduler" else None
+
+
+def _now(deck: Writer) -> int:
+    from qdeck._redis import reads
+
+    return deck.run(reads.clock())
