@@ -12,9 +12,9 @@ from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._engine.numbers import need
 from qdeck._engine.shapes import LONGEST, LOOKED_AT, VARIES, shape_of
-from qdeck._operations.rows import Row
-from qdeck._operations.scan import Needs, Walk, fill
 from qdeck._redis import reads
+from qdeck.adapters.native.rows import Row
+from qdeck.adapters.native.walk import Needs, Walk, fill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -18,10 +18,10 @@ from qdeck._operations import foreign, stuck
 from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, PlanHead, Verb
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.request import Sums, Wish
-from qdeck._operations.rows import Row, reaches_no_secret
-from qdeck._operations.scan import Needs, Walk, fill, put
 from qdeck._options import read_priority
 from qdeck._redis import reads
+from qdeck.adapters.native.rows import Row, reaches_no_secret
+from qdeck.adapters.native.walk import Needs, Walk, fill, put
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

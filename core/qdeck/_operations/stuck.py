@@ -12,8 +12,8 @@ from qdeck._deck.model import NATIVE, State
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
-from qdeck._operations.scan import Needs, Walk
 from qdeck._redis import reads
+from qdeck.adapters.native.walk import Needs, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import WorkerRow
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
-    from qdeck._operations.rows import Row
+    from qdeck.adapters.native.rows import Row
 
 NEEDED: Final = ("head", "lease", "tries", "error")
 

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
     from qdeck._operations.redrive import told as outcomes_told
     from qdeck._operations.registry import Kept
-    from qdeck._operations.scan import Needs, Walk
     from qdeck._operations.stuck import StuckJob
     from qdeck._redis import mask_url
     from qdeck._redis.reads import LOCAL_CLOCK, concerns_all, unread_words
@@ -93,6 +92,7 @@ if TYPE_CHECKING:
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
     from qdeck.adapters.model import Act, Entry, Seen
+    from qdeck.adapters.native.walk import Needs, Walk
     from qdeck.admin._reader import AsyncReader, Reader
     from qdeck.admin._writer import AsyncWriter, Writer
     from qdeck.messages._cleaning import SLICE as CLEAN_SLICE
@@ -284,7 +284,7 @@ _HOMES: Final = {
     "qdeck._operations.pointed": "difference",
     "qdeck._operations.redrive": "ENOUGH TOO_MANY outcomes_told=told",
     "qdeck._operations.registry": "Kept",
-    "qdeck._operations.scan": "Needs Walk",
+    "qdeck.adapters.native.walk": "Needs Walk",
     "qdeck._operations.stuck": "StuckJob",
     "qdeck._rules.doctor": "Diagnosis DoctorFinding",
     "qdeck._rules.health": "HealthReport",

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from qdeck._operations.closeup import CloseUp
     from qdeck._operations.groups import Groups, GroupWalk, Kind
     from qdeck._operations.headroom import Headroom
-    from qdeck._operations.scan import Walk as FilterWalk
     from qdeck._operations.stuck import StuckJob
     from qdeck._redis.steps import Steps
     from qdeck._rules.doctor import Diagnosis
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from qdeck._rules.limits import Limits
     from qdeck._schedules.model import Definition, ScheduleRow
     from qdeck._settings import Configuration, Target, Thresholds
+    from qdeck.adapters.native.walk import Walk as FilterWalk
     from qdeck.messages._cleaning import Removal, Slice
     from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, RemovableSearch, TaskPage
 

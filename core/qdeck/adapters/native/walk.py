@@ -15,8 +15,8 @@ from qdeck._deck.jobs import OF_BODY, OF_HEAD
 from qdeck._deck.model import State
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
-from qdeck._operations.rows import ENDED, Row, reaches_no_secret
 from qdeck._redis import reads
+from qdeck.adapters.native.rows import ENDED, Row, reaches_no_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,0 +1,1 @@
+"""qdeck's own queue, read as every other adapter reads its system."""
