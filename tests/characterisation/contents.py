@@ -20,6 +20,7 @@ _BY_CHANCE: Final = (
     (re.compile(r"(?<=<now>)-\d+\b"), "-<n>"),
     (re.compile(r"(?<=<now> <now> )\S+(?=\n)"), "<sample>"),
 )
+_FREED: Final = re.compile(r"^(freed .* = )\d+$")  # bytes that the server's allocator took
 _OWN_SIGN: Final = "kept for undo: "
 
 
@@ -76,7 +77,8 @@ def _read(pipe: Any, key: bytes, kind: bytes) -> None:
 
 def _things(kind: bytes, value: Any, normal: Normal) -> list[str]:
     if kind == b"hash":
-        return sorted(f"{_text(name, normal)} = {_text(one, normal)}" for name, one in value.items())
+        lines = (f"{_text(name, normal)} = {_text(one, normal)}" for name, one in value.items())
+        return sorted(_FREED.sub(r"\1<bytes>", line) for line in lines)
     if kind == b"zset":
         scored = [(normal.number(score) or f"{score:.17g}", _text(member, normal)) for member, score in value]
         # What was written in the same minute may have been written in the same millisecond, or not.

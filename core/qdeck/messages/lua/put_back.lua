@@ -1,0 +1,10 @@
+#!lua
+-- Puts the copy of a removed list back, once: the list, its copy.
+local kept = redis.call('GET', KEYS[2])
+if not kept then return 'gone' end
+if kept == 'back' then return 'back' end
+if redis.call('EXISTS', KEYS[1]) == 1 then return 'again' end
+local at = string.find(kept, ' ', 1, true)
+redis.call('RESTORE', KEYS[1], math.max(0, tonumber(string.sub(kept, 1, at - 1))), string.sub(kept, at + 1))
+redis.call('SET', KEYS[2], 'back', 'KEEPTTL')
+return 'back'
