@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from messages.waiting import OWN, age
-from qdeck._operations import cleaned
 from qdeck.admin import Writer
 from qdeck.messages import DomainQueueManager
+from qdeck.messages import _batch as cleaned
 
 if TYPE_CHECKING:
     import redis

@@ -11,10 +11,10 @@ from qdeck.messages.looking import read_counts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._operations.cleaned import Keeper
     from qdeck._redis import AsyncClient
     from qdeck._settings.model import Agent
     from qdeck.messages import LifeCycleCount
+    from qdeck.messages._batch import Keeper
 
 MOST_SWEEPS: Final = 1000  # slices of queues whose time is over, in one run
 

@@ -40,6 +40,7 @@ WORKERS: Final = "qdeck:workers"  # hash: worker → what it says about itself (
 TASKS: Final = "qdeck:tasks"  # hash: worker → the tasks it can run (JSON)
 CONTROL: Final = "qdeck:control"  # hash: worker → what it is asked to do
 ACTIVITY: Final = "qdeck:activity"  # stream: what operators did
+MESSAGES: Final = "{qdeck:messages}"  # tag of the keys of temporary queues
 UNDO: Final = "qdeck:undo"  # hash: batch → what can be undone until when (JSON)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -10,18 +11,23 @@ import msgspec
 from qdeck._deck import changes
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._errors import NotAllowed, QdeckError, UsageError
-from qdeck._operations import activity, cleaned, registry
+from qdeck._operations import activity, registry
 from qdeck._operations.model import Skip, UndoResult, Verb
 from qdeck._redis import reads
 from qdeck._redis.steps import Step
 from qdeck.adapters import steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from qdeck._engine.ops import Program
     from qdeck._operations.registry import Kept
     from qdeck._redis.steps import Steps
+
+    UndoSteps = Callable[
+        [Kept, Callable[[int], None] | None, Callable[[], bool] | None], Steps[tuple[int, list[Skip], bool]]
+    ]
+    """Undoes a batch: how much was restored, what was not, and whether all was looked at."""
 
 PARENT_GONE: Final = "a job that it waited for has ended"  # as undo.lua says it
 _ROUNDS: Final = 20  # back and forth between queues
@@ -55,10 +61,11 @@ def find(batch: str | None) -> Program[Kept]:
 def undo_steps(
     batch: str | None = None,
     *,
+    kinds: Mapping[str, UndoSteps] = MappingProxyType({}),
     progress: Callable[[int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Steps[UndoResult]:
-    """Takes a batch back, or this user's own last one."""
+    """Takes a batch back, or this user's own last one. `kinds` has who undoes batches that are of no jobs, by verb."""
     kept = yield Step(find(batch), writes=False)
     run = _Undoing(kept)
     try:
@@ -70,8 +77,8 @@ def undo_steps(
             yield Step(step)
             if progress is not None:
                 progress(run.restored)
-        if kept.verb == cleaned.VERB:
-            run.restored, run.skipped, run.whole = yield from cleaned.put_back_steps(kept, progress, cancelled)
+        if kept.verb in kinds:
+            run.restored, run.skipped, run.whole = yield from kinds[kept.verb](kept, progress, cancelled)
     except QdeckError as caught:
         if isinstance(caught, NotAllowed) and not run.restored:
             raise  # nothing was changed, as with a plan that is refused

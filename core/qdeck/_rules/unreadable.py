@@ -16,7 +16,7 @@ from qdeck._deck.model import NATIVE, Code, Finding, QueueRow, State, Status
 from qdeck._deck.verdict import Check, make_check
 from qdeck._engine import codec, keys
 from qdeck._engine.numbers import MOST, digits, score_ms
-from qdeck._operations import activity, cleaned, registry
+from qdeck._operations import activity, registry
 from qdeck._redis import reads
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_past
@@ -94,12 +94,12 @@ STORED: Final = (
     Stored(key="qdeck:health", kind="hash", is_ours=lambda name, told: name != b"metrics" or _is_json(told)),
     *(Stored(key=f"qdeck:agent:{{qdeck:{chore}}}", kind="hash", is_ours=_is_run) for chore in _CHORES),
     *(
-        Stored(key=f"{cleaned.TAG}:{part}", kind="zset", is_ours=lambda _, at: score_ms(at) is not None)
+        Stored(key=f"{keys.MESSAGES}:{part}", kind="zset", is_ours=lambda _, at: score_ms(at) is not None)
         for part in ("queues", "tasks", "waiting", "callbacks")
     ),
-    Stored(key=f"{cleaned.TAG}:about", kind="hash", is_ours=_is_about),
+    Stored(key=f"{keys.MESSAGES}:about", kind="hash", is_ours=_is_about),
     Stored(
-        key=f"{cleaned.TAG}:metrics", kind="hash",
+        key=f"{keys.MESSAGES}:metrics", kind="hash",
         is_ours=lambda name, count: name.count(b" ") == 3 and digits(count) is not None,
     ),
 )  # fmt: skip

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from qdeck._names import QueueName
     from qdeck._operations.applying import Tally
     from qdeck._operations.clean_lists import ListsCleaned, ListsFound
-    from qdeck._operations.cleaned import Keeper
     from qdeck._operations.editing import Draft
-    from qdeck._operations.model import Activity, BatchResult, Fates, UndoResult
+    from qdeck._operations.model import Activity, BatchResult, Fates, Skip, UndoResult
     from qdeck._operations.planfile import Plan
+    from qdeck._operations.registry import Kept
     from qdeck._redis.steps import Steps
     from qdeck._schedules.model import Definition
     from qdeck._settings import Target
+    from qdeck.messages._batch import Keeper
     from qdeck.messages._cleaning import CleanReport, Removal
 
 
@@ -117,7 +118,7 @@ class Writes(Reads):
         """Revert a batch, without an id the last one of this user. Twice is once."""
         from qdeck._operations import undoing
 
-        return undoing.undo_steps(batch, progress=progress, cancelled=cancelled)
+        return undoing.undo_steps(batch, kinds={"clean": _undo_cleaning}, progress=progress, cancelled=cancelled)
 
     @writes
     def edit(self, draft: Draft, text: str | bytes, reason: str = "") -> Program[BatchResult]:
@@ -319,6 +320,14 @@ class AsyncWriter(Writes, AsyncReader):
     async def write(self, program: Program[T]) -> T:
         """Run a program that may write."""
         return await self._run_write(program)
+
+
+def _undo_cleaning(
+    kept: Kept, progress: Callable[[int], None] | None, cancelled: Callable[[], bool] | None
+) -> Steps[tuple[int, list[Skip], bool]]:
+    from qdeck.messages import _batch
+
+    return _batch.put_back_steps(kept, progress, cancelled)
 
 
 def _queue_name(queue: str | QueueName) -> str:

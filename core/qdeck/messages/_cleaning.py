@@ -18,8 +18,8 @@ from qdeck._engine import programs as engine
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidName, LayoutMismatch, NotAllowed, UsageError
 from qdeck._names import QueueName
-from qdeck._operations import cleaned
 from qdeck.adapters.lists.names import read_registered, registry_of
+from qdeck.messages import _batch as cleaned
 from qdeck.messages import _registry as registry
 from qdeck.messages._naming import TaskQueueName
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck._operations.cleaned import Keeper
+    from qdeck.messages._batch import Keeper
 
 IDLE_S: Final = 86_400
 SLICE: Final = 500

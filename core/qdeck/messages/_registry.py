@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.exceptions import ResponseError
 
 from qdeck._engine import acts, ops, programs, scripts
+from qdeck._engine.keys import MESSAGES
 from qdeck._engine.numbers import clipped, digits
 from qdeck._errors import InvalidName, NotAllowed, UsageError
 from qdeck._names import QueueName
-from qdeck._operations import cleaned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TTL_S: Final = 3600.0
 # In the order of the script.
 _PARTS: Final = ("queues", "waiting", "about", "tasks", "callbacks", "removing", "metrics", "readers")
-KEYS: Final = tuple(f"{cleaned.TAG}:{part}".encode() for part in _PARTS)
+KEYS: Final = tuple(f"{MESSAGES}:{part}".encode() for part in _PARTS)
 QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS, READERS = KEYS
 MOST_TASK: Final = 1000  # characters of a task's id
 AT_ONCE: Final = 100  # names in one call, which is not to keep the server busy for long
@@ -177,6 +177,11 @@ def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_
     return told.decode()
 
 
+def copy_key(name: str, batch: str) -> bytes:
+    """Return where the copy of a queue is, in the slot of the queue."""
+    return f"{{{name}}}:undo:{batch}".encode()
+
+
 def drop_many(
     queues: Sequence[str],
     until_ms: int,
@@ -192,7 +197,7 @@ def drop_many(
     drop = script("drop")
     yield from programs.check_rights(drop, queues[0].encode())
     args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS, int(needs_copy))
-    calls = [(b"EVALSHA", drop.digest, 2, name, cleaned.copy_key(name, batch), *args) for name in queues]
+    calls = [(b"EVALSHA", drop.digest, 2, name, copy_key(name, batch), *args) for name in queues]
     found: list[tuple[int, int, int] | str] = []
     for reply in (yield from programs.run_each(drop, calls)):
         if isinstance(reply, list):
