@@ -91,7 +91,7 @@ class Leftovers:
             since = "" if idle is None else f", nobody used it for {span(idle * 1000)}"
             reason = ("its time is over" if rule == OVER else "no task and no service owns it") + since
             entry = PlanEntry(
-                queue=one.name, id=one.name, state="temporary", seen="", effect="discard", rule=rule, reason=reason,
+                queue=one.name, id=one.name, state="temporary", version="", verb="discard", rule=rule, reason=reason,
                 bytes=one.bytes, age_s=idle,
             )  # fmt: skip
             kept.append(entry)

@@ -73,9 +73,11 @@ async def make_plan(
 
 def needs_asking(plan: Plan) -> bool:
     """Whether a plan is more than one reversible thing: many jobs, or something that undo does not take back."""
-    blast = plan.tail.blast
-    reaches_others = plan.verb in (Verb.CANCEL, Verb.BURY, Verb.DISCARD) and bool(blast.dependants or blast.handlers)
-    stops = plan.verb is Verb.CANCEL and blast.running > 0
+    totals = plan.tail.totals
+    reaches_others = plan.verb in (Verb.CANCEL, Verb.BURY, Verb.DISCARD) and bool(
+        totals.dependents or totals.failure_handlers
+    )
+    stops = plan.verb is Verb.CANCEL and totals.running > 0
     lost = NO_UNDO in plan.tail.warnings
     return plan.count > 1 or reaches_others or stops or lost or plan.verb is Verb.PURGE
 
@@ -123,8 +125,8 @@ def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "")
 def undone(result: UndoResult, name: str) -> tuple[str, str, str]:
     """What taking a batch back did in a few words, with the role and the glyph that fit."""
     words = f"undone: {name}" if not result.skipped else f"{result.restored:,} went back, of {name}"
-    if result.dependants:
-        words += f"; {counted(result.dependants, 'job')} that waited for them too"
+    if result.dependents:
+        words += f"; {counted(result.dependents, 'job')} that waited for them too"
     if result.error is not None:
         return f"{words}; then {result.error}", "bad", "✗"
     if result.skipped:

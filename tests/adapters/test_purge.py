@@ -94,7 +94,7 @@ def test_case_4_without_dead_letters_old_pending_machines_are_only_removed(deck:
     raw.expire("vmpooler__vm__ends", 600)
     before = values(raw)
     plan = deck.plan_purge(read_rules(()), Limits(dlq_enabled=False))
-    told = {(entry.id, entry.rule, entry.effect) for entry in plan.entries()}
+    told = {(entry.id, entry.rule, entry.verb) for entry in plan.entries()}
     assert told == {("vm-old", "pending_too_old", "expire"), ("ends", "pending_too_old", "expire")}
     assert deck.apply(plan).applied == 2
     assert not raw.exists("vmpooler__pending__pool1", "vmpooler__dlq__pending", "vmpooler__completed__pool1")
@@ -221,7 +221,7 @@ def test_records_of_no_machine_get_an_end_once(deck: Writer, raw: redis.Redis) -
     raw.hset("vmpooler__vm__nameless", mapping={"clone": ago(90_000)})
     raw.hset("vmpooler__vm__undated", mapping={"pool": "pool1"})
     entries = plan_of(deck, "orphaned_records")
-    assert {(entry.id, entry.state, entry.effect) for entry in entries.values()} == {("orphan", "none", "expire")}
+    assert {(entry.id, entry.state, entry.verb) for entry in entries.values()} == {("orphan", "none", "expire")}
     plan = deck.plan_purge(read_rules(()))
     assert deck.apply(plan).applied == 1
     assert 0 < raw.ttl("vmpooler__vm__orphan") <= 3600
@@ -255,7 +255,7 @@ def test_case_23_requests_over_their_time_fail_and_their_machines_are_given_back
     vm(raw, "running", "other", checkout=ago(100))
     before = values(raw)
     [entry] = plan_of(deck, "request_too_old").values()
-    assert (entry.id, entry.effect) == ("r1", "expire")
+    assert (entry.id, entry.verb) == ("r1", "expire")
     assert purged(deck, "request_too_old") == 1
     assert raw.hget("vmpooler__odrequest__r1", "status") == b"failed"
     assert raw.zrange("vmpooler__provisioning__processing", 0, -1) == [b"r2"]
@@ -307,7 +307,7 @@ def test_ifdb_keeps_what_others_wait_for(deck: Writer, raw: redis.Redis) -> None
     raw.zadd("ifdb:task_queue", {"child": 1})
     before = values(raw)
     entries = plan_of(deck)
-    assert {(entry.id, entry.rule, entry.effect) for entry in entries.values()} == {("free", "task_too_old", "discard")}
+    assert {(entry.id, entry.rule, entry.verb) for entry in entries.values()} == {("free", "task_too_old", "discard")}
     plan = deck.plan_purge(read_rules(()))
     raw.hset("ifdb:task_data", "late", json.dumps(waits | {"id": "late", "dependency": "free"}))
     assert deck.apply(plan).applied == 0  # one came that waits for it
@@ -324,7 +324,7 @@ def test_scheduler_quarantines_what_is_broken_and_promotes_what_is_overdue(deck:
     raw.zadd("scheduler:queue:delayed", {"late:HIGH": now - 120_000, "a:b:NORMAL": now - 5000})
     before = values(raw)
     entries = plan_of(deck, "broken_entries", "overdue_delayed")
-    assert {(entry.id, entry.effect) for entry in entries.values()} == {
+    assert {(entry.id, entry.verb) for entry in entries.values()} == {
         ("broken", "bury"), ("x:WHAT", "bury"), ("late", "run"), ("a:b", "run"),
     }  # fmt: skip
     assert purged(deck, "broken_entries", "overdue_delayed") == 4

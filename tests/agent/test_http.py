@@ -170,7 +170,7 @@ async def test_a_dry_run_tells_what_a_purge_would_do_and_writes_nothing(
     assert answer.code == 200
     assert found["counts"] == {"ready_too_old": 5}
     assert len(found["entries"]) == 5
-    assert set(found["entries"][0]) >= {"adapter", "queue", "id", "rule", "reason", "age_s", "effect"}
+    assert set(found["entries"][0]) >= {"adapter", "queue", "id", "rule", "reason", "age_s", "verb"}
     assert (len(cut["entries"]), cut["more"]) == (2, 3)
 
 

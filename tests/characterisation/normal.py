@@ -32,6 +32,7 @@ _PRIORITIES: Final = 1_000_000  # what a priority adds to a score of ifdb, in se
 _PRIORITIES_THERE: Final = 1000
 _BAND: Final = 10**13  # what a priority adds to a score of the native adapter, in ms
 _AGES: Final = frozenset({"age_s", "oldest_s", "stuck_s", "idle_s", "late_s", "heartbeat_s", "oldest_age", "avg_age"})
+PLANNED: Final = "version of a planned job"
 _OF_MACHINE: Final = frozenset({"memory_bytes", "version", "run_id", "digest", "uptime_s", "clients", "commands_per_s"})
 
 
@@ -68,14 +69,18 @@ class Normal:
     def document(self, value: Any, name: str = "") -> Any:
         """A document of JSON."""
         if isinstance(value, dict):
-            kept = {self.sentence(key): self.document(item, key) for key, item in value.items()}
+            planned = "verb" in value  # its version is that of a job, not of a program
+            kept = {
+                self.sentence(key): self.document(item, PLANNED if planned and key == "version" else key)
+                for key, item in value.items()
+            }
             hidden = "value" if kept.get("name") == "memory" else "bytes" if _WEIGHED & kept.keys() else ""
             return kept | {hidden: "<bytes>"} if hidden in kept else kept
         if isinstance(value, list):
             return [self.document(item, name) for item in value]
         if name in _OF_MACHINE and value is not None:
             return f"<{name}>"
-        if name == "seen" and isinstance(value, str):
+        if name == PLANNED and isinstance(value, str):
             value = _decoded(value)
         if isinstance(value, str):
             return self.sentence(value)
@@ -114,11 +119,11 @@ class Normal:
         return f"<{span} ago>" if seconds < 0 else f"<in {span}>"
 
 
-def _decoded(seen: str) -> str:
-    """What a plan saw of an entry of another system: key, member, score and value, each as base64."""
-    parts = seen.split(".")
+def _decoded(version: str) -> str:
+    """What a plan compares of an entry of another system: key, member, score and value, each as base64."""
+    parts = version.split(".")
     if len(parts) != 4:
-        return seen
+        return version
     texts = [
         "-" if part == "-" else base64.urlsafe_b64decode(part).decode("utf-8", "backslashreplace") for part in parts
     ]

@@ -26,7 +26,7 @@ GROUP = {"error_class", "message_shape", "queue", "count", "first_at", "last_at"
 BATCH = {"batch", "applied", "skipped", "undo_until"}
 UNDO = {"batch", "restored", "skipped"}
 STUCK = {"id", "adapter", "queue", "why", "age_s", "worker", "worker_alive"}
-PLAN = {"plan", "created_at", "expires_at", "count", "bytes", "entries", "blast", "skipped"}
+PLAN = {"plan", "created_at", "expires_at", "count", "bytes", "entries", "totals", "skipped"}
 
 
 @pytest.fixture

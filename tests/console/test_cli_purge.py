@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from support.commands import Ran
 
 PLAN = {"plan", "created_at", "expires_at", "counts", "bytes", "entries"}
-ENTRY = {"adapter", "queue", "id", "rule", "reason", "age_s", "effect"}
+ENTRY = {"adapter", "queue", "id", "rule", "reason", "age_s", "verb"}
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_rules_and_thresholds_of_one_run(qdeck: Callable[..., Ran], yard: Yard, 
     write_trusted(tmp_path / "qdeck.toml", "[dead_letters]\ndlq_enabled = true\n[purge]\nmax_ready_age = 10")
     old = yard.ready(20)
     [entry] = qdeck("purge", "--rule", "ready_too_old", "--json").json["entries"]
-    assert (entry["id"], entry["effect"]) == (old, "bury")
+    assert (entry["id"], entry["verb"]) == (old, "bury")
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ async def test_a_frame_gathers_no_rows_to_know_whether_they_could_be_written(
 
 async def test_an_undo_tells_of_those_that_came_back_with_its_jobs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def undone(_writer: AsyncWriter, batch: str) -> UndoResult:
-        return UndoResult(batch=batch, restored=1, skipped=(), dependants=3)
+        return UndoResult(batch=batch, restored=1, skipped=(), dependents=3)
 
     monkeypatch.setattr(AsyncWriter, "undo", undone)
     async with console(url, "") as pilot:

@@ -82,7 +82,7 @@ class Entries(Leftovers):
     def entries(self, share: Share, first: int, most: int) -> list[PlanEntry]:
         self._told(first)
         return [
-            PlanEntry(queue=share.queue, id=f"job-{number}", state="done", seen="1", effect="discard", rule=share.rule,
+            PlanEntry(queue=share.queue, id=f"job-{number}", state="done", version="1", verb="discard", rule=share.rule,
                       reason="old", bytes=10, age_s=5.0)
             for number in range(first, min(share.count, first + most))
         ]  # fmt: skip

@@ -339,7 +339,7 @@ def test_verbs_act_in_their_states(deck: Writer, client: SyncClient) -> None:
 def test_a_plan_counts_who_waits_for_its_jobs(deck: Writer) -> None:
     parent = deck.enqueue(QUEUE, "t")
     deck.enqueue(QUEUE, "t", after=[parent.id])
-    assert deck.plan("cancel", QUEUE, ids=[parent.id]).tail.blast.dependants == 1
+    assert deck.plan("cancel", QUEUE, ids=[parent.id]).tail.totals.dependents == 1
 
 
 def test_limits_are_checked_and_shown(deck: Writer) -> None:

@@ -474,7 +474,7 @@ class Model:
             popped = self.of_state("ready")[: max(0, most - len(claimed))]
             if not popped:
                 break
-            # Taken out together: a handler or a dependant made meanwhile waits for the next round.
+            # Taken out together: a handler or a dependent made meanwhile waits for the next round.
             scores = {job_id: self.jobs[job_id].at for job_id in popped}
             for job_id in popped:
                 self.jobs[job_id].state = "popped"

@@ -156,7 +156,7 @@ def _check_waiting(queue: str, picture: Picture, pictures: dict[str, Picture]) -
     releases = {entry["i"].decode() for entry in picture.outbox if entry["k"] == b"release"}
     for parent in picture.waiting(">"):
         alive = states.get(parent, ["none"])[0] in LIVE
-        assert alive or parent in releases, f"{queue}: {parent!r} has ended and its dependants were not told"
+        assert alive or parent in releases, f"{queue}: {parent!r} has ended and its dependents were not told"
     for child, refs in needs.items():
         assert refs, f"{queue}: {child!r} is blocked by nothing"
         for ref in refs:

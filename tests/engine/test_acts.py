@@ -106,7 +106,7 @@ def test_a_job_whose_cancellation_was_asked_for_is_not_requeued(rig: Rig) -> Non
     assert (rig.state("a"), rig.state("b")) == ("running", "ready")
 
 
-def test_dependants_of_a_parent_that_lives_again_are_not_released(rig: Rig) -> None:
+def test_dependents_of_a_parent_that_lives_again_are_not_released(rig: Rig) -> None:
     """The rest of a long list is settled by a later call; by then the parent was put back."""
     rig.add("parent", priority=0)
     for at in range(0, 300, 100):

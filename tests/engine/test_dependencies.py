@@ -18,7 +18,7 @@ ENDS = ("done", "dead", "cancelled", "cancelled running", "discarded", "expired"
 
 
 def end(rig: Rig, job_id: str, how: str) -> str:
-    """Brings a job to that end; gives the outcome that dependants are told."""
+    """Brings a job to that end; gives the outcome that dependents are told."""
     if how in ("discarded", "cancelled"):
         rig.change("cancel" if how == "cancelled" else "discard", job_id)
     elif how == "expired":
@@ -53,7 +53,7 @@ def test_every_end_of_a_parent_has_its_outcome(rig: Rig, how: str) -> None:
     rig.add("anyway", after=["parent"], run_anyway=True)
     assert (rig.state("child"), rig.state("anyway")) == ("blocked", "blocked")
     outcome = end(rig, "parent", how)
-    # What looked for work and found it expired takes the dependant at once.
+    # What looked for work and found it expired takes the dependent at once.
     assert rig.state("anyway") == ("running" if how == "expired" else "ready")
     if how == "done":
         assert rig.state("child") == "ready"

@@ -63,7 +63,7 @@ def test_undo_tells_of_all_calls_however_often_it_is_asked(rig: Rig) -> None:
     assert rig.state("later") == "blocked"
 
 
-def test_dependants_in_other_queues_are_told_some_at_a_time(rig: Rig) -> None:
+def test_dependents_in_other_queues_are_told_some_at_a_time(rig: Rig) -> None:
     near = "a:b"  # a short name, so that more than 200 are in one piece of the list
     rig.queues.add(near)
     rig.add("parent")

@@ -220,7 +220,7 @@ def test_the_bell_has_one_token_and_rings_for_work(rig: Rig) -> None:
     rig.tick(10)
     parent = rig.claim_one()
     rig.ack(parent)
-    assert rig.rings(), "the dependant is ready"
+    assert rig.rings(), "the dependent is ready"
 
 
 def test_the_bell_rings_again_after_a_worker_died_with_its_token(rig: Rig) -> None:

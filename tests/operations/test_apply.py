@@ -206,14 +206,14 @@ def test_a_retry_whose_name_is_taken_is_skipped(deck: Writer, yard: Yard) -> Non
     first = yard.die(unique="one")
     second = yard.die(unique="one")
     plan = deck.plan("retry", QUEUE)
-    assert plan.tail.blast.unique == 2
+    assert plan.tail.totals.unique == 2
     result = deck.apply(plan)
     assert result.applied == 1
     assert result.skipped[0].why == f"its unique name is held by {first}"
     assert yard.ids("dead") == [second]
     assert yard.raw.hget(yard.key("uniq"), "one") == first.encode()
     again = deck.plan("retry", QUEUE)
-    assert again.tail.blast.twins == 1
+    assert again.tail.totals.unique_held == 1
 
 
 def test_an_expired_job_is_not_retried(deck: Writer, yard: Yard) -> None:
@@ -229,10 +229,10 @@ def test_blast_radius(deck: Writer, yard: Yard) -> None:
     for _ in range(3):
         yard.add(after=[parent])
     plan = deck.plan("bury", QUEUE, ids=[parent])
-    blast = plan.tail.blast
-    assert (blast.dependants, blast.unique, blast.handlers, blast.running) == (1, 1, 1, 0)
+    totals = plan.tail.totals
+    assert (totals.dependents, totals.unique, totals.failure_handlers, totals.running) == (1, 1, 1, 0)
     yard.claim()
-    assert deck.plan("requeue", QUEUE).tail.blast.running == 1
+    assert deck.plan("requeue", QUEUE).tail.totals.running == 1
 
 
 def test_what_dies_while_it_is_read_is_not_in_the_plan(deck: Writer, yard: Yard) -> None:

@@ -93,7 +93,7 @@ def one_round(
     check_whole(yard, set(ids), kept=kept)
     back = deck.undo(plan.batch)
     assert (back.restored, back.skipped, back.error) == (planned, (), None)
-    assert back.dependants == (2 * planned if verb == "cancel" else 0)
+    assert back.dependents == (2 * planned if verb == "cancel" else 0)
     assert_same(yard.dump(), before, "")
     yard.raw.flushall()
     return killed, undo_killed

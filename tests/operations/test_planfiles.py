@@ -120,13 +120,13 @@ def rewritten(
         ("do not fit the checksum in its last line", {"entry": lambda e: e.update(bytes=7), "sign": False}),
         ("do not fit the checksum in its last line", {"head": lambda h: h.update(reason="x"), "sign": False}),
         (
-            "entry 1: the effect 'discard' is not that of a plan to retry",
-            {"entry": lambda e: e.update(effect="discard")},
+            "entry 1: the verb 'discard' is not that of a plan to retry",
+            {"entry": lambda e: e.update(verb="discard")},
         ),
-        ("entry 1: the effect 'explode' is not that of a plan", {"entry": lambda e: e.update(effect="explode")}),
+        ("entry 1: the verb 'explode' is not that of a plan", {"entry": lambda e: e.update(verb="explode")}),
         ("entry 1: a job that is running cannot be meant by retry", {"entry": lambda e: e.update(state="running")}),
         ("entry 1: a job that is upside cannot be meant", {"entry": lambda e: e.update(state="upside")}),
-        ("entry 1 is not an entry", {"entry": lambda e: e.pop("seen")}),
+        ("entry 1 is not an entry", {"entry": lambda e: e.pop("version")}),
         ("its last line says other numbers of jobs than its entries", {"tail": lambda t: t.update(by_queue={"x": 3})}),
         ("its last line says other numbers of jobs than its entries", {"tail": lambda t: t.update(states={"dead": 1})}),
         ("the id '../../x' is not that of a plan", {"head": lambda h: h.update(plan="../../x")}),
@@ -158,9 +158,9 @@ def test_a_plan_of_a_purge_may_not_do_what_no_rule_does(deck: Writer, yard: Yard
     yard.bulk_dead(3)
     plan = deck.plan("discard", QUEUE)
     changed = rewritten(
-        plan.path, tmp_path / "changed", head=lambda h: h.update(verb="purge"), entry=lambda e: e.update(effect="move")
+        plan.path, tmp_path / "changed", head=lambda h: h.update(verb="purge"), entry=lambda e: e.update(verb="move")
     )
-    with pytest.raises(UsageError, match="the effect 'move' is not that of a plan to purge"):
+    with pytest.raises(UsageError, match="the verb 'move' is not that of a plan to purge"):
         deck.apply(load_plan(changed))
 
 

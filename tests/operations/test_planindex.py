@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def entry(number: int, queue: str, rule: str = "old") -> PlanEntry:
     return PlanEntry(
-        queue=queue, id=f"{queue}-{number}", state="dead", seen="1", effect="discard", rule=rule, bytes=10,
+        queue=queue, id=f"{queue}-{number}", state="dead", version="1", verb="discard", rule=rule, bytes=10,
         age_s=float(number),
     )  # fmt: skip
 

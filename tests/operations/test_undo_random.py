@@ -60,7 +60,7 @@ def one_case(deck: Writer, yards: list[Yard], seed: int) -> int:
         for state in STATES:
             assert now.get(state) == old.get(state), f"{told}: {yard.queue} {state}"
         assert_same(now, old, "")
-    return back.dependants
+    return back.dependents
 
 
 def run(deck: Writer, yard: Yard, seeds: range) -> None:
@@ -69,7 +69,7 @@ def run(deck: Writer, yard: Yard, seeds: range) -> None:
     for seed in seeds:
         reached += one_case(deck, yards, seed)
         yard.raw.flushall()
-    assert reached > len(seeds) / 2, "many dependants were met"
+    assert reached > len(seeds) / 2, "many dependents were met"
 
 
 def test_all_is_as_it_was(deck: Writer, yard: Yard) -> None:

@@ -44,7 +44,7 @@ def test_stale_pending_is_detected_and_moved_to_the_dead_letters(yard: Yard) -> 
     """'Stale pending VMs are detected and moved to DLQ': here a running job that nobody takes back."""
     old, young = yard.running(2 * HOUR + 60), yard.running(2 * HOUR - 60, worker="w2")
     [entry] = dry(yard, limits=WITH_DLQ)
-    assert (entry.id, entry.rule, entry.effect, entry.state) == (old, "running_without_owner", "bury", "running")
+    assert (entry.id, entry.rule, entry.verb, entry.state) == (old, "running_without_owner", "bury", "running")
     assert "w1 is gone" in entry.reason
     assert purge(yard, limits=WITH_DLQ) == {"running_without_owner": 1}
     assert (yard.state(old), yard.state(young)) == ("dead", "running")
@@ -261,10 +261,10 @@ def test_a_run_is_exactly_its_dry_run_consequences_included(
     assert populate_other in jobs_taken
     assert jobs_taken <= changed
     assert len(changed - jobs_taken) == 2
-    assert plan.tail.blast.dependants == 1, "jobs that others wait for, as in every plan"
+    assert plan.tail.totals.dependents == 1, "jobs that others wait for, as in every plan"
     assert all(after[job] == "dead" for job in changed - jobs_taken)
     for entry in entries:
-        became = {"bury": "dead", "cancel": "cancelled", "requeue": "ready", "discard": None}[entry.effect]
+        became = {"bury": "dead", "cancel": "cancelled", "requeue": "ready", "discard": None}[entry.verb]
         assert after.get(entry.id) == became
 
 

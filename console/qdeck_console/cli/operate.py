@@ -302,13 +302,12 @@ def _write_plan(plan: Plan) -> None:
         "count": plan.count,
         "states": tail.states,
         "bytes": tail.bytes,
-        "with_dependents": tail.blast.dependants,
-        "blast": {
-            "dependants": tail.blast.dependants,
-            "unique": tail.blast.unique,
-            "twins": tail.blast.twins,
-            "running": tail.blast.running,
-            "handlers": tail.blast.handlers,
+        "totals": {
+            "dependents": tail.totals.dependents,
+            "unique": tail.totals.unique,
+            "unique_held": tail.totals.unique_held,
+            "running": tail.totals.running,
+            "failure_handlers": tail.totals.failure_handlers,
         },
         "skipped": [skip_json(skip) for skip in tail.skipped],
         "warnings": list(tail.warnings),
@@ -332,7 +331,7 @@ def _entry(entry: PlanEntry) -> dict[str, Any]:
         "queue": entry.queue,
         "id": entry.id,
         "state": entry.state,
-        "effect": entry.effect,
+        "verb": entry.verb,
         "reason": entry.reason,
         "age_s": seconds(entry.age_s),
         "bytes": entry.bytes,
@@ -340,7 +339,7 @@ def _entry(entry: PlanEntry) -> dict[str, Any]:
 
 
 def _print_plan(plan: Plan) -> None:
-    head, tail, blast = plan.head, plan.tail, plan.tail.blast
+    head, tail, totals = plan.head, plan.tail, plan.tail.totals
     states = ", ".join(f"{count:,} {state}" for state, count in tail.states.items())
     to = "" if head.priority is None else f" to {head.priority}"
     to = to if head.target is None else f" to {safe(head.target)}"
@@ -348,16 +347,16 @@ def _print_plan(plan: Plan) -> None:
     place = safe(queues[0]) if len(queues) == 1 else f"{len(tail.by_queue):,} queues"
     size = f", {tail.bytes:,} bytes" if tail.bytes else ""
     line(f"would {plan.verb.value} {counted(plan.count, 'job')} of {place}{to}{size}{': ' if states else ''}{states}")
-    if blast.dependants and plan.verb.value in ("cancel", "discard", "bury"):
-        line(f"{blast.dependants:,} of them have others waiting for them, which will not run then")
-    if blast.twins:
-        line(f"{blast.twins:,} of them will be skipped: another job has their unique name by now")
-    if blast.handlers:
-        line(f"{counted(blast.handlers, 'job')} of failure handlers will be made")
+    if totals.dependents and plan.verb.value in ("cancel", "discard", "bury"):
+        line(f"{totals.dependents:,} of them have others waiting for them, which will not run then")
+    if totals.unique_held:
+        line(f"{totals.unique_held:,} of them will be skipped: another job has their unique name by now")
+    if totals.failure_handlers:
+        line(f"{counted(totals.failure_handlers, 'job')} of failure handlers will be made")
     for warning in tail.warnings:
         line(f"mind: {safe(warning)}")
     if plan.goes_abroad:
-        columns = [Column("queue", most=60), Column("id", most=60), Column("state"), Column("effect", most=100)]
+        columns = [Column("queue", most=60), Column("id", most=60), Column("state"), Column("change", most=100)]
         table(columns, ([e.queue, e.id, e.state, e.reason] for e in islice(plan.entries(), _SHOWN)))
     else:
         table([Column("id", most=128), Column("state")], ([e.id, e.state] for e in islice(plan.entries(), _SHOWN)))

@@ -165,11 +165,11 @@ def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:
         "states": tail.states,
         "bytes": tail.bytes,
         "temporary": temporary,
-        "blast": {
-            "dependants": tail.blast.dependants,
-            "unique": tail.blast.unique,
-            "running": tail.blast.running,
-            "handlers": tail.blast.handlers,
+        "totals": {
+            "dependents": tail.totals.dependents,
+            "unique": tail.totals.unique,
+            "running": tail.totals.running,
+            "failure_handlers": tail.totals.failure_handlers,
         },
         "skipped": [{"id": skip.id, "why": skip.why, "queue": skip.queue} for skip in tail.skipped],
     }
@@ -185,7 +185,7 @@ def _entry(entry: PlanEntry) -> dict[str, Any]:
         "rule": entry.rule,
         "reason": entry.reason,
         "age_s": seconds(entry.age_s),
-        "effect": entry.effect,
+        "verb": entry.verb,
         "bytes": entry.bytes,
     }
 
@@ -200,15 +200,15 @@ def _print_plan(plan: Plan) -> None:
     line()
     table([Column("rule"), Column("entries", right=True)], ([rule, f"{n:,}"] for rule, n in tail.rules.items()))
     line()
-    columns = [Column("queue", most=60), Column("id", most=40), Column("effect"), Column("age", right=True)]
+    columns = [Column("queue", most=60), Column("id", most=40), Column("verb"), Column("age", right=True)]
     table([*columns, Column("reason", most=200)], map(_cells, islice(plan.entries(), _SHOWN)))
     if plan.count > _SHOWN:
         line(f"and {plan.count - _SHOWN:,} more (--json has all of them)")
-    blast = tail.blast
-    if blast.dependants:
-        line(f"{blast.dependants:,} of them have others waiting for them, which will not run then")
-    if blast.handlers:
-        line(f"{counted(blast.handlers, 'job')} of failure handlers will be made")
+    totals = tail.totals
+    if totals.dependents:
+        line(f"{totals.dependents:,} of them have others waiting for them, which will not run then")
+    if totals.failure_handlers:
+        line(f"{counted(totals.failure_handlers, 'job')} of failure handlers will be made")
     line()
     line(
         f"nothing was changed; qdeck purge --apply {safe(plan.id)} does exactly this until {iso(plan.head.expires_ms)}"
@@ -216,4 +216,4 @@ def _print_plan(plan: Plan) -> None:
 
 
 def _cells(entry: PlanEntry) -> list[str]:
-    return [entry.queue, entry.id, entry.effect, age(entry.age_s), entry.reason]
+    return [entry.queue, entry.id, entry.verb, age(entry.age_s), entry.reason]

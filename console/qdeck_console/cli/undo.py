@@ -31,7 +31,7 @@ def undo(ctx: click.Context, batch: str | None) -> None:
                 "batch": result.batch,
                 "verb": result.verb,
                 "restored": result.restored,
-                "dependants": result.dependants,
+                "dependents": result.dependents,
                 "skipped": [skip_json(skip) for skip in result.skipped],
                 "error": result.error,
             }
@@ -39,8 +39,8 @@ def undo(ctx: click.Context, batch: str | None) -> None:
     else:
         what = counted(result.restored, "queue") if result.verb in _OF_QUEUES else counted(result.restored, "job")
         line(f"{what} of {safe(result.batch)} went back")
-        if result.dependants:
-            line(f"{counted(result.dependants, 'job')} that waited for them, and had died or gone on, went back too")
+        if result.dependents:
+            line(f"{counted(result.dependents, 'job')} that waited for them, and had died or gone on, went back too")
     note_skips(result.skipped, len(result.skipped))
     if result.error is not None:
         note(f"qdeck: ended after {result.restored:,}: {result.error}; the same command goes on from there")

@@ -77,7 +77,7 @@ def button(plan: Plan) -> str:
 
 def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -> list[Line]:
     """Label, number, words: what is done, where, what else it reaches, and what undo can take back."""
-    tail, blast, verb = plan.tail, plan.tail.blast, plan.verb
+    tail, totals, verb = plan.tail, plan.tail.totals, plan.verb
     rows: list[tuple[str, str, str, str]] = []
     told = [f"{count:,} {_short(queue, hide)}" for queue, count in sorted(tail.by_queue.items(), key=lambda q: -q[1])]
     more = f", {len(told) - 3:,} more queues" if len(told) > 3 else ""
@@ -92,24 +92,26 @@ def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -
     if verb in _GOES_AWAY:
         size = "".join(text for text, _ in fmt.size(tail.bytes))
         rows.append(("removed", fmt.count(plan.count), "bad bold", f"{size}, with what is kept about them"))
-    if verb is Verb.CANCEL and blast.running:
-        rows.append(("running", fmt.count(blast.running), "warn bold", "asked to stop; that is not undone"))
+    if verb is Verb.CANCEL and totals.running:
+        rows.append(("running", fmt.count(totals.running), "warn bold", "asked to stop; that is not undone"))
     else:
-        rows.append(("running", fmt.count(blast.running), "text", _running(verb, blast.running)))
-    if blast.dependants or verb in (*_GOES_AWAY, Verb.CANCEL, Verb.BURY):
+        rows.append(("running", fmt.count(totals.running), "text", _running(verb, totals.running)))
+    if totals.dependents or verb in (*_GOES_AWAY, Verb.CANCEL, Verb.BURY):
         words = "jobs wait for them, and do not run any more" if verb is not Verb.RETRY else "jobs wait for them"
         rows.append(
             (
                 "waited for",
-                fmt.count(blast.dependants),
+                fmt.count(totals.dependents),
                 "warn bold",
-                words if blast.dependants else "no job waits for them",
+                words if totals.dependents else "no job waits for them",
             )
         )
-    if blast.handlers:
-        rows.append(("handlers", fmt.count(blast.handlers), "warn bold", "failure handlers will be made"))
-    if blast.twins:
-        rows.append(("names", fmt.count(blast.twins), "warn bold", "have a unique name that another job holds now"))
+    if totals.failure_handlers:
+        rows.append(("handlers", fmt.count(totals.failure_handlers), "warn bold", "failure handlers will be made"))
+    if totals.unique_held:
+        rows.append(
+            ("names", fmt.count(totals.unique_held), "warn bold", "have a unique name that another job holds now")
+        )
     if left_out or tail.skipped:
         skipped = [*left_out, *tail.skipped]
         rows.append(("skipped", f"{len(skipped):,}", "strong bold", skipped[0].why))
@@ -123,8 +125,8 @@ def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -
 
 
 def _undo(plan: Plan) -> tuple[str, str, str]:
-    if plan.verb is Verb.CANCEL and plan.tail.blast.running:
-        left = plan.count - plan.tail.blast.running
+    if plan.verb is Verb.CANCEL and plan.tail.totals.running:
+        left = plan.count - plan.tail.totals.running
         return fmt.count(left), "warn bold", "the others, within 24 h"
     if NO_UNDO in plan.tail.warnings:
         abroad = sum(plan.tail.by_queue.get(queue, 0) for _, queue in plan.head.abroad)

@@ -48,7 +48,7 @@ _STATE_OF: Final = {
     "dead_too_many": State.DEAD,
     "cancelled_too_old": State.CANCELLED,
 }
-_EFFECTS: Final = {
+_VERBS: Final = {
     "bury": ("→ dead letters", "muted"),
     "requeue": ("→ ready", "muted"),
     "complete": ("→ completed", "muted"),
@@ -110,9 +110,9 @@ _SHORT: Final = {
 }
 
 
-def effect_of(effect: str) -> Piece:
+def verb_of(verb: str) -> Piece:
     """What becomes of an entry, in a word."""
-    return _EFFECTS.get(effect, (effect, "muted"))
+    return _VERBS.get(verb, (verb, "muted"))
 
 
 def at_least(count: int, cells: int) -> str:
@@ -355,7 +355,7 @@ def plan_lines(
     return [
         (*fmt.fit(head, cells - fmt.length(right)), *right),
         tuple(told),
-        done.line(cells) if done is not None else ((f" {effects_words(shares)}{left_out_words(plan)}", "muted"),),
+        done.line(cells) if done is not None else ((f" {verbs_words(shares)}{left_out_words(plan)}", "muted"),),
     ]
 
 
@@ -367,11 +367,11 @@ def _strong(pieces: Sequence[Piece]) -> list[Piece]:
     return [(text, "strong bold" if role == "text" else role) for text, role in pieces]
 
 
-def effects_words(shares: Sequence[Share]) -> str:
+def verbs_words(shares: Sequence[Share]) -> str:
     """How many are removed, moved and so on."""
     counts: dict[str, int] = {}
     for share in shares:
-        word = effect_of(share.effect)[0]
+        word = verb_of(share.verb)[0]
         counts[word] = counts.get(word, 0) + share.count
     return ", ".join(f"{count:,} {word}" for word, count in counts.items()) or "nothing to do"
 
@@ -399,7 +399,7 @@ class PlanRow:
     count: int = 0
     bytes: int = 0
     oldest_s: float | None = None
-    effects: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
     folded: bool = False
     exact: bool = True
     begun: bool = True
@@ -422,17 +422,13 @@ def _plan_columns(
 
 def plan_head(cells: int) -> Line:
     """The heads of the plan."""
-    name, after = _plan_columns(cells, *([(word, "faint")] for word in ("effect", "entries", "bytes", "oldest")))
+    name, after = _plan_columns(cells, *([(word, "faint")] for word in ("verb", "entries", "bytes", "oldest")))
     return (*fmt.fit([(" " * LEAD + "rule, queue", "faint")], name), *after)
 
 
 def plan_row_line(row: PlanRow, cells: int, *, hide: str, at_cursor: bool) -> Line:
     """A rule or a queue of the plan."""
-    words = (
-        sentence([effect_of(effect) for effect in row.effects], gap=", ")
-        if row.share is None or len(row.effects) > 1
-        else []
-    )
+    words = sentence([verb_of(verb) for verb in row.verbs], gap=", ") if row.share is None or len(row.verbs) > 1 else []
     role = "strong bold" if row.share is None else "text"
     number: list[Piece] = (
         fmt.cell(fmt.count(row.count), role) if row.exact else [(at_least(row.count, _plan_widths(cells)[1]), "muted")]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qdeck.admin import AgentTask, Plan, Share
     from qdeck_console.format import Line, Piece
 
-# What is done to entries, by what operators call it: the effects, and the role of their number.
+# What is done to entries, by what operators call it: the verbs, and the role of their number.
 _DONE_TO: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "removed": (("discard",), "bad bold"),
     "cancelled": (("cancel",), "warn bold"),
@@ -107,9 +107,9 @@ def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cel
     lines += [((f" {part}", "text"),) for part in wrap(words, cells - 2, most=2)]
     used = f" ({size_words(undo_bytes)} of {_ROOM} used)" if undo_bytes is not None else f", {_ROOM} at most"
     lines.append(((f" keep {size_words(sums.bytes)} for undo", "text"), (used, "muted")))
-    blast = plan.tail.blast
-    if blast.dependants:
-        lines.append(((f" end jobs that wait for {blast.dependants:,} of them", "warn"),))
+    totals = plan.tail.totals
+    if totals.dependents:
+        lines.append(((f" end jobs that wait for {totals.dependents:,} of them", "warn"),))
     return lines
 
 
@@ -126,7 +126,7 @@ def confirm_rows(
     """The plan in numbers, for the dialog that asks before it is applied. `done`: of a plan that was begun before;
     `undo_bytes`: how much of the room for undo is taken; `filter_text`: what the plan is looked at through.
     """
-    tail, blast, sums = plan.tail, plan.tail.blast, Sums.of(shares)
+    tail, totals, sums = plan.tail, plan.tail.totals, Sums.of(shares)
     found = f"found {fmt.span(now_ms - plan.head.created_ms)} ago"
     rows: list[tuple[str, int | str, str, str]] = [
         (
@@ -140,18 +140,18 @@ def confirm_rows(
         rows.append(("", "▲", "warn bold", "the filter only hides: all of the plan goes"))
     if done:
         rows.append(("before", done, "strong bold", "were dealt with already"))
-    for label, (effects, role) in _DONE_TO.items():
-        mine = [share for share in shares if share.effect in effects]
+    for label, (verbs, role) in _DONE_TO.items():
+        mine = [share for share in shares if share.verb in verbs]
         count = sum(share.count for share in mine)
         if count or label == "removed":
             rules = list(dict.fromkeys(name_of(share.rule) for share in mine))
             rows.append((label, count, role, ", ".join(rules) or "nothing is removed"))
-    running = "without an owner; taken back, fenced" if blast.running else "none is touched"
-    rows.append(("running", blast.running, "warn bold", running))
-    waiting = "jobs wait for them, and do not run any more" if blast.dependants else "no job waits for them"
-    rows.append(("waited for", blast.dependants, "warn bold", waiting))
-    if blast.handlers:
-        rows.append(("handlers", blast.handlers, "warn bold", "failure handlers will be made"))
+    running = "without an owner; taken back, fenced" if totals.running else "none is touched"
+    rows.append(("running", totals.running, "warn bold", running))
+    waiting = "jobs wait for them, and do not run any more" if totals.dependents else "no job waits for them"
+    rows.append(("waited for", totals.dependents, "warn bold", waiting))
+    if totals.failure_handlers:
+        rows.append(("handlers", totals.failure_handlers, "warn bold", "failure handlers will be made"))
     if tail.skipped:
         rows.append(("left out", len(tail.skipped), "strong bold", tail.skipped[0].why))
     if undo_bytes + sums.bytes * _KEPT > KEEP_BYTES:

@@ -164,7 +164,7 @@ def _next_priority(now: int | None, action: str) -> int:
 
 async def _edit(console: Console, job: JobRecord) -> None:
     draft = await console.reader.draft(job.queue, job.id)
-    entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, seen=draft.seen, effect="edit")
+    entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, version=draft.version, verb="edit")
     why = difference(job, entry, 0)
     if why:
         console.say(f"not edited: {why}", "warn", "▲")

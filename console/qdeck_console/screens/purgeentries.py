@@ -101,7 +101,7 @@ class EntriesScreen(FrameScreen):
         self.view.show(Listing(self._window, self._lines), self.painter)
         what = "job" if any(self._jobs.values()) else "why"
         path = queue_path(share.queue, 60, "strong bold", hide=self.hide)
-        effect = present.effect_of(share.effect)
+        effect = present.verb_of(share.verb)
         over = f", over {self.threshold}" if self.threshold != NONE else ""
         self.query_one("#heading", Lines).show(
             lambda _w, _h: ((), ((" ", "text"), *path, (f"  {present.name_of(share.rule)}{over}  ", "muted"), effect)),

@@ -155,7 +155,7 @@ class PurgeWork(FrameScreen):
                     rule=rule, threshold=known.threshold if known else "", changed=bool(known and known.was),
                     count=sum(share.count for share in shares), bytes=sum(share.bytes for share in shares),
                     oldest_s=max((share.oldest_s for share in shares if share.oldest_s is not None), default=None),
-                    effects=tuple(dict.fromkeys(share.effect for share in shares)) or self._effect_of(rule),
+                    verbs=tuple(dict.fromkeys(share.verb for share in shares)) or self._verb_of(rule),
                     folded=folded or not shares,
                     exact=over, begun=over or bool(shares),
                 )
@@ -164,13 +164,13 @@ class PurgeWork(FrameScreen):
                 rows += [
                     PlanRow(
                         rule=rule, share=share, count=share.count, bytes=share.bytes, oldest_s=share.oldest_s,
-                        effects=(share.effect,), exact=over,
+                        verbs=(share.verb,), exact=over,
                     )
                     for share in sorted(shares, key=lambda share: -share.count)
                 ]  # fmt: skip
         return rows
 
-    def _effect_of(self, rule: str) -> tuple[str, ...]:
+    def _verb_of(self, rule: str) -> tuple[str, ...]:
         """What a rule does, before it found anything; of those of other systems that is theirs to say."""
         if rule in RULES:
             return ("discard",)

@@ -122,7 +122,7 @@ def plan_document(plan: Plan, limit: int) -> dict[str, Any]:
                 "rule": entry.rule,
                 "reason": entry.reason,
                 "age_s": entry.age_s,
-                "effect": entry.effect,
+                "verb": entry.verb,
             }
         )
     tail = plan.tail

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from qdeck._deck.records import Raw
     from qdeck._engine.ops import Program
 
-_MOST_CHUNKS: Final = 20  # of the list of dependants, each of about 200
+_MOST_CHUNKS: Final = 20  # of the list of dependents, each of about 200
 _PARTS: Final = ("head", "tries", "lease", "error", "body", "result", "log")
 
 

@@ -104,7 +104,7 @@ def _read_acted(reply: Any) -> Acted:
 def undo(queue: str, batch: str, number: int | str, now: int = 0) -> Op[Undone]:
     """Takes back one slice of a batch, counted from 1 in the order in which they were done.
 
-    `~1` and on are the slices of dependants that died with what was done, `^1` and on those that went on without it.
+    `~1` and on are the slices of dependents that died with what was done, `^1` and on those that went on without it.
     """
 
     def read(reply: Any) -> Undone:

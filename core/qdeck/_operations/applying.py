@@ -74,7 +74,7 @@ class Tally:
 
 
 class Slices:
-    """The entries of a plan, as many at a time as are of one queue, state and effect."""
+    """The entries of a plan, as many at a time as are of one queue, state and verb."""
 
     def __init__(self, entries: Iterator[PlanEntry]) -> None:
         self._entries = entries
@@ -88,10 +88,10 @@ class Slices:
         if not held:
             return []
         first = held[0]
-        kind = (first.queue, first.state, first.effect, first.rule, first.adapter)
+        kind = (first.queue, first.state, first.verb, first.rule, first.adapter)
         part = held[:most]
         for at, entry in enumerate(part):
-            if (entry.queue, entry.state, entry.effect, entry.rule, entry.adapter) != kind:
+            if (entry.queue, entry.state, entry.verb, entry.rule, entry.adapter) != kind:
                 return part[:at]
         return part
 
@@ -183,19 +183,19 @@ class Application:
             acted = yield from self._abroad.slice(part, self.tally.done, self._room - self._all_bytes)
             self._slices.taken(acted.count)
             return self.tally.take(part, acted)
-        if part[0].effect not in _LIGHT:
+        if part[0].verb not in _LIGHT:
             part = part[: acts.SLICE // 2]
         queue, first, event = part[0].queue, part[0], self._event_of(part)
         op = acts.act(
             queue,
-            first.effect,
+            first.verb,
             first.state,
-            [(entry.id, entry.seen) for entry in part],
+            [(entry.id, entry.version) for entry in part],
             batch=self.plan.batch,
             offset=self.tally.done,
             event=event,
             extra=self._extra,
-            group=shapes.group_of("buried", event) if first.effect == Verb.BURY else "",
+            group=shapes.group_of("buried", event) if first.verb == Verb.BURY else "",
             keep_bytes=self._room_for(queue),
             keep_ms=self._keep_ms,
         )

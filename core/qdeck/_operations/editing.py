@@ -25,10 +25,10 @@ MOST_ORIGINAL: Final = 32 * 1024  # bytes of a payload that the events of a job 
 
 
 class Draft:
-    """A job whose payload is being edited: where it was seen, and what it had."""
+    """A job whose payload is being edited: where it stands, and what it has."""
 
-    def __init__(self, queue: str, job_id: str, state: str, seen: str, body: bytes) -> None:
-        self.queue, self.id, self.state, self.seen, self.body = queue, job_id, state, seen, body
+    def __init__(self, queue: str, job_id: str, state: str, version: str, body: bytes) -> None:
+        self.queue, self.id, self.state, self.version, self.body = queue, job_id, state, version, body
 
     @property
     def shown(self) -> Any:
@@ -191,7 +191,7 @@ def apply_edit(draft: Draft, body: bytes, reason: str = "") -> Program[BatchResu
     )
     yield from registry.write(kept)
     event = codec.encode_json({"reason": reason or "edited by an operator", "by": by, "batch": batch})
-    entry = (draft.id, draft.seen)
+    entry = (draft.id, draft.version)
     acted = yield from programs.call(
         acts.edit(
             draft.queue, draft.state, entry, before=draft.body, after=body, original=_as_json(draft.body), batch=batch,

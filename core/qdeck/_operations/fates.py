@@ -94,7 +94,7 @@ class Fortunes:
 
     def _foreign(self, adapter: Adapter, part: Sequence[PlanEntry]) -> Program[list[str | None]]:
         since = self.plan.head.created_ms
-        tried = [Tried(seen=Seen.parse(entry.seen), since_ms=since) for entry in part]
+        tried = [Tried(seen=Seen.parse(entry.version), since_ms=since) for entry in part]
         if adapter.repeats:
             twins = yield from self._find_twins()
             tried = [msgspec.structs.replace(one, twin=hash(adapter.likeness(one.seen)) in twins) for one in tried]
@@ -113,7 +113,7 @@ class Fortunes:
                 yield from reads.clock()  # whoever shares the loop has a turn
             adapter = self.adapters.get(entry.adapter)
             if adapter is not None and adapter.repeats:
-                mark = hash(adapter.likeness(Seen.parse(entry.seen)))
+                mark = hash(adapter.likeness(Seen.parse(entry.version)))
                 (twins if mark in met else met).add(mark)
         while len(_twins_of) >= MOST_PLANS:
             del _twins_of[next(iter(_twins_of))]
@@ -158,6 +158,6 @@ def _native(entries: Sequence[PlanEntry]) -> Program[list[str | None]]:
     found: list[str | None] = []
     for entry, *scores in zip(entries, *columns, strict=True):
         state = next((name for name, score in zip(_STATES, scores, strict=True) if score is not None), GONE)
-        untouched = state == entry.state == "dead" and float(scores[0]) == codec.score_seen(entry.seen)
+        untouched = state == entry.state == "dead" and float(scores[0]) == codec.score_seen(entry.version)
         found.append(None if untouched else _OF_STATE.get(state, state))
     return found

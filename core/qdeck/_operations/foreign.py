@@ -208,7 +208,7 @@ def plan_entry(
     if step.warning and shown(step.warning) not in sums.warnings:
         sums.warnings.append(shown(step.warning))
     return PlanEntry(
-        queue=entry.queue, id=name, state=entry.state, seen=str(entry.seen), effect=act.value, rule=rule,
+        queue=entry.queue, id=name, state=entry.state, version=str(entry.seen), verb=act.value, rule=rule,
         reason=shown(reason or step.effect), bytes=len(entry.body or entry.seen.member), age_s=entry.age_s,
         adapter=entry.adapter,
     )  # fmt: skip
@@ -246,13 +246,13 @@ class Abroad:
         self._adapters: dict[str, Adapter] = {}
 
     def slice(self, part: Sequence[PlanEntry], offset: int, room: int) -> Program[Acted]:
-        """Does entries of one queue, state and effect, as many as go in one step of work."""
+        """Does entries of one queue, state and verb, as many as go in one step of work."""
         part = part[:SLICE]
         first = part[0]
         adapter = self._adapters.setdefault(first.adapter, make(first.adapter))
-        act, now = Act(first.effect), (yield from reads.clock())
+        act, now = Act(first.verb), (yield from reads.clock())
         done = yield from steps.done_places(adapter.name, self._batch, range(offset, offset + len(part)))
-        seen = [Seen.parse(entry.seen) for entry in part]
+        seen = [Seen.parse(entry.version) for entry in part]
         there = yield from adapter.recall(first.queue, first.state, seen, now)
         why: dict[int, str] = {}
         todo: list[tuple[int, Entry]] = []

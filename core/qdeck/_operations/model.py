@@ -62,17 +62,17 @@ _STATES_OF: Final[Mapping[Verb, tuple[State, ...]]] = MappingProxyType(
 
 
 class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One job that a plan acts on. `seen` is its score as text, or the token of its lease when it runs.
+    """One job that a plan acts on. `version` is what it is compared with before it is changed.
 
-    Of a waiting job that was changed, its version follows the score.
-    `effect` is the verb that is done to it; `rule` and `reason` say why it is in the plan.
+    That is its score as text, and of a waiting job that was changed its number of changes; of a running one the token
+    of its lease. `verb` is what is done to it; `rule` and `reason` say why it is in the plan.
     """
 
     queue: str
     id: str
     state: str
-    seen: str
-    effect: str
+    version: str
+    verb: str
     rule: str | None = None
     reason: str = ""
     bytes: int = 0
@@ -88,14 +88,17 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     queue: str = ""
 
 
-class Blast(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What else a plan reaches: jobs that others wait for, jobs with a unique name, running ones, failure handlers."""
+class PlanTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What else a plan reaches: jobs that others wait for, with a unique name, running, with a failure handler.
 
-    dependants: int = 0
+    `unique_held` of them would be skipped, because another job holds their unique name by now.
+    """
+
+    dependents: int = 0
     unique: int = 0
-    twins: int = 0
+    unique_held: int = 0
     running: int = 0
-    handlers: int = 0
+    failure_handlers: int = 0
 
 
 class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,7 +131,7 @@ class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     states: dict[str, int] = {}
     rules: dict[str, int] = {}
     by_queue: dict[str, int] = {}
-    blast: Blast = Blast()
+    totals: PlanTotals = PlanTotals()
     skipped: tuple[Skip, ...] = ()
     warnings: tuple[str, ...] = ()  # what another system may do to it afterwards
     digest: str = ""
@@ -158,7 +161,7 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoResult:
-    """What taking a batch back did. `dependants` had died with its jobs, or gone on without them, and wait again.
+    """What taking a batch back did. `dependents` had died with its jobs, or gone on without them, and wait again.
 
     `verb` is what the batch had done: `clean` took queues and `clean lists` lists, all others jobs.
     """
@@ -166,7 +169,7 @@ class UndoResult:
     batch: str
     restored: int
     skipped: tuple[Skip, ...]
-    dependants: int = 0
+    dependents: int = 0
     error: str | None = None
     verb: str = ""
 

@@ -35,7 +35,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _KEEP_S: Final = 7 * 86400.0  # plans older than that are removed when a new one is made
 _PURGES: Final = (Verb.BURY, Verb.CANCEL, Verb.REQUEUE, Verb.DISCARD)
 _PURGES_ELSEWHERE: Final = (*_PURGES, Verb.RETRY, Verb.RUN, Verb.COMPLETE, "expire")  # of other adapters
-_Kind = tuple[str, str, str, str]  # queue, state, effect, adapter
+_Kind = tuple[str, str, str, str]  # queue, state, verb, adapter
 _encoder: Final = msgspec.json.Encoder()
 _entries: Final = msgspec.json.Decoder(PlanEntry)
 
@@ -299,7 +299,7 @@ def check_whole(plan: Plan) -> None:
 def _count_kinds(verb: Verb, lines: list[bytes], before: int, kinds: Counter[_Kind]) -> str:
     """Counts entries by what is done to them; returns why no plan has the first wrong one."""
     try:
-        found = [(one.queue, one.state, one.effect, one.adapter) for one in map(_entries.decode, lines)]
+        found = [(one.queue, one.state, one.verb, one.adapter) for one in map(_entries.decode, lines)]
     except (msgspec.MsgspecError, ValueError):
         at = next(at for at, line in enumerate(lines, before + 1) if not _is_entry(line))
         return f"entry {at:,} is not an entry of a plan"
@@ -320,10 +320,10 @@ def _is_entry(line: bytes) -> bool:
     return True
 
 
-def _why_not(verb: Verb, state: str, effect: str, adapter: str) -> str:
+def _why_not(verb: Verb, state: str, act: str, adapter: str) -> str:
     of_purge = _PURGES if adapter == NATIVE else _PURGES_ELSEWHERE
-    if effect not in (of_purge if verb is Verb.PURGE else (verb,)):
-        return f"the effect {effect!r} is not that of a plan to {verb.value}"
+    if act not in (of_purge if verb is Verb.PURGE else (verb,)):
+        return f"the verb {act!r} is not that of a plan to {verb.value}"
     if adapter == NATIVE and state not in (*verb.states, *([NO_STATE] if verb is Verb.PURGE else [])):
         return f"a job that is {state} cannot be meant by {verb.value}"
     return ""

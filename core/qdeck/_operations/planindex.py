@@ -1,4 +1,4 @@
-"""A plan by what it does: its entries counted by rule, queue and effect, and each of them found without reading all."""
+"""A plan by what it does: its entries counted by rule, queue and verb, and each of them found without reading all."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _decode: Final = msgspec.json.Decoder(PlanEntry).decode
 
 @dataclass(slots=True)
 class Share:
-    """The entries of one rule, queue and effect; `samples` are the first ones."""
+    """The entries of one rule, queue and verb; `samples` are the first ones."""
 
     rule: str
     queue: str
-    effect: str
+    verb: str
     adapter: str = NATIVE
     count: int = 0
     bytes: int = 0
@@ -39,7 +39,7 @@ class Share:
     @property
     def key(self) -> tuple[str, str, str, str]:
         """Its identity."""
-        return self.rule, self.queue, self.effect, self.adapter
+        return self.rule, self.queue, self.verb, self.adapter
 
     def take(self, entries: Iterable[PlanEntry]) -> None:
         """Counts entries of this share."""
@@ -63,7 +63,7 @@ class Shares:
 
     def of(self, entry: PlanEntry) -> Share:
         """The share of an entry; a new one when it is the first."""
-        key = (entry.rule or "", entry.queue, entry.effect, entry.adapter)
+        key = (entry.rule or "", entry.queue, entry.verb, entry.adapter)
         share = self._found.get(key)
         if share is None:
             share = self._found[key] = Share(key[0], key[1], key[2], key[3])
@@ -115,7 +115,7 @@ class PlanIndex:
             file.seek(place)
             for line in file:
                 entry = _decode(line)
-                if (entry.rule or "", entry.queue, entry.effect, entry.adapter) != share.key:
+                if (entry.rule or "", entry.queue, entry.verb, entry.adapter) != share.key:
                     continue
                 if number >= first:
                     found.append(entry)

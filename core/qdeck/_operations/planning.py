@@ -245,7 +245,7 @@ def make_entries(rows: Sequence[Row], verb: Verb, now: int, sums: Sums) -> Progr
             continue
         entries.append(
             PlanEntry(
-                queue=queue, id=raw_id.decode(), state=state, seen=seen, effect=effect, bytes=size,
+                queue=queue, id=raw_id.decode(), state=state, version=seen, verb=effect, bytes=size,
                 age_s=None if since is None else (now - since) / 1000,
             )
         )  # fmt: skip
@@ -267,12 +267,12 @@ def _look_around(queue: str, state: str, rows: Sequence[Row], verb: Verb, sums: 
     named = [row for row, head in zip(rows, heads, strict=True) if head is not None and b"\nu" in head]
     sums.unique += len(named)
     if verb is Verb.BURY:
-        sums.handlers += sum(head is not None and b"\nf" in head for head in heads)
+        sums.failure_handlers += sum(head is not None and b"\nf" in head for head in heads)
     if verb is Verb.RETRY and named:
         yield from _count_twins(queue, named, sums)
     if not reads.is_error(after) and after:
         [kids] = yield reads.read((b"HMGET", keys.key(queue, "after"), *(b">" + raw for raw in ids)))
-        sums.dependants += sum(kid is not None for kid in reads.good(kids, queue))
+        sums.dependents += sum(kid is not None for kid in reads.good(kids, queue))
     if verb not in (Verb.DISCARD, Verb.PURGE, Verb.MOVE):
         return [0] * len(ids)
     sizes = [len(head or b"") for head in heads]
@@ -289,4 +289,4 @@ def _count_twins(queue: str, rows: Sequence[Row], sums: Sums) -> Program[None]:
     names = [row.full().name or "" for row in rows]
     [holders] = yield reads.read((b"HMGET", keys.key(queue, "uniq"), *names))
     for row, holder in zip(rows, reads.good(holders, queue), strict=True):
-        sums.twins += holder is not None and holder != row.raw_id
+        sums.unique_held += holder is not None and holder != row.raw_id

@@ -48,7 +48,7 @@ def _place(job: JobRecord) -> Place:
 
 
 def _place_of(entry: PlanEntry) -> Place:
-    return entry.queue, entry.id, "" if entry.adapter == NATIVE else Seen.parse(entry.seen).mark
+    return entry.queue, entry.id, "" if entry.adapter == NATIVE else Seen.parse(entry.version).mark
 
 
 def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry], list[Skip]]:
@@ -82,11 +82,11 @@ def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> str:
     if entry.state != job.state:
         return f"is {entry.state} now"
     if job.state == State.RUNNING:
-        owner = entry.seen.rpartition(":")[0]
+        owner = entry.version.rpartition(":")[0]
         claimed = None if entry.age_s is None else now_ms - entry.age_s * 1000
         late = job.since_ms is not None and claimed is not None and abs(claimed - job.since_ms) > 1000
         return CHANGED if owner != (job.worker or "") or late else ""
-    score = int(score_seen(entry.seen))
+    score = int(score_seen(entry.version))
     before = {State.READY: job.since_ms, State.DELAYED: job.due_ms, State.BLOCKED: None}.get(
         State(job.state), job.since_ms
     )
@@ -102,7 +102,7 @@ def _only(plan: Plan, kept: Sequence[PlanEntry]) -> Plan:
         states=dict(states),
         by_queue=dict(Counter(entry.queue for entry in kept)),
         bytes=sum(entry.bytes for entry in kept),
-        blast=msgspec.structs.replace(plan.tail.blast, running=states[State.RUNNING]) if kept else plan.tail.blast,
+        totals=msgspec.structs.replace(plan.tail.totals, running=states[State.RUNNING]) if kept else plan.tail.totals,
         skipped=(),
     )
     with PlanWriter(plan.head, plan.path, replaces=True) as writer:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import State
-from qdeck._operations.model import PLAN_LIFE_MS, Blast, PlanTail, Skip
+from qdeck._operations.model import PLAN_LIFE_MS, PlanTail, PlanTotals, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,10 +56,10 @@ class Sums:
     states: Counter[str] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
     by_queue: Counter[str] = field(default_factory=Counter)
-    dependants: int = 0
+    dependents: int = 0
     unique: int = 0
-    twins: int = 0
-    handlers: int = 0
+    unique_held: int = 0
+    failure_handlers: int = 0
     skipped: list[Skip] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     _met: set[str] = field(default_factory=set)
@@ -104,12 +104,12 @@ class Sums:
             states=dict(self.states),
             rules=dict(self.rules),
             by_queue=dict(self.by_queue),
-            blast=Blast(
-                dependants=self.dependants,
+            totals=PlanTotals(
+                dependents=self.dependents,
                 unique=self.unique,
-                twins=self.twins,
+                unique_held=self.unique_held,
                 running=self.states[State.RUNNING],
-                handlers=self.handlers,
+                failure_handlers=self.failure_handlers,
             ),
             skipped=tuple(self.skipped),
             warnings=tuple(self.warnings),

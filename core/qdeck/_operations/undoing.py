@@ -85,13 +85,13 @@ def undo_steps(
         run.error, run.whole = str(caught), False
     yield Step(run.finish())
     return UndoResult(
-        batch=kept.batch, restored=run.restored, skipped=tuple(run.skipped), dependants=run.dependants, error=run.error,
+        batch=kept.batch, restored=run.restored, skipped=tuple(run.skipped), dependents=run.dependents, error=run.error,
         verb=kept.verb,
     )  # fmt: skip
 
 
 class _Reached(NamedTuple):
-    """What a batch left in a queue: slices of its own, of dependants that died and of those that went on."""
+    """What a batch left in a queue: slices of its own, of dependents that died and of those that went on."""
 
     slices: int
     fallen: int
@@ -108,7 +108,7 @@ class _Undoing:
 
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
-        self.restored = self.dependants = 0
+        self.restored = self.dependents = 0
         self.skipped: list[Skip] = []
         self.error: str | None = None
         self.whole = True
@@ -130,7 +130,7 @@ class _Undoing:
                 break
         for queue, found in self._reached.items():
             if found.lost:
-                why = f"there was no room to keep what became of {found.lost:,} dependants"
+                why = f"there was no room to keep what became of {found.lost:,} dependents"
                 self.skipped.append(Skip(id="", why=why, queue=queue))
 
     def steps(self) -> Iterator[Program[None]]:
@@ -146,11 +146,11 @@ class _Undoing:
         for queue, found in reversed(self._reached.items()):
             todo += [(queue, f"^{number}") for number in range(found.gone_on, 0, -1)]
         for _ in range(_ROUNDS):
-            before = self.restored + self.dependants
+            before = self.restored + self.dependents
             for place in todo:
                 yield self._slice(place)
             todo = [place for place in todo if any(why == PARENT_GONE for _, why in self._fates[place].skipped)]
-            if self.restored + self.dependants == before:
+            if self.restored + self.dependents == before:
                 break
         for adapter in self.kept.adapters:
             yield self._abroad(adapter)
@@ -163,7 +163,7 @@ class _Undoing:
             self.restored += undone.restored - (before.restored if before else 0)
         else:
             self._fates[place] = undone = yield from programs.call(acts.undo(queue, self.kept.batch, number))
-            self.dependants += undone.restored - (before.restored if before else 0)
+            self.dependents += undone.restored - (before.restored if before else 0)
 
     def _abroad(self, adapter: str) -> Program[None]:
         outcomes = yield from steps.undo(adapter, self.kept.batch)
@@ -249,7 +249,7 @@ def _finish(run: _Undoing) -> Program[None]:
     counts = {"restored": run.restored, "skipped": len(run.skipped)}
     entry = activity.make(
         "undo", now, queues=kept.queues, where=kept.where,
-        counts=counts | ({"dependants": run.dependants} if run.dependants else {}),
+        counts=counts | ({"dependents": run.dependents} if run.dependents else {}),
         outcome="failed" if run.error else "done" if run.whole else "stopped", batch=kept.batch, reason=kept.verb,
     )  # fmt: skip
     yield from activity.record(entry)

@@ -165,8 +165,8 @@ class _Build:
             queue=pick.queue,
             id=pick.id,
             state=pick.state,
-            seen=pick.seen,
-            effect=_VERBS[pick.effect].value,
+            version=pick.seen,
+            verb=_VERBS[pick.effect].value,
             rule=pick.rule.value,
             reason=pick.reason,
             bytes=pick.bytes,
@@ -176,8 +176,8 @@ class _Build:
     def _look_around(self, picks: Sequence[Pick]) -> None:
         """Counts what else a purge reaches: jobs that others wait for, unique names, failure handlers."""
         self.sums.unique += sum(pick.is_unique for pick in picks)
-        self.sums.handlers += sum(pick.has_handler and pick.effect is Effect.BURY for pick in picks)
-        self.sums.dependants += sum(pick.has_dependants and pick.effect in _DYING for pick in picks)
+        self.sums.failure_handlers += sum(pick.has_handler and pick.effect is Effect.BURY for pick in picks)
+        self.sums.dependents += sum(pick.has_dependents and pick.effect in _DYING for pick in picks)
 
 
 def _alive(now: int) -> Program[frozenset[str] | None]:

@@ -51,7 +51,7 @@ class Pick:
     reason: str
     age_s: float | None
     bytes: int
-    has_dependants: bool = False
+    has_dependents: bool = False
     is_unique: bool = False
     has_handler: bool = False
 
@@ -250,7 +250,7 @@ def _weighed(queue: str, picks: Sequence[Pick]) -> Program[list[Pick]]:
                 pick,
                 seen=version_seen(pick.state, pick.seen, head),
                 bytes=size,
-                has_dependants=kids[at] is not None,
+                has_dependents=kids[at] is not None,
                 is_unique=b"\nu" in text,
                 has_handler=b"\nf" in text,
             )

@@ -10,7 +10,7 @@
 --       `edit` the payload seen and how its events tell it follow
 -- extra: reprioritise: priority · move: queue · edit: payload
 -- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a asked, c columns),
---       `#number` → offset, `slices`, `bytes`; and what became of dependants, as the piece `fallen` tells
+--       `#number` → offset, `slices`, `bytes`; and what became of dependents, as the piece `fallen` tells
 -- With `*` nothing is kept, and a running job that will be told is among the skipped, as `asked`.
 -- reply: now, how many entries were looked at (the rest is for the next call), 1 if undo is kept, how many were asked,
 --        entries in the outbox, then index (from 0) and why of each that was skipped

@@ -328,9 +328,9 @@ local function call_handler(id, head)
 end
 
 --- ended
--- What the end of a job does to others: its dependants go on or die with it. At most SLICE of them are settled in
+-- What the end of a job does to others: its dependents go on or die with it. At most SLICE of them are settled in
 -- one call, fewer when there is much to read or to copy; the rest, and those on other queues, go to the outbox.
--- Where `fallen` is set, what is done to dependants is noted there, for undo.
+-- Where `fallen` is set, what is done to dependents is noted there, for undo.
 local QUEUE = string.sub(META, 2, -7)
 local fallen, BATCH
 local ended
@@ -513,7 +513,7 @@ local function request_stop(leases)
 end
 
 --- fallen
--- Keeps what a call on behalf of a batch did to dependants, for undo: under `~number` those that died, under `^number`
+-- Keeps what a call on behalf of a batch did to dependents, for undo: under `~number` those that died, under `^number`
 -- those that went on, and in `told` the other queues that will hear of it.
 local function keep_fallen()
   local function keep(sign, verb, rows)

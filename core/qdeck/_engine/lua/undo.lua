@@ -3,7 +3,7 @@
 -- done once, but for jobs whose parents are not back yet: these are kept for a later call. The answer tells of all calls.
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox undo
 -- uses: rights time open constants whole count head lease forget groups await ring tally states holder columns annotate
--- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependants
+-- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependents
 -- reply: now, how many went back, how many entries the slice had, then id and why of each that did not
 local offset = string.find(ARGV[2], '^[~^]') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])
 local packed = offset and redis.call('HGET', UNDO, offset)
@@ -211,7 +211,7 @@ function undo.bury(kept, ids, scores)
   count('n:dead', -#ids)
 end
 
--- A dependant that died with what an act did is where it waited before.
+-- A dependent that died with what an act did is where it waited before.
 undo.fall = undo.bury
 
 -- One that went on without it waits for it again.

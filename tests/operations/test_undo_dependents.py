@@ -39,11 +39,11 @@ def test_a_family_is_put_back(deck: Writer, yard: Yard, verb: str) -> None:
     result = do(deck, verb, parent)
     assert set(kids.values()) <= set(yard.ids("dead"))
     back = deck.undo()
-    assert (back.restored, back.dependants, back.skipped, back.error) == (1, 3, (), None)
+    assert (back.restored, back.dependents, back.skipped, back.error) == (1, 3, (), None)
     after = yard.dump()
     assert_same(after, before, "bury")
     again = deck.undo(result.batch)
-    assert (again.restored, again.dependants) == (1, 3), "twice is once, and tells the same"
+    assert (again.restored, again.dependents) == (1, 3), "twice is once, and tells the same"
     assert yard.dump() == after
 
 
@@ -70,7 +70,7 @@ def test_across_queues_and_back(deck: Writer, yard: Yard, delivered: bool) -> No
         deliver(other)
     assert (other.ids("dead"), yard.ids("dead")) == ([far], [home] if delivered else [])
     back = deck.undo()
-    assert (back.restored, back.dependants, back.skipped) == (1, 2, ())
+    assert (back.restored, back.dependents, back.skipped) == (1, 2, ())
     for now, old in zip((yard.dump(), other.dump()), before, strict=True):
         assert_same(now, old, "bury")
     for there in (yard, other, yard):
@@ -102,7 +102,7 @@ def test_more_than_one_call_settles(deck: Writer, yard: Yard) -> None:
     fields = yard.raw.hgetall(keys.undo_key(QUEUE, result.batch))
     assert int(fields[b"~"]) >= 3, "a call settles a bounded number"
     back = deck.undo()
-    assert (back.dependants, back.skipped) == (450, ())
+    assert (back.dependents, back.skipped) == (450, ())
     assert set(yard.ids("blocked")) == set(kids)
     assert yard.raw.hlen(yard.key("groups")) == 0
 
@@ -132,7 +132,7 @@ def test_what_went_on_since_stays(deck: Writer, yard: Yard) -> None:
     for job in yard.claim(2):
         yard.end(job, "done")
     back = deck.undo(result.batch)
-    assert (back.restored, back.dependants) == (1, 0)
+    assert (back.restored, back.dependents) == (1, 0)
     assert {skip.id: skip.why for skip in back.skipped} == {
         retried: "is done now: it went on since",
         again: "is gone",
@@ -140,7 +140,7 @@ def test_what_went_on_since_stays(deck: Writer, yard: Yard) -> None:
     }
 
 
-def test_a_dependant_that_is_retried_waits_for_nobody(deck: Writer, yard: Yard) -> None:
+def test_a_dependent_that_is_retried_waits_for_nobody(deck: Writer, yard: Yard) -> None:
     """The stated outcome: it runs at once, and goes on so when its parent comes back."""
     parent = yard.add("parent", delay_ms=10**7)
     child = yard.add("child", after=[parent])
@@ -157,7 +157,7 @@ def test_no_parent_no_children(deck: Writer, yard: Yard) -> None:
     do(deck, "discard", parent)
     twin = yard.add("another", unique="parent")
     back = deck.undo()
-    assert (back.restored, back.dependants) == (0, 0)
+    assert (back.restored, back.dependents) == (0, 0)
     reasons: dict[str, Any] = {skip.id: skip.why for skip in back.skipped}
     assert reasons.pop(parent) == f"its unique name is held by {twin}"
     assert reasons == dict.fromkeys(kids.values(), "a job that it waited for has ended")
@@ -174,8 +174,8 @@ def test_a_chain_inside_one_slice_whatever_its_order(deck: Writer, yard: Yard) -
     before = yard.dump()
     result = deck.apply(deck.plan("discard", QUEUE))
     back = deck.undo()
-    assert back.restored + back.dependants == 4
-    assert result.applied + back.dependants == 4
+    assert back.restored + back.dependents == 4
+    assert result.applied + back.dependents == 4
     assert back.skipped == ()
     assert_same(yard.dump(), before, "bury")
     assert set(yard.ids("blocked")) == {middle, last, end}
@@ -187,6 +187,6 @@ def test_what_there_was_no_room_for_is_told(deck: Writer, yard: Yard) -> None:
     yard.raw.hset(keys.undo_key(QUEUE, plan.batch), "bytes", 64 * 1024 * 1024)
     deck.apply(plan, keep_bytes=1 << 40)
     back = deck.undo()
-    assert (back.restored, back.dependants) == (1, 0)
-    assert [skip.why for skip in back.skipped] == ["there was no room to keep what became of 3 dependants"]
+    assert (back.restored, back.dependents) == (1, 0)
+    assert [skip.why for skip in back.skipped] == ["there was no room to keep what became of 3 dependents"]
     assert set(kids.values()) <= set(yard.ids("dead"))
