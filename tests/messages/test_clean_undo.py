@@ -100,7 +100,7 @@ def test_a_list_that_is_too_big_is_removed_and_not_kept_and_the_plan_says_so(
 def test_orphans_come_back_and_what_is_kept_is_bounded(
     manager: SyncDomainQueueManager, raw: redis.Redis, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck._operations.registry.room", lambda known, batch: 60_000)
+    monkeypatch.setattr("qdeck._operations.batches._room", lambda *_: 60_000)
     names = [f"{OWN}:responses:get:{n}" for n in range(100)]
     for name in names:
         raw.rpush(name, b"x")

@@ -10,8 +10,7 @@ import pytest
 import qdeck
 from messages.waiting import OWN, until
 from qdeck._engine import codec, programs
-from qdeck._operations import registry as batches
-from qdeck._operations import undoing
+from qdeck._operations import batches, undoing
 from qdeck.admin import NewJob, Writer, actor
 from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueManager, looking
 from qdeck.messages import _cleaning as cleaning
@@ -309,7 +308,7 @@ def test_ends_of_tasks_leave_the_undo_of_operators(
     monkeypatch.setattr(batches, "MOST", 10)
     service = Service(qdeck.App(url, queue=f"{OWN}:actions"))
     app = qdeck.App(url, queue="work:actions")
-    kept = batches.Kept(batch="b-mine", verb="discard", by="x", at_ms=1, until_ms=2**50, applied=1)
+    kept = batches.Batch(id="b-mine", verb="discard", by="x", at_ms=1, until_ms=2**50, applied=1)
     app.client.run(batches.write(kept))
     for n in range(20):
         asked = service.new_action("embedding.x", task_id=f"t{n}", correlation_id=f"c{n}")
@@ -390,11 +389,11 @@ def test_an_unreadable_registration_does_not_keep_the_others_from_coming_back(
 def test_undo_takes_what_an_operator_did_before_what_a_service_ended(client: Messenger, url: str) -> None:
     run = client.app.client.run
     for batch, at_ms, automatic in (("b-operator", 1, False), ("b-service", 2, True)):
-        kept = batches.Kept(
-            batch=batch, verb="clean", by=actor(), at_ms=at_ms, until_ms=2**50, applied=1, automatic=automatic
+        kept = batches.Batch(
+            id=batch, verb="clean", by=actor(), at_ms=at_ms, until_ms=2**50, applied=1, automatic=automatic
         )
         run(batches.write(kept))
-    assert run(undoing.find(None)).batch == "b-operator"
+    assert run(undoing.find(None)).id == "b-operator"
 
 
 async def test_a_bell_for_something_else_does_not_delay_the_others(

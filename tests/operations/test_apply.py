@@ -12,7 +12,7 @@ import pytest
 from operations.yard import OTHER, QUEUE, Yard, now_ms
 from qdeck import InvalidFilter, InvalidOption, NotAllowed, UsageError
 from qdeck._engine import acts, programs
-from qdeck._operations import registry
+from qdeck._operations import batches
 from qdeck._operations.applying import _COUNT_EVERY, Pace
 from qdeck.admin import AsyncWriter, Plan, Verb, Writer, load_plan
 
@@ -347,13 +347,13 @@ def test_the_record_of_a_batch_is_written_now_and_then_however_many_queues_it_ha
     plan = deck.plan(Verb.DISCARD)
     assert plan.count == _COUNT_EVERY
     written: list[int] = []
-    write = registry.write
+    write = batches.write
 
-    def counted(kept: registry.Kept) -> Program[None]:
-        written.append(kept.bytes)
-        return write(kept)
+    def counted(batch: batches.Batch) -> Program[None]:
+        written.append(batch.bytes)
+        return write(batch)
 
-    monkeypatch.setattr(registry, "write", counted)
+    monkeypatch.setattr(batches, "write", counted)
     assert deck.apply(plan).applied == _COUNT_EVERY
     assert len(written) == 3, "at its beginning, after each hundred slices, and at its end"
     assert written[0] == 0

@@ -17,14 +17,14 @@ from qdeck._deck import changes
 from qdeck._deck.model import NATIVE
 from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._errors import QdeckError, UsageError
-from qdeck._operations import activity, foreign, planning, registry
-from qdeck._operations.model import Activity, BatchResult, PlanEntry, Skip, Verb
+from qdeck._operations import batches, foreign, planning
+from qdeck._operations.model import BatchResult, PlanEntry, Skip, Verb
 from qdeck._operations.planfile import check_whole
 from qdeck._redis import reads
 from qdeck._redis.steps import Offload, Step, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from qdeck._engine.acts import Acted
     from qdeck._engine.ops import Program
@@ -131,10 +131,9 @@ class Application:
         self.tally = Tally(plan.count)
         self._slices = Slices(plan.entries())
         self._keep_bytes, self._keep_ms = keep_bytes, keep_ms
-        self._room = keep_bytes
         self._bytes: dict[str, int] = {}
         self._all_bytes = 0
-        self._kept: registry.Kept | None = None
+        self._batch: batches.OpenBatch | None = None
         self._calls = 0
         self._pace = Pace()
         self._outbox: set[str] = set()
@@ -153,26 +152,17 @@ class Application:
         yield from check_server(plan)
         if plan.head.created_ms > now + _MOST_SKEW_MS:
             raise UsageError(f"the plan {plan.path} was made in the future", hint="make a new plan")
-        known = yield from registry.read()
-        begun = known.get(plan.batch)
-        if begun is not None and begun.undone:
-            raise UsageError(f"the batch {plan.batch} was undone", hint="make a new plan to do it again")
-        if begun is None and now > plan.head.expires_ms:
-            minutes = (now - plan.head.expires_ms) // 60_000
-            raise UsageError(f"the plan {plan.id} expired {minutes:,} min ago", hint="make a new plan")
-        yield from registry.sweep(known, now)
-        self._room = registry.room(known, plan.batch, self._keep_bytes)
         queues = list(plan.tail.by_queue) or list(plan.head.queues)
         not_ours = {queue for _, queue in plan.head.abroad if queue not in plan.head.queues}
-        self._kept = registry.Kept(
-            batch=plan.batch, verb=plan.verb.value, by=changes.actor(), at_ms=now, until_ms=now + self._keep_ms,
-            queues=[queue for queue in queues if queue not in not_ours], adapters=foreign.adapters_of(plan.head),
-            where=plan.head.where, target=plan.head.target, bytes=begun.bytes if begun else 0,
-        )  # fmt: skip
         self.tally.queues = queues
-        yield from registry.write(self._kept)
-        if begun is None and plan.count > acts.SLICE:
-            yield from activity.record(self._activity("begun"))
+        self._batch = yield from batches.begin(
+            plan.batch, plan.verb.value, queues=[queue for queue in queues if queue not in not_ours],
+            adapters=foreign.adapters_of(plan.head), where=plan.head.where, target=plan.head.target,
+            keep_bytes=self._keep_bytes, keep_ms=self._keep_ms, expires_ms=plan.head.expires_ms,
+            now=now,
+        )  # fmt: skip
+        if not self._batch.is_resumed and plan.count > acts.SLICE:
+            yield from self._log("begun", {})
 
     def step(self, most: int) -> Program[list[PlanEntry] | None]:
         """Does the next slice; gives the entries that were applied, None at the end."""
@@ -180,7 +170,7 @@ class Application:
         if not part:
             return None
         if part[0].adapter != NATIVE:
-            acted = yield from self._abroad.slice(part, self.tally.done, self._room - self._all_bytes)
+            acted = yield from self._abroad.slice(part, self.tally.done, self._open.room - self._all_bytes)
             self._slices.taken(acted.count)
             return self.tally.take(part, acted)
         if part[0].verb not in _LIGHT:
@@ -214,13 +204,13 @@ class Application:
         if self._calls % _COUNT_EVERY == 0 or queue not in self._bytes:
             yield from self._count([queue])
         if self._calls % _COUNT_EVERY == 0:
-            yield from self._note()
+            yield from self._open.note(self._kept_bytes)
         return applied
 
     def _room_for(self, queue: str) -> int:
         """How many bytes may be kept of what this queue is to get back."""
         others = self._all_bytes - self._bytes.get(queue, 0)
-        return max(0, self._room - others - self._abroad.bytes)
+        return max(0, self._open.room - others - self._abroad.bytes)
 
     def _event_of(self, part: list[PlanEntry]) -> bytes:
         """What is written into the history of these jobs. A purge says which of its rules took them, and their ages."""
@@ -252,30 +242,30 @@ class Application:
             self._all_bytes += size - self._bytes.get(queue, 0)
             self._bytes[queue] = size
 
-    def _note(self) -> Program[None]:
-        """Write down how much the undo of this batch takes; the record names every queue, so it may be large."""
-        if self._kept is not None:
-            self._kept.bytes = self._all_bytes + self._abroad.bytes
-            yield from registry.write(self._kept)
-
     def end(self, outcome: str = "done") -> Program[None]:
         """Delivers what is meant for other queues, and writes down what was done."""
         for queue in sorted(self._outbox):
             yield from self._deliver(queue)
         yield from self._count(list(self._bytes))
-        if self._kept is not None:
-            self._kept.applied = self.tally.applied
-        yield from self._note()
-        yield from activity.record(self._activity(outcome))
+        yield from self._open.close(self.tally.applied, self._kept_bytes)
+        counts = {"applied": self.tally.applied, "skipped": self.tally.skipped_count}
+        yield from self._log(outcome, counts)
 
-    def _activity(self, outcome: str) -> Activity:
+    @property
+    def _open(self) -> batches.OpenBatch:
+        if self._batch is None:
+            raise AssertionError("this run was not begun")
+        return self._batch
+
+    @property
+    def _kept_bytes(self) -> int:
+        return self._all_bytes + self._abroad.bytes
+
+    def _log(self, outcome: str, counts: Mapping[str, int]) -> Program[None]:
         plan, tally = self.plan, self.tally
-        counts = {"applied": tally.applied, "skipped": tally.skipped_count} if outcome != "begun" else {}
-        until = self._kept.until_ms if self._kept is not None and tally.undoable else None
-        return activity.make(
-            plan.verb.value, tally.now_ms or plan.head.created_ms, queues=tally.queues, where=plan.head.where,
-            counts={"planned": plan.count, **counts}, outcome=outcome, batch=plan.batch, plan=plan.id,
-            reason=plan.head.reason, undo_until_ms=until,
+        yield from self._open.log(
+            {"planned": plan.count, **counts}, queues=tally.queues, at_ms=tally.now_ms or plan.head.created_ms,
+            undoable=tally.undoable, outcome=outcome, plan=plan.id, reason=plan.head.reason,
         )  # fmt: skip
 
     def result(self, *, error: str | None = None, stopped: str | None = None) -> BatchResult:
@@ -290,7 +280,7 @@ class Application:
             skipped=skipped,
             skipped_count=tally.skipped_count + len(self.plan.tail.skipped),
             undoable=tally.undoable,
-            undo_until_ms=self._kept.until_ms if self._kept is not None and tally.undoable else None,
+            undo_until_ms=self._open.undo_until_ms(tally.undoable),
             queues=tuple(tally.queues),
             error=error,
             stopped=stopped,

@@ -13,7 +13,7 @@ from qdeck._deck.model import NATIVE, State
 from qdeck._deck.values import read_values
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError, UsageError
-from qdeck._operations import registry, undoing
+from qdeck._operations import batches, undoing
 from qdeck._operations.fates import Fortunes
 from qdeck._operations.model import Fates, Verb
 from qdeck._operations.planfile import own_plan
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._engine.ops import Program
-    from qdeck._operations.registry import Kept
+    from qdeck._operations.batches import Batch
 
 MOST: Final = 20_000  # jobs that are looked for; of a larger batch these are a part, and said to be
 _STATES: Final = (
@@ -66,7 +66,7 @@ class Became:
 
 def read(batch: str) -> Program[Became]:
     """What became of a batch; raises when nothing is kept about it."""
-    known = yield from registry.read()
+    known = yield from batches.read()
     kept = known.get(batch)
     if kept is None:
         raise UsageError(f"nothing is kept about the batch {batch!r}", hint="it is kept for a day")
@@ -102,10 +102,10 @@ def read(batch: str) -> Program[Became]:
     )
 
 
-def _abroad(kept: Kept) -> Program[tuple[Fates, int]]:
+def _abroad(kept: Batch) -> Program[tuple[Fates, int]]:
     """What became of the jobs of other adapters, and how many they were: only where the plan was made is it known."""
     try:
-        plan = own_plan(kept.batch)
+        plan = own_plan(kept.id)
         theirs = list(islice((entry for entry in enumerate(plan.entries()) if entry[1].adapter != NATIVE), MOST + 1))
     except (UsageError, OSError):
         return Fates(), 0
@@ -121,9 +121,9 @@ def _states_of(fates: Fates) -> dict[str, int]:
     return {str(state): count for state, count in told.items() if count}
 
 
-def _ids(kept: Kept, queue: str, number: int) -> Program[list[str | bytes]]:
+def _ids(kept: Batch, queue: str, number: int) -> Program[list[str | bytes]]:
     try:
-        part = yield from undoing.read_slice(queue, kept.batch, number)
+        part = yield from undoing.read_slice(queue, kept.id, number)
     except QdeckError:
         return []  # an undo removes what it took back
     columns = part.get("c") or {}

@@ -8,12 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import changes
 from qdeck._deck.model import State
-from qdeck._engine import acts
-from qdeck._engine.ids import new_id
-from qdeck._operations import activity, registry
-from qdeck._redis import reads
+from qdeck._operations import batches
 from qdeck.adapters import steps
 from qdeck.adapters.listing import read_slice
 from qdeck.adapters.lists.adapter import Lists
@@ -95,33 +91,18 @@ def remove(lists: ListsFound) -> Program[ListsCleaned]:
     what, found, left = lists.where, lists.steps, lists.left
     if not found:
         return ListsCleaned(left=left)
-    now = yield from reads.clock()
-    batch = f"b-{new_id()}"
-    known = yield from registry.read()
-    yield from registry.sweep(known, now)
+    batch = yield from batches.begin(batches.new_batch_id(), "clean lists", adapters=[ADAPTER], where=what)
     size = sum(steps.size_of(step) for step in found)
-    keeps = size <= registry.room(known, batch)
-    until = now + acts.KEEP_MS
-    yield from registry.write(
-        registry.Kept(
-            batch=batch,
-            verb="clean lists",
-            by=changes.actor(),
-            at_ms=now,
-            until_ms=until,
-            adapters=[ADAPTER],
-            where=what,
-            bytes=size if keeps else 0,
-        )
-    )
-    outcomes = yield from steps.run(ADAPTER, batch, found, keeps=keeps)
+    keeps = size <= batch.room
+    outcomes = yield from steps.run(ADAPTER, batch.id, found, keeps=keeps)
     done = [(step.id, step.effect) for step, outcome in zip(found, outcomes, strict=True) if outcome.done]
     missed = [(outcome.id, outcome.why) for outcome in outcomes if not outcome.done]
-    entry = activity.make(
-        "clean lists", now, where=what, counts={"removed": len(done), "left": len(left) + len(missed)}, batch=batch,
-        undo_until_ms=until if keeps else None,
-    )  # fmt: skip
-    yield from activity.record(entry)
+    undoable = len(done) if keeps else 0
+    yield from batch.close(len(done), size if keeps else 0)
+    yield from batch.log({"removed": len(done), "left": len(left) + len(missed)}, undoable=undoable)
     return ListsCleaned(
-        batch=batch, removed=tuple(done), left=(*left, *missed), undo_until_ms=until if keeps and done else None
+        batch=batch.id,
+        removed=tuple(done),
+        left=(*left, *missed),
+        undo_until_ms=batch.undo_until_ms(undoable),
     )

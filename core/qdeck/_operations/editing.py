@@ -11,10 +11,9 @@ from qdeck._deck import changes, jobs, payload
 from qdeck._deck.model import State
 from qdeck._deck.records import MOST_SHOWN
 from qdeck._engine import acts, codec, keys, programs
-from qdeck._engine.ids import new_id
 from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
 from qdeck._hidden import escaped_json
-from qdeck._operations import activity, registry
+from qdeck._operations import batches
 from qdeck._operations.model import BatchResult, Skip, Verb
 from qdeck._redis import reads
 
@@ -183,33 +182,23 @@ def _alike(item: Any, shown: Any) -> int:
 
 def apply_edit(draft: Draft, body: bytes, reason: str = "") -> Program[BatchResult]:
     """Gives the job the payload, and lets it run again when it was dead."""
-    now = yield from reads.clock()
-    batch = f"b-{new_id()}"
-    by = changes.actor()
-    kept = registry.Kept(
-        batch=batch, verb=Verb.EDIT.value, by=by, at_ms=now, until_ms=now + acts.KEEP_MS, queues=[draft.queue]
+    batch = yield from batches.begin(
+        batches.new_batch_id(), Verb.EDIT.value, queues=[draft.queue], where=f"id:{draft.id}"
     )
-    yield from registry.write(kept)
-    event = codec.encode_json({"reason": reason or "edited by an operator", "by": by, "batch": batch})
-    entry = (draft.id, draft.version)
+    event = codec.encode_json({"reason": reason or "edited by an operator", "by": changes.actor(), "batch": batch.id})
     acted = yield from programs.call(
         acts.edit(
-            draft.queue, draft.state, entry, before=draft.body, after=body, original=_as_json(draft.body), batch=batch,
-            event=event,
+            draft.queue, draft.state, (draft.id, draft.version), before=draft.body, after=body,
+            original=_as_json(draft.body), batch=batch.id, event=event,
         )
     )  # fmt: skip
     skipped = tuple(Skip(id=draft.id, why=why, queue=draft.queue) for _, why in acted.skipped)
-    applied = kept.applied = 0 if skipped else 1
-    yield from registry.write(kept)
-    yield from activity.record(
-        activity.make(
-            Verb.EDIT.value, now, queues=[draft.queue], where=f"id:{draft.id}", batch=batch, reason=reason,
-            counts={"applied": applied, "skipped": len(skipped)}, undo_until_ms=kept.until_ms,
-        )
-    )  # fmt: skip
+    applied = 0 if skipped else 1
+    yield from batch.close(applied, len(draft.body))
+    yield from batch.log({"applied": applied, "skipped": len(skipped)}, undoable=applied, reason=reason)
     return BatchResult(
-        batch=batch, verb=Verb.EDIT, applied=applied, skipped=skipped, skipped_count=len(skipped),
-        undoable=applied, undo_until_ms=kept.until_ms, queues=(draft.queue,),
+        batch=batch.id, verb=Verb.EDIT, applied=applied, skipped=skipped, skipped_count=len(skipped),
+        undoable=applied, undo_until_ms=batch.undo_until_ms(applied), queues=(draft.queue,),
     )  # fmt: skip
 
 

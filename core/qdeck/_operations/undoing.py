@@ -11,7 +11,7 @@ import msgspec
 from qdeck._deck import changes
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._errors import NotAllowed, QdeckError, UsageError
-from qdeck._operations import activity, registry
+from qdeck._operations import activity, batches
 from qdeck._operations.model import Skip, UndoResult, Verb
 from qdeck._redis import reads
 from qdeck._redis.steps import Step
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from qdeck._engine.ops import Program
-    from qdeck._operations.registry import Kept
+    from qdeck._operations.batches import Batch
     from qdeck._redis.steps import Steps
 
     UndoSteps = Callable[
-        [Kept, Callable[[int], None] | None, Callable[[], bool] | None], Steps[tuple[int, list[Skip], bool]]
+        [Batch, Callable[[int], None] | None, Callable[[], bool] | None], Steps[tuple[int, list[Skip], bool]]
     ]
     """Undoes a batch: how much was restored, what was not, and whether all was looked at."""
 
@@ -33,12 +33,12 @@ PARENT_GONE: Final = "a job that it waited for has ended"  # as undo.lua says it
 _ROUNDS: Final = 20  # back and forth between queues
 
 
-def find(batch: str | None) -> Program[Kept]:
+def find(batch: str | None) -> Program[Batch]:
     """The batch of that id, or this user's own last one that did something and is not undone.
 
     What a service of this user removed by itself is meant only where there is nothing else.
     """
-    known = yield from registry.read()
+    known = yield from batches.read()
     now = yield from reads.clock()
     if batch is not None:
         found = known.get(batch)
@@ -55,7 +55,7 @@ def find(batch: str | None) -> Program[Kept]:
     ]
     if not mine:
         raise UsageError(f"{me} did nothing that can be undone", hint="name the batch: qdeck activity tells them")
-    return max(mine, key=lambda kept: (not kept.automatic, kept.at_ms, kept.batch))
+    return max(mine, key=lambda kept: (not kept.automatic, kept.at_ms, kept.id))
 
 
 def undo_steps(
@@ -85,7 +85,7 @@ def undo_steps(
         run.error, run.whole = str(caught), False
     yield Step(run.finish())
     return UndoResult(
-        batch=kept.batch, restored=run.restored, skipped=tuple(run.skipped), dependents=run.dependents, error=run.error,
+        batch=kept.id, restored=run.restored, skipped=tuple(run.skipped), dependents=run.dependents, error=run.error,
         verb=kept.verb,
     )  # fmt: skip
 
@@ -106,7 +106,7 @@ _Place = tuple[str, int | str]  # a queue, and a slice of it as `acts.undo` name
 class _Undoing:
     """One run over what a batch did, to its jobs and through them to others, in whatever queue."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: Batch) -> None:
         self.kept = kept
         self.restored = self.dependents = 0
         self.skipped: list[Skip] = []
@@ -123,7 +123,7 @@ class _Undoing:
             todo = list(self.kept.queues)
             for queue in todo:  # which grows
                 yield from _deliver(queue)
-                found = yield from _read_reached(queue, self.kept.batch)
+                found = yield from _read_reached(queue, self.kept.id)
                 self._reached[queue] = found
                 todo += [name for name in found.told if name not in todo]
             if self._reached == before:
@@ -162,11 +162,11 @@ class _Undoing:
             self._fates[place] = undone = yield from _undo_slice(self.kept, queue, number)
             self.restored += undone.restored - (before.restored if before else 0)
         else:
-            self._fates[place] = undone = yield from programs.call(acts.undo(queue, self.kept.batch, number))
+            self._fates[place] = undone = yield from programs.call(acts.undo(queue, self.kept.id, number))
             self.dependents += undone.restored - (before.restored if before else 0)
 
     def _abroad(self, adapter: str) -> Program[None]:
-        outcomes = yield from steps.undo(adapter, self.kept.batch)
+        outcomes = yield from steps.undo(adapter, self.kept.id)
         self.restored += sum(outcome.done for outcome in outcomes)
         self.skipped += [Skip(id=outcome.id, why=outcome.why) for outcome in outcomes if not outcome.done]
 
@@ -195,29 +195,29 @@ def _read_reached(queue: str, batch: str) -> Program[_Reached]:
     )
 
 
-def _undo_slice(kept: Kept, queue: str, number: int) -> Program[acts.Undone]:
+def _undo_slice(kept: Batch, queue: str, number: int) -> Program[acts.Undone]:
     if kept.verb == Verb.MOVE and kept.target is not None:
         return (yield from _move_back(kept, queue, kept.queues.index(queue), number))
-    return (yield from programs.call(acts.undo(queue, kept.batch, number)))
+    return (yield from programs.call(acts.undo(queue, kept.id, number)))
 
 
-def _move_back(kept: Kept, queue: str, place: int, number: int) -> Program[acts.Undone]:
+def _move_back(kept: Batch, queue: str, place: int, number: int) -> Program[acts.Undone]:
     """What was moved is moved back, if it still waits where it was put."""
     assert kept.target is not None  # noqa: S101 - the caller looked
-    slice_ = yield from read_slice(queue, kept.batch, number)
+    slice_ = yield from read_slice(queue, kept.id, number)
     columns = slice_.get("c") or {}
     ids, scores = columns.get("ids") or [], columns.get("scores") or []
     versions = columns.get("versions") or [""] * len(ids)
     entries = [(i, f"{score} {version}".rstrip()) for i, score, version in zip(ids, scores, versions, strict=True)]
     if not entries:
         return acts.Undone(0, 0, int(slice_.get("n", 0)), [])
-    event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": kept.batch})
+    event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": kept.id})
     while (yield from programs.deliver(queue)):
         pass
     done, skipped = 0, []
     while done < len(entries):  # one call takes as many as it may read
         op = acts.act(
-            kept.target, "move", slice_["s"], entries[done:], batch=f"{kept.batch}-undo-{place}",
+            kept.target, "move", slice_["s"], entries[done:], batch=f"{kept.id}-undo-{place}",
             offset=f"{number}+{done}" if done else number, event=event, extra=queue,
         )  # fmt: skip
         acted = yield from programs.call(op)
@@ -245,11 +245,11 @@ def _finish(run: _Undoing) -> Program[None]:
     if run.whole:
         kept.undone = True
         kept.bytes = 0
-        yield from registry.write(kept)
+        yield from batches.write(kept)
     counts = {"restored": run.restored, "skipped": len(run.skipped)}
     entry = activity.make(
         "undo", now, queues=kept.queues, where=kept.where,
         counts=counts | ({"dependents": run.dependents} if run.dependents else {}),
-        outcome="failed" if run.error else "done" if run.whole else "stopped", batch=kept.batch, reason=kept.verb,
+        outcome="failed" if run.error else "done" if run.whole else "stopped", batch=kept.id, reason=kept.verb,
     )  # fmt: skip
     yield from activity.record(entry)

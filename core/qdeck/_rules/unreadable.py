@@ -16,7 +16,7 @@ from qdeck._deck.model import NATIVE, Code, Finding, QueueRow, State, Status
 from qdeck._deck.verdict import Check, make_check
 from qdeck._engine import codec, keys
 from qdeck._engine.numbers import MOST, digits, score_ms
-from qdeck._operations import activity, registry
+from qdeck._operations import activity, batches
 from qdeck._redis import reads
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_past
@@ -53,8 +53,8 @@ def _is_json(value: bytes) -> bool:
     return isinstance(codec.decode_json(value), dict)
 
 
-def _is_kept(value: bytes) -> bool:
-    msgspec.json.decode(value, type=registry.Kept)
+def _is_batch(value: bytes) -> bool:
+    msgspec.json.decode(value, type=batches.Batch)
     return True
 
 
@@ -86,7 +86,7 @@ STORED: Final = (
     ),
     Stored(key=keys.CONTROL, kind="hash", is_ours=lambda _, asked: asked.decode() in workers.ORDERS),
     Stored(key=keys.ACTIVITY, kind="stream", is_ours=lambda _, entry: activity.read_entry(entry) is not None),
-    Stored(key=keys.UNDO, kind="hash", is_ours=lambda _, kept: _is_kept(kept)),
+    Stored(key=keys.UNDO, kind="hash", is_ours=lambda _, kept: _is_batch(kept)),
     Stored(key=store.SCHEDULES, kind="hash", is_ours=_is_schedule),
     Stored(key=store.STATE, kind="hash", is_ours=lambda name, line: not name or read_past(line).readable),
     Stored(key=history.LATEST, kind="hash", is_ours=_is_sample),

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from qdeck._names import QueueType
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
+    from qdeck._operations.batches import Batch
     from qdeck._operations.became import Became
     from qdeck._operations.clean_lists import ListsCleaned, ListsFound
     from qdeck._operations.closeup import CloseUp, Spread
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from qdeck._operations.pointed import difference
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
     from qdeck._operations.redrive import told as outcomes_told
-    from qdeck._operations.registry import Kept
     from qdeck._operations.stuck import StuckJob
     from qdeck._redis import mask_url
     from qdeck._redis.reads import LOCAL_CLOCK, concerns_all, unread_words
@@ -121,6 +121,7 @@ __all__ = [
     "AgentTask",
     "AsyncReader",
     "AsyncWriter",
+    "Batch",
     "BatchResult",
     "Became",
     "Began",
@@ -152,7 +153,6 @@ __all__ = [
     "HistoryEvent",
     "JobDetail",
     "JobRecord",
-    "Kept",
     "Kind",
     "Limits",
     "ListsCleaned",
@@ -283,7 +283,7 @@ _HOMES: Final = {
     "qdeck._operations.planning": "NO_UNDO",
     "qdeck._operations.pointed": "difference",
     "qdeck._operations.redrive": "ENOUGH TOO_MANY outcomes_told=told",
-    "qdeck._operations.registry": "Kept",
+    "qdeck._operations.batches": "Batch",
     "qdeck.adapters.native.walk": "Needs Walk",
     "qdeck._operations.stuck": "StuckJob",
     "qdeck._rules.doctor": "Diagnosis DoctorFinding",

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from qdeck._deck.model import JobRecord
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._operations.batches import Batch
     from qdeck._operations.became import Became
     from qdeck._operations.clean_lists import ListsFound
     from qdeck._operations.editing import Draft
     from qdeck._operations.first_ones import One
     from qdeck._operations.model import Activity, Fates, PlanEntry, Skip, Verb
     from qdeck._operations.planfile import Plan
-    from qdeck._operations.registry import Kept
     from qdeck._rules.limits import Limits, Rule
 
 Queues = str | Sequence[str]
@@ -54,11 +54,11 @@ class Plans(Client):
         return became.read(batch)
 
     @reads
-    def batches(self) -> Program[dict[str, Kept]]:
+    def batches(self) -> Program[dict[str, Batch]]:
         """Return the batches that can be undone, by id."""
-        from qdeck._operations import registry
+        from qdeck._operations import batches
 
-        return registry.read()
+        return batches.read()
 
     @reads
     def plan(

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Made, Program
     from qdeck._names import QueueName
     from qdeck._operations.applying import Tally
+    from qdeck._operations.batches import Batch
     from qdeck._operations.clean_lists import ListsCleaned, ListsFound
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, BatchResult, Fates, Skip, UndoResult
     from qdeck._operations.planfile import Plan
-    from qdeck._operations.registry import Kept
     from qdeck._redis.steps import Steps
     from qdeck._schedules.model import Definition
     from qdeck._settings import Target
@@ -323,11 +323,11 @@ class AsyncWriter(Writes, AsyncReader):
 
 
 def _undo_cleaning(
-    kept: Kept, progress: Callable[[int], None] | None, cancelled: Callable[[], bool] | None
+    batch: Batch, progress: Callable[[int], None] | None, cancelled: Callable[[], bool] | None
 ) -> Steps[tuple[int, list[Skip], bool]]:
     from qdeck.messages import _batch
 
-    return _batch.put_back_steps(kept, progress, cancelled)
+    return _batch.put_back_steps(batch, progress, cancelled)
 
 
 def _queue_name(queue: str | QueueName) -> str:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import changes
 from qdeck._engine import acts, keys, ops, programs, scripts
 from qdeck._engine.numbers import digits
-from qdeck._operations import activity, registry
+from qdeck._operations import activity, batches
 from qdeck._operations.model import Skip
-from qdeck._operations.registry import Kept
 from qdeck._redis import reads
 from qdeck._redis.steps import Step
 from qdeck.messages._registry import ABOUT, CALLBACKS, QUEUES, TASKS, copy_key
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._engine.ops import Program
+    from qdeck._operations.batches import Batch, OpenBatch
     from qdeck._redis.steps import Steps
 
 VERB: Final = "clean"
@@ -46,28 +45,20 @@ class Keeper:
         self.count = 0
         self.until_ms = 0
         self._where = where
-        self._room = 0
-        self._kept: Kept | None = None
+        self._room = self._bytes = 0
+        self._open: OpenBatch | None = None
 
     def open(self) -> Program[None]:
         """Tells that this batch can be undone, before anything is removed."""
-        now = yield from reads.clock()
-        known = yield from registry.read()
-        yield from registry.sweep(known, now)
-        self._room = registry.room_for_automatic(known) if self._automatic else registry.room(known, self.batch)
-        if self._automatic and not self._room:
-            return
-        self.until_ms = now + acts.KEEP_MS
-        self._kept = Kept(
-            batch=self.batch, verb=VERB, by=changes.actor(), at_ms=now, until_ms=self.until_ms, where=self._where,
-            automatic=self._automatic,
-        )  # fmt: skip
-        yield from registry.write(self._kept)
+        begin = batches.begin_automatic if self._automatic else batches.begin
+        self._open = yield from begin(self.batch, VERB, where=self._where)
+        if self._open is not None:
+            self._room, self.until_ms = self._open.room, self._open.record.until_ms
 
     @property
     def is_open(self) -> bool:
         """Whether there is a batch; an automatic one is opened late, and not once they used up their share."""
-        return self._kept is not None
+        return self._open is not None
 
     def most(self, count: int) -> int:
         """How many bytes the copy of each of so many queues may take."""
@@ -84,9 +75,9 @@ class Keeper:
     def settle(self, kept: Mapping[str, int], left: Sequence[str]) -> Program[None]:
         """Counts what was kept, with its bytes, and strikes off what was not."""
         self.count += len(kept)
-        self._room -= sum(size + OVERHEAD for size in kept.values())
-        if self._kept is not None:
-            self._kept.bytes += sum(size + OVERHEAD for size in kept.values())
+        size = sum(size + OVERHEAD for size in kept.values())
+        self._room -= size
+        self._bytes += size
         if left:
             index = index_key(self.batch)
             [reply] = yield ops.commands((b"HDEL", index, *left), key=index)
@@ -94,9 +85,8 @@ class Keeper:
 
     def close(self, counts: Mapping[str, int]) -> Program[None]:
         """Writes how much is kept, and the line of the log."""
-        if self._kept is not None:
-            self._kept.applied = counts.get("applied")
-            yield from registry.write(self._kept)
+        if self._open is not None:
+            yield from self._open.close(counts.get("applied", 0), self._bytes)
         undoable = self.until_ms if self.count else None
         entry = activity.make(
             VERB, (yield from reads.clock()), where=self._where, counts=counts, batch=self.batch, undo_until_ms=undoable
@@ -105,16 +95,16 @@ class Keeper:
 
 
 def put_back_steps(
-    kept: Kept, progress: Callable[[int], None] | None = None, cancelled: Callable[[], bool] | None = None
+    batch: Batch, progress: Callable[[int], None] | None = None, cancelled: Callable[[], bool] | None = None
 ) -> Steps[tuple[int, list[Skip], bool]]:
     """Puts the queues of a cleaning back: how many, which not and why, and whether all were looked at."""
     restored, skipped = 0, list[Skip]()
-    noted = yield Step(reads.scan_hash(index_key(kept.batch).decode()), writes=False)
+    noted = yield Step(reads.scan_hash(index_key(batch.id).decode()), writes=False)
     rows = [(name.decode("utf-8", "replace"), about) for name, about in noted.items()]
     for start in range(0, len(rows), SLICE):
         if cancelled is not None and cancelled():
             return restored, skipped, False
-        for name, told in (yield Step(_put_back(rows[start : start + SLICE], kept.batch))):
+        for name, told in (yield Step(_put_back(rows[start : start + SLICE], batch.id))):
             if told == "back":
                 restored += 1
             else:
