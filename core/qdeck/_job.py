@@ -106,7 +106,7 @@ class Job:
             await asyncio.sleep(wait.pause())
 
     def cancel(self) -> str:
-        """Cancels the job: `ok`, `asked` when it runs and is told, or why not."""
+        """Cancel the job: `ok`, `asked` when it runs and is told, or why not: `gone`, `moved done` or another code."""
         return self._app.client.run(programs.call(self._cancel_op()))[0]
 
     async def acancel(self) -> str:

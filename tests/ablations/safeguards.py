@@ -148,7 +148,7 @@ SAFEGUARDS: Final = (
         name="undo of a job only as the batch left it",
         prevents="undo takes a job back that ran since",
         file=f"{_LUA}/undo.lua",
-        text="    return not fits(tonumber(scores[n]), n) and 'went on since' or nil",
+        text="    return not fits(tonumber(scores[n]), n) and 'changed' or nil",
         without="    return nil",
         tests=("tests/engine/test_acts.py", "tests/operations/test_undo.py"),
     ),

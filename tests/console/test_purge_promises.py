@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck.admin import AsyncWriter, BatchResult, Skip, UndoResult, Verb, Writer
+from qdeck.admin import AsyncWriter, BatchResult, Skip, SkipCode, UndoResult, Verb, Writer
 from qdeck_console.operating import outcome, undone
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun
@@ -117,10 +117,11 @@ async def test_rules_that_are_on_are_told_with_letters_where_there_are_no_signs(
 
 
 def test_a_skip_without_an_id_stands_for_more_than_itself() -> None:
-    told = UndoResult(batch="b-1", restored=200, skipped=(Skip(id="", why="there was no room", queue=MAIL),))
-    assert undone(told, "purge of 300 jobs")[0] == "200 went back, of purge of 300 jobs; others stay: there was no room"
-    told = UndoResult(batch="b-1", restored=2, skipped=(Skip(id="a", why="it changed", queue=MAIL),))
-    assert undone(told, "purge of 3 jobs")[0].endswith("; 1 stay: it changed")
+    told = UndoResult(batch="b-1", restored=200, skipped=(Skip(code=SkipCode.UNDO_NOT_KEPT, data="100", queue=MAIL),))
+    words = undone(told, "purge of 300 jobs")[0]
+    assert words.startswith("200 went back, of purge of 300 jobs; others stay: there was no room to keep what 100 jobs")
+    told = UndoResult(batch="b-1", restored=2, skipped=(Skip(id="a", code=SkipCode.CHANGED, queue=MAIL),))
+    assert undone(told, "purge of 3 jobs")[0].endswith("; 1 stay: has changed since")
 
 
 def test_what_was_told_to_end_says_so_at_once() -> None:

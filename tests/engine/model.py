@@ -566,7 +566,7 @@ class Model:
             return "gone"
         state = job.state
         if seen and seen != state:
-            return f"is {state} now"
+            return f"moved {state}"
         waits = state in ("ready", "delayed", "blocked")
         if state == "delayed" and verb != "reprioritise":
             self.refused.pop(job_id, None)
@@ -591,7 +591,7 @@ class Model:
             self.versions += 1
             job.version = self.versions
         else:
-            return f"is {state}"
+            return f"wrong_state {state}"
         return "ok"
 
     def trim_one(self, state: str, ttl_name: str, ttl: int, max_name: str, most: int, keep: int) -> int:

@@ -174,7 +174,7 @@ def test_a_producer_that_dies_and_a_parent_that_is_moved(loose_rig: Rig) -> None
     enqueue_child(rig, dies=True)
     rig.queues.add("shop:third:actions")
     acted = act(rig, "move", "ready", "parent", extra="shop:third:actions")
-    assert acted.skipped == [(0, "others wait for it")]
+    assert acted.skipped == [(0, "others_wait", "")]
     rig.deliver(OTHER)
     assert rig.state("child", OTHER) == "blocked"
     rig.work("parent")

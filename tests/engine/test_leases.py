@@ -450,8 +450,8 @@ def test_an_operator_and_a_ghost(rig: Rig) -> None:
     """Nothing is made up for a job whose record is gone; it can be thrown away."""
     rig.add("a")
     rig.raw.hdel(keys.key(rig.queue, "head"), "a")
-    assert rig.change("reprioritise", "a", priority=0) == ["no record"]
-    assert rig.change("cancel", "a") == ["no record"]
+    assert rig.change("reprioritise", "a", priority=0) == ["no_record"]
+    assert rig.change("cancel", "a") == ["no_record"]
     assert rig.change("discard", "a") == ["ok"]
 
 
@@ -509,7 +509,7 @@ def test_a_crashed_job_that_was_to_be_cancelled_is_cancelled(rig: Rig, warned_fi
 def test_a_running_job_is_not_discarded_under_its_worker(rig: Rig) -> None:
     rig.add("a")
     job = rig.claim_one()
-    assert rig.change("discard", "a") == ["is running"]
+    assert rig.change("discard", "a") == ["wrong_state running"]
     assert rig.beat(job).lost == []
     assert rig.ack(job).stale == []
     assert rig.change("discard", "a") == ["ok"]
@@ -519,7 +519,7 @@ def test_cancel_without_a_lease_is_told(rig: Rig) -> None:
     rig.add("a")
     rig.claim_one()
     rig.raw.hdel(keys.key(rig.queue, "lease"), "a")
-    assert rig.change("cancel", "a") == ["no lease"]
+    assert rig.change("cancel", "a") == ["no_lease"]
     rig.tick(LEASE_MS + 1)
     rig.reap()
 

@@ -179,23 +179,23 @@ def test_reprioritise_keeps_the_time(rig: Rig) -> None:
     assert rig.head("x").priority == rig.head("child").priority == HIGH
     rig.tick(5)
     assert [job.id for job in rig.claim(5)] == ["x", "y", "later"]
-    assert rig.change("reprioritise", "x", priority=LOW) == ["is running"]
+    assert rig.change("reprioritise", "x", priority=LOW) == ["wrong_state running"]
 
 
 def test_run_now(rig: Rig) -> None:
     rig.add("ready")
     rig.add("later", delay_ms=HOUR_MS)
     rig.rings()
-    assert rig.change("run", "later", "ready", "nobody") == ["ok", "is ready", "gone"]
+    assert rig.change("run", "later", "ready", "nobody") == ["ok", "wrong_state ready", "gone"]
     assert rig.rings()
     assert [job.id for job in rig.claim(5)] == ["later", "ready"]
 
 
 def test_a_change_skips_what_was_seen_in_another_state(rig: Rig) -> None:
     rig.add("a")
-    assert rig.change("cancel", "a", seen="delayed") == ["is ready now"]
+    assert rig.change("cancel", "a", seen="delayed") == ["moved ready"]
     assert rig.change("cancel", "a", seen="ready", event=b'{"by":"me"}') == ["ok"]
-    assert rig.change("cancel", "a") == ["is cancelled"]
+    assert rig.change("cancel", "a") == ["wrong_state cancelled"]
     assert [(event.kind, event.data) for event in rig.events("a")] == [("cancelled", {"by": "me"})]
     assert rig.change("discard", "a") == ["ok"]
     assert rig.state("a") == "gone"

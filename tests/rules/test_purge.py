@@ -182,7 +182,7 @@ def test_a_running_job_without_a_lease_is_named_and_left_alone(yard: Yard) -> No
     yard.raw.hdel(yard.key("lease"), job)
     plan = yard.deck.plan_purge()
     assert plan.count == 0
-    assert [(skip.id, skip.why) for skip in plan.tail.skipped] == [(job, "no lease")]
+    assert [(skip.id, skip.why) for skip in plan.tail.skipped] == [(job, "has no lease")]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -32,7 +32,7 @@ from qdeck_console.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from qdeck.admin import BatchResult, Fates, Plan, PlanEntry, Skip, Writer
+    from qdeck.admin import BatchResult, Fates, Plan, PlanEntry, Writer
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 INTERRUPTED: Final = 130
@@ -256,7 +256,7 @@ def batch_json(result: BatchResult, fates: Fates | None = None) -> dict[str, Any
         "queues": list(result.queues),
         "applied": result.applied,
         "asked": result.asked,
-        "skipped": [skip_json(skip) for skip in result.skipped],
+        "skipped": [skip.as_json() for skip in result.skipped],
         "skipped_count": result.skipped_count,
         "undo_until": iso(result.undo_until_ms),
         "undoable": result.undoable,
@@ -276,11 +276,6 @@ def batch_json(result: BatchResult, fates: Fates | None = None) -> dict[str, Any
             "unknown": fates.unknown,
         },
     }
-
-
-def skip_json(skip: Skip) -> dict[str, Any]:
-    """The JSON of a job that was left alone."""
-    return {"id": skip.id, "why": skip.why, "queue": skip.queue}
 
 
 def _write_plan(plan: Plan) -> None:
@@ -309,7 +304,7 @@ def _write_plan(plan: Plan) -> None:
             "running": tail.totals.running,
             "failure_handlers": tail.totals.failure_handlers,
         },
-        "skipped": [skip_json(skip) for skip in tail.skipped],
+        "skipped": [skip.as_json() for skip in tail.skipped],
         "warnings": list(tail.warnings),
     }
     write_with_entries(facts, map(_entry, plan.entries()))

@@ -171,7 +171,7 @@ def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:
             "running": tail.totals.running,
             "failure_handlers": tail.totals.failure_handlers,
         },
-        "skipped": [{"id": skip.id, "why": skip.why, "queue": skip.queue} for skip in tail.skipped],
+        "skipped": [skip.as_json() for skip in tail.skipped],
     }
     write_with_entries(facts, map(_entry, plan.entries()))
 

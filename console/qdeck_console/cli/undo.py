@@ -6,7 +6,6 @@ import click
 
 from qdeck.admin import counted
 from qdeck_console.cli.base import command, settings
-from qdeck_console.cli.operate import skip_json
 from qdeck_console.cli.output import line, note, note_skips, safe, write_json
 
 _OF_QUEUES = ("clean", "clean lists")
@@ -32,7 +31,7 @@ def undo(ctx: click.Context, batch: str | None) -> None:
                 "verb": result.verb,
                 "restored": result.restored,
                 "dependents": result.dependents,
-                "skipped": [skip_json(skip) for skip in result.skipped],
+                "skipped": [skip.as_json() for skip in result.skipped],
                 "error": result.error,
             }
         )

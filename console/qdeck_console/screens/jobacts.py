@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError
-from qdeck.admin import NATIVE, PRIORITIES, PlanEntry, Skip, Verb, difference, new_body
+from qdeck.admin import NATIVE, PRIORITIES, PlanEntry, Verb, difference, new_body
 from qdeck_console.leaving import Left
-from qdeck_console.operating import Wish, outcome
+from qdeck_console.operating import Wish, it, outcome
 from qdeck_console.screens.editor import edit
 from qdeck_console.screens.frame import FrameScreen
 
@@ -165,9 +165,9 @@ def _next_priority(now: int | None, action: str) -> int:
 async def _edit(console: Console, job: JobRecord) -> None:
     draft = await console.reader.draft(job.queue, job.id)
     entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, version=draft.version, verb="edit")
-    why = difference(job, entry, 0)
-    if why:
-        console.say(f"not edited: {why}", "warn", "▲")
+    skip = difference(job, entry, 0)
+    if skip is not None:
+        console.say(f"not edited: {it(skip.why)}", "warn", "▲")
         return
 
     def check(text: str) -> str:
@@ -187,8 +187,7 @@ async def _edit(console: Console, job: JobRecord) -> None:
     try:
         result = await console.writer.edit(draft, after)
     except QdeckError as error:
-        left_out = Skip(id=job.id, why=str(error), queue=job.queue)
-        console.say(f"not edited: {left_out.why}", "bad", "✗")
+        console.say(f"not edited: {error}", "bad", "✗")
         return
     if result.applied:
         console.operator.remember(result.batch, f"edit of {job.id}")

@@ -135,7 +135,7 @@ def plan_document(plan: Plan, limit: int) -> dict[str, Any]:
         "bytes": tail.bytes,
         "entries": entries,
         "more": plan.count - len(entries),
-        "skipped": [{"queue": skip.queue, "id": skip.id, "why": skip.why} for skip in tail.skipped[:MOST_SKIPS]],
+        "skipped": [skip.as_json() for skip in tail.skipped[:MOST_SKIPS]],
     }
 
 
@@ -148,7 +148,7 @@ def batch_document(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
         "dry_run": False,
         "counts": dict(plan.tail.rules),
         "applied": result.applied,
-        "skipped": [{"queue": skip.queue, "id": skip.id, "why": skip.why} for skip in result.skipped[:MOST_SKIPS]],
+        "skipped": [skip.as_json() for skip in result.skipped[:MOST_SKIPS]],
         "undo_until": iso(result.undo_until_ms),
         "error": result.error,
     }

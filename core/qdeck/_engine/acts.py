@@ -19,14 +19,14 @@ KEEP_BYTES: Final = 64 * 1024 * 1024  # what is kept of all acts that can be und
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What became of a slice: how many of its entries were looked at, and why some were left alone."""
+    """What became of a slice: how many of its entries were looked at, and code and data of why some were left alone."""
 
     now_ms: int
     count: int
     kept: bool
     asked: int
     outbox: int
-    skipped: list[tuple[int, str]]
+    skipped: list[tuple[int, str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Undone:
     now_ms: int
     restored: int
     count: int
-    skipped: list[tuple[str, str]]
+    skipped: list[tuple[str, str, str]]
 
 
 def act(
@@ -97,8 +97,13 @@ def edit(
 
 def _read_acted(reply: Any) -> Acted:
     now, count, kept, asked, outbox, *skipped = reply
-    pairs = [(skipped[at], skipped[at + 1].decode()) for at in range(0, len(skipped), 2)]
-    return Acted(now, count, kept == 1, asked, outbox, pairs)
+    reasons = [(skipped[at], *_reason(skipped[at + 1])) for at in range(0, len(skipped), 2)]
+    return Acted(now, count, kept == 1, asked, outbox, reasons)
+
+
+def _reason(raw: bytes) -> tuple[str, str]:
+    code, _, data = raw.decode("utf-8", "backslashreplace").partition(" ")
+    return code, data
 
 
 def undo(queue: str, batch: str, number: int | str, now: int = 0) -> Op[Undone]:
@@ -109,8 +114,9 @@ def undo(queue: str, batch: str, number: int | str, now: int = 0) -> Op[Undone]:
 
     def read(reply: Any) -> Undone:
         at, restored, count, *skipped = reply
-        words = [word.decode("utf-8", "surrogateescape") for word in skipped]
-        return Undone(at, restored, count, list(zip(words[::2], words[1::2], strict=True)))
+        ids = [job_id.decode("utf-8", "surrogateescape") for job_id in skipped[::2]]
+        reasons = [(job_id, *_reason(raw)) for job_id, raw in zip(ids, skipped[1::2], strict=True)]
+        return Undone(at, restored, count, reasons)
 
     return Op(load("undo"), queue, [now, number], read, batch)
 

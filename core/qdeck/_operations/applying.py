@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import changes
 from qdeck._deck.model import NATIVE
+from qdeck._deck.reasons import Skip, SkipCode
 from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import batches, foreign, planning
-from qdeck._operations.model import BatchResult, PlanEntry, Skip, Verb
+from qdeck._operations.model import BatchResult, PlanEntry, Verb
 from qdeck._operations.planfile import check_whole
 from qdeck._redis import reads
 from qdeck._redis.steps import Offload, Step, waiting
@@ -59,10 +60,9 @@ class Tally:
     def take(self, entries: list[PlanEntry], acted: Acted) -> list[PlanEntry]:
         """Counts what a slice answered; returns the entries that were applied."""
         part = entries[: acted.count]
-        left_alone = dict(acted.skipped)
-        for at, why in acted.skipped:
-            if len(self.skipped) < MOST_SKIPS:
-                self.skipped.append(Skip(id=part[at].id, why=why, queue=part[at].queue))
+        left_alone = {at for at, _, _ in acted.skipped}
+        for at, code, data in acted.skipped[: MOST_SKIPS - len(self.skipped)]:
+            self.skipped.append(Skip(id=part[at].id, code=SkipCode(code), queue=part[at].queue, data=data))
         applied = len(part) - len(left_alone)
         self.done += len(part)
         self.applied += applied

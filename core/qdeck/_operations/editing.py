@@ -9,12 +9,13 @@ import msgspec
 
 from qdeck._deck import changes, jobs, payload
 from qdeck._deck.model import State
+from qdeck._deck.reasons import skips_of
 from qdeck._deck.records import MOST_SHOWN
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
 from qdeck._hidden import escaped_json
 from qdeck._operations import batches
-from qdeck._operations.model import BatchResult, Skip, Verb
+from qdeck._operations.model import BatchResult, Verb
 from qdeck._redis import reads
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def apply_edit(draft: Draft, body: bytes, reason: str = "") -> Program[BatchResu
             original=_as_json(draft.body), batch=batch.id, event=event,
         )
     )  # fmt: skip
-    skipped = tuple(Skip(id=draft.id, why=why, queue=draft.queue) for _, why in acted.skipped)
+    skipped = tuple(skips_of(draft.queue, [(draft.id, code, data) for _, code, data in acted.skipped]))
     applied = 0 if skipped else 1
     yield from batch.close(applied, len(draft.body))
     yield from batch.log({"applied": applied, "skipped": len(skipped)}, undoable=applied, reason=reason)

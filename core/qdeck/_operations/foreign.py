@@ -13,6 +13,7 @@ import msgspec
 
 from qdeck._deck import changes, native
 from qdeck._deck.model import NATIVE
+from qdeck._deck.reasons import SkipCode
 from qdeck._engine.acts import Acted
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._operations.model import PlanEntry, Verb
@@ -178,7 +179,7 @@ def match(
         if cursor is None:
             break
     for missing in sorted(left):
-        sums.miss(queue, missing, f"there is no such entry that is {' or '.join(states)}")
+        sums.miss(queue, missing, SkipCode.NOT_FOUND, " or ".join(states))
 
 
 def _planned(
@@ -198,12 +199,12 @@ def plan_entry(
     """The line of a plan for an entry; None when its step cannot be done, which is told."""
     name = shown(entry.id)
     if isinstance(step, UsageError):
-        sums.skip(shown(entry.queue), name, shown(str(step).removeprefix(f"{entry.id!r}: ")))
+        sums.skip(shown(entry.queue), name, SkipCode.NOT_CAPABLE, shown(str(step).removeprefix(f"{entry.id!r}: ")))
         return None
     try:
         entry.queue.encode()
     except UnicodeEncodeError:
-        sums.skip(ascii(entry.queue), name, "the name of its queue is no text")
+        sums.skip(ascii(entry.queue), name, SkipCode.QUEUE_NOT_TEXT)
         return None
     if step.warning and shown(step.warning) not in sums.warnings:
         sums.warnings.append(shown(step.warning))
@@ -254,15 +255,16 @@ class Abroad:
         done = yield from steps.done_places(adapter.name, self._batch, range(offset, offset + len(part)))
         seen = [Seen.parse(entry.version) for entry in part]
         there = yield from adapter.recall(first.queue, first.state, seen, now)
-        why: dict[int, str] = {}
+        reasons: dict[int, tuple[str, str]] = {}
         todo: list[tuple[int, Entry]] = []
         for at, (entry, was_done) in enumerate(zip(there, done, strict=True)):
             if entry is not None and not was_done:
                 todo.append((at, entry))
             elif not was_done:
-                why[at] = "it is gone, or has changed since it was seen"
-        kept = yield from self._do(adapter, act, part, todo, offset, room, now, why)
-        return Acted(now, len(part), kept, 0, 0, sorted(why.items()))
+                reasons[at] = SkipCode.CHANGED, ""
+        kept = yield from self._do(adapter, act, part, todo, offset, room, now, reasons)
+        skipped = [(at, code, data) for at, (code, data) in sorted(reasons.items())]
+        return Acted(now, len(part), kept, 0, 0, skipped)
 
     def _do(
         self,
@@ -273,7 +275,7 @@ class Abroad:
         offset: int,
         room: int,
         now: int,
-        why: dict[int, str],
+        reasons: dict[int, tuple[str, str]],
     ) -> Program[bool]:
         """Builds the steps and does them. One that a step before it spoiled is built anew, once."""
         kept = True
@@ -285,7 +287,7 @@ class Abroad:
             ready: list[tuple[int, Entry, Step]] = []
             for (at, entry), step in zip(some, built, strict=True):
                 if isinstance(step, UsageError):
-                    why[at] = str(step).removeprefix(f"{entry.id!r}: ")
+                    reasons[at] = SkipCode.NOT_CAPABLE, str(step).removeprefix(f"{entry.id!r}: ")
                 else:
                     ready.append((at, entry, step))
             size = sum(steps.size_of(step) for _, _, step in ready)
@@ -298,9 +300,9 @@ class Abroad:
             self.bytes += size if keeps else 0
             for (at, entry, _), outcome in zip(ready, outcomes, strict=True):
                 if outcome.done:
-                    why.pop(at, None)
+                    reasons.pop(at, None)
                     continue
-                why[at] = outcome.why
+                reasons[at] = SkipCode.CHANGED, outcome.why
                 if number == 0:
                     tries.append([(at, entry)])
         return kept

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from qdeck._deck.model import NATIVE, State
+from qdeck._deck.reasons import Skip  # noqa: TC001 - structs look their types up when they are made
 
 PLAN_FORMAT: Final = 1
 NO_STATE: Final = "none"  # the state of a record that belongs to no job
@@ -78,14 +79,6 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     bytes: int = 0
     age_s: float | None = None
     adapter: str = NATIVE
-
-
-class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job that was left alone, and why."""
-
-    id: str
-    why: str
-    queue: str = ""
 
 
 class PlanTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

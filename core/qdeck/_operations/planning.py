@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import changes, jobs
 from qdeck._deck.model import State
+from qdeck._deck.reasons import SkipCode
 from qdeck._deck.values import read_lengths
 from qdeck._engine import codec, keys
 from qdeck._engine.ids import new_id
@@ -122,13 +123,13 @@ def build(
             if progress is not None:
                 progress(sums.scanned, writer.count)
 
-        for queue, why in ground.unread:
-            sums.skip(queue, "", why)
+        for queue, error in ground.unread:
+            sums.skip(queue, "", SkipCode.UNREADABLE, error)
         for queue in queues:
             unread: list[str] = []
             yield from reads.contained(_match(queue, wish, head.created_ms, sums, take), queue, unread)
-            for why in unread:
-                sums.skip(queue, "", why)
+            for error in unread:
+                sums.skip(queue, "", SkipCode.UNREADABLE, error)
         for adapter, queue in ground.foreign:
             yield from foreign.match(adapter, queue, wish, head, sums, add)
         sums.close()
@@ -191,9 +192,9 @@ def _named(
                 if not tell:
                     continue
                 if place is None:
-                    sums.miss(queue, job_id, "there is no such job")
+                    sums.miss(queue, job_id, SkipCode.NOT_FOUND)
                 else:
-                    sums.skip(queue, job_id, f"is {place.state}")
+                    sums.skip(queue, job_id, SkipCode.WRONG_STATE, place.state)
             else:
                 row = Row(queue, place.state, jobs.raw_id(job_id), _score(place.score), now, reaches_no_secret(wanted))
                 fitting.setdefault(place.state, []).append(row)
@@ -203,7 +204,7 @@ def _named(
                 left = {row.raw_id for row in passed}
                 for row in rows:
                     if row.raw_id not in left:
-                        sums.skip(queue, row.id, "does not match the filter")
+                        sums.skip(queue, row.id, SkipCode.NO_MATCH)
             yield from take(passed)
 
 
@@ -234,14 +235,14 @@ def make_entries(rows: Sequence[Row], verb: Verb, now: int, sums: Sums) -> Progr
     for row, head, size in zip(rows, heads_before, sizes, strict=True):
         if runs:
             if row.lease_raw is None:
-                sums.skip(queue, row.id, "no lease")
+                sums.skip(queue, row.id, SkipCode.NO_LEASE)
                 continue
             seen = row.lease_raw.split(b" ", 1)[0].decode("utf-8", "replace")
         else:
             seen = codec.version_seen(state, row.score.decode(), row.head_raw if head is None else head)
         raw_id, since = row.raw_id, row.since_ms
         if not raw_id.isascii():
-            sums.skip(queue, ascii(row.id), "its id is no text of ours")
+            sums.skip(queue, ascii(row.id), SkipCode.ID_NOT_TEXT)
             continue
         entries.append(
             PlanEntry(

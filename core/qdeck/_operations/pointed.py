@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from qdeck._deck.model import NATIVE, JobRecord, State
+from qdeck._deck.reasons import Skip, SkipCode
 from qdeck._engine.codec import BAND, score_seen
 from qdeck._operations.foreign import shown
-from qdeck._operations.model import Skip, Verb
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import build
 from qdeck._operations.request import Wish
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
-    from qdeck._operations.model import PlanEntry
+    from qdeck._operations.model import PlanEntry, Verb
     from qdeck._operations.planfile import Plan
     from qdeck.adapters.others import Others
 
-CHANGED: Final = "changed since it was seen"
 Place = tuple[str, str, str]
 
 
@@ -52,7 +51,7 @@ def _place_of(entry: PlanEntry) -> Place:
 
 
 def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry], list[Skip]]:
-    kept, why_not = [], {(skip.queue, skip.id): skip.why for skip in plan.tail.skipped}
+    kept, skips = [], {(skip.queue, skip.id): skip for skip in plan.tail.skipped}
     met = set()
     for entry in plan.entries():
         place = _place_of(entry)
@@ -60,38 +59,43 @@ def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry],
         job = seen.get(place)
         if job is None:
             if entry.adapter != NATIVE:
-                why_not.setdefault((entry.queue, entry.id), CHANGED)
+                skips.setdefault((entry.queue, entry.id), _skip(entry, SkipCode.CHANGED))
             continue  # the same id in another queue: not the one that was meant
-        why = difference(job, entry, plan.head.created_ms)
-        if why:
-            why_not[entry.queue, entry.id] = why
+        skip = difference(job, entry, plan.head.created_ms)
+        if skip is not None:
+            skips[entry.queue, entry.id] = skip
         else:
             kept.append(entry)
             met.add(place)
     return kept, [
-        Skip(id=job_id, queue=queue, why=why_not.get((queue, job_id), f"is not {job.state} any more"))
+        skips.get((queue, job_id)) or Skip(id=job_id, queue=queue, code=SkipCode.LEFT_STATE, data=job.state)
         for (queue, job_id, mark), job in seen.items()
         if (queue, job_id, mark) not in met
     ]
 
 
-def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> str:
-    """Why the job is not any more what was seen; empty when it is."""
+def _skip(entry: PlanEntry, code: SkipCode, data: str = "") -> Skip:
+    return Skip(id=entry.id, queue=entry.queue, code=code, data=data)
+
+
+def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> Skip | None:
+    """Return why the job is not what was shown any more, or None when it is."""
     if entry.adapter != NATIVE:
-        return ""  # it was found by what was seen of it
+        return None  # it was found by what was seen of it
     if entry.state != job.state:
-        return f"is {entry.state} now"
+        return _skip(entry, SkipCode.MOVED, entry.state)
+    changed = _skip(entry, SkipCode.CHANGED)
     if job.state == State.RUNNING:
         owner = entry.version.rpartition(":")[0]
         claimed = None if entry.age_s is None else now_ms - entry.age_s * 1000
         late = job.since_ms is not None and claimed is not None and abs(claimed - job.since_ms) > 1000
-        return CHANGED if owner != (job.worker or "") or late else ""
+        return changed if owner != (job.worker or "") or late else None
     score = int(score_seen(entry.version))
     before = {State.READY: job.since_ms, State.DELAYED: job.due_ms, State.BLOCKED: None}.get(
         State(job.state), job.since_ms
     )
     now = score % BAND if job.state == State.READY else score
-    return CHANGED if before is not None and before != now else ""
+    return changed if before is not None and before != now else None
 
 
 def _only(plan: Plan, kept: Sequence[PlanEntry]) -> Plan:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import State
-from qdeck._operations.model import PLAN_LIFE_MS, PlanTail, PlanTotals, Skip
+from qdeck._deck.reasons import Skip
+from qdeck._operations.model import PLAN_LIFE_MS, PlanTail, PlanTotals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from qdeck._deck.reasons import SkipCode
     from qdeck._filter import Filter
     from qdeck._operations.model import PlanEntry, Verb
 
@@ -63,7 +65,7 @@ class Sums:
     skipped: list[Skip] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     _met: set[str] = field(default_factory=set)
-    _missed: dict[str, tuple[set[str], str]] = field(default_factory=dict)
+    _missed: dict[str, tuple[set[str], SkipCode, str]] = field(default_factory=dict)
 
     def add(self, entries: Sequence[PlanEntry]) -> None:
         """Counts entries that are all of one queue."""
@@ -74,26 +76,26 @@ class Sums:
         self.bytes += sum(entry.bytes for entry in entries)
         self.rules.update(entry.rule for entry in entries if entry.rule is not None)
 
-    def skip(self, queue: str, job_id: str, why: str) -> None:
+    def skip(self, queue: str, job_id: str, code: SkipCode, data: str = "") -> None:
         """Notes a job that was named and is left alone."""
         if len(self.skipped) < MOST_SKIPS:
             # A plan is a text: bytes of an id that are none are written out.
             shown = job_id.encode("utf-8", "backslashreplace").decode()
-            self.skipped.append(Skip(id=shown, why=why, queue=queue))
+            self.skipped.append(Skip(id=shown, code=code, queue=queue, data=data))
 
     def meet(self, job_id: str) -> None:
         """Notes that a job that was named is in some queue."""
         self._met.add(job_id)
 
-    def miss(self, queue: str, job_id: str, why: str) -> None:
+    def miss(self, queue: str, job_id: str, code: SkipCode, data: str = "") -> None:
         """Notes that a job that was named is not in this queue; it may be in another."""
-        self._missed.setdefault(job_id, (set(), why))[0].add(queue)
+        self._missed.setdefault(job_id, (set(), code, data))[0].add(queue)
 
     def close(self) -> None:
         """Skips what was named and found nowhere."""
-        for job_id, (queues, why) in self._missed.items():
+        for job_id, (queues, code, data) in self._missed.items():
             if job_id not in self._met:
-                self.skip(next(iter(queues)) if len(queues) == 1 else "", job_id, why)
+                self.skip(next(iter(queues)) if len(queues) == 1 else "", job_id, code, data)
 
     def tail(self) -> PlanTail:
         """The last line of the plan."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from qdeck._deck import changes
+from qdeck._deck.reasons import Skip, SkipCode, skips_of
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._errors import NotAllowed, QdeckError, UsageError
 from qdeck._operations import activity, batches
-from qdeck._operations.model import Skip, UndoResult, Verb
+from qdeck._operations.model import UndoResult, Verb
 from qdeck._redis import reads
 from qdeck._redis.steps import Step
 from qdeck.adapters import steps
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     ]
     """Undoes a batch: how much was restored, what was not, and whether all was looked at."""
 
-PARENT_GONE: Final = "a job that it waited for has ended"  # as undo.lua says it
 _ROUNDS: Final = 20  # back and forth between queues
 
 
@@ -130,8 +130,7 @@ class _Undoing:
                 break
         for queue, found in self._reached.items():
             if found.lost:
-                why = f"there was no room to keep what became of {found.lost:,} dependents"
-                self.skipped.append(Skip(id="", why=why, queue=queue))
+                self.skipped.append(Skip(code=SkipCode.DEPENDENTS_NOT_KEPT, queue=queue, data=str(found.lost)))
 
     def steps(self) -> Iterator[Program[None]]:
         """The slices of the batch from the last to the first; then those that waited for its jobs, nearest first.
@@ -149,11 +148,14 @@ class _Undoing:
             before = self.restored + self.dependents
             for place in todo:
                 yield self._slice(place)
-            todo = [place for place in todo if any(why == PARENT_GONE for _, why in self._fates[place].skipped)]
+            todo = [place for place in todo if self._waits_for_parents(place)]
             if self.restored + self.dependents == before:
                 break
         for adapter in self.kept.adapters:
             yield self._abroad(adapter)
+
+    def _waits_for_parents(self, place: _Place) -> bool:
+        return any(code == SkipCode.PARENT_ENDED for _, code, _ in self._fates[place].skipped)
 
     def _slice(self, place: _Place) -> Program[None]:
         queue, number = place
@@ -168,12 +170,13 @@ class _Undoing:
     def _abroad(self, adapter: str) -> Program[None]:
         outcomes = yield from steps.undo(adapter, self.kept.id)
         self.restored += sum(outcome.done for outcome in outcomes)
-        self.skipped += [Skip(id=outcome.id, why=outcome.why) for outcome in outcomes if not outcome.done]
+        missed = [(outcome.id, SkipCode.CHANGED, outcome.why) for outcome in outcomes if not outcome.done]
+        self.skipped += skips_of("", missed)
 
     def finish(self) -> Program[None]:
         """Tells other queues what they have to know, and writes down what was done."""
         for (queue, _), undone in self._fates.items():
-            self.skipped += [Skip(id=job_id, why=why, queue=queue) for job_id, why in undone.skipped]
+            self.skipped += skips_of(queue, undone.skipped)
         for queue in self._reached or self.kept.queues:
             yield from _deliver(queue)
         yield from _finish(self)
@@ -221,7 +224,7 @@ def _move_back(kept: Batch, queue: str, place: int, number: int) -> Program[acts
             offset=f"{number}+{done}" if done else number, event=event, extra=queue,
         )  # fmt: skip
         acted = yield from programs.call(op)
-        skipped += [(str(entries[done + at][0]), why) for at, why in acted.skipped]
+        skipped += [(str(entries[done + at][0]), code, data) for at, code, data in acted.skipped]
         done += acted.count
     while (yield from programs.deliver(kept.target)):
         pass

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from qdeck._deck.reasons import SkipCode
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
 from qdeck._operations.foreign import SLICE, build_steps, plan_entry
 from qdeck._rules.limits import HOUR_S, Limits, Rule
@@ -95,7 +96,7 @@ class Taking:
             except NotAllowed:
                 raise
             except QdeckError as error:  # a key of this adapter is not what it should be: the other adapters go on
-                self.sums.skip(adapter.name, "", str(error))
+                self.sums.skip(adapter.name, "", SkipCode.UNREADABLE, str(error))
                 return
             self.sums.scanned += page.scanned
             found = []
@@ -111,7 +112,7 @@ class Taking:
                 except NotAllowed:
                     raise
                 except QdeckError as error:  # a key beside these entries is not what it should be
-                    self.sums.skip(some[0].entry.queue, "", str(error))
+                    self.sums.skip(some[0].entry.queue, "", SkipCode.UNREADABLE, str(error))
             if self.cancelled is not None and self.cancelled():
                 raise InvalidOption("the plan was not finished", hint="it was cancelled")
             if self.progress is not None:

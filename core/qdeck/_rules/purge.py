@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import workers
+from qdeck._deck.reasons import SkipCode
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
 from qdeck._operations.foreign import Ground, ground_of
 from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, Verb
@@ -113,8 +114,8 @@ class _Build:
             (yield from _alive(head.created_ms)),
             head.created_ms - self.limits.age_ms(Rule.DEAD_TOO_OLD) if too_old else None,
         )
-        for queue, why in ground.unread:
-            self.sums.skip(queue, "", why)
+        for queue, error in ground.unread:
+            self.sums.skip(queue, "", SkipCode.UNREADABLE, error)
         with PlanWriter(head, self.path) as writer:
             for queue in queues:
                 for rule in self.rules:
@@ -138,11 +139,11 @@ class _Build:
             except NotAllowed:
                 raise
             except QdeckError as error:  # a key of this queue is not ours: the other queues go on
-                self.sums.skip(queue, "", f"{rule.value}: {error}")
+                self.sums.skip(queue, "", SkipCode.UNREADABLE, f"{rule.value}: {error}")
                 return
             self.sums.scanned += found.scanned
-            for job_id, why in found.skipped:
-                self.sums.skip(queue, job_id, why)
+            for job_id in found.skipped:
+                self.sums.skip(queue, job_id, SkipCode.NO_LEASE)
             entries = [entry for pick in found.picks if (entry := self._entry(pick)) is not None]
             writer.add(entries)
             self.sums.add(entries)
@@ -159,7 +160,7 @@ class _Build:
 
     def _entry(self, pick: Pick) -> PlanEntry | None:
         if not pick.id.isascii():
-            self.sums.skip(pick.queue, ascii(pick.id), "its id is no text of ours")
+            self.sums.skip(pick.queue, ascii(pick.id), SkipCode.ID_NOT_TEXT)
             return None
         return PlanEntry(
             queue=pick.queue,

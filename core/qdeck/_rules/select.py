@@ -74,7 +74,7 @@ class Found:
     picks: list[Pick]
     place: Place | None
     scanned: int
-    skipped: list[tuple[str, str]] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)  # running jobs without a lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def take(purge: Purge, queue: str, rule: Rule, place: Place | None) -> Program[F
         scanned = len(found)
         place = Place(*found[-1]) if found else None
     if rule is Rule.RUNNING_WITHOUT_OWNER:
-        skipped: list[tuple[str, str]] = []
+        skipped: list[str] = []
         return Found((yield from _running(purge, queue, found, skipped)), place, scanned, skipped)
     picks = [_pick(purge, queue, rule, job_id, score) for score, job_id in found]
     return Found((yield from _weighed(queue, picks)), place, scanned)
@@ -192,9 +192,7 @@ def _too_many(
     return found, Place(*found[-1], left=left - len(found)), len(found)
 
 
-def _running(
-    purge: Purge, queue: str, found: Sequence[tuple[int, str]], skipped: list[tuple[str, str]]
-) -> Program[list[Pick]]:
+def _running(purge: Purge, queue: str, found: Sequence[tuple[int, str]], skipped: list[str]) -> Program[list[Pick]]:
     """Jobs whose lease ran out long ago: the age is that of being without an owner."""
     if not found:
         return []
@@ -204,7 +202,7 @@ def _running(
     for (deadline, job_id), raw in zip(found, reads.good(leases, queue), strict=True):
         lease = read_lease(raw)
         if lease is None:
-            skipped.append((job_id, "no lease"))
+            skipped.append(job_id)
             continue
         age = (purge.now_ms - deadline) / 1000
         owner = f"its worker was {lease.worker}"

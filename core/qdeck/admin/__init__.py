@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from qdeck._deck.payload import mask as mask_payload
     from qdeck._deck.payload import read as read_payload
     from qdeck._deck.produce import new_job
+    from qdeck._deck.reasons import Skip, SkipCode
     from qdeck._deck.records import MOST_SHOWN
     from qdeck._deck.since import Began
     from qdeck._deck.since import place as since_key
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from qdeck._operations.foreign import shown
     from qdeck._operations.groups import PART_MS, Gathering, Group, Groups, GroupWalk, Kind
     from qdeck._operations.headroom import Headroom
-    from qdeck._operations.model import Activity, BatchResult, Fates, PlanEntry, Skip, UndoResult, Verb
+    from qdeck._operations.model import Activity, BatchResult, Fates, PlanEntry, UndoResult, Verb
     from qdeck._operations.planfile import Plan, PlanWriter, load_plan
     from qdeck._operations.planindex import PlanIndex, Share, Shares
     from qdeck._operations.planning import NO_UNDO
@@ -179,6 +180,7 @@ __all__ = [
     "Share",
     "Shares",
     "Skip",
+    "SkipCode",
     "Slow",
     "Snapshot",
     "Spread",
@@ -251,6 +253,7 @@ _HOMES: Final = {
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
     "qdeck._deck.produce": "new_job",
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
+    "qdeck._deck.reasons": "Skip SkipCode",
     "qdeck._deck.records": "MOST_SHOWN",
     "qdeck._deck.since": "Began since_key=place",
     "qdeck._deck.verdict": "Check Findings check_all check_steps=steps",
@@ -277,7 +280,7 @@ _HOMES: Final = {
     "qdeck._operations.foreign": "shown",
     "qdeck._operations.groups": "Gathering Group GroupWalk Groups Kind PART_MS",
     "qdeck._operations.headroom": "Headroom",
-    "qdeck._operations.model": "Activity BatchResult Fates PlanEntry Skip UndoResult Verb",
+    "qdeck._operations.model": "Activity BatchResult Fates PlanEntry UndoResult Verb",
     "qdeck._operations.planfile": "Plan PlanWriter load_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",
     "qdeck._operations.planning": "NO_UNDO",

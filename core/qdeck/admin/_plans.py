@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qdeck._deck.model import JobRecord
+    from qdeck._deck.reasons import Skip
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
     from qdeck._operations.batches import Batch
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from qdeck._operations.clean_lists import ListsFound
     from qdeck._operations.editing import Draft
     from qdeck._operations.first_ones import One
-    from qdeck._operations.model import Activity, Fates, PlanEntry, Skip, Verb
+    from qdeck._operations.model import Activity, Fates, PlanEntry, Verb
     from qdeck._operations.planfile import Plan
     from qdeck._rules.limits import Limits, Rule
 

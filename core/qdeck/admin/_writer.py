@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from qdeck._deck.model import Settings
+    from qdeck._deck.reasons import Skip
     from qdeck._engine.ops import Made, Program
     from qdeck._names import QueueName
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
     from qdeck._operations.clean_lists import ListsCleaned, ListsFound
     from qdeck._operations.editing import Draft
-    from qdeck._operations.model import Activity, BatchResult, Fates, Skip, UndoResult
+    from qdeck._operations.model import Activity, BatchResult, Fates, UndoResult
     from qdeck._operations.planfile import Plan
     from qdeck._redis.steps import Steps
     from qdeck._schedules.model import Definition

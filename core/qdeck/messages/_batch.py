@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck.reasons import Skip, SkipCode
 from qdeck._engine import acts, keys, ops, programs, scripts
 from qdeck._engine.numbers import digits
 from qdeck._operations import activity, batches
-from qdeck._operations.model import Skip
 from qdeck._redis import reads
 from qdeck._redis.steps import Step
 from qdeck.messages._registry import ABOUT, CALLBACKS, QUEUES, TASKS, copy_key
@@ -28,7 +28,7 @@ MOST_ONE: Final = 1024 * 1024  # a longer list is not copied: that would block t
 OVERHEAD: Final = 300  # bytes that a copy takes besides what is in it
 SLICE: Final = 100
 
-_WHY: Final = {"gone": "its copy is not kept any more", "again": "there is one of that name again"}
+_WHY: Final = {"gone": SkipCode.UNDO_EXPIRED, "again": SkipCode.ALREADY_THERE}
 
 
 def index_key(batch: str) -> bytes:
@@ -108,7 +108,7 @@ def put_back_steps(
             if told == "back":
                 restored += 1
             else:
-                skipped.append(Skip(id=name, why=_WHY[told], queue=name))
+                skipped.append(Skip(id=name, code=_WHY[told], queue=name))
         if progress is not None:
             progress(restored)
     return restored, skipped, True

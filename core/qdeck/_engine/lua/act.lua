@@ -13,7 +13,7 @@
 --       `#number` → offset, `slices`, `bytes`; and what became of dependents, as the piece `fallen` tells
 -- With `*` nothing is kept, and a running job that will be told is among the skipped, as `asked`.
 -- reply: now, how many entries were looked at (the rest is for the next call), 1 if undo is kept, how many were asked,
---        entries in the outbox, then index (from 0) and why of each that was skipped
+--        entries in the outbox, then index (from 0) and reason of each that was skipped: a code, and behind a blank its data
 local verb, seen_state, offset, event, extra = ARGV[2], ARGV[3], ARGV[4], ARGV[7], ARGV[8]
 local keep_bytes, keep_ms, most_bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
 local group = ARGV[10] ~= '' and ARGV[10] or 'Buried\nby an operator'
@@ -124,12 +124,12 @@ local function retry(j)
     if not string.find(head, '\n', 1, true) then return nil end
     local expires = expiry(head)
     if expires and expires < NOW then
-      return 'may not start any more: it has expired'
+      return 'expired'
     end
     if not string.find(head, '\nu', 1, true) then return nil end
     local name = option(head, 'n')
     local twin = name and (taken[name] or twin_of(id, name))
-    if twin then return 'its unique name is held by ' .. twin end
+    if twin then return 'unique_held ' .. twin end
     if name then
       taken[name] = id
       redis.call('HSET', UNIQ, name, id)
@@ -146,7 +146,7 @@ local function retry(j)
 end
 
 local function discard(j, state)
-  if state == 'running' then return only(j, function() return 'is running' end) end
+  if state == 'running' then return only(j, function() return 'wrong_state running' end) end
   local c = { heads = j.heads, body = column(BODY, j.ids), tries = column(TRIES, j.ids),
     error = column(ERROR, j.ids), result = column(RESULT, j.ids), log = column(LOG, j.ids), waits = waits_of(j, state) }
   if LISTS[state] then redis.call('ZREM', LISTS[state], unpack(j.ids)) end
@@ -160,7 +160,7 @@ local function discard(j, state)
 end
 
 local function ask(j)
-  j = only(j, function(_, _, n) return not read_lease(j.leases[n]) and 'no lease' or nil end)
+  j = only(j, function(_, _, n) return not read_lease(j.leases[n]) and 'no_lease' or nil end)
   for n, id in ipairs(j.ids) do
     local _, _, flags = read_lease(j.leases[n])
     if not string.find(flags, 'c', 1, true) then
@@ -210,8 +210,8 @@ end
 local function requeue(j)
   j = only(j, function(_, _, n)
     local ms, _, flags = read_lease(j.leases[n])
-    if not ms then return 'no lease' end
-    return string.find(flags, 'c', 1, true) and 'its cancellation was asked for' or nil
+    if not ms then return 'no_lease' end
+    return string.find(flags, 'c', 1, true) and 'already_asked' or nil
   end)
   if #j.ids == 0 then return j end
   take(j)
@@ -232,7 +232,7 @@ end
 
 local function move(j, state)
   j = only(j, function(id)
-    return touches_others and redis.call('HEXISTS', AFTER, '>' .. id) == 1 and 'others wait for it' or nil
+    return touches_others and redis.call('HEXISTS', AFTER, '>' .. id) == 1 and 'others_wait' or nil
   end)
   if #j.ids == 0 then return j end
   local bodies, tries, errors = column(BODY, j.ids) or {}, column(TRIES, j.ids) or {}, column(ERROR, j.ids) or {}
@@ -252,7 +252,7 @@ end
 
 local function edit(j, state)
   local before = ARGV[BEFORE + 3]
-  j = only(j, function(id) return redis.call('HGET', BODY, id) ~= before and 'its payload has changed' or nil end)
+  j = only(j, function(id) return redis.call('HGET', BODY, id) ~= before and 'payload_changed' or nil end)
   if #j.ids == 0 then return j end
   local again, c = j, { line = '' }
   if state == 'dead' then
@@ -292,14 +292,14 @@ local function process(state, j)
   if state == 'running' then j.leases = redis.call('HMGET', LEASE, unpack(j.ids)) end
   j.heads = redis.call('HMGET', HEAD, unpack(j.ids))
   local allowed = verbs[verb][2]
-  if allowed and not allowed[state] then return only(j, function() return 'is ' .. state end) end
+  if allowed and not allowed[state] then return only(j, function() return 'wrong_state ' .. state end) end
   if verb ~= 'discard' then
-    j = only(j, function(_, head) return not head and 'no record' or nil end)
+    j = only(j, function(_, head) return not head and 'no_record' or nil end)
   end
   -- An edit compares the payload itself.
   if j.versions and verb ~= 'edit' then
     j = only(j, function(_, head, n)
-      return head and version_of(head) ~= j.versions[n] and 'has changed since' or nil
+      return head and version_of(head) ~= j.versions[n] and 'changed' or nil
     end)
   end
   if #j.ids == 0 then return j end
@@ -350,7 +350,7 @@ if seen_state == '*' then
     if not state then
       why[i] = 'gone'
     elseif seen ~= '' and seen ~= state then
-      why[i] = 'is ' .. state .. ' now'
+      why[i] = 'moved ' .. state
     else
       local before = asked
       process(state, { i = { i }, ids = { id }, scores = { string.format('%.0f', score) } })
@@ -385,10 +385,10 @@ for i = 1, n do
     j.i[to], j.ids[to], j.scores[to] = i, ids[i], seen
     if j.versions then j.versions[to] = version end
   elseif scores[i] then
-    why[i] = seen_state == 'running' and 'runs anew since' or 'has changed since'
+    why[i] = seen_state == 'running' and 'runs_anew' or 'changed'
   else
     local state = state_of(ids[i])
-    why[i] = state and 'is ' .. state .. ' now' or 'gone'
+    why[i] = state and 'moved ' .. state or 'gone'
   end
 end
 local done, columns = process(seen_state, j)

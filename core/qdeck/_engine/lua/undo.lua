@@ -4,7 +4,8 @@
 -- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox undo
 -- uses: rights time open constants whole count head lease forget groups await ring tally states holder columns annotate
 -- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependents
--- reply: now, how many went back, how many entries the slice had, then id and why of each that did not
+-- reply: now, how many went back, how many entries the slice had, then id and reason of each that did not: a code, and
+--        behind a blank its data
 local offset = string.find(ARGV[2], '^[~^]') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])
 local packed = offset and redis.call('HGET', UNDO, offset)
 if not packed then return redis.error_reply('QDECK EXPIRED') end
@@ -12,7 +13,7 @@ local readable, slice = pcall(cmsgpack.unpack, packed)
 if not readable or type(slice) ~= 'table' or type(slice.t) ~= 'string' or not whole(slice.t) or type(slice.n) ~= 'number' then
   return redis.error_reply('QDECK UNDO: what is kept of this slice cannot be read')
 end
-local PARENT_GONE = 'a job that it waited for has ended'
+local PARENT_ENDED = 'parent_ended'
 
 local function answer(u)
   local out = { NOW, u.done, slice.n }
@@ -53,7 +54,7 @@ end
 -- What became of a job that is not where the act left it.
 local function since(id)
   local state = state_of(id)
-  return state and 'is ' .. state .. ' now: it went on since' or 'is gone'
+  return state and 'moved ' .. state or 'gone'
 end
 
 -- A test for jobs that the act left in a list; `fits` looks at the score.
@@ -61,7 +62,7 @@ local function still(list, fits)
   local scores = redis.call('ZMSCORE', list, unpack(c.ids))
   return function(n, id)
     if not scores[n] then return since(id) end
-    return not fits(tonumber(scores[n]), n) and 'went on since' or nil
+    return not fits(tonumber(scores[n]), n) and 'changed' or nil
   end
 end
 local function lined_up(score) return score % BAND == at end
@@ -72,12 +73,12 @@ local function may_live(id, head, refs)
   if head and string.find(head, '\nu', 1, true) then
     local name = option(head, 'n')
     local twin = name and (names[name] ~= id and names[name] or twin_of(id, name))
-    if twin then return 'its unique name is held by ' .. twin end
+    if twin then return 'unique_held ' .. twin end
     if name then names[name] = id end
   end
   for ref in string.gmatch(refs or '', '%S+') do
     if not string.find(ref, '@', 1, true) and not restored[ref] and not LIVE[state_of(ref) or ''] then
-      return PARENT_GONE
+      return PARENT_ENDED
     end
   end
   return nil
@@ -237,7 +238,7 @@ local function test_go(n, id)
   local state, score = state_of(id)
   local waits = state == 'blocked'
   local same = waits or state == 'ready' and lined_up(score) or state == 'delayed' and score == tonumber(c.scores[n])
-  if not same then return state and 'is ' .. state .. ' now: it goes on' or 'is gone' end
+  if not same then return state and 'moved ' .. state or 'gone' end
   return may_live(id, nil, c.waits[n])
 end
 
@@ -247,14 +248,14 @@ local function unchanged(test)
   return function(n, id)
     local reason = test(n, id)
     if reason then return reason end
-    return (not heads[n] or option(heads[n], 'v') ~= c.version) and 'has changed since' or nil
+    return (not heads[n] or option(heads[n], 'v') ~= c.version) and 'changed' or nil
   end
 end
 
 -- The test that each verb wants: is the job as the act left it, and may it go back?
 local function test_of()
   local verb = slice.v
-  if verb == 'requeue' then return function() return 'its owner has lost it for good; it waits in ready' end end
+  if verb == 'requeue' then return function() return 'lease_lost' end end
   if verb == 'retry' or verb == 'run' then return still(READY, lined_up) end
   if verb == 'edit' and slice.s == 'dead' then return unchanged(still(READY, lined_up)) end
   if verb == 'reprioritise' or verb == 'edit' then
@@ -270,7 +271,7 @@ local function test_of()
   if verb == 'discard' then
     local heads, done = redis.call('HMGET', HEAD, unpack(c.ids)), redis.call('ZMSCORE', DONE, unpack(c.ids))
     return function(n, id)
-      if heads[n] or done[n] then return 'is there again' end
+      if heads[n] or done[n] then return 'already_there' end
       return LIVE[slice.s] and may_live(id, c.heads[n], c.waits and c.waits[n]) or nil
     end
   end
@@ -299,7 +300,7 @@ end
 local u = { done = slice.u and slice.u.done or 0, skipped = slice.u and slice.u.final or {}, final = {} }
 local later = {}
 if not c then
-  u.skipped = { '', 'there was no room to keep what this slice of ' .. slice.n .. ' needs to be undone' }
+  u.skipped = { '', 'undo_not_kept ' .. slice.n }
 elseif c.ids and #c.ids > 0 then
   local kept, reasons = only(test_of())
   if #kept > 0 then undo[slice.v](kept, pick(c.ids, kept), pick(c.scores, kept)) end
@@ -308,7 +309,7 @@ elseif c.ids and #c.ids > 0 then
   for n, id in ipairs(c.ids) do
     if reasons[n] then
       u.skipped[#u.skipped + 1], u.skipped[#u.skipped + 2] = id, reasons[n]
-      if reasons[n] == PARENT_GONE then
+      if reasons[n] == PARENT_ENDED then
         later[#later + 1] = n
       else
         u.final[#u.final + 1], u.final[#u.final + 2] = id, reasons[n]

@@ -1,0 +1,102 @@
+"""Why a job was left alone: codes that programs compare, and the words for people."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+class SkipCode(StrEnum):
+    """Why a job is not in a plan, or was left alone by an apply or an undo. Scripts reply with the same codes."""
+
+    MOVED = "moved"
+    CHANGED = "changed"
+    GONE = "gone"
+    LEFT_STATE = "left_state"
+    NOT_FOUND = "not_found"
+    NO_MATCH = "no_match"
+    WRONG_STATE = "wrong_state"
+    NO_LEASE = "no_lease"
+    NO_RECORD = "no_record"
+    LEASE_LOST = "lease_lost"
+    RUNS_ANEW = "runs_anew"
+    EXPIRED = "expired"
+    UNIQUE_HELD = "unique_held"
+    OTHERS_WAIT = "others_wait"
+    PARENT_ENDED = "parent_ended"
+    ALREADY_ASKED = "already_asked"
+    ALREADY_THERE = "already_there"
+    PAYLOAD_CHANGED = "payload_changed"
+    UNDO_EXPIRED = "undo_expired"
+    UNDO_NOT_KEPT = "undo_not_kept"
+    DEPENDENTS_NOT_KEPT = "dependents_not_kept"
+    ID_NOT_TEXT = "id_not_text"
+    QUEUE_NOT_TEXT = "queue_not_text"
+    NOT_CAPABLE = "not_capable"
+    UNREADABLE = "unreadable"
+
+    def words(self, data: str = "") -> str:
+        """Return the sentence, without the job as its subject."""
+        return _SKIPS[self](data)
+
+
+_SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
+    {
+        SkipCode.MOVED: lambda state: f"is {state} now",
+        SkipCode.CHANGED: lambda what: what or "has changed since",
+        SkipCode.GONE: lambda _: "is gone",
+        SkipCode.LEFT_STATE: lambda state: f"is not {state} any more",
+        SkipCode.NOT_FOUND: lambda states: (
+            f"there is no such job that is {states}" if states else "there is no such job"
+        ),
+        SkipCode.NO_MATCH: lambda _: "does not match the filter",
+        SkipCode.WRONG_STATE: lambda state: f"is {state}",
+        SkipCode.NO_LEASE: lambda _: "has no lease",
+        SkipCode.NO_RECORD: lambda _: "has no record",
+        SkipCode.LEASE_LOST: lambda _: "its worker has lost the lease for good; it waits in ready",
+        SkipCode.RUNS_ANEW: lambda _: "was started again since",
+        SkipCode.EXPIRED: lambda _: "may not start any more: it has expired",
+        SkipCode.UNIQUE_HELD: lambda job_id: f"its unique name is held by {job_id}",
+        SkipCode.OTHERS_WAIT: lambda _: "others wait for it",
+        SkipCode.PARENT_ENDED: lambda _: "a job that it waited for has ended",
+        SkipCode.ALREADY_ASKED: lambda _: "its cancellation was requested",
+        SkipCode.ALREADY_THERE: lambda _: "is there again",
+        SkipCode.PAYLOAD_CHANGED: lambda _: "its payload has changed",
+        SkipCode.UNDO_EXPIRED: lambda _: "its copy is not kept any more",
+        SkipCode.UNDO_NOT_KEPT: lambda count: f"there was no room to keep what {int(count):,} jobs need to be undone",
+        SkipCode.DEPENDENTS_NOT_KEPT: lambda count: f"there was no room to keep the state of {int(count):,} dependents",
+        SkipCode.ID_NOT_TEXT: lambda _: "its id is not a text",
+        SkipCode.QUEUE_NOT_TEXT: lambda _: "the name of its queue is not a text",
+        SkipCode.NOT_CAPABLE: lambda why: why,
+        SkipCode.UNREADABLE: lambda error: error,
+    }
+)
+
+
+class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job that was left alone, with the code of the reason; without an id, a whole queue or many jobs."""
+
+    code: SkipCode
+    id: str = ""
+    queue: str = ""
+    data: str = ""  # what belongs to the code: a state, an id, a number, or the text of an error
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
+        return self.code.words(self.data)
+
+    def as_json(self) -> dict[str, str]:
+        """Return the form of `--json`, of the agent's API and of its log."""
+        return {"id": self.id, "code": self.code.value, "why": self.why, "queue": self.queue}
+
+
+def skips_of(queue: str, reasons: Iterable[tuple[str, str, str]]) -> list[Skip]:
+    """Return the skips of a queue for what a script replied: id, code and data of each."""
+    return [Skip(id=job_id, queue=queue, code=SkipCode(code), data=data) for job_id, code, data in reasons]

@@ -1,0 +1,42 @@
+"""Codes of skips: each has words, a line in the documentation, and is what the scripts reply."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from qdeck._deck.reasons import Skip, SkipCode, skips_of
+from qdeck._engine import scripts
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("code", SkipCode)
+def test_each_code_has_words(code: SkipCode) -> None:
+    words = code.words("7")
+    assert words == words.strip() != ""
+
+
+def test_the_documentation_lists_each_code() -> None:
+    text = (ROOT / "console/docs/commands.md").read_text()
+    [line] = re.findall(r"^\| `skipped\[\]\.code` \| (.*) \|$", text, re.MULTILINE)
+    assert line.split() == [f"`{code}`" for code in SkipCode]
+
+
+def test_json_has_the_code_beside_the_sentence() -> None:
+    [skip] = skips_of("mail", [("a", "moved", "dead")])
+    assert skip == Skip(code=SkipCode.MOVED, id="a", queue="mail", data="dead")
+    assert skip.as_json() == {"id": "a", "code": "moved", "why": "is dead now", "queue": "mail"}
+
+
+@pytest.mark.parametrize("name", ["act", "undo"])
+def test_scripts_reply_with_codes(name: str) -> None:
+    """What a script gives as a reason is a code, and behind a blank its data: no sentence is left in Lua."""
+    source = scripts.load(name).source.decode()
+    said = re.findall(r"(?:return|and|or|=|==|\?) '([a-z_]{4,})(?: '|')", source)
+    codes = {word for word in said if word in set(SkipCode)}
+    sentences = re.findall(r"(?:return|and|or) '((?:is|its|has|a|there) [^']+)'", source)
+    assert sentences == []
+    assert {"moved", "gone", "changed"} <= codes
