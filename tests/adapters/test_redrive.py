@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck import UsageError
+from qdeck._deck.reasons import Stop, StopCode
 from qdeck._operations import became, redrive
 from qdeck._operations.first_ones import read_ones
 from qdeck._operations.planfile import plans_dir
@@ -140,7 +141,7 @@ def test_it_stops_when_the_first_ones_die_again(
         work(system, False)
         result, fates = deck.redrive(plan, rate=1000.0, first=5, patience_s=20)
         assert (result.applied, fates) == (5, Fates(total=5, dead_again=5))
-        assert result.stopped == "5 of the 5 that ended died again: the rest was left where it is"
+        assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5)
         assert adapter in outcomes_told(plan)
 
 
@@ -171,7 +172,7 @@ def test_nobody_works(url: str, raw: redis.Redis, adapter: str) -> None:
         plan = deck.plan("retry", system.queue)
         result, fates = deck.redrive(plan, first=3, patience_s=0.1)
         assert (result.applied, fates) == (3, Fates(total=3, waiting=3))
-        assert "does a worker run?" in (result.stopped or "")
+        assert "does a worker run?" in str(result.stopped)
         deck.undo(result.batch)
         assert deck.outcomes(plan) == Fates(), "what was put back is as if it had not been touched"
 
@@ -254,5 +255,6 @@ def test_the_command_says_why_it_stopped_and_what_is_not_told(
     told = capsys.readouterr()
     batch = json.loads(told.out)
     assert batch["stopped"].startswith("2 of the 2 that ended died again")
+    assert batch["stopped_code"] == "died_again"
     assert (batch["fates"]["dead_again"], batch["fates"]["unknown"]) == (2, 0)
     assert "--apply" in told.err

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.reasons import Skip, SkipCode, skips_of
+from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode, skips_of
 from qdeck._engine import scripts
+
+if TYPE_CHECKING:
+    from enum import StrEnum
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,10 +23,11 @@ def test_each_code_has_words(code: SkipCode) -> None:
     assert words == words.strip() != ""
 
 
-def test_the_documentation_lists_each_code() -> None:
+@pytest.mark.parametrize(("field", "codes"), [("skipped[].code", SkipCode), ("stopped_code", StopCode)])
+def test_the_documentation_lists_each_code(field: str, codes: type[StrEnum]) -> None:
     text = (ROOT / "console/docs/commands.md").read_text()
-    [line] = re.findall(r"^\| `skipped\[\]\.code` \| (.*) \|$", text, re.MULTILINE)
-    assert line.split() == [f"`{code}`" for code in SkipCode]
+    [line] = re.findall(rf"^\| `{re.escape(field)}` \| (.*) \|$", text, re.MULTILINE)
+    assert line.split() == [f"`{code}`" for code in codes]
 
 
 def test_json_has_the_code_beside_the_sentence() -> None:
@@ -40,3 +45,9 @@ def test_scripts_reply_with_codes(name: str) -> None:
     sentences = re.findall(r"(?:return|and|or) '((?:is|its|has|a|there) [^']+)'", source)
     assert sentences == []
     assert {"moved", "gone", "changed"} <= codes
+
+
+@pytest.mark.parametrize("code", StopCode)
+def test_each_stop_has_words_of_its_own(code: StopCode) -> None:
+    told = {other: str(Stop(code=other, count=3, ended=5, seconds=60)) for other in StopCode}
+    assert [other for other in told if told[other] == told[code]] == [code]

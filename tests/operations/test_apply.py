@@ -11,6 +11,7 @@ import pytest
 
 from operations.yard import OTHER, QUEUE, Yard, now_ms
 from qdeck import InvalidFilter, InvalidOption, NotAllowed, UsageError
+from qdeck._deck.reasons import Stop, StopCode
 from qdeck._engine import acts, programs
 from qdeck._operations import batches
 from qdeck._operations.applying import _COUNT_EVERY, Pace
@@ -74,7 +75,7 @@ def test_cancelled_then_resumed_with_other_slices(deck: Writer, yard: Yard) -> N
         seen.append(tally.done)
 
     part = deck.apply(plan, rate=350.0, progress=note, cancelled=lambda: len(seen) == 3)
-    assert part.stopped == "it was cancelled"
+    assert part.stopped == Stop(code=StopCode.CANCELLED)
     assert seen[:2] == [70, 140], "smaller slices at a rate"
     assert len(yard.ids("ready")) == part.applied == seen[2]
     result = deck.apply(plan)

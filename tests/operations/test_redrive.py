@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from operations.yard import QUEUE, Yard
+from qdeck._deck.reasons import Stop, StopCode
 from qdeck._operations import redrive
 from qdeck._operations.first_ones import read_ones
 from qdeck.admin import Fates
@@ -49,8 +50,7 @@ def test_it_stops_when_the_first_ones_die_again(deck: Writer, yard: Yard, work: 
     plan = deck.plan("retry", QUEUE)
     result, fates = deck.redrive(plan, rate=1000.0, first=5)
     assert result.applied == 5
-    assert result.stopped is not None
-    assert result.stopped.startswith("5 of the 5 that ended died again")
+    assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5)
     assert fates == Fates(total=5, dead_again=5)
     assert len(yard.ids("dead")) == 500
 
@@ -68,7 +68,7 @@ def test_it_stops_on_the_way(deck: Writer, yard: Yard, work: Callable[..., None]
     plan = deck.plan("retry", QUEUE)
     result, fates = deck.redrive(plan, rate=500.0, first=10)
     assert 10 < result.applied < 5000
-    assert "died again" in (result.stopped or "")
+    assert "died again" in str(result.stopped)
     assert fates.dead_again > fates.total / 10
     assert [entry.outcome for entry in deck.activity()] == ["stopped"]
 
@@ -95,7 +95,7 @@ def test_nobody_works(deck: Writer, yard: Yard) -> None:
     plan = deck.plan("retry", QUEUE)
     result, fates = deck.redrive(plan, first=3, patience_s=0.2)
     assert (result.applied, fates.waiting) == (3, 3)
-    assert "does a worker run?" in (result.stopped or "")
+    assert "does a worker run?" in str(result.stopped)
     assert redrive.ENOUGH > 3
 
 

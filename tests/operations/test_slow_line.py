@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from operations.yard import Yard
+from qdeck._deck.reasons import Stop, StopCode
 from qdeck.admin import Writer
 from support.proxy import Side
 
@@ -51,7 +52,7 @@ def test_a_slow_batch_is_ended_and_continued(
     with Writer(proxy.url) as deck:
         plan = deck.plan(verb, yard.queue)
         result = deck.apply(plan, progress=slowing, cancelled=lambda: len(seen) >= 4)
-        assert result.stopped == "it was cancelled"
+        assert result.stopped == Stop(code=StopCode.CANCELLED)
         assert result.error is None
         assert time.monotonic() - slow_since >= SLOW_S, "the fourth slice was on its way"
         assert result.applied == seen[-1] == moved(yard, verb), "the count is what was done"

@@ -260,7 +260,8 @@ def batch_json(result: BatchResult, fates: Fates | None = None) -> dict[str, Any
         "skipped_count": result.skipped_count,
         "undo_until": iso(result.undo_until_ms),
         "undoable": result.undoable,
-        "stopped": result.stopped,
+        "stopped": None if result.stopped is None else result.stopped.text,
+        "stopped_code": None if result.stopped is None else result.stopped.code.value,
         "error": result.error,
         "fates": None
         if fates is None

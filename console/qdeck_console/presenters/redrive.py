@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import ENOUGH, TOO_MANY, Fates
+from qdeck.admin import ENOUGH, TOO_MANY, Fates, StopCode
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import queue_path, section
@@ -78,7 +78,7 @@ def state(drive: Drive) -> Piece:
         return ("✗ failed", "bad")
     result = drive.result
     if result is not None and result.stopped is not None:
-        return ("▲ cancelled" if result.stopped == "it was cancelled" else "✗ stopped by itself", "warn")
+        return ("▲ cancelled" if result.stopped.code is StopCode.CANCELLED else "✗ stopped by itself", "warn")
     return ("✓ all went back", "ok")
 
 
@@ -194,7 +194,7 @@ def _why(drive: Drive, cells: int) -> list[Line]:
         left = drive.plan.count - drive.done
         lines: list[Line] = [
             (("▲ " if at == 0 else "  ", "warn"), (part, "text"))
-            for at, part in enumerate(wrap(safe_text(result.stopped, limit=300), cells - 2, most=3))
+            for at, part in enumerate(wrap(safe_text(result.stopped.text, limit=300), cells - 2, most=3))
         ]
         told = f"{left:,} stay dead letters as they were" if left else "all had gone back by then"
         words = f"  {told}" + ("; u takes back what waits still" if result.undoable and drive.fates.waiting else "")

@@ -174,7 +174,7 @@ class PurgeScreen(PurgeWork):
         count, left, why, until, lost = 0, 0, "", None, 0
         if result is not None:
             count, left = result.applied, result.skipped_count
-            why = result.error or result.stopped or (result.skipped[0].why if result.skipped else "")
+            why = result.error or str(result.stopped or "") or (result.skipped[0].why if result.skipped else "")
             until, lost = result.undo_until_ms if result.undoable else None, result.applied - result.undoable
         if cleaned is not None:
             count, left = count + cleaned.removed, left + cleaned.in_use + cleaned.kept

@@ -125,7 +125,7 @@ async def _drive(console: Console, drive: Drive, plan: Plan) -> None:
     if result.undoable:
         operator.remember(result.batch, f"redrive of {counted(result.applied, 'job')}")
     words, role, glyph = outcome(result)
-    drive.tell(glyph, role, result.stopped or words)
+    drive.tell(glyph, role, result.stopped.text if result.stopped else words)
     console.say(words, role, glyph)
 
 

@@ -1,4 +1,4 @@
-"""Why a job was left alone: codes that programs compare, and the words for people."""
+"""Why a job was left alone and why a batch stopped: codes that programs compare, and the words for people."""
 
 from __future__ import annotations
 
@@ -100,3 +100,34 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def skips_of(queue: str, reasons: Iterable[tuple[str, str, str]]) -> list[Skip]:
     """Return the skips of a queue for what a script replied: id, code and data of each."""
     return [Skip(id=job_id, queue=queue, code=SkipCode(code), data=data) for job_id, code, data in reasons]
+
+
+class StopCode(StrEnum):
+    """Why a batch stopped before its plan was done."""
+
+    CANCELLED = "cancelled"
+    DIED_AGAIN = "died_again"
+    FAILED_AGAIN = "failed_again"
+    NONE_ENDED = "none_ended"
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a batch stopped: `count` of the `ended` jobs, or of the first `count` jobs none within `seconds`."""
+
+    code: StopCode
+    count: int = 0
+    ended: int = 0
+    seconds: float = 0
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        if self.code is StopCode.CANCELLED:
+            return "it was cancelled"
+        if self.code is StopCode.NONE_ENDED:
+            return f"none of the first {self.count:,} ended within {self.seconds:.0f} s: does a worker run?"
+        word = "failed" if self.code is StopCode.FAILED_AGAIN else "died"
+        return f"{self.count:,} of the {self.ended:,} that ended {word} again: the rest was left where it is"
+
+    def __str__(self) -> str:
+        return self.text

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import changes
 from qdeck._deck.model import NATIVE
-from qdeck._deck.reasons import Skip, SkipCode
+from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
 from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import batches, foreign, planning
@@ -268,7 +268,7 @@ class Application:
             undoable=tally.undoable, outcome=outcome, plan=plan.id, reason=plan.head.reason,
         )  # fmt: skip
 
-    def result(self, *, error: str | None = None, stopped: str | None = None) -> BatchResult:
+    def result(self, *, error: str | None = None, stopped: Stop | None = None) -> BatchResult:
         """What was done."""
         tally = self.tally
         skipped = (*self.plan.tail.skipped, *tally.skipped)
@@ -333,7 +333,7 @@ def apply_steps(
     started, error, stopped = time.monotonic(), None, None
     while True:
         if cancelled is not None and cancelled():
-            stopped = "it was cancelled"
+            stopped = Stop(code=StopCode.CANCELLED)
             break
         try:
             part = yield Step(run.step(most))

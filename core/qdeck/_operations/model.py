@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from qdeck._deck.model import NATIVE, State
-from qdeck._deck.reasons import Skip  # noqa: TC001 - structs look their types up when they are made
+from qdeck._deck.reasons import Skip, Stop  # noqa: TC001 - structs look their types up when they are made
 
 PLAN_FORMAT: Final = 1
 NO_STATE: Final = "none"  # the state of a record that belongs to no job
@@ -148,7 +148,7 @@ class BatchResult:
     undo_until_ms: int | None = None
     queues: tuple[str, ...] = ()
     error: str | None = None
-    stopped: str | None = None
+    stopped: Stop | None = None
     adapter: str = NATIVE
 
 

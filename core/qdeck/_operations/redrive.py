@@ -9,6 +9,7 @@ import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck.reasons import Stop, StopCode
 from qdeck._engine import acts
 from qdeck._errors import InvalidOption, QdeckError
 from qdeck._operations.applying import Application
@@ -71,14 +72,14 @@ class _Watch:
         if self._told is not None:
             self._told(self.fates, len(self.recent))
 
-    def verdict(self, *, all_of_them: bool) -> str | None:
-        """Why it should stop, when too many of those that ended have died again."""
+    def verdict(self, *, all_of_them: bool) -> Stop | None:
+        """Return why it should stop, when too many of those that ended have died again."""
         fates = self.fates
         ended, bad = fates.over, fates.dead_again + fates.failed_again
         enough = len(self.recent) if all_of_them else ENOUGH
         if ended >= min(enough, len(self.recent), SAMPLE) and ended and bad / ended >= TOO_MANY:
-            word = "failed" if fates.failed_again else "died"
-            return f"{bad:,} of the {ended:,} that ended {word} again"
+            code = StopCode.FAILED_AGAIN if fates.failed_again else StopCode.DIED_AGAIN
+            return Stop(code=code, count=bad, ended=ended)
         return None
 
 
@@ -134,7 +135,7 @@ def _first_ones(
     waits: tuple[float, float],
     progress: Progress | None,
     cancelled: Callable[[], bool] | None,
-) -> Steps[str | None]:
+) -> Steps[Stop | None]:
     patience_s, grace_s = waits
     while run.tally.applied < first:
         part = yield Step(run.step(first - run.tally.applied))
@@ -147,9 +148,9 @@ def _first_ones(
     over_at: float | None = None
     while True:
         yield from watch.look()
-        why = watch.verdict(all_of_them=True)
-        if why is not None:
-            return f"{why}: the rest was left where it is"
+        stop = watch.verdict(all_of_them=True)
+        if stop is not None:
+            return stop
         if watch.fates.over < len(watch.recent):
             over_at = None
         else:
@@ -158,10 +159,10 @@ def _first_ones(
             if not watch.fates.unknown or time.monotonic() - over_at >= grace_s:
                 return None
         if cancelled is not None and cancelled():
-            return "it was cancelled"
+            return Stop(code=StopCode.CANCELLED)
         if time.monotonic() >= until:
             if watch.fates.over == 0:
-                return f"none of the first {len(watch.recent):,} ended within {patience_s:.0f} s: does a worker run?"
+                return Stop(code=StopCode.NONE_ENDED, count=len(watch.recent), seconds=patience_s)
             return watch.verdict(all_of_them=False)
         yield Pause(_LOOK_S)
 
@@ -172,12 +173,12 @@ def _the_rest(
     rate: float | None,
     progress: Progress | None,
     cancelled: Callable[[], bool] | None,
-) -> Steps[str | None]:
+) -> Steps[Stop | None]:
     most = acts.SLICE if rate is None else max(1, min(acts.SLICE, int(rate / 5)))
     started, before, looked = time.monotonic(), run.tally.done, time.monotonic()
     while True:
         if cancelled is not None and cancelled():
-            return "it was cancelled"
+            return Stop(code=StopCode.CANCELLED)
         part = yield Step(run.step(most))
         if part is None:
             return None
@@ -191,6 +192,6 @@ def _the_rest(
         if time.monotonic() - looked >= _LOOK_S:
             looked = time.monotonic()
             yield from watch.look()
-            why = watch.verdict(all_of_them=False)
-            if why is not None and run.tally.done < run.plan.count:
-                return f"{why}: the rest was left where it is"
+            stop = watch.verdict(all_of_them=False)
+            if stop is not None and run.tally.done < run.plan.count:
+                return stop

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from qdeck._deck.payload import mask as mask_payload
     from qdeck._deck.payload import read as read_payload
     from qdeck._deck.produce import new_job
-    from qdeck._deck.reasons import Skip, SkipCode
+    from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
     from qdeck._deck.records import MOST_SHOWN
     from qdeck._deck.since import Began
     from qdeck._deck.since import place as since_key
@@ -186,6 +186,8 @@ __all__ = [
     "Spread",
     "State",
     "Status",
+    "Stop",
+    "StopCode",
     "StuckJob",
     "Tally",
     "Target",
@@ -253,7 +255,7 @@ _HOMES: Final = {
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
     "qdeck._deck.produce": "new_job",
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
-    "qdeck._deck.reasons": "Skip SkipCode",
+    "qdeck._deck.reasons": "Skip SkipCode Stop StopCode",
     "qdeck._deck.records": "MOST_SHOWN",
     "qdeck._deck.since": "Began since_key=place",
     "qdeck._deck.verdict": "Check Findings check_all check_steps=steps",
