@@ -34,11 +34,11 @@ def rows(url: str) -> dict[str, ScheduleRow]:
 @pytest.mark.parametrize("size", [(160, 48), (100, 30), (80, 24)])
 def test_every_width_has_its_columns(size: tuple[int, int]) -> None:
     row = ScheduleRow(name="nightly", queue=MAIL, cron="0 4 * * *", next_ms=90_000, late_s=70, missed=2)
-    [first, second] = present.lines(row, size[0], False, now_ms=0, hide=MAIL.rsplit(":", 2)[0] + ":")
+    [first, second] = present.lines(row, size[0], present.View(0, MAIL.rsplit(":", 2)[0] + ":"), at_cursor=False)
     assert length(first) <= size[0]
     assert "1m 30s" in "".join(part for part, _ in first)
     assert "1m 10s late" in "".join(part for part, _ in second)
-    assert length(present.head(size[0])) <= size[0]
+    assert length(present.TABLE.head(size[0])) <= size[0]
 
 
 async def test_a_schedule_is_run_paused_and_edited(url: str) -> None:

@@ -107,7 +107,7 @@ def test_of_one_that_is_gone_nobody_knows_what_it_runs() -> None:
         id="wrk-1", alive=False, running=0, concurrency=4, state="running", started_ms=0, seen_ms=90_000,
         heartbeat_s=600.0,
     )  # fmt: skip
-    [line] = present.lines(row, 118, False, speed=None)
+    line = present.TABLE.line(row, 118, present.Speeds(), at_cursor=False)
     assert "–/4" in "".join(part for part, _ in line)
     shown = ["".join(part for part, _ in line) for line in present.facts(row, 40, now_ms=690_000, speed=None, hide="")]
     assert any(line.split() == ["running", "–", "of", "4"] for line in shown)
@@ -119,10 +119,12 @@ def test_of_one_that_is_gone_nobody_knows_what_it_runs() -> None:
 @pytest.mark.parametrize("cells", [60, 76, 100, 118])
 def test_every_width_has_its_columns(cells: int) -> None:
     row = WorkerRow(id="wrk-1", alive=True, running=4, concurrency=4, state="running", done=1_234_567)
-    [line] = present.lines(row, cells, False, speed=2.0)
+    line = present.TABLE.line(row, cells, present.Speeds(), at_cursor=False)
     assert length(line) <= cells
     assert "4/4" in "".join(part for part, _ in line)
-    [line] = present.lines(replace(row, running=10_240, concurrency=12_345), cells, False, speed=2.0)
+    line = present.TABLE.line(
+        replace(row, running=10_240, concurrency=12_345), cells, present.Speeds(), at_cursor=False
+    )
     assert "10k/12k" in "".join(part for part, _ in line)
-    assert length(present.head(cells)) <= cells
+    assert length(present.TABLE.head(cells)) <= cells
     assert length(present.host_line("box", [row], cells)) <= cells

@@ -2,47 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from qdeck.admin import read_payload
+from qdeck.admin import ScheduleRow, read_payload
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts, pair, queue_path, section
+from qdeck_console.presenters.parts import LEAD, name_parts, pair, queue_path, section
+from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from qdeck.admin import ScheduleRow
     from qdeck_console.format import Line, Piece
 
-# The last ones go first where there is no room.
-_COLUMNS: Final = (
-    ("next in", 9, True), ("last", 9, True), ("outcome", 12, False), ("missed", 7, True), ("cron", 17, False),
-    ("queue", 24, False), ("made", 8, True),
-)  # fmt: skip
-_SET_OFF: Final = ("outcome", "cron")  # text behind numbers: one blank more keeps them apart
 _OUTCOMES: Final = {
     "done": ("✓", "ok"), "dead": ("✗", "bad"), "running": ("▸", "accent"), "cancelled": ("∅", "muted"),
     "ready": ("◦", "muted"), "delayed": ("◦", "muted"), "blocked": ("◇", "muted"),
 }  # fmt: skip
-
-
-def _fitting(cells: int) -> tuple[list[tuple[str, int, bool]], int]:
-    kept = list(_COLUMNS)
-    while True:
-        left = cells - LEAD - MARGIN - sum(width + 1 for _, width, _ in kept)
-        if left >= 18 or not kept:
-            return kept, max(8, min(left, 60))
-        kept.pop()
-
-
-def head(cells: int) -> Line:
-    """The heads of the columns."""
-    kept, name = _fitting(cells)
-    shown: list[tuple[Sequence[Piece], int, bool]] = [
-        ([(" " * (label in _SET_OFF) + label, "faint")], wide, right) for label, wide, right in kept
-    ]
-    return ((" " * LEAD, "text"), *fmt.fit([("schedule", "faint")], name), *columns(shown))
 
 
 def state(row: ScheduleRow) -> tuple[str, str, str]:
@@ -84,27 +58,53 @@ def reason(row: ScheduleRow) -> str:
     return state(row)[2]
 
 
-def lines(row: ScheduleRow, cells: int, at_cursor: bool, *, now_ms: int, hide: str) -> list[Line]:
-    """One schedule; one that is in trouble says why on a second line."""
-    glyph, role, why = state(row)
-    kept, name = _fitting(cells)
-    faint = not row.enabled
-    plain = "faint" if faint else "text"
-    values: dict[str, list[Piece]] = {
-        "next in": _span(None if row.next_ms is None else row.next_ms - now_ms, plain),
-        "last": _span(None if row.last_ms is None else now_ms - row.last_ms, plain),
-        "outcome": [(" ", "text"), *_outcome(row)],
-        "missed": fmt.cell(fmt.count(row.missed), "warn" if row.missed else plain),
-        "cron": [(" ", "text"), (cut_end(safe_text(row.cron, limit=80), 16), plain)],
-        "queue": queue_path(row.queue, 24, "muted", hide=hide) if row.queue else [(fmt.NONE, "ghost")],
-        "made": fmt.cell(fmt.count(row.made), plain),
-    }
-    strong = "strong bold" if at_cursor or role == "bad" else plain
-    shown: list[tuple[Sequence[Piece], int, bool]] = [(values[label], wide, right) for label, wide, right in kept]
-    first: Line = (
-        ("  ", "text"), (glyph, role), (" ", "text"),
-        *fmt.fit([(cut_middle(safe_text(row.name, limit=200), name), strong)], name), *columns(shown),
-    )  # fmt: skip
+class View(NamedTuple):
+    """What all rows have in common: the server's clock, and the start of names that all queues share."""
+
+    now_ms: int
+    hide: str
+
+
+def _plain(row: ScheduleRow) -> str:
+    return "text" if row.enabled else "faint"
+
+
+def _name(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
+    return cell.name(row.name, "strong bold" if state(row)[1] == "bad" else _plain(row))
+
+
+def _next(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
+    return _span(None if row.next_ms is None else row.next_ms - cell.view.now_ms, _plain(row))
+
+
+def _last(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
+    return _span(None if row.last_ms is None else cell.view.now_ms - row.last_ms, _plain(row))
+
+
+def _queue(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
+    return queue_path(row.queue, cell.width, "muted", hide=cell.view.hide) if row.queue else [(fmt.NONE, "ghost")]
+
+
+TABLE: Final = Table[ScheduleRow, View](
+    Column("schedule", REST, _name),
+    Column("next in", 9, _next, right=True),
+    Column("last", 9, _last, right=True),
+    Column("outcome", 12, lambda row, _: _outcome(row), lead=1),
+    Column(
+        "missed", 7, lambda row, _: fmt.cell(fmt.count(row.missed), "warn" if row.missed else _plain(row)), right=True
+    ),
+    Column("cron", 17, lambda row, cell: [(cut_end(safe_text(row.cron, limit=80), cell.width), _plain(row))], lead=1),
+    Column("queue", 24, _queue),
+    Column("made", 8, lambda row, _: fmt.cell(fmt.count(row.made), _plain(row)), right=True),
+    sign=lambda row, _: state(row)[:2],
+    most=60,
+)
+
+
+def lines(row: ScheduleRow, cells: int, view: View, *, at_cursor: bool) -> list[Line]:
+    """Return the line of a schedule; one that is in trouble says why on a second line."""
+    _, role, why = state(row)
+    first = TABLE.line(row, cells, view, at_cursor=at_cursor)
     return [first, ((" " * LEAD, "text"), (cut_end(safe_text(why, limit=200), cells - 6), role))] if why else [first]
 
 

@@ -4,93 +4,75 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from qdeck.messages import Removal
+from qdeck.messages.looking import QueueRow, TaskRow
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns
-from qdeck_console.text import cut_end, cut_middle, safe_text
+from qdeck_console.presenters.table import REST, Cell, Column, Table
+from qdeck_console.text import cut_end, safe_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from qdeck.messages import Removal
-    from qdeck.messages.looking import QueueRow, TaskRow
-    from qdeck_console.format import Line, Piece
-
-Columns = tuple[tuple[str, int, bool], ...]
-# The last ones go first where there is no room.
-_TASKS: Final[Columns] = (
-    ("queues", 7, True), ("waits", 6, True), ("over", 6, True), ("ends in", 8, True), ("made", 8, True),
-    ("services", 26, False), ("tier", 12, False),
-)  # fmt: skip
-_QUEUES: Final[Columns] = (("state", 14, False), ("bytes", 9, True), ("idle", 8, True), ("ends in", 8, True))
+    from qdeck_console.format import Piece
 
 
-def _kept(wanted: Columns, cells: int, least: int) -> tuple[list[tuple[str, int, bool]], int]:
-    kept = list(wanted)
-    while True:
-        left = cells - LEAD - MARGIN - sum(width + 1 for _, width, _ in kept)
-        if left >= least or not kept:
-            return kept, max(8, min(left, 90))
-        kept.pop()
+def _left(expires_ms: int, now_ms: int) -> list[Piece]:
+    left = expires_ms - now_ms
+    return fmt.span_pieces(left) if left > 0 else [("over", "warn")]
 
 
-def _line(
-    glyph: Piece, name: str, role: str, values: dict[str, list[Piece]], wanted: Columns, cells: int, least: int
-) -> Line:
-    kept, room = _kept(wanted, cells, least)
-    shown: list[tuple[Sequence[Piece], int, bool]] = [(values[label], wide, right) for label, wide, right in kept]
-    first = fmt.fit([(cut_middle(safe_text(name, limit=300), room), role)], room)
-    return (("  ", "text"), glyph, (" ", "text"), *first, *columns(shown))
+def _services(row: TaskRow, cell: Cell[int]) -> list[Piece]:
+    return [(cut_end(safe_text(", ".join(row.services), limit=200), cell.width), "muted")]
 
 
-def head(cells: int, *, of_queues: bool = False) -> Line:
-    """The heads of the columns."""
-    wanted, least = (_QUEUES, 24) if of_queues else (_TASKS, 20)
-    kept, room = _kept(wanted, cells, least)
-    shown: list[tuple[Sequence[Piece], int, bool]] = [([(label, "faint")], wide, right) for label, wide, right in kept]
-    first = fmt.fit([("queue" if of_queues else "task", "faint")], room)
-    return ((" " * LEAD, "text"), *first, *columns(shown))
+TASKS: Final = Table[TaskRow, int](
+    Column("task", REST, lambda row, cell: cell.name(row.task)),
+    Column("queues", 7, lambda row, _: fmt.cell(fmt.count(row.queues)), right=True),
+    Column("waits", 6, lambda row, cell: fmt.cell(fmt.count(row.waited_on, cell.width)), right=True),
+    Column("over", 6, lambda row, cell: fmt.cell(fmt.count(row.expired, cell.width), "warn bold"), right=True),
+    Column("ends in", 8, lambda row, cell: _left(row.expires_ms, cell.view), right=True),
+    Column("made", 8, lambda row, cell: fmt.span_pieces(max(0, cell.view - row.made_ms)), right=True),
+    Column(
+        "services",
+        26,
+        lambda row, cell: [(cut_end(safe_text(", ".join(row.services), limit=200), cell.width), "muted")],
+    ),
+    Column("tier", 12, lambda row, cell: [(cut_end(safe_text(row.tier, limit=40), cell.width), "muted")]),
+    sign=lambda row, _: ("▲", "warn") if row.expired else ("▸", "accent") if row.waited_on else ("•", "muted"),
+    least=20,
+    most=90,
+)
+"""The tasks that own temporary queues; what all rows have in common is the server's clock."""
 
 
-def task_line(row: TaskRow, cells: int, at_cursor: bool, *, now_ms: int) -> Line:
-    """A task that owns temporary queues; one whose time is over is a leftover."""
-    over = row.expired > 0
-    left = row.expires_ms - now_ms
-    values: dict[str, list[Piece]] = {
-        "queues": fmt.cell(fmt.count(row.queues)),
-        "waits": fmt.cell(fmt.count(row.waited_on, 6)),
-        "over": fmt.cell(fmt.count(row.expired, 6), "warn bold"),
-        "ends in": fmt.span_pieces(left) if left > 0 else [("over", "warn")],
-        "made": fmt.span_pieces(max(0, now_ms - row.made_ms)),
-        "services": [(cut_end(safe_text(", ".join(row.services), limit=200), 26), "muted")],
-        "tier": [(cut_end(safe_text(row.tier, limit=40), 12), "muted")],
-    }
-    glyph = ("▲", "warn") if over else ("▸", "accent") if row.waited_on else ("•", "muted")
-    return _line(glyph, row.task, "strong bold" if at_cursor else "text", values, _TASKS, cells, 20)
-
-
-def queue_line(row: QueueRow, cells: int, at_cursor: bool, *, now_ms: int) -> Line:
-    """One temporary queue."""
-    word, glyph = ("somebody waits", ("▸", "accent")) if row.is_waited_on else ("", ("•", "muted"))
+def _state(row: QueueRow | Removal, _: Cell[int]) -> list[Piece]:
+    if not isinstance(row, QueueRow):
+        return [("nobody owns it", "warn")]
     if row.is_expired:
-        word, glyph = "time is over", ("▲", "warn")
-    elif not word:
-        word = "holds messages" if row.exists else "empty"
-    left = row.expires_ms - now_ms
-    values: dict[str, list[Piece]] = {
-        "state": [(word, "warn" if row.is_expired else "text")],
-        "bytes": fmt.size(row.bytes) if row.exists else [(fmt.ZERO, "ghost")],
-        "idle": fmt.span_pieces(None if row.idle_s is None else row.idle_s * 1000),
-        "ends in": fmt.span_pieces(left) if left > 0 else [("over", "warn")],
-    }
-    return _line(glyph, row.name, "strong bold" if at_cursor else "text", values, _QUEUES, cells, 24)
+        return [("time is over", "warn")]
+    return [("somebody waits" if row.is_waited_on else "holds messages" if row.exists else "empty", "text")]
 
 
-def orphan_line(row: Removal, cells: int, at_cursor: bool) -> Line:
-    """A list that looks like a temporary queue, and that nobody registered."""
-    values: dict[str, list[Piece]] = {
-        "state": [("nobody owns it", "warn")],
-        "bytes": fmt.size(row.bytes),
-        "idle": fmt.span_pieces(None if row.idle_s is None else row.idle_s * 1000),
-        "ends in": [(fmt.NONE, "ghost")],
-    }
-    return _line(("▲", "warn"), row.name, "strong bold" if at_cursor else "text", values, _QUEUES, cells, 24)
+def _bytes(row: QueueRow | Removal, _: Cell[int]) -> list[Piece]:
+    return [(fmt.ZERO, "ghost")] if isinstance(row, QueueRow) and not row.exists else fmt.size(row.bytes)
+
+
+def _ends(row: QueueRow | Removal, cell: Cell[int]) -> list[Piece]:
+    return _left(row.expires_ms, cell.view) if isinstance(row, QueueRow) else [(fmt.NONE, "ghost")]
+
+
+def _sign(row: QueueRow | Removal, _: int) -> Piece:
+    if not isinstance(row, QueueRow) or row.is_expired:
+        return "▲", "warn"
+    return ("▸", "accent") if row.is_waited_on else ("•", "muted")
+
+
+QUEUES: Final = Table[QueueRow | Removal, int](
+    Column("queue", REST, lambda row, cell: cell.name(row.name)),
+    Column("state", 14, _state),
+    Column("bytes", 9, _bytes, right=True),
+    Column("idle", 8, lambda row, _: fmt.span_pieces(None if row.idle_s is None else row.idle_s * 1000), right=True),
+    Column("ends in", 8, _ends, right=True),
+    sign=_sign,
+    least=24,
+    most=90,
+)
+"""Temporary queues, and lists that look like one and that nobody registered."""

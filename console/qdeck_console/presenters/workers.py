@@ -5,23 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from qdeck.admin import WorkerRow
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import is_late
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, pair, queue_path, section
+from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck.admin import JobRecord, WorkerRow
+    from qdeck.admin import JobRecord
     from qdeck_console.format import Line, Piece
-
-# The last ones go first where there is no room.
-_COLUMNS: Final = (
-    ("state", 13, False), ("running", 9, True), ("jobs/s", 7, True), ("memory", 9, True), ("seen", 8, True),
-    ("failed", 8, True), ("done", 9, True), ("pid", 8, True),
-)  # fmt: skip
-_LEAST: Final = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,22 +55,6 @@ class Speeds:
         if row.started_ms is None or row.seen_ms is None or row.done is None or row.seen_ms <= row.started_ms:
             return None
         return (row.done + (row.failed or 0)) * 1000 / (row.seen_ms - row.started_ms)
-
-
-def _kept(cells: int) -> tuple[list[tuple[str, int, bool]], int]:
-    kept = list(_COLUMNS)
-    while True:
-        left = cells - LEAD - MARGIN - sum(width + 1 for _, width, _ in kept)
-        if left >= _LEAST or not kept:
-            return kept, max(8, left)
-        kept.pop()
-
-
-def head(cells: int) -> Line:
-    """The heads of the columns."""
-    kept, room = _kept(cells)
-    shown: list[tuple[Sequence[Piece], int, bool]] = [([(label, "faint")], wide, right) for label, wide, right in kept]
-    return ((" " * LEAD, "text"), *fmt.fit([("worker", "faint")], room), *columns(shown))
 
 
 def host_line(host: str, rows: Sequence[WorkerRow], cells: int) -> Line:
@@ -118,31 +97,37 @@ def _of_room(count: str, row: WorkerRow, cells: int) -> str:
     return f"{fmt.short_count(row.running or 0)}/{fmt.short_count(row.concurrency or 0)}"
 
 
-def lines(row: WorkerRow, cells: int, at_cursor: bool, *, speed: float | None) -> list[Line]:
-    """One worker."""
-    glyph, role, word = state_of(row)
-    kept, room = _kept(cells)
-    plain = "text" if row.alive else "faint"
+def _plain(row: WorkerRow) -> str:
+    return "text" if row.alive else "faint"
+
+
+def _running(row: WorkerRow, cell: Cell[Speeds]) -> list[Piece]:
     busy = row.alive and row.concurrency is not None and (row.running or 0) >= row.concurrency
+    return [(_of_room(_runs(row), row, cell.width), "warn bold" if busy else _plain(row))]
+
+
+def _state(row: WorkerRow, cell: Cell[Speeds]) -> list[Piece]:
+    _, role, word = state_of(row)
+    return [(cut_end(safe_text(word, limit=40), cell.width), "muted" if role == "ok" else role)]
+
+
+def _heartbeat(row: WorkerRow, _: Cell[Speeds]) -> list[Piece]:
     seen_ms = None if row.heartbeat_s is None else row.heartbeat_s * 1000
-    values: dict[str, list[Piece]] = {
-        "state": [(cut_end(safe_text(word, limit=40), 13), "muted" if role == "ok" else role)],
-        "running": [(_of_room(_runs(row), row, 9), "warn bold" if busy else plain)],
-        "jobs/s": fmt.cell(fmt.rate(speed), plain),
-        "memory": fmt.size(row.memory_bytes),
-        "seen": fmt.span_pieces(seen_ms, plain if row.alive else "bad"),
-        "failed": fmt.cell(fmt.count(row.failed), plain),
-        "done": fmt.cell(fmt.count(row.done), plain),
-        "pid": [(str(row.pid or fmt.NONE), "muted")],
-    }
-    shown: list[tuple[Sequence[Piece], int, bool]] = [(values[label], wide, right) for label, wide, right in kept]
-    name = cut_middle(safe_text(row.id, limit=200), room)
-    return [
-        (
-            ("  ", "text"), (glyph, role), (" ", "text"),
-            *fmt.fit([(name, "strong bold" if at_cursor else plain)], room), *columns(shown),
-        )
-    ]  # fmt: skip
+    return fmt.span_pieces(seen_ms, _plain(row) if row.alive else "bad")
+
+
+TABLE: Final = Table[WorkerRow, Speeds](
+    Column("worker", REST, lambda row, cell: cell.name(row.id, _plain(row))),
+    Column("state", 13, _state),
+    Column("running", 9, _running, right=True),
+    Column("jobs/s", 7, lambda row, cell: fmt.cell(fmt.rate(cell.view.of(row)), _plain(row)), right=True),
+    Column("memory", 9, lambda row, _: fmt.size(row.memory_bytes), right=True),
+    Column("seen", 8, _heartbeat, right=True),
+    Column("failed", 8, lambda row, _: fmt.cell(fmt.count(row.failed), _plain(row)), right=True),
+    Column("done", 9, lambda row, _: fmt.cell(fmt.count(row.done), _plain(row)), right=True),
+    Column("pid", 8, lambda row, _: [(str(row.pid or fmt.NONE), "muted")], right=True),
+    sign=lambda row, _: state_of(row)[:2],
+)
 
 
 def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide: str) -> list[Line]:

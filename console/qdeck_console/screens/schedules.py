@@ -47,7 +47,7 @@ class SchedulesScreen(TableScreen):
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
-        return present.head(cells)
+        return present.TABLE.head(cells)
 
     def items(self) -> list[Item]:
         """The schedules that have the text of the filter."""
@@ -63,7 +63,7 @@ class SchedulesScreen(TableScreen):
         row = item.row
         if not isinstance(row, ScheduleRow):
             return ()
-        return present.lines(row, cells, at_cursor, now_ms=self.now_ms, hide=self.hide)
+        return present.lines(row, cells, present.View(self.now_ms, self.hide), at_cursor=at_cursor)
 
     def nothing(self) -> Nothing:
         """What is said where there is no schedule."""

@@ -91,7 +91,7 @@ class TasksScreen(TasksBase):
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
-        return present.head(cells)
+        return present.TASKS.head(cells)
 
     def items(self) -> list[Item]:
         """Tasks, then orphans."""
@@ -114,9 +114,9 @@ class TasksScreen(TasksBase):
         """A task, an orphan, or a head."""
         row = item.row
         if isinstance(row, TaskRow):
-            return (present.task_line(row, cells, at_cursor, now_ms=self.now_ms),)
+            return (present.TASKS.line(row, cells, self.now_ms, at_cursor=at_cursor),)
         if isinstance(row, Removal):
-            return (present.orphan_line(row, cells, at_cursor),)
+            return (present.QUEUES.line(row, cells, self.now_ms, at_cursor=at_cursor),)
         if isinstance(row, tuple) and row:
             found: Orphans = row[1]
             note = "" if found.is_done else f"{found.scanned:,} keys looked at so far"
@@ -198,7 +198,7 @@ class TaskScreen(TasksBase):
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
-        return present.head(cells, of_queues=True)
+        return present.QUEUES.head(cells)
 
     def items(self) -> list[Item]:
         """Its queues."""
@@ -210,7 +210,7 @@ class TaskScreen(TasksBase):
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         """One queue."""
         row = item.row
-        return (present.queue_line(row, cells, at_cursor, now_ms=self.now_ms),) if isinstance(row, QueueRow) else ()
+        return (present.QUEUES.line(row, cells, self.now_ms, at_cursor=at_cursor),) if isinstance(row, QueueRow) else ()
 
     def words(self, shown: int) -> str:
         """How many there are, and of what."""

@@ -145,7 +145,7 @@ class WorkersScreen(WorkersBase):
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
-        return present.head(cells)
+        return present.TABLE.head(cells)
 
     def items(self) -> list[Item]:
         """The workers whose id, host or queues have the text of the filter, below their hosts."""
@@ -168,7 +168,7 @@ class WorkersScreen(WorkersBase):
         """One worker, or the head of a host."""
         row = item.row
         if isinstance(row, WorkerRow):
-            return present.lines(row, cells, at_cursor, speed=self.speeds.of(row))
+            return (present.TABLE.line(row, cells, self.speeds, at_cursor=at_cursor),)
         return (present.host_line(row[0], row[1], cells),) if isinstance(row, tuple) and row else ((),)
 
     def nothing(self) -> Nothing:

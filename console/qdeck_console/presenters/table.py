@@ -1,0 +1,94 @@
+"""Tables: what each column is called, how wide it is and what it says of a row; which go where there is no room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence  # noqa: TC003 - the types of fields, as data classes keep them
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+
+from qdeck_console.presenters.parts import LEAD, MARGIN, columns
+from qdeck_console.text import cut_middle, safe_text
+
+if TYPE_CHECKING:
+    from qdeck_console.format import Line, Piece
+
+RowT = TypeVar("RowT")
+ViewT = TypeVar("ViewT")
+REST: Final = -1  # the width of the column that takes what the others leave
+_LONGEST: Final = 300
+_NARROWEST: Final = 8
+
+
+class Cell(NamedTuple, Generic[ViewT]):
+    """Where a value is drawn: how wide, whether the cursor is on its row, and what all rows have in common."""
+
+    width: int
+    at_cursor: bool
+    view: ViewT
+
+    def name(self, text: str, role: str = "text") -> list[Piece]:
+        """Return a name, cut in its middle; bold where the cursor is."""
+        return [(cut_middle(safe_text(text, limit=_LONGEST), self.width), "strong bold" if self.at_cursor else role)]
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[RowT, ViewT]):
+    """A column; `lead` blanks keep text apart from the numbers before it."""
+
+    head: str
+    width: int | Callable[[int], int]
+    value: Callable[[RowT, Cell[ViewT]], Sequence[Piece]]
+    right: bool = False
+    lead: int = 0
+
+    def cells(self, room: int) -> int:
+        """Return its width in a table of so many cells; 0 where it is not shown."""
+        return self.width(room) if callable(self.width) else self.width
+
+
+class Table(Generic[RowT, ViewT]):
+    """Columns, and the sign before each row. One column takes the rest; others go until it has `least` cells."""
+
+    def __init__(
+        self,
+        *found: Column[RowT, ViewT],
+        sign: Callable[[RowT, ViewT], Piece],
+        least: int = 18,
+        most: int | None = None,
+        drops: Sequence[str] | None = None,
+    ) -> None:
+        """`drops` are the heads of the columns that go, in this order; by default the last one goes first."""
+        self._columns, self._sign = found, sign
+        self._least, self._most, self._drops = least, most, drops
+        self._laid: dict[int, list[tuple[Column[RowT, ViewT], int]]] = {}
+
+    def laid(self, room: int) -> list[tuple[Column[RowT, ViewT], int]]:
+        """Return the columns that so many cells have room for, with their widths."""
+        if room not in self._laid:
+            self._laid = {room: self._lay(room)}  # of the width of now: the next one is another terminal's
+        return self._laid[room]
+
+    def _lay(self, room: int) -> list[tuple[Column[RowT, ViewT], int]]:
+        kept = [(column, width) for column in self._columns if (width := column.cells(room))]
+        drops = list(self._drops or [column.head for column, width in reversed(kept) if width != REST])
+        while True:
+            left = room - LEAD - MARGIN - sum(width for _, width in kept if width != REST) - len(kept) + 1
+            if left >= self._least or not drops:
+                break
+            head = drops.pop(0)
+            kept = [(column, width) for column, width in kept if column.head != head]
+        rest = max(_NARROWEST, left if self._most is None else min(left, self._most))
+        return [(column, rest if width == REST else width) for column, width in kept]
+
+    def head(self, room: int) -> Line:
+        """Return the heads of the columns."""
+        heads = [([(" " * c.lead + c.head, "faint")], width, c.right) for c, width in self.laid(room)]
+        return ((" " * (LEAD - 1), "text"), *columns(heads))
+
+    def line(self, row: RowT, room: int, view: ViewT, *, at_cursor: bool) -> Line:
+        """Return the line of a row."""
+        values = []
+        for c, width in self.laid(room):
+            value = c.value(row, Cell(width - c.lead, at_cursor, view))
+            values.append(([(" " * c.lead, "text"), *value] if c.lead else value, width, c.right))
+        return (("  ", "text"), self._sign(row, view), *columns(values))
