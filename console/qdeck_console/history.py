@@ -108,7 +108,7 @@ class History:
         while now - self._began >= self._sample_s * SAMPLES and self._sample_s < LONGEST_S:
             self._sample_s *= 2
         fresh = snapshot.fresh
-        rows = snapshot.queues if fresh is None else [row for row in snapshot.queues if row.name in fresh]
+        rows = snapshot.queues if fresh is None else [row for row in snapshot.queues if row.ref in fresh]
         for at, row in enumerate(rows):
             self._take(row, now)
             if at % STEP == STEP - 1:

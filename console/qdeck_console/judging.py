@@ -13,7 +13,7 @@ from qdeck_console.history import Rates
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from qdeck.admin import Finding, QueueRow, Snapshot
+    from qdeck.admin import Finding, QueueRef, QueueRow, Snapshot
 
 STEP: Final = 2_000  # of work between two breaths: about a ms
 HEARD: Final = 1_000  # findings, likewise
@@ -107,7 +107,7 @@ class Judge:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
         self._findings: tuple[Finding, ...] = ()
-        self._told: dict[str, list[Finding]] = {}
+        self._told: dict[QueueRef, list[Finding]] = {}
         self.judged = Judged()
 
     def steps(self, snapshot: Snapshot, rates_of: Mapping[str, Rates]) -> Iterator[None]:
@@ -122,7 +122,7 @@ class Judge:
         work = 0
         for row in snapshot.queues:
             name = row.name
-            entry, rates, of_deck = known.get(name), rates_of.get(name), told.get(name, nothing)
+            entry, rates, of_deck = known.get(name), rates_of.get(name), told.get(row.ref, nothing)
             if (
                 entry is None
                 or entry.row is not row
@@ -143,7 +143,7 @@ class Judge:
         self.judged = Judged(tuple(entries.values()), changed, entries)
 
     def _hear(self, findings: tuple[Finding, ...]) -> Iterator[None]:
-        told: dict[str, list[Finding]] = {}
+        told: dict[QueueRef, list[Finding]] = {}
         for at, finding in enumerate(findings):
             if finding.queue is not None and finding.code not in _OF_ROWS:
                 told.setdefault(finding.queue, []).append(finding)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from qdeck.admin import QueueRow, Sample, ServerInfo, Snapshot, Status, Totals
+from qdeck.admin import NATIVE, QueueRef, QueueRow, Sample, ServerInfo, Snapshot, Status, Totals
 from qdeck_console.history import SAMPLES, History, Pasts
 from qdeck_console.judging import Judge
 
 Q, OTHER = "demo:dev:mail:actions", "demo:dev:search:actions"
 
 
-def picture(at_s: float, *rows: QueueRow, fresh: frozenset[str] | None = None) -> Snapshot:
+def picture(at_s: float, *rows: QueueRow, fresh: frozenset[QueueRef] | None = None) -> Snapshot:
     return Snapshot(
         at_ms=int(at_s * 1000), server=ServerInfo(), status=Status.HEALTHY, findings=(), adapters=("native",),
         totals=Totals(), queues=rows, fresh=fresh,
@@ -20,7 +20,7 @@ def row(ready: int, *, dead: int = 0, name: str = Q) -> QueueRow:
     return QueueRow(name=name, ready=ready, in_per_s=2.0, out_per_s=1.0, totals={"dead": dead})
 
 
-def take(history: History, at_s: float, *rows: QueueRow, fresh: frozenset[str] | None = None) -> None:
+def take(history: History, at_s: float, *rows: QueueRow, fresh: frozenset[QueueRef] | None = None) -> None:
     for _ in history.steps(picture(at_s, *rows, fresh=fresh), at_s):
         pass
 
@@ -74,7 +74,7 @@ def test_what_was_not_read_anew_keeps_its_rates_and_what_is_gone_is_forgotten() 
     history = History()
     take(history, 1.0, row(1), row(1, name=OTHER))
     before = history.rates
-    take(history, 2.0, row(9), row(9, name=OTHER), fresh=frozenset({Q}))
+    take(history, 2.0, row(9), row(9, name=OTHER), fresh=frozenset({QueueRef(NATIVE, Q)}))
     assert history.rates[OTHER] is before[OTHER]
     take(history, 3.0, row(9))
     assert set(history.rates) == {Q}

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._operations.closeup import Died
-from qdeck.admin import Activity, AsyncReader, Became, CloseUp, Code, QueueRow, Snapshot, Spread, State, Totals, Writer
+from qdeck.admin import (
+    Activity,
+    AsyncReader,
+    Became,
+    CloseUp,
+    Code,
+    QueueRef,
+    QueueRow,
+    Snapshot,
+    Spread,
+    State,
+    Totals,
+    Writer,
+)
 from qdeck_console.feed import Picture
 from qdeck_console.format import length, path
 from qdeck_console.history import Rates
@@ -199,17 +212,17 @@ async def test_a_page_says_how_much_of_it_is_out_of_sight_and_has_its_queue_look
         for queue in (HOOKS, MAIL):  # troubled ones come first: the page is of the second
             deck.enqueue(queue, "send", ["a letter"])
         deck.pause(HOOKS)
-    looked: list[list[str]] = []
+    looked: list[list[QueueRef]] = []
     look = AsyncReader.snapshot
 
-    async def snapshot(reader: AsyncReader, visible: Sequence[str] = ()) -> Snapshot:
+    async def snapshot(reader: AsyncReader, visible: Sequence[QueueRef] = ()) -> Snapshot:
         looked.append([*visible])
         return await look(reader, visible)
 
     monkeypatch.setattr(AsyncReader, "snapshot", snapshot)
     async with console(url, "j", "enter", size=(80, 20)) as pilot:
         await until(pilot, "more lines ↓")
-        await until(pilot, lambda: looked[-1] == [MAIL])
+        await until(pilot, lambda: looked[-1] == [QueueRef("native", MAIL)])
         await pilot.press("G")
         await until(pilot, "done")
         await pilot.resize_terminal(80, 60)

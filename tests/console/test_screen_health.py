@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck.vitals import read_vitals
-from qdeck.admin import Began, Code, Finding, Status, Target, Writer
+from qdeck.admin import NATIVE, Began, Code, Finding, QueueRef, Status, Target, Writer
 from qdeck_console.contexts import Contexts
 from qdeck_console.format import length
 from qdeck_console.presenters import health as present
@@ -39,9 +39,15 @@ def test_since_is_told_of_what_changed_while_we_looked() -> None:
 @pytest.mark.parametrize("cells", [90, 97, 100, 116, 160])
 def test_what_was_found_is_told_in_words_where_there_is_room(cells: int) -> None:
     fine = Row(check="replication", status=Status.HEALTHY, detail="no other server has a copy", value="none")
-    found = Finding(code=Code.NO_WORKER, severity=Status.UNHEALTHY, queue="a:b:c:actions", count=1)
+    found = Finding(
+        code=Code.NO_WORKER,
+        severity=Status.UNHEALTHY,
+        queue=QueueRef(NATIVE, "a:b:c:actions"),
+        label="a:b:c:actions",
+        count=1,
+    )
     bad = Row(check="workers", status=found.severity, detail=found.text, short=found.row_text,
-              queue="a:b:c:actions", value=1, threshold=0, since_ms=0)  # fmt: skip
+              queue=found.queue, label=found.label, value=1, threshold=0, since_ms=0)  # fmt: skip
     for row, words in ((fine, "no other server "), (bad, "no live worker, 1 job waiting")):
         drawn = present.row_lines(row, cells, at_cursor=False, hide="")
         assert len(drawn) == present.height(row, cells)
@@ -70,7 +76,7 @@ async def test_checks_come_worst_first_and_enter_opens_what_is_wrong(url: str, s
             await pilot.press("G", "pagedown")
             assert "persistence" in text(app)
         rows = {row.check: row for row in (item.row for item in screen.view.listing.items) if isinstance(row, Row)}
-        assert rows["paused"].queue == SEARCH
+        assert rows["paused"].label == SEARCH
         assert rows["dead_letters"].value == 12
         for check, where in (("stuck", "stuck"), ("dead_letters", "dead")):
             if rows[check].status is not Status.HEALTHY:

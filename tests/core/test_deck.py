@@ -17,7 +17,7 @@ from qdeck._engine.codec import BAND
 from qdeck._engine.ids import new_id
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._schedules import store
-from qdeck.admin import AsyncReader, AsyncWriter, Reader, State, Status, Writer
+from qdeck.admin import NATIVE, AsyncReader, AsyncWriter, QueueRef, Reader, State, Status, Writer
 from qdeck.admin._client import operates, writes
 
 if TYPE_CHECKING:
@@ -194,7 +194,10 @@ def test_details_of_hidden_queues_take_turns(deck: Writer, monkeypatch: pytest.M
     monkeypatch.setattr(native, "ROTATION", 1)
     for n in range(3):
         deck.enqueue(f"q{n}:x:actions", "t")
-    looks = [sum(row.oldest_s is not None for row in deck.snapshot(visible=["q0:x:actions"]).queues) for _ in range(3)]
+    looks = [
+        sum(row.oldest_s is not None for row in deck.snapshot(visible=[QueueRef(NATIVE, "q0:x:actions")]).queues)
+        for _ in range(3)
+    ]
     assert looks == [1, 2, 3]
 
 
@@ -210,15 +213,15 @@ def test_a_deck_with_many_queues_is_counted_in_turns(deck: Writer, monkeypatch: 
     assert first.totals.ready == 6
     for name in names:
         deck.enqueue(name, "t")
-    looks = [deck.snapshot(visible=[names[5]]) for _ in range(3)]
-    assert looks[0].fresh == frozenset({*names[:2], names[5]})
+    looks = [deck.snapshot(visible=[QueueRef(NATIVE, names[5])]) for _ in range(3)]
+    assert looks[0].fresh == frozenset(QueueRef(NATIVE, name) for name in (*names[:2], names[5]))
     assert [look.totals.ready for look in looks] == [9, 11, 12]
     assert looks[0].counted_ms == first.at_ms
     assert looks[2].counted_ms == looks[0].at_ms
     assert [row.ready for row in looks[0].queues] == [2, 2, 1, 1, 1, 2]
     deck.enqueue("new:x:actions", "t")
     newer = deck.snapshot(visible=[])
-    assert newer.fresh == frozenset({names[5], "new:x:actions"})
+    assert newer.fresh == frozenset({QueueRef(NATIVE, names[5]), QueueRef(NATIVE, "new:x:actions")})
     assert deck.snapshot().fresh is None
 
 

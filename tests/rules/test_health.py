@@ -13,7 +13,18 @@ from qdeck._engine import keys, programs
 from qdeck._engine.codec import BAND
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._rules import ages, doctor, orphans
-from qdeck.admin import AsyncWriter, Configuration, Settings, State, Status, Target, Thresholds, Writer
+from qdeck.admin import (
+    NATIVE,
+    AsyncWriter,
+    Configuration,
+    QueueRef,
+    Settings,
+    State,
+    Status,
+    Target,
+    Thresholds,
+    Writer,
+)
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:
@@ -21,7 +32,7 @@ if TYPE_CHECKING:
 
     from support.servers import Server
 
-PLACE = f"native/{QUEUE}"
+PLACE = QueueRef(NATIVE, QUEUE)
 
 
 def test_queue_sizes_are_monitored_per_queue(yard: Yard, make_yard: Callable[[str], Yard]) -> None:
@@ -33,7 +44,7 @@ def test_queue_sizes_are_monitored_per_queue(yard: Yard, make_yard: Callable[[st
     yard.delayed(-100)
     queues = yard.deck.health().queues
     assert queues["dead"][PLACE].size == 3
-    assert queues["dead"]["native/demo:other:actions"].size == 0
+    assert queues["dead"][QueueRef(NATIVE, "demo:other:actions")].size == 0
     assert (queues["ready"][PLACE].size, queues["delayed"][PLACE].size) == (1, 1)
     assert set(queues) == {"ready", "delayed", "blocked", "running", "done", "dead", "cancelled"}
 
@@ -251,7 +262,7 @@ def test_entries_that_were_set_aside_are_a_finding_until_they_are_removed(yard: 
     assert (check.status, check.value, check.threshold) == (Status.DEGRADED, 2, 0)
     [reason] = check.findings
     assert reason in report.findings
-    assert reason.queue == QUEUE
+    assert reason.queue == ("native", QUEUE)
     assert reason.text == (
         f"2 entries of the outbox of {QUEUE} could not be read and were set aside: "
         f"look at them with XRANGE {key} - +, then clear this with DEL {key}"

@@ -34,5 +34,5 @@ def test_a_finding_that_stays_is_the_same_one() -> None:
     old = {id(finding) for check in before.checks for finding in check.findings}
     new = [finding for check in after.checks for finding in check.findings if finding.queue and id(finding) not in old]
     assert [(finding.queue, finding.text) for finding in new] == [
-        (ROWS[0].name, f"no live worker for {ROWS[0].name}, 99 jobs waiting")
+        (ROWS[0].ref, f"no live worker for {ROWS[0].name}, 99 jobs waiting")
     ]

@@ -24,7 +24,7 @@ from qdeck_console.cli.output import Column, JsonList, age, note, note_unread, t
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck.admin import StuckJob
+    from qdeck.admin import Reader, StuckJob
 
 
 @command("stuck", short_help="What is stuck, and why.")
@@ -53,7 +53,7 @@ def stuck(ctx: click.Context, queue: str | None, where: str, limit: int | None) 
         with JsonList() as out:
             for job in found:
                 out.add(shapes.stuck(job))
-    elif not table(_COLUMNS, map(_cells, found)) and not unread:
+    elif not table(_COLUMNS, (_cells(job, reader) for job in found)) and not unread:
         note("qdeck: nothing is stuck")
     if more:
         note(f"qdeck: there are more than these {limit:,} (--limit)")
@@ -71,9 +71,10 @@ _COLUMNS = (
 )
 
 
-def _cells(job: StuckJob) -> list[str]:
+def _cells(job: StuckJob, reader: Reader) -> list[str]:
     alive = "?" if job.worker_alive is None else "yes" if job.worker_alive else "no"
-    return [job.queue, job.id, str(job.why), age(job.stuck_s), job.worker or "", alive, job.task or "-"]
+    label = reader.label(job.ref)
+    return [label, job.id, str(job.why), age(job.stuck_s), job.worker or "", alive, job.task or "-"]
 
 
 @command("requeue", short_help="Puts running jobs back in line, fenced.")

@@ -29,24 +29,25 @@ def _records(
     from qdeck import QdeckError
     from qdeck.admin import concerns_all, parse, unread_words
 
-    names: tuple[str, ...] = plain_queue(queue)
-    if not names:
+    if queue is not None:
+        refs = [reader.resolve(*plain_queue(queue))]
+    else:
         wanted = parse(where).pushdown().queues
         # One whose counters cannot be read may have some.
-        names = tuple(row.name for row in reader.snapshot(visible=()).queues if row.dead or row.problem is not None)
+        rows = [row for row in reader.snapshot(visible=()).queues if row.dead or row.problem is not None]
         unread += reader.unread
-        names = tuple(name for name in names if wanted is None or name in wanted)
+        refs = [row.ref for row in rows if row.ref.is_in(wanted)]
     left = limit
-    for name in names:
+    for ref in refs:
         try:
-            for record in reader.jobs(name, state="dead", where=where, limit=left):
+            for record in reader.jobs(ref, state="dead", where=where, limit=left):
                 yield record
                 if left is not None:
                     left -= 1
         except QdeckError as error:
             if queue is not None or concerns_all(error):
                 raise
-            unread.append(unread_words(name, error))
+            unread.append(unread_words(reader.label(ref), error))
         if left is not None and left <= 0:
             return
 
@@ -73,7 +74,7 @@ def list_dead(ctx: click.Context, queue: str | None, where: str, limit: int | No
             with JsonList() as out:
                 for record in cut:
                     out.add(_letter(record))
-        elif not table(_COLUMNS, map(_cells, cut)) and not cut.more and not unread:
+        elif not table(_COLUMNS, (_cells(record, reader) for record in cut)) and not cut.more and not unread:
             note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
     if cut.more:
         note(f"qdeck: there are more than these {limit:,} (--limit)")
@@ -95,12 +96,13 @@ _COLUMNS = (
 )
 
 
-def _cells(record: JobRecord) -> list[str]:
+def _cells(record: JobRecord, reader: Reader) -> list[str]:
     payload = record.payload()
     told = f"{record.error}: {record.message}" if record.message else record.error or ""
     shown = "" if payload is None else dumps(payload)[:_TEXT]
     return [
-        record.queue, record.id, record.task or "-", number(record.attempts), age(record.age_s), told[:_TEXT], shown,
+        reader.label(record.ref), record.id, record.task or "-", number(record.attempts), age(record.age_s),
+        told[:_TEXT], shown,
     ]  # fmt: skip
 
 
@@ -114,7 +116,7 @@ def _list_groups(queue: str | None, where: str, limit: int | None) -> int:
         with JsonList() as out:
             for group in groups:
                 out.add(_group(group, exact=found.exact))
-    elif not table(_GROUP_COLUMNS, map(_group_cells, groups)) and not found.unread:
+    elif not table(_GROUP_COLUMNS, (_group_cells(group, reader) for group in groups)) and not found.unread:
         note("qdeck: no dead letter matches" if where else "qdeck: there are no dead letters")
     if len(groups) < len(found.groups):
         note(f"qdeck: there are more than these {limit:,} groups (--limit)")
@@ -144,8 +146,9 @@ _GROUP_COLUMNS = (
 )
 
 
-def _group_cells(group: Group) -> list[str]:
-    return [number(group.count), group.queue, group.error_class, group.message_shape, iso(group.last_ms or None) or "-"]
+def _group_cells(group: Group, reader: Reader) -> list[str]:
+    last = iso(group.last_ms or None) or "-"
+    return [number(group.count), reader.label(group.ref), group.error_class, group.message_shape, last]
 
 
 @dead.command("retry", cls=Command, short_help="Lets dead letters run again.")
@@ -187,10 +190,10 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
     unread: list[str] = []
     with given.reader() as reader:
         for record in _records(reader, queue, wanted, None, unread):
-            found = reader.job(record.queue, record.id if record.adapter == "native" else record.key)
+            found = reader.job(record.ref, record.id if record.adapter == "native" else record.key)
             write_text(dumps(shapes.detail(found) | {"queue_from": _letter(record)["queue_from"]}) + "\n")
             if found.body is None and found.body_bytes:
-                unread.append(unread_words(f"job {found.id} of {found.queue}", found.problem))
+                unread.append(unread_words(f"job {found.id} of {reader.label(found.ref)}", found.problem))
     ctx.exit(note_unread(unread))
 
 

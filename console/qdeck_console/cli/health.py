@@ -115,10 +115,10 @@ def _print(report: HealthReport, began: Mapping[str, Began]) -> None:
     columns = [Column("check"), Column(""), Column("value", right=True), Column("limit", right=True)]
     table([*columns, Column("detail", most=200)], map(_check_cells, report.checks))
     cells = [
-        [f"{place.partition('/')[2]}", state, number(row.size), age(row.oldest_age), age(row.avg_age),
+        [ref.label(seen.shared), state, number(row.size), age(row.oldest_age), age(row.avg_age),
          number(row.stuck_count)]
         for state, rows in report.queues.items()
-        for place, row in rows.items()
+        for ref, row in rows.items()
         if row.size
     ]  # fmt: skip
     if cells:

@@ -24,8 +24,6 @@ from qdeck_console.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from qdeck.admin import JobDetail, QueueRow, Snapshot, WorkerRow
 
 PRESENCE_S = 20  # how often an idle worker tells of itself and hears what it is asked
@@ -56,7 +54,7 @@ def _print_status(seen: Snapshot) -> None:
     for finding in seen.findings:
         line(styled(f"  {safe(finding.text)}", fg=_COLOURS[finding.severity.value]))
     line()
-    count = queue_table(seen.queues)
+    count = queue_table(seen)
     total = seen.totals
     if not count:
         line("no queues")
@@ -69,10 +67,10 @@ def _print_status(seen: Snapshot) -> None:
     )
 
 
-def queue_table(rows: Iterable[QueueRow]) -> int:
+def queue_table(seen: Snapshot) -> int:
     """Writes the queues as a table, and returns how many there are."""
     columns = [Column("queue", most=100), *(Column(title, right=True) for title in _NUMBERS), Column("")]
-    return table(columns, map(_queue_cells, rows))
+    return table(columns, ([row.ref.label(seen.shared), *_queue_cells(row)] for row in seen.queues))
 
 
 _NUMBERS = ("ready", "delayed", "blocked", "running", "stuck", "dead", "done", "oldest")
@@ -82,7 +80,7 @@ def _queue_cells(row: QueueRow) -> list[str]:
     numbers = (row.ready, row.delayed, row.blocked, row.running, row.stuck, row.dead, row.done)
     oldest = age(row.oldest_s) if row.oldest_exact or row.oldest_s is None else f">{age(row.oldest_s)}"
     remark = row.problem or ("paused" if row.paused else "")
-    return [row.name, *map(number, numbers), oldest, remark]
+    return [*map(number, numbers), oldest, remark]
 
 
 @command("show", short_help="All about one job.")
@@ -141,7 +139,7 @@ def find(ctx: click.Context, job_id: str) -> None:
     else:
         table(
             [Column("queue", most=200), Column("state"), Column("adapter"), Column("id", most=128)],
-            ([place.queue, place.state, place.adapter, place.id] for place in places),
+            ([reader.label(place.ref), place.state, place.adapter, place.id] for place in places),
         )
     if not places:
         where = "that can be read" if unread else ""

@@ -22,7 +22,7 @@ def list_queues() -> None:
         note_once(f"qdeck: {notice}")
     if given.as_json:
         write_json([shapes.queue(row) for row in seen.queues])
-    elif not queue_table(seen.queues):
+    elif not queue_table(seen):
         line("no queues")
 
 

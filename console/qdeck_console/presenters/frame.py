@@ -191,7 +191,7 @@ def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
     for at, finding in enumerate(snapshot.findings):
         text = finding.text
         if finding.queue:
-            text = text.replace(finding.queue, " ▸ ".join(name_parts(finding.queue, hide=owner)))
+            text = text.replace(finding.label, " ▸ ".join(name_parts(finding.label, hide=owner)))
         text = safe_text(text, limit=200)
         more = len(snapshot.findings) - at
         gap = "  ·  " if out else ""

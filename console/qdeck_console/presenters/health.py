@@ -16,7 +16,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import AgentTask, Began, Check, QueueRow, Snapshot, Thresholds, Vitals
+    from qdeck.admin import AgentTask, Began, Check, QueueRef, QueueRow, Snapshot, Thresholds, Vitals
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.server import Fact
 
@@ -74,7 +74,8 @@ class Row:
     detail: str
     value: int | str | None = None
     threshold: int | str | None = None
-    queue: str | None = None
+    queue: QueueRef | None = None
+    label: str = ""  # how the queue is shown
     short: str = ""  # what it says of a queue whose name stands in its row
     since_ms: int | None = None
     before: bool = False  # it was so already at that moment
@@ -108,10 +109,10 @@ def rows(
     checks: Sequence[Check] | None = None,
 ) -> list[Row]:
     """Every check, worst first, and what no rule judges; one that several queues fail is a row for each."""
-    by_name = {row.name: row for row in snapshot.queues}
+    by_ref = {row.ref: row for row in snapshot.queues}
     found: list[Row] = []
     if checks is None:
-        checks = check_all(snapshot.server, snapshot.queues, thresholds)
+        checks = check_all(snapshot.server, snapshot.queues, thresholds, snapshot.shared)
     for check in checks:
         if not check.findings:
             found.append(
@@ -120,11 +121,11 @@ def rows(
             )  # fmt: skip
             continue
         for finding in check.findings[:MOST_OF_CHECK]:
-            row = by_name.get(finding.queue or "")
+            row = None if finding.queue is None else by_ref.get(finding.queue)
             found.append(
                 Row(
                     check=check.name, status=finding.severity, detail=finding.text, queue=finding.queue,
-                    value=_value(check, row), threshold=check.threshold, short=finding.row_text,
+                    label=finding.label, value=_value(check, row), threshold=check.threshold, short=finding.row_text,
                 )
             )  # fmt: skip
         if left := check.findings[MOST_OF_CHECK:]:
@@ -227,7 +228,7 @@ def summary(snapshot: Snapshot, found: Sequence[Row], cells: int, *, hide: str) 
 
 def _with_name(row: Row, hide: str) -> str:
     detail = safe_text(row.detail, limit=300)
-    return detail.replace(row.queue, " ▸ ".join(name_parts(row.queue, hide=hide))) if row.queue else detail
+    return detail.replace(row.label, " ▸ ".join(name_parts(row.label, hide=hide))) if row.queue else detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,7 @@ def row_lines(row: Row, cells: int, at_cursor: bool, *, hide: str) -> list[Line]
     if row.queue:
         label.append((", ", strong))
         room = max(8, grid.name - width(name) - 2)
-        label += fmt.path(name_parts(row.queue, hide=hide), room, strong)
+        label += fmt.path(name_parts(row.label, hide=hide), room, strong)
     shown: list[tuple[Sequence[Piece], int, bool]] = [
         (_told(row, f"{role} bold" if row.is_trouble else "text", grid.value), grid.value, True)
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
+from qdeck.admin import NATIVE, QueueRef
 from qdeck_console.actions import DETAIL, QUEUES, Action, bindings
 from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.presenters.queue_detail import detail
@@ -48,9 +49,9 @@ class QueueScreen(QueueActs):
         page = LineList(id="list")
         return (Vertical(page, More(page), id="main"),)
 
-    def visible_queues(self) -> list[str]:
+    def visible_queues(self) -> list[QueueRef]:
         """This one: its dear numbers are wanted now, however many others there are."""
-        return [self.queue]
+        return [QueueRef(NATIVE, self.queue)]
 
     @property
     def reads(self) -> str:

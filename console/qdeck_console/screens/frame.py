@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
     from textual.widgets import Input
 
+    from qdeck.admin import QueueRef
     from qdeck_console.console import Console
     from qdeck_console.format import Line, Piece
     from qdeck_console.screens.export import Export
@@ -144,7 +145,7 @@ class FrameScreen(Screen[None]):
         """The list that has the keys when nothing else has them."""
         return self.view
 
-    def visible_queues(self) -> Collection[str]:
+    def visible_queues(self) -> Collection[QueueRef]:
         """Queues that are on screen, whose dear numbers are wanted now."""
         return ()
 

@@ -79,7 +79,7 @@ class HealthScreen(FrameScreen):
         """Every check. Of very many queues that takes a while: in steps, and with rests."""
         begun = time.monotonic()
         if begun >= self._check_again_at:
-            found, is_long = Findings(snapshot.findings), len(snapshot.queues) > FEW
+            found, is_long = Findings(snapshot.findings, snapshot.shared), len(snapshot.queues) > FEW
             for _ in check_steps(snapshot.server, snapshot.queues, self.console.reader.thresholds, found):
                 if is_long:
                     await pause()
@@ -113,7 +113,7 @@ class HealthScreen(FrameScreen):
 
     def _matching(self, found: Sequence[Row]) -> list[Row]:
         wanted = self.filter_text.casefold().strip()
-        return [row for row in found if wanted in f"{row.check} {row.queue} {row.detail}".casefold()]
+        return [row for row in found if wanted in f"{row.check} {row.label} {row.detail}".casefold()]
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the checks and the server."""
@@ -202,10 +202,10 @@ class HealthScreen(FrameScreen):
         if row.check in ("dead_letters", "stuck"):
             return DEAD if row.check == "dead_letters" else STUCK
         if row.check == "late":
-            return row.queue or QUEUES
+            return row.queue.name if row.queue else QUEUES
         if row.check == "workers":
-            return row.queue or WORKERS
-        return row.queue or ""
+            return row.queue.name if row.queue else WORKERS
+        return row.queue.name if row.queue else ""
 
     def on_line_list_opened(self, _event: LineList.Opened) -> None:
         """Opens what is wrong: the dead letters, the stuck jobs, or the queue."""

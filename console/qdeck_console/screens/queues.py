@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from qdeck.admin import NATIVE, QueueRef
 from qdeck_console.actions import QUEUES, Action, bindings
 from qdeck_console.arranging import Arranger, Asked, Group, Sort
 from qdeck_console.feed import Picture
@@ -57,9 +58,10 @@ class QueuesScreen(QueueActs):
         self._insights = Insights()
         self._empty = EmptyDeck()
 
-    def visible_queues(self) -> list[str]:
+    def visible_queues(self) -> list[QueueRef]:
         """Queues that are on screen, whose dear numbers are wanted now."""
-        return self.view.visible_keys() if self._arranger.arranged.entries else []
+        keys = self.view.visible_keys() if self._arranger.arranged.entries else []
+        return [QueueRef(NATIVE, name) for name in keys]
 
     def is_offered(self, action: Action) -> bool:
         """Where there is no queue, only what works everywhere."""
@@ -78,7 +80,7 @@ class QueuesScreen(QueueActs):
 
         async def read(snapshot: Snapshot) -> Looked:
             cursor, reader = self.view.cursor, self.console.reader
-            names = [name for name in (cursor, *self.visible_queues()) if name]
+            names = [name for name in (cursor, *(ref.name for ref in self.visible_queues())) if name]
             lacking = self.picture.history.lacking(dict.fromkeys(names), _PASTS_AT_ONCE)
             pasts = await read_pasts(reader, lacking)
             if not snapshot.queues:

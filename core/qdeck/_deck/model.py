@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdeck._deck import payload
+from qdeck._deck.queue_ref import InQueue, QueueRef
 from qdeck._deck.words import NATIVE, Code, Finding, State, Status
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = [
     "JobDetail",
     "JobRecord",
     "Page",
+    "QueueRef",
     "QueueRow",
     "ServerInfo",
     "Settings",
@@ -92,6 +94,10 @@ class QueueRow:
     totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     unknown_tasks: tuple[UnknownTask, ...] = ()
     problem: str | None = None
+    ref: QueueRef = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ref", QueueRef(self.adapter, self.name))
 
     @property
     def is_unread(self) -> bool:
@@ -118,7 +124,7 @@ class Snapshot:
 
     `notices` tells what could not be known and why; `local_clock` that the server's clock may not be read. Of a deck
     with very many queues not all are read at each look: `fresh` names those that were (None: all), `counted_ms` is the
-    moment of the oldest numbers.
+    moment of the oldest numbers. `shared` are the names that queues of several adapters have.
     """
 
     at_ms: int
@@ -128,7 +134,8 @@ class Snapshot:
     adapters: tuple[str, ...]
     totals: Totals
     queues: tuple[QueueRow, ...]
-    fresh: frozenset[str] | None = None
+    fresh: frozenset[QueueRef] | None = None
+    shared: frozenset[str] = frozenset()
     counted_ms: int = 0
     notices: tuple[str, ...] = ()
     local_clock: bool = False
@@ -145,7 +152,7 @@ def _mask_fields(row: object, names: tuple[str, ...]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
+class JobRecord(InQueue):
     """One job of a list; `key` is its exact identity, `since_ms` the moment it came into its state."""
 
     id: str
@@ -247,7 +254,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(InQueue):
     """Where a job is."""
 
     adapter: str = NATIVE

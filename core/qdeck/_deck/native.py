@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import history, verdict, workers
 from qdeck._deck.details import Detail, read_details
-from qdeck._deck.model import QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
+from qdeck._deck.model import NATIVE, QueueRef, QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, programs
 from qdeck._engine.numbers import need
@@ -158,7 +158,7 @@ def names(memory: Memory) -> Program[list[str]]:
     return memory.names
 
 
-def readable(names: Sequence[str], unread: list[tuple[str, str]]) -> Program[list[str]]:
+def readable(names: Sequence[str], unread: list[tuple[QueueRef | None, str]]) -> Program[list[str]]:
     """Those of these queues that this qdeck can read; the others with the reason in `unread`. Deleted ones are in
     neither. Raises where none may be read.
     """
@@ -169,10 +169,10 @@ def readable(names: Sequence[str], unread: list[tuple[str, str]]) -> Program[lis
             found.append(name)
         elif reads.is_error(version):
             error = programs.explain(version, name)
-            unread.append((name, reads.unread_words(name, error)))
+            unread.append((QueueRef(NATIVE, name), reads.unread_words(name, error)))
             denied += [error] if isinstance(error, NotAllowed) else []
         elif version is not None:
-            unread.append((name, reads.unread_words(name, _newer(name, version))))
+            unread.append((QueueRef(NATIVE, name), reads.unread_words(name, _newer(name, version))))
     if denied and len(denied) == len(names):
         raise denied[0]
     return found
@@ -261,11 +261,11 @@ def _text(raw: bytes) -> str:
 
 def _numbers(
     memory: Memory, visible: Collection[str] | None, takers: dict[str, int] | None, now: int
-) -> Program[frozenset[str]]:
+) -> Program[frozenset[QueueRef]]:
     """Reads the queues whose turn it is, part by part, so that no part takes long; returns which were read."""
     earlier = None if memory.known else (yield from history.read_flow(memory.names, now))
     parts = _parts_due(memory, visible)
-    fresh: set[str] = set()
+    fresh: set[QueueRef] = set()
     denied: list[QueueRow] = []
     for part in parts:
         replies = yield part.send()
@@ -290,7 +290,7 @@ def _numbers(
         memory.details |= yield from read_details(chosen, now, memory.thresholds)
         for name in seen:
             _complete(memory, name, takers, now)
-        fresh |= seen.keys()
+        fresh |= {base.ref for base in seen.values()}
         denied += [row for row in seen.values() if row.problem is not None and "does not allow" in row.problem]
     if fresh and len(denied) == len(fresh) and all(known.base.problem for known in memory.known.values()):
         raise NotAllowed(denied[0].problem or "", hint="give this user read rights, such as +@read and ~*")

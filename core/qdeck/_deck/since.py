@@ -14,6 +14,7 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from qdeck._deck.model import QueueRef
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
     from qdeck._settings.thresholds import Thresholds
@@ -32,7 +33,7 @@ class Began:
     exact: bool
 
 
-def place(check: str, queue: str | None) -> str:
+def place(check: str, queue: QueueRef | None) -> str:
     """The name of what is judged: a check, of one queue or of all."""
     return f"{check}/{queue or ''}"
 

@@ -11,13 +11,13 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from qdeck._deck.model import Code, Finding, QueueRow, ServerInfo, Status
+from qdeck._deck.model import Code, Finding, QueueRef, QueueRow, ServerInfo, Status
 from qdeck._redis import reads
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from qdeck._engine.ops import Program
 
@@ -52,19 +52,37 @@ class Verdict(NamedTuple):
 
 class Findings:
     """What the rules found. A finding that is `known` already is that one again: of very many queues most findings
-    stay, and whoever holds them shares them.
+    stay, and whoever holds them shares them. `shared` are the names that queues of several adapters have.
     """
 
-    def __init__(self, known: Iterable[Finding] = ()) -> None:
+    def __init__(self, known: Iterable[Finding] = (), shared: Collection[str] = ()) -> None:
         self.checks: list[Check] = []
+        self._shared = shared
         self._known = {(one.code, one.queue): one for one in known}
 
-    def of_queue(self, code: Code, severity: Status, queue: str, count: int, limit: int | None = None) -> Finding:
+    def of_queue(
+        self,
+        code: Code,
+        severity: Status,
+        queue: QueueRef,
+        count: int | None = None,
+        limit: int | None = None,
+        name: str | None = None,
+    ) -> Finding:
         """Return a finding on one queue."""
-        known = self._known.get((code, queue))
-        if known is not None and (known.severity, known.count, known.limit) == (severity, count, limit):
+        label, known = queue.label(self._shared), self._known.get((code, queue))
+        told = (label, severity, count, limit, name)
+        if known is not None and (known.label, known.severity, known.count, known.limit, known.name) == told:
             return known
-        return Finding(code=code, severity=severity, queue=queue, count=count, limit=limit)
+        return Finding(code=code, severity=severity, queue=queue, label=label, count=count, limit=limit, name=name)
+
+    def of_queues(
+        self, code: Code, severity: Status, rows: Sequence[QueueRow], count: int, limit: int | None = None
+    ) -> Finding:
+        """Return a finding on several queues; on one, it names it."""
+        if len(rows) == 1:
+            return self.of_queue(code, severity, rows[0].ref, count, limit)
+        return Finding(code=code, severity=severity, queues=len(rows), count=count, limit=limit)
 
 
 class Standing:
@@ -77,13 +95,19 @@ class Standing:
         self._last = Verdict(Status.HEALTHY, (), MappingProxyType({}))
 
     def judge(
-        self, server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None, *, now: int | None
+        self,
+        server: ServerInfo,
+        rows: Sequence[QueueRow],
+        thresholds: Thresholds | None,
+        *,
+        now: int | None,
+        shared: Collection[str] = (),
     ) -> Program[Verdict]:
         """The verdict; with `now`, that of some seconds ago will do, and others may go on between its steps."""
         if now is None:
-            self._last = sum_up(check_all(server, rows, thresholds))
+            self._last = sum_up(check_all(server, rows, thresholds, shared))
         elif not 0 <= now - self._judged_ms < JUDGE_MS:
-            found = Findings(self._last.findings)
+            found = Findings(self._last.findings, shared)
             for _ in steps(server, rows, thresholds, found):
                 yield BREATH
             self._judged_ms, self._last = now, sum_up(found.checks)
@@ -104,9 +128,14 @@ def sum_up(checks: Iterable[Check]) -> Verdict:
     return Verdict(findings[0].severity if findings else Status.HEALTHY, findings, MappingProxyType(worst))
 
 
-def check_all(server: ServerInfo, rows: Sequence[QueueRow], thresholds: Thresholds | None = None) -> list[Check]:
+def check_all(
+    server: ServerInfo,
+    rows: Sequence[QueueRow],
+    thresholds: Thresholds | None = None,
+    shared: Collection[str] = (),
+) -> list[Check]:
     """Every rule, whether it found something or not."""
-    found = Findings()
+    found = Findings(shared=shared)
     for _ in steps(server, rows, thresholds, found):
         pass
     return found.checks
@@ -119,14 +148,14 @@ def steps(
     limits, checks = thresholds or Thresholds(), found.checks
     checks += [
         _role(server), _loading(server), _saving(server), _persistence(server), _eviction(server),
-        _memory(server, limits), _readable(rows),
+        _memory(server, limits), _readable(rows, found),
     ]  # fmt: skip
     yield
-    checks += [_stuck(rows, limits), _late(rows, limits)]
+    checks += [_stuck(rows, limits, found), _late(rows, limits, found)]
     yield
     yield from _dead(rows, limits, found)
     yield from _unserved(rows, limits, found)
-    checks += [_unknown_tasks(rows), _paused(rows)]
+    checks += [_unknown_tasks(rows, found), _paused(rows, found)]
     yield
     yield from _backed_up("ready_queue", Code.BACKLOG, rows, limits.ready_queue_max, _ready, found)
     yield from _backed_up("pending_queue", Code.OVERDUE, rows, limits.pending_queue_max, _overdue, found)
@@ -211,9 +240,9 @@ def _memory(server: ServerInfo, limits: Thresholds) -> Check:
     return make_check("memory", found, measured.text, value=share, threshold=f"{limits.memory_max_warning} %")
 
 
-def _readable(rows: Sequence[QueueRow]) -> Check:
+def _readable(rows: Sequence[QueueRow], findings: Findings) -> Check:
     found = [
-        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, queue=row.name, name=row.problem)
+        findings.of_queue(Code.UNREADABLE, Status.DEGRADED, row.ref, name=row.problem)
         for row in rows
         if row.problem is not None
     ]
@@ -221,28 +250,22 @@ def _readable(rows: Sequence[QueueRow]) -> Check:
     return make_check("readable", found, well, value=len(found), threshold=0)
 
 
-def _stuck(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
+def _stuck(rows: Sequence[QueueRow], limits: Thresholds, findings: Findings) -> Check:
     """Jobs past their lease or limit: each is a problem, because nothing but an operator may end it."""
     held = [row for row in rows if row.stuck]
     count = sum(row.stuck or 0 for row in held)
     severity = _grade(count, 0, limits.stuck_vm_max_critical)
-    found = [_together(Code.STUCK, severity, held, count)] if held else []
+    found = [findings.of_queues(Code.STUCK, severity, held, count)] if held else []
     return make_check("stuck", found, "no job is stuck", value=count, threshold=0)
 
 
-def _late(rows: Sequence[QueueRow], limits: Thresholds) -> Check:
+def _late(rows: Sequence[QueueRow], limits: Thresholds, findings: Findings) -> Check:
     """Jobs that wait for their start for longer than the threshold: a few are told, and not held against it."""
     late = [row for row in rows if row.late]
     count = sum(row.late or 0 for row in late)
     severity = _grade(count, limits.stuck_vm_max_warning, limits.stuck_vm_max_critical)
-    found = [_together(Code.LATE, severity, late, count, limits.stuck_vm_age_threshold)] if late else []
+    found = [findings.of_queues(Code.LATE, severity, late, count, limits.stuck_vm_age_threshold)] if late else []
     return make_check("late", found, "no job waits for too long", value=count, threshold=limits.stuck_vm_max_warning)
-
-
-def _together(code: Code, severity: Status, rows: Sequence[QueueRow], count: int, limit: int | None = None) -> Finding:
-    """Return a finding on several queues; on one, it names it."""
-    queue = rows[0].name if len(rows) == 1 else None
-    return Finding(code=code, severity=severity, queue=queue, queues=len(rows), count=count, limit=limit)
 
 
 def _dead(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> Iterator[None]:
@@ -257,9 +280,9 @@ def _dead(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> Iter
         yield
         for row in part:
             own = _grade(row.dead or 0, limits.dlq_max_warning, limits.dlq_max_critical)
-            findings.append(found.of_queue(Code.DEAD, own, row.name, row.dead or 0))
+            findings.append(found.of_queue(Code.DEAD, own, row.ref, row.dead or 0))
     if severity is not _WELL and severity not in {one.severity for one in findings}:
-        findings.insert(0, _together(Code.DEAD, severity, full, count))
+        findings.insert(0, found.of_queues(Code.DEAD, severity, full, count))
     well = counted(count, "dead letter")
     found.checks.append(make_check("dead_letters", findings, well, value=count, threshold=limits.dlq_max_warning))
     yield
@@ -277,7 +300,7 @@ def _unserved(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> 
             if waiting and row.workers == 0 and not row.paused:
                 long = (row.oldest_s or 0) > limits.unserved_age_max
                 severity = Status.UNHEALTHY if long else Status.DEGRADED
-                findings.append(found.of_queue(Code.NO_WORKER, severity, row.name, waiting))
+                findings.append(found.of_queue(Code.NO_WORKER, severity, row.ref, waiting))
         yield
     if rows and all(row.workers is None for row in rows if row.problem is None):
         detail = "the workers cannot be read: whether every queue is served is unknown"
@@ -287,9 +310,9 @@ def _unserved(rows: Sequence[QueueRow], limits: Thresholds, found: Findings) -> 
         found.checks.append(make_check("workers", findings, well, value=len(findings), threshold=0))
 
 
-def _unknown_tasks(rows: Sequence[QueueRow]) -> Check:
+def _unknown_tasks(rows: Sequence[QueueRow], findings: Findings) -> Check:
     found = [
-        Finding(code=Code.UNKNOWN_TASK, severity=Status.DEGRADED, queue=row.name, count=jobs, name=task)
+        findings.of_queue(Code.UNKNOWN_TASK, Status.DEGRADED, row.ref, jobs, name=task)
         for row in rows
         for task, jobs, _ in row.unknown_tasks
     ]
@@ -297,11 +320,9 @@ def _unknown_tasks(rows: Sequence[QueueRow]) -> Check:
     return make_check("unknown_tasks", found, well, value=len(found), threshold=0)
 
 
-def _paused(rows: Sequence[QueueRow]) -> Check:
+def _paused(rows: Sequence[QueueRow], findings: Findings) -> Check:
     found = [
-        Finding(code=Code.PAUSED, severity=Status.DEGRADED, queue=row.name, count=row.ready)
-        for row in rows
-        if row.paused and row.ready
+        findings.of_queue(Code.PAUSED, Status.DEGRADED, row.ref, row.ready) for row in rows if row.paused and row.ready
     ]
     return make_check("paused", found, "no queue with jobs is paused", value=len(found), threshold=0)
 
@@ -325,7 +346,7 @@ def _backed_up(
             severity = _grade(count, most, _CRITICAL_TIMES * most)
             if severity is not _WELL:
                 limit = most if severity is Status.DEGRADED else _CRITICAL_TIMES * most
-                findings.append(found.of_queue(code, severity, row.name, count, limit))
+                findings.append(found.of_queue(code, severity, row.ref, count, limit))
         yield
     found.checks.append(make_check(name, findings, f"the longest has {worst:,}", value=worst, threshold=most))
 

@@ -11,6 +11,8 @@ from qdeck._words import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from qdeck._deck.queue_ref import QueueRef
+
 NATIVE: Final = "native"
 
 
@@ -66,12 +68,14 @@ class Code(StrEnum):
 class Finding:
     """One problem that health reports. `queue` is where, when it is one queue; else `queues` is how many.
 
+    `label` is how that queue is shown.
     `severity` is the only grade of the problem: the status, rows, tabs, exit codes and metrics take it from here.
     """
 
     code: Code
     severity: Status
-    queue: str | None = None
+    queue: QueueRef | None = None
+    label: str = ""
     queues: int = 0
     count: int | None = None
     limit: int | None = None
@@ -101,7 +105,7 @@ def _span(seconds: int) -> str:
 
 
 def _where(finding: Finding) -> str:
-    return finding.queue if finding.queue is not None else counted(finding.queues, "queue")
+    return finding.label if finding.queue is not None else counted(finding.queues, "queue")
 
 
 def _jobs(finding: Finding) -> str:
@@ -121,7 +125,7 @@ def _set_aside(finding: Finding) -> str:
     count, key = finding.count or 0, finding.name
     was, them = ("was", "it") if count == 1 else ("were", "them")
     return (
-        f"{counted(count, 'entry', 'entries')} of the outbox of {finding.queue} could not be read and {was} set aside: "
+        f"{counted(count, 'entry', 'entries')} of the outbox of {finding.label} could not be read and {was} set aside: "
         f"look at {them} with XRANGE {key} - +, then clear this with DEL {key}"
     )
 
@@ -140,11 +144,11 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.STUCK: lambda f: f"{_jobs(f)} stuck in {_where(f)}",
     Code.LATE: _late,
     Code.DEAD: lambda f: f"{f.count:,} dead letters in {_where(f)}",
-    Code.NO_WORKER: lambda f: f"no live worker for {f.queue}, {_jobs(f)} waiting",
-    Code.UNKNOWN_TASK: lambda f: f"no worker knows task {f.name}, {_jobs(f)} of {f.queue} waiting",
-    Code.PAUSED: lambda f: f"{f.queue} is paused, {_jobs(f)} waiting",
-    Code.BACKLOG: lambda f: f"{f.count:,} jobs ready in {f.queue}, over {f.limit:,}",
-    Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue in {f.queue}, over {f.limit:,}",
+    Code.NO_WORKER: lambda f: f"no live worker for {f.label}, {_jobs(f)} waiting",
+    Code.UNKNOWN_TASK: lambda f: f"no worker knows task {f.name}, {_jobs(f)} of {f.label} waiting",
+    Code.PAUSED: lambda f: f"{f.label} is paused, {_jobs(f)} waiting",
+    Code.BACKLOG: lambda f: f"{f.count:,} jobs ready in {f.label}, over {f.limit:,}",
+    Code.OVERDUE: lambda f: f"{f.count:,} jobs overdue in {f.label}, over {f.limit:,}",
     Code.SET_ASIDE: _set_aside,
     Code.HANDLER_STUCK: _handlers,
 }

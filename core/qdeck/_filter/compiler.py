@@ -151,7 +151,7 @@ def _term(term: Term, now_ms: int) -> Test:
         case Kind.PAYLOAD:
             return _payload(term, patterns)
         case Kind.TEXT | Kind.STATE:
-            return _text(get, patterns)
+            return _queue(get, patterns) if term.field == "queue" else _text(get, patterns)
         case Kind.TAGS:
             check, untagged = _matchers(patterns), any(pattern.exact == "" for pattern in patterns)
             return lambda record: any(map(check, tags)) if (tags := get(record)) else untagged
@@ -172,6 +172,15 @@ def _text(get: Callable[[Record], Any], patterns: Sequence[Pattern]) -> Test:
         return lambda record: get(record) in exact
     check = _matchers(patterns)
     return lambda record: check(get(record) or "")
+
+
+def _queue(get: Callable[[Record], Any], patterns: Sequence[Pattern]) -> Test:
+    """The test of a queue, given by its name or as `adapter/name`."""
+    by_name = _text(get, patterns)
+    if not any("/" in part for pattern in patterns for part in pattern.parts):
+        return by_name
+    in_full = _text(lambda record: f"{record.adapter}/{record.queue}", patterns)
+    return lambda record: by_name(record) or in_full(record)
 
 
 def _number(get: Callable[[Record], Any], op: Op, wanted: Sequence[float]) -> Test:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from qdeck._deck.model import NATIVE
 from qdeck._deck.payload import mask_text
+from qdeck._deck.queue_ref import InQueue
 from qdeck._engine import codec, keys
 from qdeck._operations.fates import Fortunes
 from qdeck._redis import reads
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class One:
+class One(InQueue):
     """One entry of a plan; its fate is a field of `Fates`, or None where it was not touched, or was put back."""
 
     id: str

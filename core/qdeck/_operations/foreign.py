@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck import changes, native
-from qdeck._deck.model import NATIVE
+from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._deck.reasons import SkipCode
 from qdeck._engine.acts import Acted
 from qdeck._errors import InvalidOption, UsageError
@@ -40,12 +40,12 @@ SLICE: Final = 50  # steps that are built, and done, in one go
 @dataclass(slots=True)
 class Ground:
     """The queues that a plan is about: our own by name, and those of other adapters. `unread` has what was left out of
-    all queues: the name of a queue, where it is one, and the reason.
+    all queues: the queue, where it is one, and the reason.
     """
 
     native: tuple[str, ...] = ()
     foreign: list[tuple[Adapter, str]] = field(default_factory=list)
-    unread: list[tuple[str, str]] = field(default_factory=list)
+    unread: list[tuple[QueueRef | None, str]] = field(default_factory=list)
 
     @property
     def abroad(self) -> list[tuple[str, str]]:
@@ -58,7 +58,7 @@ def shown(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode()
 
 
-def survey(memory: Memory, others: Others | None, wish: Wish) -> Program[Ground]:
+def survey(memory: Memory, others: Others, wish: Wish) -> Program[Ground]:
     """Where a wish is to be fulfilled. A queue that is named must be there, and its adapter must know the verb."""
     ground = yield from _survey(memory, others, wish.queues, _named_in(wish))
     if wish.verb is Verb.COMPLETE and ground.native:
@@ -88,36 +88,35 @@ def _named_in(wish: Wish) -> frozenset[str] | None:
 
 
 def _survey(
-    memory: Memory, others: Others | None, queues: Sequence[str], limits: frozenset[str] | None
+    memory: Memory, others: Others, queues: Sequence[str | QueueRef], limits: frozenset[str] | None
 ) -> Program[Ground]:
     ground = Ground()
-    shows_native = others is None or others.shows_native
     if queues:
         names: list[str] = []
         for queue in queues:
-            home = None if others is None else (yield from others.home(queue))
+            ref, home = yield from others.resolve(queue)
             if home is not None:
-                ground.foreign.append((home, queue))
+                ground.foreign.append((home, ref.name))
                 continue
-            if not shows_native:
-                raise UsageError(f"there is no queue {queue!r} in these adapters", hint="qdeck status lists the queues")
-            yield from changes.need_queue(memory, queue)
-            names.append(queue)
+            if not others.shows_native:
+                told = str(queue)
+                raise UsageError(f"there is no queue {told!r} in these adapters", hint="qdeck status lists the queues")
+            yield from changes.need_queue(memory, ref.name)
+            names.append(ref.name)
         ground.native = tuple(names)
         return ground
-    if shows_native:
+    if others.shows_native:
         known = yield from native.names(memory)
-        wanted = [queue for queue in known if limits is None or queue in limits]
+        wanted = [queue for queue in known if QueueRef(NATIVE, queue).is_in(limits)]
         ground.native = tuple((yield from native.readable(wanted, ground.unread)))
-    if others is not None and others.adapters:
-        ground.foreign = [
-            pair for pair in (yield from others.queues(ground.unread)) if limits is None or pair[1] in limits
-        ]
+    if others.adapters:
+        found = yield from others.queues(ground.unread)
+        ground.foreign = [(adapter, queue) for adapter, queue in found if QueueRef(adapter.name, queue).is_in(limits)]
     return ground
 
 
 def ground_of(
-    memory: Memory, others: Others | None, queues: Sequence[str], wanted: Filter | None = None
+    memory: Memory, others: Others, queues: Sequence[str | QueueRef], wanted: Filter | None = None
 ) -> Program[Ground]:
     """Where something is looked for: in these queues, or in all that a filter leaves."""
     return (yield from _survey(memory, others, queues, None if wanted is None else wanted.pushdown(0).queues))

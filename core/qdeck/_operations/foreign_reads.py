@@ -17,6 +17,7 @@ from qdeck.adapters.model import Entry
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from qdeck._deck.model import QueueRef
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
@@ -126,7 +127,7 @@ def merged(one: Groups, other: Groups) -> Groups:
 def all_groups(
     memory: Memory,
     others: Others,
-    queues: Sequence[str],
+    queues: Sequence[str | QueueRef],
     wanted: Filter,
     *,
     most_read: int | None = None,
@@ -148,7 +149,7 @@ def all_groups(
 def all_stuck(
     memory: Memory,
     others: Others,
-    queues: Sequence[str],
+    queues: Sequence[str | QueueRef],
     wanted: Filter,
     limit: int | None,
     *,

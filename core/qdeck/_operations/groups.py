@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._deck import payload
 from qdeck._deck.model import NATIVE, State
+from qdeck._deck.queue_ref import InQueue
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._engine.numbers import need
@@ -54,7 +55,7 @@ def _starred(found: re.Match[str]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(InQueue):
     """Dead letters of one queue that died of the same.
 
     `where` is a filter that finds them; `trend` says how many died in each part of the last hour, oldest first, where

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import changes, jobs
-from qdeck._deck.model import State
+from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import SkipCode
 from qdeck._deck.values import read_lengths
 from qdeck._engine import codec, keys
@@ -46,10 +46,11 @@ def check(wish: Wish) -> tuple[int | None, str | None]:
     if (verb is Verb.MOVE) != (wish.target is not None):
         hint = "name the queue to move to" if wish.target is None else "only move takes another queue"
         raise InvalidOption(f"{verb.value} to queue {wish.target!r}", hint=hint)
-    if verb is Verb.MOVE and wish.target in wish.queues:
+    target = None if wish.target is None else wish.target.removeprefix(f"{NATIVE}/")
+    if target is not None and any(queue in (target, str(QueueRef(NATIVE, target))) for queue in map(str, wish.queues)):
         raise InvalidOption(f"the jobs are in {wish.target!r} already", hint="name another queue")
     priority = None if wish.priority is None else read_priority("priority", wish.priority)
-    return priority, None if wish.target is None else str(QueueName.parse(wish.target))
+    return priority, None if target is None else str(QueueName.parse(target))
 
 
 def identity(queues: Sequence[str]) -> Program[tuple[str | None, dict[str, str]]]:
@@ -98,7 +99,7 @@ def build(
     wish: Wish,
     *,
     db: int | None = None,
-    others: Others | None = None,
+    others: Others,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
 ) -> Program[Plan]:
@@ -123,8 +124,8 @@ def build(
             if progress is not None:
                 progress(sums.scanned, writer.count)
 
-        for queue, error in ground.unread:
-            sums.skip(queue, "", SkipCode.UNREADABLE, error)
+        for ref, error in ground.unread:
+            sums.skip("" if ref is None else ref.name, "", SkipCode.UNREADABLE, error)
         for queue in queues:
             unread: list[str] = []
             yield from reads.contained(_match(queue, wish, head.created_ms, sums, take), queue, unread)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from qdeck._deck.model import QueueRef
     from qdeck._deck.reasons import SkipCode
     from qdeck._filter import Filter
     from qdeck._operations.model import PlanEntry, Verb
@@ -31,7 +32,7 @@ class Wish:
     """What a plan is asked for."""
 
     verb: Verb
-    queues: tuple[str, ...]
+    queues: tuple[str | QueueRef, ...]
     wanted: Filter | None = None
     ids: tuple[str, ...] = ()
     states: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck import workers
 from qdeck._deck.details import GRACE_MS
 from qdeck._deck.model import NATIVE, State
+from qdeck._deck.queue_ref import InQueue
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
@@ -37,7 +38,7 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StuckJob:
+class StuckJob(InQueue):
     """A stuck job. `stuck_s` is for how long it has been; it and `worker_alive` are None when that cannot be known."""
 
     id: str

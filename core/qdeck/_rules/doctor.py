@@ -22,9 +22,7 @@ from qdeck._rules import rights, unreadable
 from qdeck._words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from qdeck._deck.model import QueueRow, ServerInfo
+    from qdeck._deck.model import ServerInfo, Snapshot
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
     from qdeck._redis.steps import Steps
@@ -140,7 +138,7 @@ def _server(
     found += yield from _settings(server, info, thresholds)
     found.append((yield from _script_cache()))
     if looking.ok:
-        found += yield from _adapters(address, others)
+        found += yield from _adapters(others)
     found.append(_abilities(looking, changing, read_only=found_read_only))
     return found
 
@@ -338,13 +336,13 @@ def _script_cache() -> Program[DoctorFinding]:
     return DoctorFinding(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
 
 
-def _adapters(address: str, others: Others) -> Program[list[DoctorFinding]]:
+def _adapters(others: Others) -> Program[list[DoctorFinding]]:
     """Whose queues are there, and what can be done with those of others."""
     try:
-        seen = yield from others.look(native.Memory(), address, ())
+        seen = yield from others.look(())
         rows = yield from workers.list_workers()
         notices = list(seen.notices)
-        broken = yield from unreadable.check(seen.queues, notices)
+        broken = yield from unreadable.check(seen, notices)
     except QdeckError as error:
         return [DoctorFinding(name="adapters", ok=False, detail=str(error), fix=error.hint)]
     counts = Counter(row.adapter for row in seen.queues)
@@ -356,15 +354,17 @@ def _adapters(address: str, others: Others) -> Program[list[DoctorFinding]]:
     found = [DoctorFinding(name="adapters", ok=True, detail="; ".join(told))]
     found += [DoctorFinding(name="adapters", ok=None, detail=notice) for notice in notices]
     found += [_adapter(adapter) for adapter in others.adapters if adapter.name in counts]
-    found += _unreadable(seen.queues, broken)
+    found += _unreadable(seen, broken)
     alive = sum(row.alive for row in rows)
     found.append(DoctorFinding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))
     return found
 
 
-def _unreadable(rows: Sequence[QueueRow], broken: Check) -> list[DoctorFinding]:
+def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorFinding]:
     """The queues and the stored values that cannot be read, the first of them one by one."""
-    told = [reads.unread_words(row.name, row.problem) for row in rows if row.problem is not None]
+    told = [
+        reads.unread_words(row.ref.label(seen.shared), row.problem) for row in seen.queues if row.problem is not None
+    ]
     told += [finding.text for finding in broken.findings]
     fix = "upgrade qdeck where a queue is of a newer version; else see what else writes these keys"
     found = [DoctorFinding(name="unreadable", ok=False, detail=text, fix=fix) for text in told[:_MOST_UNREADABLE]]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from qdeck._deck.model import QueueRef
 from qdeck._errors import QdeckError
 from qdeck._rules.foreign import ages_of
 
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Theirs:
-    """What other adapters add to a report. `states` is state → `adapter/queue` → numbers."""
+    """What other adapters add to a report. `states` is state → queue → numbers."""
 
-    states: dict[str, dict[str, StateHealth]] = field(default_factory=dict)
+    states: dict[str, dict[QueueRef, StateHealth]] = field(default_factory=dict)
     tasks: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
     orphaned: int | None = 0
     adapters: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -47,7 +48,7 @@ def measure(others: Others, now: int, limits: Limits) -> Program[Theirs]:
 
 def _take(found: Theirs, name: str, health: AdapterHealth) -> None:
     for one in health.states:
-        found.states.setdefault(one.state.value, {})[f"{name}/{one.queue}"] = one
+        found.states.setdefault(one.state.value, {})[QueueRef(name, one.queue)] = one
     for task, counts in health.tasks.items():
         found.tasks[task if task not in found.tasks else f"{name}/{task}"] = counts
     if found.orphaned is not None:

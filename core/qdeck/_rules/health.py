@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from qdeck._deck import native, verdict, workers
-from qdeck._deck.model import NATIVE, Code, Finding, QueueRow, Snapshot, State, Status
+from qdeck._deck.model import NATIVE, Code, Finding, QueueRef, QueueRow, Snapshot, State, Status
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
@@ -23,7 +23,7 @@ from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
@@ -71,12 +71,12 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthReport:
-    """The health of a deck at one moment. `queues` is state → `adapter/queue` → numbers."""
+    """The health of a deck at one moment. `queues` is state → queue → numbers."""
 
     at_ms: int
     status: Status
     findings: tuple[Finding, ...]
-    queues: Mapping[str, Mapping[str, QueueHealth]]
+    queues: Mapping[str, Mapping[QueueRef, QueueHealth]]
     tasks: Mapping[str, TaskHealth]
     rates: Rates | None
     errors: Errors
@@ -91,7 +91,7 @@ def report(
     memory: native.Memory, address: str, limits: Limits, *, orphans: bool = True, others: Others | None = None
 ) -> Program[HealthReport]:
     """The report as a program of plain reads."""
-    seen = yield from native.look(memory, address) if others is None else others.look(memory, address)
+    seen = yield from native.look(memory, address) if others is None else others.look()
     notices = list(seen.notices)
     queues = yield from _queues(seen, memory.thresholds.stuck_age_ms)
     rows = [row for row in seen.queues if row.problem is None]
@@ -107,9 +107,9 @@ def report(
         orphaned = None if orphaned is None or theirs.orphaned is None else orphaned + theirs.orphaned
     known = bool(rows) or not seen.queues
     checks = [
-        *verdict.check_all(seen.server, seen.queues, memory.thresholds),
-        (yield from unreadable.check(seen.queues, notices)),
-        (yield from _quarantined_check(rows)),
+        *verdict.check_all(seen.server, seen.queues, memory.thresholds, seen.shared),
+        (yield from unreadable.check(seen, notices)),
+        (yield from _quarantined_check(rows, seen.shared)),
         (yield from _handlers_check(seen.at_ms)),
         _orphan_check(orphaned, limits),
         _clock_check(seen),
@@ -142,8 +142,8 @@ def _is_of_jobs(row: QueueRow) -> bool:
 
 
 def _with_theirs(
-    queues: Mapping[str, Mapping[str, QueueHealth]], theirs: Theirs
-) -> Mapping[str, Mapping[str, QueueHealth]]:
+    queues: Mapping[str, Mapping[QueueRef, QueueHealth]], theirs: Theirs
+) -> Mapping[str, Mapping[QueueRef, QueueHealth]]:
     """Our numbers, with those of other adapters where they are better known than by their rows."""
     found = {state: dict(rows) for state, rows in queues.items()}
     for state, rows in theirs.states.items():
@@ -164,18 +164,16 @@ def _orphan_check(count: int | None, limits: Limits) -> Check:
     )
 
 
-def _quarantined_check(rows: Sequence[QueueRow]) -> Program[verdict.Check]:
+def _quarantined_check(rows: Sequence[QueueRow], shared: Collection[str]) -> Program[verdict.Check]:
     """Check for outbox entries that were set aside. The counter of a queue only grows; the stream can be cleared."""
     suspects = [row for row in rows if row.totals.get("quarantined")]
     lengths = yield from reads.ask([(b"XLEN", keys.key(row.name, "quarantine")) for row in suspects])
-    found = [(row.name, n) for row, n in zip(suspects, lengths, strict=True) if isinstance(n, int) and n]
+    found = [(row.ref, n) for row, n in zip(suspects, lengths, strict=True) if isinstance(n, int) and n]
+    made = verdict.Findings(shared=shared)
     findings = [
-        Finding(
-            code=Code.SET_ASIDE, severity=Status.DEGRADED, queue=name, count=n,
-            name=keys.key(name, "quarantine").decode(),
-        )
-        for name, n in found
-    ]  # fmt: skip
+        made.of_queue(Code.SET_ASIDE, Status.DEGRADED, ref, n, name=keys.key(ref.name, "quarantine").decode())
+        for ref, n in found
+    ]
     well = "no entry of an outbox is set aside"
     return verdict.make_check("quarantined", findings, well, value=sum(n for _, n in found), threshold=0)
 
@@ -209,25 +207,24 @@ def _rates(rows: Sequence[QueueRow]) -> Rates | None:
     return Rates(enqueued=60 * sum(came for came, _ in known), ended=60 * sum(went for _, went in known))
 
 
-def _queues(seen: Snapshot, stuck_age_ms: int) -> Program[Mapping[str, Mapping[str, QueueHealth]]]:
-    found: dict[str, dict[str, QueueHealth]] = {state.value: {} for state in State}
+def _queues(seen: Snapshot, stuck_age_ms: int) -> Program[Mapping[str, Mapping[QueueRef, QueueHealth]]]:
+    found: dict[str, dict[QueueRef, QueueHealth]] = {state.value: {} for state in State}
     wanted: list[tuple[QueueRow, State]] = []
     for row in seen.queues:
         for state in State:
             size = getattr(row, state.value)
             stuck = None if size is None else 0
-            found[state.value][f"{row.adapter}/{row.name}"] = QueueHealth(size=size, stuck_count=stuck)
+            found[state.value][row.ref] = QueueHealth(size=size, stuck_count=stuck)
             if size and row.adapter == NATIVE:
                 wanted.append((row, state))
     measured = yield from ages.measure([(row.name, state) for row, state in wanted], seen.at_ms)
     late = yield from _late_delayed([row for row, state in wanted if state is State.DELAYED], seen.at_ms - stuck_age_ms)
     for (row, state), age in zip(wanted, measured, strict=True):
-        place = f"{row.adapter}/{row.name}"
-        before = found[state.value][place]
+        before = found[state.value][row.ref]
         if age is None:  # it may not be read, or has gone since
-            found[state.value][place] = replace(before, stuck_count=None if row.problem else before.stuck_count)
+            found[state.value][row.ref] = replace(before, stuck_count=None if row.problem else before.stuck_count)
             continue
-        found[state.value][place] = replace(
+        found[state.value][row.ref] = replace(
             before,
             oldest_age=age.oldest_s,
             avg_age=age.average_s,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from qdeck._deck import native
+    from qdeck._deck.model import QueueRef
     from qdeck._engine.ops import Program
     from qdeck._operations.planfile import Plan
     from qdeck._rules.select import Pick
@@ -51,7 +52,7 @@ def build(
     *,
     rules: Iterable[Rule | str] | None = None,
     limits: Limits | None = None,
-    queues: Sequence[str] = (),
+    queues: Sequence[str | QueueRef] = (),
     path: Path | None = None,
     life_ms: int | None = None,
     reason: str = "",
@@ -77,7 +78,7 @@ class _Build:
         self,
         rules: tuple[Rule | str, ...],
         limits: Limits,
-        queues: tuple[str, ...],
+        queues: tuple[str | QueueRef, ...],
         path: Path | None,
         life_ms: int,
         reason: str,
@@ -97,9 +98,7 @@ class _Build:
         self.watch = watch
         self.sums = Sums()
 
-    def run(
-        self, memory: native.Memory, address: str, db: int | None = None, others: Others | None = None
-    ) -> Program[Plan]:
+    def run(self, memory: native.Memory, address: str, db: int | None, others: Others) -> Program[Plan]:
         """Looks through the queues, rule by rule."""
         ground = yield from ground_of(memory, others, self.queues)
         queues = ground.native
@@ -114,8 +113,8 @@ class _Build:
             (yield from _alive(head.created_ms)),
             head.created_ms - self.limits.age_ms(Rule.DEAD_TOO_OLD) if too_old else None,
         )
-        for queue, error in ground.unread:
-            self.sums.skip(queue, "", SkipCode.UNREADABLE, error)
+        for ref, error in ground.unread:
+            self.sums.skip("" if ref is None else ref.name, "", SkipCode.UNREADABLE, error)
         with PlanWriter(head, self.path) as writer:
             for queue in queues:
                 for rule in self.rules:
@@ -124,7 +123,8 @@ class _Build:
                 writer, self.sums, self.limits, self.named, progress=self.progress, cancelled=self.cancelled
             )
             for adapter in dict.fromkeys(adapter for adapter, _ in ground.foreign):
-                yield from more.take(adapter, self.queues, head)
+                named = [queue for home, queue in ground.foreign if home is adapter] if self.queues else ()
+                yield from more.take(adapter, named, head)
             return writer.finish(self.sums.tail())
 
     def _where(self, ground: Ground) -> str:

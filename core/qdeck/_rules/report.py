@@ -36,7 +36,9 @@ def document(report: HealthReport) -> dict[str, Any]:
         "at": iso(report.at_ms),
         "status": report.status.value,
         "reasons": [finding.text for finding in report.findings],
-        "queues": {state: {place: _queue(row) for place, row in rows.items()} for state, rows in report.queues.items()},
+        "queues": {
+            state: {str(ref): _queue(row) for ref, row in rows.items()} for state, rows in report.queues.items()
+        },
         "tasks": {name: asdict(task) for name, task in report.tasks.items()},
         "processing_rate": None if rates is None else rates_document(rates),
         "errors": {
@@ -56,13 +58,15 @@ def document(report: HealthReport) -> dict[str, Any]:
 def since_document(report: HealthReport, began: Mapping[str, Began]) -> list[dict[str, Any]]:
     """Since when what is wrong is so, where an agent noted it."""
     wrong = {
-        place(check.name, one.queue) for check in report.checks for one in check.findings if one.severity.exit_code
+        place(check.name, one.queue): (check.name, one.label or None)
+        for check in report.checks
+        for one in check.findings
+        if one.severity.exit_code
     }
     return [
-        {"check": check, "queue": queue or None, "at": iso(one.at_ms), "exact": one.exact}
+        {"check": wrong[name][0], "queue": wrong[name][1], "at": iso(one.at_ms), "exact": one.exact}
         for name, one in began.items()
         if name in wrong
-        for check, _, queue in [name.partition("/")]
     ]
 
 

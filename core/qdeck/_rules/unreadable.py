@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck import history, jobs, since, workers
-from qdeck._deck.model import NATIVE, Code, Finding, QueueRow, State, Status
-from qdeck._deck.verdict import Check, make_check
+from qdeck._deck.model import NATIVE, Code, Finding, QueueRef, QueueRow, State, Status
+from qdeck._deck.verdict import Check, Findings, make_check
 from qdeck._engine import codec, keys
 from qdeck._engine.numbers import MOST, digits, score_ms
 from qdeck._operations import activity, batches
@@ -26,7 +26,7 @@ from qdeck.adapters.together import apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qdeck._deck.model import Page
+    from qdeck._deck.model import Page, Snapshot
     from qdeck._engine.ops import Program
 
 MOST_QUEUES: Final = 2_000  # whose keys are looked at one by one
@@ -34,6 +34,7 @@ BUDGET: Final = 20_000  # jobs looked at in all
 MOST_JOBS: Final = 50  # of one list
 _FIELDS: Final = 1000  # of a key beside the queues
 _AT_ONCE: Final = 50  # lists read side by side
+Broken = tuple[str, QueueRef | None]  # what cannot be read, and of which queue it is
 _SCORED: Final = tuple(part for part, (_, kind) in keys.PARTS.items() if kind == "zset")
 _TYPED: Final = tuple(part for part in keys.PARTS if part not in (*_SCORED, "undo"))
 _CHORES: Final = ("tend", "history", "clean", "health", "purge")
@@ -105,24 +106,27 @@ STORED: Final = (
 )  # fmt: skip
 
 
-def check(rows: Sequence[QueueRow], notices: list[str]) -> Program[Check]:
+def check(seen: Snapshot, notices: list[str]) -> Program[Check]:
     """The check `unreadable`, with a finding for each key that holds what cannot be read."""
-    own = [row for row in rows if row.adapter == NATIVE and row.problem is None]
+    own = [row for row in seen.queues if row.adapter == NATIVE and row.problem is None]
     if len(own) > MOST_QUEUES:
         notices.append(f"the keys of {MOST_QUEUES:,} of {len(own):,} queues were checked for what cannot be read")
         own = own[:MOST_QUEUES]
-    found: list[tuple[str, str | None]] = []
+    found: list[Broken] = []
     yield from _lists(own, found)
     yield from _jobs(own, found)
     yield from _beside(found)
+    made = Findings(shared=seen.shared)
     findings = [
-        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, queue=name, name=f"unreadable: {text}")
-        for text, name in found
+        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, name=f"unreadable: {text}")
+        if ref is None
+        else made.of_queue(Code.UNREADABLE, Status.DEGRADED, ref, name=f"unreadable: {text}")
+        for text, ref in found
     ]
     return make_check("unreadable", findings, "all that was looked at can be read", value=len(findings), threshold=0)
 
 
-def _lists(rows: Sequence[QueueRow], found: list[tuple[str, str | None]]) -> Program[None]:
+def _lists(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
     """Keys of another type, and scores that are no moments."""
     calls: list[reads.Call] = []
     for row in rows:
@@ -135,14 +139,14 @@ def _lists(rows: Sequence[QueueRow], found: list[tuple[str, str | None]]) -> Pro
         for part in _SCORED:
             low, high = next(replies), next(replies)
             if reads.is_error(low):
-                found.append((_other_type(keys.key(row.name, part), "zset", low), row.name))
+                found.append((_other_type(keys.key(row.name, part), "zset", low), row.ref))
             elif low or high:
                 entries = "1 score is" if low + high == 1 else f"{low + high:,} scores are"
-                found.append((f"{entries} out of bounds in {part} of {row.name}", row.name))
+                found.append((f"{entries} out of bounds in {part} of {row.name}", row.ref))
         for part in _TYPED:
             kind, wanted = next(replies), keys.part_type(part).encode()
             if isinstance(kind, bytes) and kind not in (b"none", wanted):
-                found.append((_other_type(keys.key(row.name, part), wanted.decode(), kind), row.name))
+                found.append((_other_type(keys.key(row.name, part), wanted.decode(), kind), row.ref))
 
 
 def _other_type(key: bytes, wanted: str, kind: Any) -> str:
@@ -150,27 +154,27 @@ def _other_type(key: bytes, wanted: str, kind: Any) -> str:
     return f"key {key.decode('utf-8', 'replace')} is {what}, should be {wanted}"
 
 
-def _jobs(rows: Sequence[QueueRow], found: list[tuple[str, str | None]]) -> Program[None]:
+def _jobs(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
     """Some jobs of each list: their head, lease, tries and events."""
-    lists = [(row.name, state) for row in rows for state in State if getattr(row, state.value)]
+    lists = [(row.ref, state) for row in rows for state in State if getattr(row, state.value)]
     most = max(1, min(MOST_JOBS, BUDGET // max(1, len(lists))))
     for at in range(0, len(lists), _AT_ONCE):
         part = lists[at : at + _AT_ONCE]
-        pages = yield from apart([_page(name, state, most) for name, state in part])
-        for (name, state), page in zip(part, pages, strict=True):
+        pages = yield from apart([_page(ref.name, state, most) for ref, state in part])
+        for (ref, state), page in zip(part, pages, strict=True):
             if isinstance(page, Exception):
                 continue  # a key of another type: reported by name
             broken = [job for job in page.jobs if job.problem is not None]
             if broken:
                 jobs_told = counted(len(broken), "job")
-                found.append((f"{jobs_told} {state.value} in {name}: {broken[0].id} ({broken[0].problem})", name))
+                found.append((f"{jobs_told} {state.value} in {ref.name}: {broken[0].id} ({broken[0].problem})", ref))
 
 
 def _page(queue: str, state: State, most: int) -> Program[Page]:
     return (yield from jobs.page(queue, (state,), bodies=False, most=most))
 
 
-def _beside(found: list[tuple[str, str | None]]) -> Program[None]:
+def _beside(found: list[Broken]) -> Program[None]:
     """The keys beside the queues."""
     kinds = yield from reads.ask([(b"TYPE", one.key) for one in STORED])
     for one, kind in zip(STORED, kinds, strict=True):

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import native, verdict
-from qdeck._deck.model import NATIVE, State
-from qdeck._errors import InvalidOption, QdeckError
+from qdeck._deck.model import NATIVE, QueueRef, State
+from qdeck._deck.queue_ref import shared_names
+from qdeck._errors import InvalidOption, QdeckError, UsageError
 from qdeck._redis import keyspace, reads
 from qdeck.adapters import NAMES, discovery, make_all
 from qdeck.adapters.model import Act
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import Found, QueueRow, Snapshot
     from qdeck._engine.ops import Program
-    from qdeck._settings.thresholds import Thresholds
     from qdeck.adapters.adapter import Adapter
 
 
@@ -34,7 +34,7 @@ class Others:
         self,
         names: Sequence[str],
         address: str,
-        thresholds: Thresholds,
+        memory: native.Memory,
         patterns: Sequence[str] = (),
         *,
         on_cluster: bool = False,
@@ -48,15 +48,17 @@ class Others:
         if left_out and not self.adapters and NATIVE not in names:
             raise InvalidOption(f"not on Cluster: {left_out}", hint="their queues keep keys in several slots")
         self.shows_native = NATIVE in names
-        self._address, self._thresholds = address, thresholds
+        self._address, self._memory = address, memory
         self._verdict = verdict.Standing()
         self._remembered: discovery.Remembered | None = None
         self._kept_at = -math.inf
-        self._homes: dict[str, Adapter] = {}
+        self._refs: list[QueueRef] | None = None
+        self.shared: frozenset[str] = frozenset()
+        """The names that queues of several adapters have, as far as was looked."""
         self.unread: list[str] = []
         """What the last look at these adapters left out, with the reason."""
         for adapter in self.adapters:
-            adapter.thresholds = thresholds
+            adapter.thresholds = memory.thresholds
 
     def rows(self, now: int) -> Program[tuple[list[QueueRow], list[str]]]:
         """The queues of those adapters that are there; one that cannot be read is told and does not stop the rest."""
@@ -66,7 +68,6 @@ class Others:
     def _rows(self, now: int, notices: list[str], unread: list[str]) -> Program[tuple[list[QueueRow], list[str]]]:
         self._keep()
         rows: list[QueueRow] = []
-        self._homes = {}
         there = [adapter for adapter in self.adapters if adapter.sight is not None and adapter.sight.is_there]
         looks = yield from apart([adapter.rows(now) for adapter in there])
         for adapter, look in zip(there, looks, strict=True):
@@ -76,8 +77,9 @@ class Others:
             rows += look.rows
             notices += look.notices
             unread += look.unread
-            for row in look.rows:
-                self._homes.setdefault(row.name, adapter)
+        self._refs = [row.ref for row in rows]
+        own = {ref.name for ref in self._refs}.intersection(self._memory.names if self.shows_native else ())
+        self.shared = shared_names([*self._refs, *(QueueRef(NATIVE, name) for name in own)])
         self.unread = list(dict.fromkeys(unread))
         return rows, [*notices, *self.unread]
 
@@ -93,29 +95,31 @@ class Others:
             discovery.remember(self._address, self._remembered)
             self._kept_at = now
 
-    def look(self, memory: native.Memory, address: str, visible: Collection[str] | None = None) -> Program[Snapshot]:
+    def look(self, visible: Collection[QueueRef] | None = None) -> Program[Snapshot]:
         """One picture of all queues: our own, and those of these adapters."""
+        memory, address = self._memory, self._address
+        own = None if visible is None else [name for adapter, name in visible if adapter == NATIVE]
         if not self.adapters:
-            seen = yield from native.look(memory, address, visible)
+            seen = yield from native.look(memory, address, own)
             return replace(seen, notices=(*seen.notices, *self._notices)) if self._notices else seen
-        self._remind(memory)
+        self._remind()
         programs: list[Program[Any]] = [
-            native.look(memory, address, visible),
+            native.look(memory, address, own),
             discovery.look(self.adapters, self._recall()),
         ]
         seen, found = yield from all_of(programs)
-        self._note(memory)
+        self._note()
         return (yield from self._extended(seen, *found))
 
-    def _remind(self, memory: native.Memory) -> None:
+    def _remind(self) -> None:
         """Lets a look for our own queues go on where the last one on this machine ended."""
-        strays = self._recall().strays
+        strays, memory = self._recall().strays, self._memory
         if strays is not None and not memory.names:
             memory.strays = keyspace.Strays(cursor=strays.cursor, passes=strays.passes, names={*strays.names})
 
-    def _note(self, memory: native.Memory) -> None:
+    def _note(self) -> None:
         """Remembers how far the look for our own queues came, where no registry names them."""
-        strays = memory.strays
+        memory, strays = self._memory, self._memory.strays
         if memory.registered > 0:
             self._recall().strays = None
         else:
@@ -126,14 +130,14 @@ class Others:
         """A picture of the native queues with those of the other adapters."""
         found, notices = yield from self._rows(seen.at_ms, notices, unread)
         native_rows = seen.queues if self.shows_native else ()
-        fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.name for row in found)
+        fresh = None if seen.fresh is None or not native_rows else seen.fresh.union(row.ref for row in found)
         rows = (*native_rows, *found)
         now = None if fresh is None else seen.at_ms
-        judged = yield from self._verdict.judge(seen.server, rows, self._thresholds, now=now)
+        judged = yield from self._verdict.judge(seen.server, rows, self._memory.thresholds, now=now, shared=self.shared)
         there = dict.fromkeys(row.adapter for row in found)
         return replace(
             seen, status=judged.status, findings=judged.findings, severities=judged.severities,
-            queues=rows, fresh=fresh, totals=native.sums(rows),
+            queues=rows, fresh=fresh, shared=self.shared, totals=native.sums(rows),
             adapters=(*(seen.adapters if self.shows_native else ()), *there),
             notices=(*seen.notices, *self._notices, *notices),
         )  # fmt: skip
@@ -150,13 +154,15 @@ class Others:
         adapter = next((one for one in self.adapters if one.name == name), None)
         return "" if adapter is None or adapter.tells_fates else f"{name} does not tell how retried entries fare"
 
-    def queues(self, unread: list[tuple[str, str]] | None = None) -> Program[list[tuple[Adapter, str]]]:
+    def queues(self, unread: list[tuple[QueueRef | None, str]] | None = None) -> Program[list[tuple[Adapter, str]]]:
         """The foreign queues that are there now; what was left out, with the reason, is in `unread`."""
         rows, _ = yield from self.rows((yield from reads.clock()))
         by_name = {adapter.name: adapter for adapter in self.adapters}
         if unread is not None:
-            unread += [("", why) for why in self.unread]
-            unread += [(row.name, reads.unread_words(row.name, row.problem)) for row in rows if row.problem]
+            unread += [(None, why) for why in self.unread]
+            unread += [
+                (row.ref, reads.unread_words(row.ref.label(self.shared), row.problem)) for row in rows if row.problem
+            ]
         return [(by_name[row.adapter], row.name) for row in rows]
 
     def find(self, job_id: str) -> Program[list[Found]]:
@@ -169,12 +175,52 @@ class Others:
                 found += yield from adapter.find(job_id)
         return found
 
-    def home(self, queue: str) -> Program[Adapter | None]:
-        """The foreign adapter that has a queue of this name; None when it is native, or nobody's."""
+    def resolve(self, queue: str | QueueRef) -> Program[tuple[QueueRef, Adapter | None]]:
+        """Return the queue that is meant, and its adapter unless it is native; raise for a name that several have.
+
+        A name that no adapter has is taken as a native one: whoever needs the queue finds that it is not there.
+        """
+        if isinstance(queue, QueueRef):
+            return queue, (yield from self._adapter_of(queue))
         if not self.adapters:
+            return QueueRef(NATIVE, queue.removeprefix(f"{NATIVE}/")), None
+        found = yield from self._having(queue)  # an exact name wins over a prefix
+        prefix, slash, name = queue.partition("/")
+        if not found and slash and (prefix == NATIVE or self._named(prefix) is not None):
+            found = [ref for ref in (yield from self._having(name)) if ref.adapter == prefix]
+            if not found:
+                raise UsageError(f"there is no queue {name!r} of {prefix}", hint="qdeck status lists the queues")
+        if len(found) > 1:
+            owners = " and of ".join(ref.adapter for ref in found)
+            raise UsageError(f"{queue!r} is a queue of {owners}", hint=f"Write {' or '.join(map(str, found))}.")
+        ref = found[0] if found else QueueRef(NATIVE, queue)
+        return ref, self._named(ref.adapter)
+
+    def _having(self, name: str) -> Program[list[QueueRef]]:
+        """The queues of this name."""
+        programs: list[Program[Any]] = [native.exists(name)] if self.shows_native else []
+        is_first = self._refs is None
+        found = yield from all_of([*programs, self._look_first()] if is_first else programs)
+        refs = [QueueRef(NATIVE, name)] if self.shows_native and found[0] else []
+        if not refs and not is_first and not any(ref.name == name for ref in self._refs or ()):
+            yield from self._look_first()
+        refs += [ref for ref in self._refs or () if ref.name == name]
+        self.shared |= {name} if len(refs) > 1 else set()
+        return refs
+
+    def _look_first(self) -> Program[None]:
+        yield from self.rows((yield from reads.clock()))
+
+    def _named(self, name: str) -> Adapter | None:
+        return next((adapter for adapter in self.adapters if adapter.name == name), None)
+
+    def _adapter_of(self, ref: QueueRef) -> Program[Adapter | None]:
+        """The adapter of a queue, after a first look where there was none; None where it is native."""
+        if ref.adapter == NATIVE:
             return None
-        if self.shows_native and (yield from native.exists(queue)):
-            return None
-        if queue not in self._homes:
-            yield from self.rows((yield from reads.clock()))
-        return self._homes.get(queue)
+        adapter = self._named(ref.adapter)
+        if adapter is None:
+            raise UsageError(f"the adapter {ref.adapter} of queue {str(ref)!r} is not looked at", hint="see --adapter")
+        if self._refs is None:
+            yield from self._look_first()
+        return adapter

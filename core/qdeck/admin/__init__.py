@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         JobDetail,
         JobRecord,
         Page,
+        QueueRef,
         QueueRow,
         ServerInfo,
         Snapshot,
@@ -168,6 +169,7 @@ __all__ = [
     "PlanWriter",
     "Program",
     "PurgeRule",
+    "QueueRef",
     "QueueRow",
     "QueueType",
     "Reader",
@@ -250,7 +252,8 @@ _HOMES: Final = {
     "qdeck._deck.jobs": "PAGE_JOBS=SLICE newest_first",
     "qdeck._deck.masking": "configure_masking=configure mask_text",
     "qdeck._deck.model": (
-        "Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRow ServerInfo Snapshot Totals WorkerRow"
+        "Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRef QueueRow ServerInfo Snapshot "
+        "Totals WorkerRow"
     ),
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
     "qdeck._deck.produce": "new_job",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
+    from qdeck._deck.model import QueueRef
     from qdeck._engine.ops import Program
     from qdeck._redis.steps import Step
     from qdeck._settings import Target
@@ -58,7 +59,7 @@ class Client:
         self.others = Others(
             options.get("adapters") or ADAPTERS,
             str(self.endpoint),
-            self.thresholds,
+            self.memory,
             options.get("patterns", ()),
             on_cluster=self.endpoint.is_cluster,
         )
@@ -96,6 +97,10 @@ class Client:
     def unread(self) -> list[str]:
         """What the last snapshot left out, with the reason."""
         return self.others.unread
+
+    def label(self, queue: QueueRef) -> str:
+        """Return how a queue is shown: its name, with the adapter where queues of several adapters have that name."""
+        return queue.label(self.others.shared)
 
     def why_not(self, adapter: str, verb: str, state: str) -> str:
         """Return why an adapter cannot do something to a job in a state; empty when it can."""

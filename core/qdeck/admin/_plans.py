@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from qdeck._deck import jobs
-from qdeck._deck.model import State
+from qdeck._deck.model import QueueRef, State
 from qdeck._errors import InvalidOption
 from qdeck.admin._client import Client, reads
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from qdeck._operations.planfile import Plan
     from qdeck._rules.limits import Limits, Rule
 
-Queues = str | Sequence[str]
+Queues = str | QueueRef | Sequence[str | QueueRef]
+States = str | Sequence[str]
 
 
 class Plans(Client):
@@ -69,7 +70,7 @@ class Plans(Client):
         *,
         where: str | Filter = "",
         ids: Sequence[str] = (),
-        state: Queues | None = None,
+        state: States | None = None,
         priority: int | str | None = None,
         target: str | None = None,
         stuck: bool = False,
@@ -162,17 +163,17 @@ class Plans(Client):
         return first_ones.read_ones(plan, most)
 
     @reads
-    def draft(self, queue: str, job_id: str) -> Program[Draft]:
+    def draft(self, queue: str | QueueRef, job_id: str) -> Program[Draft]:
         """Return a job whose payload is to be edited; raise for one that cannot be."""
         from qdeck._operations import editing
 
-        home = yield from self.others.home(queue)
-        if home is not None:
-            raise InvalidOption(f"{home.name} has nothing like edit", hint="an entry is changed by its own system")
-        return (yield from editing.read_draft(queue, job_id))
+        ref, adapter = yield from self.others.resolve(queue)
+        if adapter is not None:
+            raise InvalidOption(f"{adapter.name} has nothing like edit", hint="an entry is changed by its own system")
+        return (yield from editing.read_draft(ref.name, job_id))
 
 
-def need_states(given: Queues | None) -> tuple[State, ...]:
+def need_states(given: States | None) -> tuple[State, ...]:
     """Return the states that are named, all when none is."""
     if given is None:
         return jobs.ALL_STATES
@@ -183,9 +184,9 @@ def need_states(given: Queues | None) -> tuple[State, ...]:
         raise InvalidOption(f"{error}", hint=f"states are: {', '.join(State)}") from error
 
 
-def names(queues: Queues) -> tuple[str, ...]:
-    """Return the queues of an argument that may be one name."""
-    return (queues,) if isinstance(queues, str) else tuple(queues)
+def names(queues: Queues) -> tuple[str | QueueRef, ...]:
+    """Return the queues of an argument that may be one."""
+    return (queues,) if isinstance(queues, str | QueueRef) else tuple(queues)
 
 
 def parsed(where: str | Filter) -> Filter:

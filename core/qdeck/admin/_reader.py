@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from qdeck._deck import changes, jobs, native
 from qdeck._deck.progress import Walk
 from qdeck.admin._client import Asynchronous, Blocking, operates, reads
-from qdeck.admin._plans import Plans, Queues, names, need_states, parsed
+from qdeck.admin._plans import Plans, Queues, States, names, need_states, parsed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from qdeck._deck.agent_tasks import Slot
     from qdeck._deck.history import Sample
-    from qdeck._deck.model import Found, JobDetail, JobRecord, Page, Snapshot, State, WorkerRow
+    from qdeck._deck.model import Found, JobDetail, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
     from qdeck._deck.since import Began
     from qdeck._deck.verdict import Check
     from qdeck._deck.vitals import Vitals
@@ -44,16 +44,16 @@ class Reads(Plans):
     """The methods that readers and writers have in common, each written once."""
 
     @reads
-    def snapshot(self, visible: Collection[str] | None = None) -> Program[Snapshot]:
+    def snapshot(self, visible: Collection[QueueRef] | None = None) -> Program[Snapshot]:
         """Return all queues as they are now. `visible` names those whose expensive numbers are wanted; else all."""
-        return self.others.look(self.memory, self.address, visible)
+        return self.others.look(visible)
 
     @reads
     def page(
         self,
-        queue: str,
+        queue: str | QueueRef,
         *,
-        state: Queues | None = None,
+        state: States | None = None,
         where: str = "",
         cursor: str | None = None,
         newest: bool | None = None,
@@ -71,7 +71,7 @@ class Reads(Plans):
 
     def _page(
         self,
-        queue: str,
+        queue: str | QueueRef,
         states: Sequence[State],
         wanted: Filter,
         *,
@@ -79,24 +79,35 @@ class Reads(Plans):
         most: int = jobs.SLICE,
         **options: Any,
     ) -> Program[Page]:
-        home = yield from self.others.home(queue)
-        if home is None:
-            return (yield from jobs.page(queue, states, wanted=wanted, cursor=cursor, most=most, **options))
-        return (yield from home.page(queue, states, wanted=wanted, cursor=cursor, most=most))
-
-    def _need(self, queue: str) -> Program[None]:
-        if (yield from self.others.home(queue)) is None:
-            yield from changes.need_queue(self.memory, queue)
+        ref, adapter = yield from self.others.resolve(queue)
+        if adapter is None:
+            return (yield from jobs.page(ref.name, states, wanted=wanted, cursor=cursor, most=most, **options))
+        return (yield from adapter.page(ref.name, states, wanted=wanted, cursor=cursor, most=most))
 
     @reads
-    def job(self, queue: str, job_id: str) -> Program[JobDetail]:
+    def resolve(self, queue: str | QueueRef) -> Program[QueueRef]:
+        """Return the queue that is meant by a name or by `adapter/name`; raise for one that is not there.
+
+        A name that queues of several adapters have is refused, with the choices.
+        """
+        return self._need(queue)
+
+    def _need(self, queue: str | QueueRef) -> Program[QueueRef]:
+        ref, adapter = yield from self.others.resolve(queue)
+        if adapter is None:
+            yield from changes.need_queue(self.memory, ref.name)
+        return ref
+
+    @reads
+    def job(self, queue: str | QueueRef, job_id: str) -> Program[JobDetail]:
         """Return all that is known of one job."""
         from qdeck._deck import job
 
-        if (home := (yield from self.others.home(queue))) is not None:
-            return (yield from home.job(queue, job_id))
-        yield from changes.need_queue(self.memory, queue)
-        return (yield from job.read_job(queue, job_id))
+        ref, adapter = yield from self.others.resolve(queue)
+        if adapter is not None:
+            return (yield from adapter.job(ref.name, job_id))
+        yield from changes.need_queue(self.memory, ref.name)
+        return (yield from job.read_job(ref.name, job_id))
 
     @reads
     def jobs_now(self, queue: str, job_ids: Sequence[str]) -> Program[list[JobRecord | None]]:
@@ -110,7 +121,7 @@ class Reads(Plans):
         """Return where a job is, of every queue. Queues that cannot be read are added to `unread`."""
         from qdeck._deck import job
 
-        left_out: list[tuple[str, str]] = []
+        left_out: list[tuple[QueueRef | None, str]] = []
         names = yield from native.readable((yield from native.names(self.memory)), left_out)
         unread = [] if unread is None else unread
         unread += [why for _, why in left_out]
@@ -368,9 +379,9 @@ class Reader(Reads, Blocking):
 
     def jobs(
         self,
-        queue: str,
+        queue: str | QueueRef,
         *,
-        state: Queues | None = None,
+        state: States | None = None,
         where: str = "",
         limit: int | None = None,
         newest: bool | None = None,
@@ -380,11 +391,10 @@ class Reader(Reads, Blocking):
         `ready` is in the order in which it will run, jobs that ended start with the newest.
         """
         states, wanted = need_states(state), parsed(where)  # errors are raised before the first job is asked for
-        self.run(self._need(queue))
-        return self._walk(queue, states, wanted, Walk(limit), newest)
+        return self._walk(self.run(self._need(queue)), states, wanted, Walk(limit), newest)
 
     def _walk(
-        self, queue: str, states: Sequence[State], wanted: Filter, walk: Walk, newest: bool | None
+        self, queue: QueueRef, states: Sequence[State], wanted: Filter, walk: Walk, newest: bool | None
     ) -> Iterator[JobRecord]:
         while walk.goes_on:
             yield from walk.take(self.run(self._page(queue, states, wanted, cursor=walk.cursor, newest=newest)))
@@ -395,18 +405,17 @@ class AsyncReader(Reads, Asynchronous):
 
     async def jobs(
         self,
-        queue: str,
+        queue: str | QueueRef,
         *,
-        state: Queues | None = None,
+        state: States | None = None,
         where: str = "",
         limit: int | None = None,
         newest: bool | None = None,
     ) -> AsyncIterator[JobRecord]:
         """Return the jobs of a queue as they are read; see `Reader.jobs`."""
         states, wanted = need_states(state), parsed(where)
-        await self.run(self._need(queue))
-        walk = Walk(limit)
+        ref, walk = await self.run(self._need(queue)), Walk(limit)
         while walk.goes_on:
-            page = await self.run(self._page(queue, states, wanted, cursor=walk.cursor, newest=newest))
+            page = await self.run(self._page(ref, states, wanted, cursor=walk.cursor, newest=newest))
             for record in walk.take(page):
                 yield record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
-from qdeck._errors import NotAllowed
+from qdeck._errors import InvalidOption, NotAllowed
 from qdeck.admin._client import Options, operates, writes
 from qdeck.admin._reader import AsyncReader, Reader, Reads
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
 
-    from qdeck._deck.model import Settings
+    from qdeck._deck.model import QueueRef, Settings
     from qdeck._deck.reasons import Skip
     from qdeck._engine.ops import Made, Program
     from qdeck._names import QueueName
@@ -157,32 +157,43 @@ class Writes(Reads):
         return produce.enqueue(where, job)
 
     @writes
-    def pause(self, queue: str) -> Program[Settings]:
+    def pause(self, queue: str | QueueRef) -> Program[Settings]:
         """Pause a queue: its workers start nothing more from it until it is resumed."""
         return self._set_paused(queue, paused=True)
 
     @writes
-    def resume(self, queue: str) -> Program[Settings]:
+    def resume(self, queue: str | QueueRef) -> Program[Settings]:
         """Resume a paused queue."""
         return self._set_paused(queue, paused=False)
 
-    def _set_paused(self, queue: str, *, paused: bool) -> Program[Settings]:
+    def _set_paused(self, queue: str | QueueRef, *, paused: bool) -> Program[Settings]:
         from qdeck._deck import changes, journal
 
-        program = changes.set_paused(self.memory, queue, paused=paused)
-        return journal.noted(
-            program, "pause" if paused else "resume", queues=[queue], unless=lambda left: not left.changed
-        )
+        verb = "pause" if paused else "resume"
+        ref = yield from self._native(queue, verb)
+        program = changes.set_paused(self.memory, ref.name, paused=paused)
+        noted = journal.noted(program, verb, queues=[self.label(ref)], unless=lambda left: not left.changed)
+        return (yield from noted)
+
+    def _native(self, queue: str | QueueRef, verb: str) -> Program[QueueRef]:
+        ref, adapter = yield from self.others.resolve(queue)
+        if adapter is not None:
+            raise InvalidOption(f"{adapter.name} has nothing like {verb}", hint="name a native queue")
+        return ref
 
     @writes
-    def limit(self, queue: str, *, running: int | None = None, rate: tuple[int, float] | None = None) -> Program[None]:
+    def limit(
+        self, queue: str | QueueRef, *, running: int | None = None, rate: tuple[int, float] | None = None
+    ) -> Program[None]:
         """Set how many jobs of a queue run at once, and how many start in so many seconds; None is no limit."""
         from qdeck._deck import changes, journal
 
-        program = changes.set_limits(self.memory, queue, running=running, rate=rate)
+        ref = yield from self._native(queue, "limit")
+        program = changes.set_limits(self.memory, ref.name, running=running, rate=rate)
         said = [] if running is None else [f"{running} at once"]
         said += [] if rate is None else [f"{rate[0]} in {rate[1]:g} s"]
-        return journal.noted(program, "limit", queues=[queue], where=", ".join(said) or "none")
+        noted = journal.noted(program, "limit", queues=[self.label(ref)], where=", ".join(said) or "none")
+        return (yield from noted)
 
     @writes
     def order_worker(self, worker: str, what: str) -> Program[None]:

@@ -1,0 +1,117 @@
+"""Queues of one name in several adapters: each is found, shown, planned, applied and undone by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from characterisation.seed import fill
+from characterisation.seed_native import MAIL
+from qdeck import UnknownJob, UsageError
+from qdeck.admin import Code, Limits, QueueRef, Thresholds, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import redis
+
+ALL = ("native", "lists", "vmpooler", "ifdb", "scheduler")
+OWN, LIST, POOL = (QueueRef(adapter, MAIL) for adapter in ("native", "lists", "vmpooler"))
+SHARED = {MAIL, "scheduler"}
+CHOICES = f"Write native/{MAIL} or lists/{MAIL} or vmpooler/{MAIL}."
+
+
+@pytest.fixture
+def seeded(raw: redis.Redis) -> redis.Redis:
+    fill(raw)
+    return raw
+
+
+@pytest.fixture
+def deck(url: str, seeded: redis.Redis) -> Iterator[Writer]:
+    with Writer(url, adapters=ALL) as deck:
+        yield deck
+
+
+def test_each_is_a_row_of_its_own_and_the_snapshot_says_which_names_are_shared(deck: Writer) -> None:
+    seen = deck.snapshot()
+    assert {row.ref for row in seen.queues if row.name == MAIL} == {OWN, LIST, POOL}
+    assert seen.shared == SHARED
+    assert deck.label(OWN) == f"native/{MAIL}"
+    assert deck.label(QueueRef("ifdb", "ifdb")) == "ifdb"
+
+
+@pytest.mark.parametrize("call", ["page", "jobs", "job", "draft", "resolve"])
+def test_a_name_of_several_is_refused_with_the_choices(deck: Writer, call: str) -> None:
+    words = (MAIL, "twin") if call in ("job", "draft") else (MAIL,)
+    with pytest.raises(UsageError, match=f"^'{MAIL}' is a queue of native and of lists and of vmpooler$") as refused:
+        getattr(deck, call)(*words)
+    assert refused.value.hint == CHOICES
+
+
+@pytest.mark.parametrize("ref", [OWN, LIST, POOL])
+def test_each_is_read_by_itself(deck: Writer, ref: QueueRef) -> None:
+    by_text = list(deck.jobs(str(ref)))
+    assert by_text
+    assert {job.ref for job in by_text} == {ref}
+    assert [job.key for job in deck.jobs(ref)] == [job.key for job in by_text]
+    assert deck.job(ref, "twin").ref == ref
+    assert deck.resolve(str(ref)) == ref
+
+
+def test_a_unique_name_stays_bare_and_an_exact_name_wins_over_a_prefix(url: str, raw: redis.Redis) -> None:
+    raw.rpush("lists/deep:actions", "x")
+    raw.rpush("deep:actions", "y")
+    with Writer(url, adapters=ALL, patterns=["lists/{service}:actions"]) as deck:
+        assert deck.resolve("deep:actions") == ("lists", "deep:actions")
+        assert deck.resolve("lists/deep:actions") == ("lists", "lists/deep:actions")
+        assert deck.resolve("lists/lists/deep:actions") == ("lists", "lists/deep:actions")
+        assert deck.label(QueueRef("lists", "deep:actions")) == "deep:actions"
+
+
+@pytest.mark.parametrize("text", [f"ifdb/{MAIL}", "native/other:x:actions", "lists/nothing", "nowhere", "nobody/x"])
+def test_a_queue_that_is_not_there_is_refused(deck: Writer, text: str) -> None:
+    with pytest.raises(UsageError, match="there is no queue"):
+        deck.resolve(text)
+
+
+def test_only_the_adapters_that_are_looked_at_count(url: str, seeded: redis.Redis) -> None:
+    with Writer(url, adapters=("lists",)) as deck:
+        assert deck.resolve(MAIL) == LIST
+        assert deck.label(LIST) == MAIL
+        with pytest.raises(UsageError, match="the adapter vmpooler"):
+            deck.page(POOL)
+
+
+def test_a_job_of_another_queue_of_the_same_name_is_not_found(deck: Writer) -> None:
+    with pytest.raises(UnknownJob):
+        deck.job(POOL, "oldest")
+
+
+def test_a_finding_is_of_one_queue_and_names_its_adapter(url: str, seeded: redis.Redis) -> None:
+    strict = Thresholds(dlq_max_warning=1, dlq_max_critical=2)
+    with Writer(url, adapters=ALL, thresholds=strict) as deck:
+        seen = deck.snapshot()
+        of_name = {one.queue: one.text for one in seen.findings if one.code is Code.DEAD and one.queue in (OWN, LIST)}
+        assert of_name == {OWN: f"5 dead letters in native/{MAIL}", LIST: f"4 dead letters in lists/{MAIL}"}
+        report = deck.health(Limits())
+        assert {one.queue for one in report.findings if one.code is Code.DEAD} >= {OWN, LIST}
+
+
+def test_only_a_native_queue_is_paused(deck: Writer) -> None:
+    with pytest.raises(UsageError, match=f"^'{MAIL}' is a queue of"):
+        deck.pause(MAIL)
+    with pytest.raises(UsageError, match=r"^lists has nothing like pause$"):
+        deck.pause(LIST)
+    assert deck.pause(f"native/{MAIL}").changed
+    assert {row.adapter for row in deck.snapshot().queues if row.paused and row.name == MAIL} == {"native"}
+    assert deck.activity()[-1].queues == (str(OWN),)
+
+
+def test_a_filter_takes_the_adapter_too(deck: Writer) -> None:
+    both = deck.groups(where=f"queue:{MAIL}").groups
+    assert {group.adapter for group in both} == {"native", "lists"}
+    assert {group.adapter for group in deck.groups(where=f"queue:lists/{MAIL}").groups} == {"lists"}
+    assert {group.adapter for group in deck.groups(where="queue:native/*").groups} == {"native"}
+    assert not deck.groups(where="queue:lists/nothing").groups
