@@ -179,10 +179,10 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="exact bytes of entries of other systems",
         prevents="an operation changes an entry that its own system changed meanwhile",
-        file="core/qdeck/adapters/lua/step.lua",
-        text="  if (found and '=' .. found or '-') ~= ARGV[at + 3] then return number end",
-        without="",
-        tests=("tests/adapters/test_conformance.py", "tests/adapters/test_verbs.py"),
+        file="core/qdeck/adapters/lua/change.lua",
+        text="      if seen ~= cell.before then ",
+        without="      if false then ",
+        tests=("tests/adapters/test_conformance.py", "tests/adapters/test_verbs.py", "tests/adapters/test_cells.py"),
     ),
     Safeguard(
         name="renewal of leases that came late",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from qdeck import UsageError
-from qdeck.adapters import discovery, steps
+from qdeck.adapters import changes, discovery
 from qdeck.adapters.listing import every
 from qdeck.adapters.model import Ages, Fate, Stale, Tried
 from qdeck.admin import Act, Entry, Seen, State, Writer, make_adapter, parse
@@ -27,7 +27,7 @@ def picture(raw: redis.Redis) -> dict[bytes, tuple[object, bool]]:
 
 
 def values(raw: redis.Redis) -> dict[bytes, object]:
-    """The same as values, whatever their encoding and the order of sets."""
+    """The same as values, whatever their encoding; streams with what is pending in their groups."""
     found: dict[bytes, object] = {}
     for key in raw.scan_iter():
         if key.startswith((b"qdeck:", b"{")):
@@ -40,7 +40,10 @@ def values(raw: redis.Redis) -> dict[bytes, object]:
         elif kind == b"set":
             found[key] = raw.smembers(key)
         elif kind == b"list":
-            found[key] = sorted(raw.lrange(key, 0, -1))
+            found[key] = raw.lrange(key, 0, -1)
+        elif kind == b"stream":
+            groups = [group["name"] for group in raw.xinfo_groups(key)]
+            found[key] = (raw.xrange(key), {name: raw.xpending(key, name) for name in groups})
         else:
             found[key] = raw.get(key)
     return found
@@ -165,30 +168,30 @@ class Conformance:
 
     def test_every_act_is_told_and_each_is_taken_back(self, deck: Writer, raw: redis.Redis) -> None:
         adapter = self.look(deck)
-        before, tried, told = values(raw), set(), set()
+        before, tried, told = picture(raw), set(), set()
         for number, entry in enumerate(self.entries(deck, adapter)):
             for act, capability in adapter.capabilities().items():
                 assert capability.can or capability.why
                 try:
-                    step = deck.run(adapter.step(act, entry, _now(deck), priority=_priority(self.adapter, act)))
+                    change = deck.run(adapter.change(act, entry, _now(deck), priority=_priority(self.adapter, act)))
                 except UsageError:
                     continue
                 told.add(act)
                 batch = f"b{number}-{act}"
-                [done] = deck.write(steps.run(self.adapter, batch, [step]))
+                [done] = deck.write(changes.apply(self.adapter, batch, [change]))
                 if not done.done:  # an entry may be in the way of itself, as one that is dead and in line too
                     assert done.why, (act, entry.key)
-                    assert values(raw) == before, (act, entry.key)
+                    assert picture(raw) == before, (act, entry.key)
                     continue
                 tried.add(act)
                 changed = values(raw)
-                [again] = deck.write(steps.run(self.adapter, batch, [step]))
+                [again] = deck.write(changes.apply(self.adapter, batch, [change]))
                 assert again.done  # sent twice is done once
                 assert values(raw) == changed
-                [back] = deck.write(steps.undo(self.adapter, batch))
+                [back] = deck.write(changes.undo(self.adapter, batch))
                 assert back.done, (act, entry.key, back.why)
-                assert deck.write(steps.undo(self.adapter, batch)) == []
-                assert values(raw) == before, (act, entry.key)
+                assert deck.write(changes.undo(self.adapter, batch)) == []
+                assert picture(raw) == before, (act, entry.key)
         assert tried
         assert tried == told
 
@@ -203,11 +206,11 @@ class Conformance:
             if entry.native_state in tried:
                 continue
             try:
-                step = deck.run(adapter.step(Act.RETRY, entry, now))
+                change = deck.run(adapter.change(Act.RETRY, entry, now))
             except UsageError:
                 continue
             one = Tried(seen=entry.seen, since_ms=now)
-            [done] = deck.write(steps.run(self.adapter, f"r{number}", [step]))
+            [done] = deck.write(changes.apply(self.adapter, f"r{number}", [change]))
             if not done.done:
                 continue
             if not adapter.tells_fates:
@@ -227,7 +230,7 @@ class Conformance:
 
     def test_what_is_stale_is_told_and_can_go_and_come_back(self, deck: Writer, raw: redis.Redis) -> None:
         adapter = self.look(deck)
-        before, now, cursor = values(raw), _now(deck), None
+        before, now, cursor = picture(raw), _now(deck), None
         ages = Ages(
             max_pending_age=0, max_ready_age=0, max_completed_age=0, max_orphaned_age=0, max_request_age=0, done_age=0,
             dlq_ttl_s=0, dlq_max_entries=0,
@@ -240,15 +243,15 @@ class Conformance:
             if cursor is None:
                 break
         assert cursor is None
-        assert values(raw) == before
+        assert picture(raw) == before
         for number, stale in enumerate(found):
             assert stale.reason
-            step = deck.run(adapter.step(stale.act, stale.entry, now, ages=ages, reason=stale.reason))
-            [done] = deck.write(steps.run(self.adapter, f"s{number}", [step]))
+            change = deck.run(adapter.change(stale.act, stale.entry, now, ages=ages, reason=stale.reason))
+            [done] = deck.write(changes.apply(self.adapter, f"s{number}", [change]))
             assert done.done, (stale.rule, stale.entry.key, done.why)
-            [back] = deck.write(steps.undo(self.adapter, f"s{number}"))
+            [back] = deck.write(changes.undo(self.adapter, f"s{number}"))
             assert back.done, (stale.rule, stale.entry.key, back.why)
-            assert values(raw) == before
+            assert picture(raw) == before
 
     def test_an_entry_that_changed_is_left_alone(self, deck: Writer, raw: redis.Redis) -> None:
         adapter = self.look(deck)
@@ -258,16 +261,16 @@ class Conformance:
             if entry.key.partition("#")[0] in twins:
                 continue  # its twin would go
             try:
-                step = deck.run(adapter.step(Act.DISCARD, entry, _now(deck)))
+                change = deck.run(adapter.change(Act.DISCARD, entry, _now(deck)))
             except UsageError:
                 continue
-            deck.write(steps.run(self.adapter, f"first{number}", [step]))
+            deck.write(changes.apply(self.adapter, f"first{number}", [change]))
             before = values(raw)
-            [left] = deck.write(steps.run(self.adapter, f"second{number}", [step]))
+            [left] = deck.write(changes.apply(self.adapter, f"second{number}", [change]))
             assert not left.done
             assert left.why
             assert values(raw) == before
-            deck.write(steps.undo(self.adapter, f"first{number}"))
+            deck.write(changes.undo(self.adapter, f"first{number}"))
 
     def test_keys_of_another_type_do_not_stop_the_rest(self, deck: Writer, raw: redis.Redis) -> None:
         for key, kind in self.make().fixed_keys().items():

@@ -84,15 +84,13 @@ def test_orphans_go_only_when_lists_are_named(url: str, raw: redis.Redis, ask: C
 
 
 def test_a_task_that_is_registered_meanwhile_keeps_its_list(url: str, raw: redis.Redis) -> None:
-    from qdeck.adapters import steps
-    from qdeck.adapters.lists import steps as lists_steps
+    from qdeck.adapters import changes
+    from qdeck.adapters.lists.changes import clean_orphans
 
     fill(raw)
     with Writer(url) as deck:
-        [step], _ = deck.run(
-            lists_steps.clean_orphans([b"execution:agent_run:free:78"], "execution:agent_run:free:", 0)
-        )
+        [change], _ = deck.run(clean_orphans([b"execution:agent_run:free:78"], "execution:agent_run:free:", 0))
         raw.sadd("task_queues:78", "execution:agent_run:free:78")
-        [outcome] = deck.write(steps.run("lists", "b1", [step]))
+        [outcome] = deck.write(changes.apply("lists", "b1", [change]))
     assert not outcome.done
     assert raw.llen("execution:agent_run:free:78") == 1

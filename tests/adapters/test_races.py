@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from qdeck.adapters import steps
+from qdeck.adapters import changes
 from qdeck.adapters.listing import every
 from qdeck.admin import Act, State, Writer, make_adapter
 
@@ -38,8 +38,8 @@ def test_promoting_beside_a_worker_that_pops_loses_nothing_and_doubles_nothing(
             adapter = make_adapter("scheduler")
             entries = deck.run(every(adapter, "scheduler", (State.DELAYED,), most=JOBS * 2))
             for at, entry in enumerate(entries):
-                step = deck.run(adapter.step(Act.RUN, entry, due))
-                deck.write(steps.run("scheduler", batch, [step], offset=at))
+                change = deck.run(adapter.change(Act.RUN, entry, due))
+                deck.write(changes.apply("scheduler", batch, [change], places=[at]))
 
     worker = threading.Thread(target=work)
     operators = [threading.Thread(target=promote, args=(name,)) for name in ("one", "two")]

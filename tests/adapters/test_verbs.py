@@ -46,10 +46,7 @@ def test_a_list_is_in_its_order_again(url: str, raw: redis.Redis, verb: str, ids
         assert result.applied == (len(ids) or len(before))
         assert raw.llen(name) == len(before) - result.applied
         assert deck.undo(result.batch).restored == result.applied
-    left = [entry for entry in raw.lrange(name, 0, -1) if entry in before]
-    assert left == before if not ids else sorted(left) == sorted(before)
-    ends = slice(0, 2), slice(-2, None)
-    assert any(left[end] == before[end] for end in ends)
+    assert raw.lrange(name, 0, -1) == before
 
 
 @pytest.mark.parametrize("ids", [("n0",), ("n2", "n5"), ()])
@@ -67,10 +64,7 @@ def test_entries_of_a_list_go_to_its_end_and_back_to_their_places(
         moved = [entry for entry in before if json.loads(entry)["id"] in ids]
         assert raw.lrange(name, 0, -1) == [entry for entry in before if entry not in moved] + moved
         deck.undo()
-    after = raw.lrange(name, 0, -1)
-    assert sorted(after) == sorted(before)
-    assert after == before or len(ids) > 1
-    assert ids != ("n0",) or after[0] == before[0]
+    assert raw.lrange(name, 0, -1) == before
 
 
 @pytest.mark.parametrize("adapter", FILL)
@@ -93,7 +87,7 @@ def test_each_verb_does_its_plan_once_and_is_taken_back(url: str, raw: redis.Red
         assert result.error is None
         assert result.applied + result.skipped_count - len(plan.tail.skipped) == plan.count
         changed = of_others(raw)
-        # To the end of its own list: the same entries in another order, which is not looked at here.
+        # All entries of a list to its end, one after the other: they are in the same order then.
         assert (changed != before) == bool(result.applied) or (adapter, verb) == ("lists", "requeue")
         assert deck.apply(plan).applied >= result.applied
         assert of_others(raw) == changed

@@ -26,10 +26,9 @@ async def keep_health(writer: AsyncWriter, limits: Limits, now: int) -> str | No
         return None
     try:
         metrics = await writer.run(_metrics(adapter, limits, now))
-        outcome = await writer.write(write_health(metrics, judge(metrics, writer.thresholds).value, now))
+        return await writer.write(write_health(metrics, judge(metrics, writer.thresholds).value, now))
     except QdeckError as error:
         return f"not written: {error}"
-    return "written" if outcome.done else outcome.why
 
 
 def _metrics(adapter: VmPooler, limits: Limits, now: int) -> Program[dict[str, Any]]:

@@ -32,6 +32,7 @@ class SkipCode(StrEnum):
     PARENT_ENDED = "parent_ended"
     ALREADY_ASKED = "already_asked"
     ALREADY_THERE = "already_there"
+    WRONG_TYPE = "wrong_type"
     PAYLOAD_CHANGED = "payload_changed"
     UNDO_EXPIRED = "undo_expired"
     UNDO_NOT_KEPT = "undo_not_kept"
@@ -49,8 +50,8 @@ class SkipCode(StrEnum):
 _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
     {
         SkipCode.MOVED: lambda state: f"is {state} now",
-        SkipCode.CHANGED: lambda what: what or "has changed since",
-        SkipCode.GONE: lambda _: "is gone",
+        SkipCode.CHANGED: lambda key: f"{key} has changed since" if key else "has changed since",
+        SkipCode.GONE: lambda key: f"is not in {key} any more" if key else "is gone",
         SkipCode.LEFT_STATE: lambda state: f"is not {state} any more",
         SkipCode.NOT_FOUND: lambda states: (
             f"there is no such job that is {states}" if states else "there is no such job"
@@ -66,7 +67,8 @@ _SKIPS: Final[Mapping[SkipCode, Callable[[str], str]]] = MappingProxyType(
         SkipCode.OTHERS_WAIT: lambda _: "others wait for it",
         SkipCode.PARENT_ENDED: lambda _: "a job that it waited for has ended",
         SkipCode.ALREADY_ASKED: lambda _: "its cancellation was requested",
-        SkipCode.ALREADY_THERE: lambda _: "is there again",
+        SkipCode.ALREADY_THERE: lambda key: f"is in {key} already" if key else "is there again",
+        SkipCode.WRONG_TYPE: lambda key: f"{key} holds another type of data",
         SkipCode.PAYLOAD_CHANGED: lambda _: "its payload has changed",
         SkipCode.UNDO_EXPIRED: lambda _: "its copy is not kept any more",
         SkipCode.UNDO_NOT_KEPT: lambda count: f"there was no room to keep what {int(count):,} jobs need to be undone",

@@ -19,7 +19,10 @@ KEEP_BYTES: Final = 64 * 1024 * 1024  # what is kept of all acts that can be und
 
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """What became of a slice: how many of its entries were looked at, and code and data of why some were left alone."""
+    """What became of a slice: how many of its entries were looked at, and code and data of why some were left alone.
+
+    `kept` is whether it can be undone, but for `unkept` entries.
+    """
 
     now_ms: int
     count: int
@@ -27,6 +30,7 @@ class Acted:
     asked: int
     outbox: int
     skipped: list[tuple[int, str, str]]
+    unkept: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class Tally:
         self.applied += applied
         self.asked += acted.asked
         self.skipped_count += len(left_alone)
-        self.undoable += applied if acted.kept else 0
+        self.undoable += applied - acted.unkept if acted.kept else 0
         self.now_ms = acted.now_ms
         return [entry for at, entry in enumerate(part) if at not in left_alone] if left_alone else part
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.model import State
 from qdeck._operations import batches
-from qdeck.adapters import steps
+from qdeck.adapters import changes
 from qdeck.adapters.listing import read_slice
 from qdeck.adapters.lists.adapter import Lists
-from qdeck.adapters.lists.steps import clean_orphans, clean_task
+from qdeck.adapters.lists.changes import clean_orphans, clean_task
 from qdeck.adapters.model import Kind
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Program
+    from qdeck.adapters.cells import Change
     from qdeck.adapters.others import Others
-    from qdeck.adapters.steps import Step
 
 ADAPTER: Final = "lists"
 MOST_ORPHANS: Final = 10_000  # in one go
@@ -41,13 +41,15 @@ class ListsFound:
     """What a cleaning would remove, and what it would leave, each with the reason."""
 
     where: str
-    steps: tuple[Step, ...]
+    changes: tuple[Change, ...]
     left: tuple[tuple[str, str], ...]
 
     @property
     def told(self) -> ListsCleaned:
         """As the report of a dry run."""
-        return ListsCleaned(removed=tuple((step.id, step.effect) for step in self.steps), left=self.left, dry_run=True)
+        return ListsCleaned(
+            removed=tuple((change.id, change.effect) for change in self.changes), left=self.left, dry_run=True
+        )
 
 
 def find(others: Others, task_id: str | None, idle_s: float) -> Program[ListsFound]:
@@ -57,12 +59,12 @@ def find(others: Others, task_id: str | None, idle_s: float) -> Program[ListsFou
     """
     found, left = yield from (_orphans(others, idle_s) if task_id is None else clean_task(task_id, idle_s))
     where = "orphaned lists" if task_id is None else f"task {task_id}"
-    return ListsFound(where=where, steps=tuple(found), left=tuple(left))
+    return ListsFound(where=where, changes=tuple(found), left=tuple(left))
 
 
-def _orphans(others: Others, idle_s: float) -> Program[tuple[list[Step], list[tuple[str, str]]]]:
+def _orphans(others: Others, idle_s: float) -> Program[tuple[list[Change], list[tuple[str, str]]]]:
     adapter = next((one for one in others.adapters if isinstance(one, Lists)), None)
-    found: list[Step] = []
+    found: list[Change] = []
     left: list[tuple[str, str]] = []
     if adapter is None:
         return found, left
@@ -88,17 +90,15 @@ def _orphans(others: Others, idle_s: float) -> Program[tuple[list[Step], list[tu
 
 def remove(lists: ListsFound) -> Program[ListsCleaned]:
     """Remove the lists that were found, as a batch."""
-    what, found, left = lists.where, lists.steps, lists.left
+    what, found, left = lists.where, lists.changes, lists.left
     if not found:
         return ListsCleaned(left=left)
     batch = yield from batches.begin(batches.new_batch_id(), "clean lists", adapters=[ADAPTER], where=what)
-    size = sum(steps.size_of(step) for step in found)
-    keeps = size <= batch.room
-    outcomes = yield from steps.run(ADAPTER, batch.id, found, keeps=keeps)
-    done = [(step.id, step.effect) for step, outcome in zip(found, outcomes, strict=True) if outcome.done]
+    outcomes = yield from changes.apply(ADAPTER, batch.id, found, keep_bytes=batch.room)
+    done = [(change.id, change.effect) for change, outcome in zip(found, outcomes, strict=True) if outcome.done]
     missed = [(outcome.id, outcome.why) for outcome in outcomes if not outcome.done]
-    undoable = len(done) if keeps else 0
-    yield from batch.close(len(done), size if keeps else 0)
+    undoable = sum(outcome.undoable for outcome in outcomes)
+    yield from batch.close(len(done), max((outcome.bytes for outcome in outcomes), default=0))
     yield from batch.log({"removed": len(done), "left": len(left) + len(missed)}, undoable=undoable)
     return ListsCleaned(
         batch=batch.id,

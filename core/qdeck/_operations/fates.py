@@ -11,7 +11,8 @@ from qdeck._deck.model import NATIVE
 from qdeck._engine import codec, keys, ops
 from qdeck._operations.model import Fates
 from qdeck._redis import reads
-from qdeck.adapters import make, steps
+from qdeck.adapters import make
+from qdeck.adapters.changes import done_places
 from qdeck.adapters.model import Fate, Seen, Tried
 
 if TYPE_CHECKING:
@@ -88,9 +89,10 @@ class Fortunes:
         part = [entry for _, entry in numbered]
         if part[0].adapter == NATIVE:
             return (yield from self.read(part))
-        done = yield from steps.done_places(part[0].adapter, self.plan.batch, [place for place, _ in numbered])
-        fates = iter((yield from self.read([entry for entry, yes in zip(part, done, strict=True) if yes])))
-        return [next(fates) if yes else None for yes in done]
+        done = yield from done_places(part[0].adapter, self.plan.batch, [place for place, _ in numbered])
+        some = [entry for entry, was_kept in zip(part, done, strict=True) if was_kept is not None]
+        fates = iter((yield from self.read(some)))
+        return [None if was_kept is None else next(fates) for was_kept in done]
 
     def _foreign(self, adapter: Adapter, part: Sequence[PlanEntry]) -> Program[list[str | None]]:
         since = self.plan.head.created_ms

@@ -18,7 +18,8 @@ from qdeck._engine.acts import Acted
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._operations.model import PlanEntry, Verb
 from qdeck._redis import reads
-from qdeck.adapters import make, steps
+from qdeck.adapters import changes as applied
+from qdeck.adapters import make
 from qdeck.adapters.model import Act, Ages, Entry, Seen
 from qdeck.adapters.together import together
 
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from qdeck._operations.model import PlanHead
     from qdeck._operations.request import Sums, Wish
     from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.cells import Change
     from qdeck.adapters.others import Others
-    from qdeck.adapters.steps import Step
 
-SLICE: Final = 50  # steps that are built, and done, in one go
+SLICE: Final = 50  # changes that are made in one go
 
 
 @dataclass(slots=True)
@@ -185,40 +186,40 @@ def _planned(
     adapter: Adapter, act: Act, found: Sequence[Entry], head: PlanHead, sums: Sums
 ) -> Program[list[PlanEntry]]:
     options = yield from _options(adapter, act, head, head.created_ms)
-    built = yield from build_steps(adapter, act, found, head.created_ms, [options] * len(found))
-    planned = [plan_entry(entry, act, step, sums, reason="") for entry, step in zip(found, built, strict=True)]
+    built = yield from build_changes(adapter, act, found, head.created_ms, [options] * len(found))
+    planned = [plan_entry(entry, act, change, sums, reason="") for entry, change in zip(found, built, strict=True)]
     entries = [one for one in planned if one is not None]
     sums.add(entries)
     return entries
 
 
 def plan_entry(
-    entry: Entry, act: Act, step: Step | UsageError, sums: Sums, *, reason: str, rule: str | None = None
+    entry: Entry, act: Act, change: Change | UsageError, sums: Sums, *, reason: str, rule: str | None = None
 ) -> PlanEntry | None:
-    """The line of a plan for an entry; None when its step cannot be done, which is told."""
+    """The line of a plan for an entry; None when it cannot be done, which is told."""
     name = shown(entry.id)
-    if isinstance(step, UsageError):
-        sums.skip(shown(entry.queue), name, SkipCode.NOT_CAPABLE, shown(str(step).removeprefix(f"{entry.id!r}: ")))
+    if isinstance(change, UsageError):
+        sums.skip(shown(entry.queue), name, SkipCode.NOT_CAPABLE, shown(str(change).removeprefix(f"{entry.id!r}: ")))
         return None
     try:
         entry.queue.encode()
     except UnicodeEncodeError:
         sums.skip(ascii(entry.queue), name, SkipCode.QUEUE_NOT_TEXT)
         return None
-    if step.warning and shown(step.warning) not in sums.warnings:
-        sums.warnings.append(shown(step.warning))
+    if change.warning and shown(change.warning) not in sums.warnings:
+        sums.warnings.append(shown(change.warning))
     return PlanEntry(
         queue=entry.queue, id=name, state=entry.state, version=str(entry.seen), verb=act.value, rule=rule,
-        reason=shown(reason or step.effect), bytes=len(entry.body or entry.seen.member), age_s=entry.age_s,
+        reason=shown(reason or change.effect), bytes=len(entry.body or entry.seen.member), age_s=entry.age_s,
         adapter=entry.adapter,
     )  # fmt: skip
 
 
-def build_steps(
+def build_changes(
     adapter: Adapter, act: Act, entries: Sequence[Entry], now: int, options: Sequence[dict[str, Any]]
-) -> Program[list[Step | UsageError]]:
-    """The step for each entry, or why there is none; what they read is read in one round trip."""
-    programs = [adapter.step(act, entry, now, **more) for entry, more in zip(entries, options, strict=True)]
+) -> Program[list[Change | UsageError]]:
+    """The change for each entry, or why there is none; what they read is read in one round trip."""
+    programs = [adapter.change(act, entry, now, **more) for entry, more in zip(entries, options, strict=True)]
     return (yield from together(programs))
 
 
@@ -238,73 +239,77 @@ def read_ages(head: PlanHead) -> Ages:
 
 
 class Abroad:
-    """One run of a batch over other adapters. It counts what is kept to take it back, and keeps no more than it may."""
+    """One run of a batch over other adapters. It counts what is kept to undo it, and keeps no more than it may."""
 
     def __init__(self, head: PlanHead, batch: str, keep_ms: int) -> None:
-        self.bytes = 0
         self._head, self._batch, self._keep_ms = head, batch, keep_ms
         self._adapters: dict[str, Adapter] = {}
+        self._bytes: dict[str, int] = {}
+        self._places = applied.Places()
+
+    @property
+    def bytes(self) -> int:
+        """What is kept to undo it."""
+        return sum(self._bytes.values())
 
     def slice(self, part: Sequence[PlanEntry], offset: int, room: int) -> Program[Acted]:
         """Does entries of one queue, state and verb, as many as go in one step of work."""
         part = part[:SLICE]
         first = part[0]
         adapter = self._adapters.setdefault(first.adapter, make(first.adapter))
-        act, now = Act(first.verb), (yield from reads.clock())
-        done = yield from steps.done_places(adapter.name, self._batch, range(offset, offset + len(part)))
+        now = yield from reads.clock()
+        done = yield from applied.done_places(adapter.name, self._batch, range(offset, offset + len(part)))
         seen = [Seen.parse(entry.version) for entry in part]
         there = yield from adapter.recall(first.queue, first.state, seen, now)
         reasons: dict[int, tuple[str, str]] = {}
         todo: list[tuple[int, Entry]] = []
-        for at, (entry, was_done) in enumerate(zip(there, done, strict=True)):
-            if entry is not None and not was_done:
+        for at, (entry, is_kept) in enumerate(zip(there, done, strict=True)):
+            if entry is not None and is_kept is None:
                 todo.append((at, entry))
-            elif not was_done:
+            elif is_kept is None:
                 reasons[at] = SkipCode.CHANGED, ""
-        kept = yield from self._do(adapter, act, part, todo, offset, room, now, reasons)
+        unkept = done.count(False) + (yield from self._do(adapter, part, todo, offset, room, now, reasons))
         skipped = [(at, code, data) for at, (code, data) in sorted(reasons.items())]
-        return Acted(now, len(part), kept, 0, 0, skipped)
+        return Acted(now, len(part), True, 0, 0, skipped, unkept)
 
     def _do(
         self,
         adapter: Adapter,
-        act: Act,
         part: Sequence[PlanEntry],
         todo: list[tuple[int, Entry]],
         offset: int,
         room: int,
         now: int,
         reasons: dict[int, tuple[str, str]],
-    ) -> Program[bool]:
-        """Builds the steps and does them. One that a step before it spoiled is built anew, once."""
-        kept = True
+    ) -> Program[int]:
+        """Makes the changes; one that a change before it spoiled is made anew, once. Returns how many are not kept."""
+        act, unkept = Act(part[0].verb), 0
         shared = yield from _options(adapter, act, self._head, now)
         tries = [todo]
         for number, some in enumerate(tries):
             options = [self._with_reason(shared, part[at]) for at, _ in some]
-            built = yield from build_steps(adapter, act, [entry for _, entry in some], now, options)
-            ready: list[tuple[int, Entry, Step]] = []
-            for (at, entry), step in zip(some, built, strict=True):
-                if isinstance(step, UsageError):
-                    reasons[at] = SkipCode.NOT_CAPABLE, str(step).removeprefix(f"{entry.id!r}: ")
+            built = yield from build_changes(adapter, act, [entry for _, entry in some], now, options)
+            ready: list[tuple[int, Entry, Change]] = []
+            for (at, entry), change in zip(some, built, strict=True):
+                if isinstance(change, UsageError):
+                    reasons[at] = SkipCode.NOT_CAPABLE, str(change).removeprefix(f"{entry.id!r}: ")
                 else:
-                    ready.append((at, entry, step))
-            size = sum(steps.size_of(step) for _, _, step in ready)
-            keeps = self.bytes + size <= room
-            kept = kept and keeps
-            outcomes = yield from steps.run(
-                adapter.name, self._batch, [step for _, _, step in ready], keep_ms=self._keep_ms, keeps=keeps,
-                places=[offset + at for at, _, _ in ready],
+                    ready.append((at, entry, change))
+            others = self.bytes - self._bytes.get(adapter.name, 0)
+            outcomes = yield from applied.apply(
+                adapter.name, self._batch, [change for _, _, change in ready], keep_ms=self._keep_ms,
+                keep_bytes=max(0, room - others), places=[offset + at for at, _, _ in ready], at=self._places,
             )  # fmt: skip
-            self.bytes += size if keeps else 0
             for (at, entry, _), outcome in zip(ready, outcomes, strict=True):
                 if outcome.done:
                     reasons.pop(at, None)
+                    unkept += not outcome.undoable
+                    self._bytes[adapter.name] = outcome.bytes
                     continue
-                reasons[at] = SkipCode.CHANGED, outcome.why
+                reasons[at] = outcome.code or SkipCode.CHANGED, outcome.data
                 if number == 0:
                     tries.append([(at, entry)])
-        return kept
+        return unkept
 
     def _with_reason(self, shared: dict[str, Any], entry: PlanEntry) -> dict[str, Any]:
         return {**shared, "reason": entry.reason, "rule": entry.rule} if entry.rule is not None else shared

@@ -16,7 +16,7 @@ from qdeck._operations import activity, batches
 from qdeck._operations.model import UndoResult, Verb
 from qdeck._redis import reads
 from qdeck._redis.steps import Step
-from qdeck.adapters import steps
+from qdeck.adapters import changes as applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -168,9 +168,9 @@ class _Undoing:
             self.dependents += undone.restored - (before.restored if before else 0)
 
     def _abroad(self, adapter: str) -> Program[None]:
-        outcomes = yield from steps.undo(adapter, self.kept.id)
+        outcomes = yield from applied.undo(adapter, self.kept.id)
         self.restored += sum(outcome.done for outcome in outcomes)
-        missed = [(outcome.id, SkipCode.CHANGED, outcome.why) for outcome in outcomes if not outcome.done]
+        missed = [(outcome.id, outcome.code, outcome.data) for outcome in outcomes if outcome.code is not None]
         self.skipped += skips_of("", missed)
 
     def finish(self) -> Program[None]:

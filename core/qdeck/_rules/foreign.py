@@ -8,7 +8,7 @@ import msgspec
 
 from qdeck._deck.reasons import SkipCode
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
-from qdeck._operations.foreign import SLICE, build_steps, plan_entry
+from qdeck._operations.foreign import SLICE, build_changes, plan_entry
 from qdeck._rules.limits import HOUR_S, Limits, Rule
 from qdeck._settings.model import FOREIGN_RULES
 from qdeck.adapters.model import Act, Ages
@@ -125,11 +125,11 @@ class Taking:
         act = some[0].act
         shared = yield from adapter.outfit(act, head.created_ms)
         options: list[dict[str, Any]] = [{**shared, "ages": self.ages, "reason": one.reason} for one in some]
-        built = yield from build_steps(adapter, act, [one.entry for one in some], head.created_ms, options)
+        built = yield from build_changes(adapter, act, [one.entry for one in some], head.created_ms, options)
         entries = [
             entry
-            for one, step in zip(some, built, strict=True)
-            if (entry := plan_entry(one.entry, act, step, self.sums, reason=one.reason, rule=one.rule)) is not None
+            for one, change in zip(some, built, strict=True)
+            if (entry := plan_entry(one.entry, act, change, self.sums, reason=one.reason, rule=one.rule)) is not None
         ]
         self.writer.add(entries)
         self.sums.add(entries)

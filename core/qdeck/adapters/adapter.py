@@ -1,6 +1,6 @@
 """What an adapter is: how one queue system keeps its queues, what can be asked of it and what can be done to it.
 
-An adapter answers in programs of plain reads, and builds the steps of its verbs as values; it does no input or output.
+An adapter answers in programs of plain reads, and builds the changes of its verbs as values; it does no input/output.
 Whoever writes one gives sources (which keys hold the entries of a state) and says how an entry reads; paging, filters
 and lookups are then the same for all.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import JobDetail, Page
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
-    from qdeck.adapters.steps import Step
+    from qdeck.adapters.cells import Change
 
 
 class Adapter(ABC):
@@ -107,8 +107,8 @@ class Adapter(ABC):
         yield from ()  # no reading: a program all the same
         return StalePage()
 
-    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
-        """The one atomic step that does this to an entry; raises a UsageError with the reason where it cannot."""
+    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
+        """The change that does this to an entry; raises a UsageError with the reason where it cannot."""
         yield from ()  # no reading: a program all the same
         raise InvalidOption(self.why_not(act, State(entry.state)), hint="see the capabilities of the adapter")
 
@@ -127,7 +127,7 @@ class Adapter(ABC):
         return [found.get(one) for one in seen]
 
     def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
-        """What many steps of one act share, read once; they are given it as options."""
+        """What many changes of one act share, read once; they are given it as options."""
         yield from ()  # no reading: a program all the same
         return {}
 

@@ -6,6 +6,7 @@ Values are structs, because a data class takes half a millisecond to make, and `
 from __future__ import annotations
 
 import base64
+import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SLICE: Final = 500
-ENDS: Final = (b"head", b"tail")  # what entries of lists, that have no score, have in its place
 MOST_STUCK: Final = 20_000  # entries of one list that are looked at for stuck ones
 KEEP_NAMES: Final = 1000  # of one group
 
@@ -69,31 +69,37 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry as it was read, to the byte: what an act compares before it changes anything."""
+    """An entry as it was read, to the byte: what an act compares before it changes anything.
+
+    `at` is the index in a list at which it was, below 0 from the right end: where it is looked for first.
+    """
 
     key: bytes
     member: bytes
     score: bytes | None = None
     value: bytes | None = None
+    at: int | None = None
 
     def __str__(self) -> str:
-        parts = (self.key, self.member, self.score, self.value)
+        parts = [self.key, self.member, self.score, self.value]
+        parts += [] if self.at is None else [b"%d" % self.at]
         return ".".join("-" if part is None else base64.urlsafe_b64encode(part).decode() for part in parts)
 
     @property
     def mark(self) -> str:
-        """What stays the same while an entry is as it was: not to which end of its list it is nearer."""
-        return str(msgspec.structs.replace(self, score=None) if self.score in ENDS else self)
+        """What stays the same while an entry is as it was: not its place in a list."""
+        return str(msgspec.structs.replace(self, at=None))
 
     @classmethod
     def parse(cls, text: str) -> Seen:
         """Reads what `str` wrote: so an entry goes into a plan and comes back the same."""
         try:
             parts = [None if part == "-" else base64.urlsafe_b64decode(part) for part in text.split(".")]
-            key, member, score, value = parts
+            key, member, score, value, at = parts if len(parts) > 4 else (*parts, None)
+            place = None if at is None else int(at)
         except ValueError as error:
             raise InvalidOption(f"{text!r} is nothing that was seen", hint="pass what a plan holds") from error
-        return cls(key=key or b"", member=member or b"", score=score, value=value)
+        return cls(key=key or b"", member=member or b"", score=score, value=value, at=place)
 
 
 class Raw(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +113,7 @@ class Raw(msgspec.Struct, frozen=True, kw_only=True):
 
     def seen(self, value: bytes | None = None) -> Seen:
         """What an act will compare."""
-        return Seen(key=self.source.key, member=self.member, score=self.score, value=value or self.value)
+        return Seen(key=self.source.key, member=self.member, score=self.score, value=value or self.value, at=self.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,3 +258,9 @@ def text_of(raw: bytes) -> str:
 def raw_of(text: str) -> bytes:
     """The bytes that `text_of` read."""
     return text.encode("utf-8", "surrogateescape")
+
+
+def short(raw: bytes) -> str:
+    """A short name for bytes that are an entry without an id."""
+    digest = hashlib.sha256(raw).digest()
+    return base64.b32encode(digest[:10]).decode().lower()

@@ -16,8 +16,8 @@ from qdeck._errors import InvalidOption
 from qdeck._redis import reads
 from qdeck.adapters import listing
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.ifdb import steps as ifdb_steps
-from qdeck.adapters.ifdb.steps import DATA, QUEUE, RETRIES, read_task
+from qdeck.adapters.ifdb import changes
+from qdeck.adapters.ifdb.changes import DATA, QUEUE, RETRIES, read_task
 from qdeck.adapters.model import (
     Act,
     Ages,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck.adapters.steps import Step
+    from qdeck.adapters.cells import Change
 
 NAME: Final = "ifdb"
 MOST_COUNTED: Final = 50_000  # tasks that one look reads to tell their states
@@ -183,14 +183,14 @@ class Ifdb(Adapter):
         places = [None] * len(ids) if reads.is_error(scores) else scores
         return [_fate(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
 
-    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
         """One change of a task and its place in line. Options: `priority` of a reprioritisation."""
         if why := self.why_not(act, State(entry.state)):
             raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
         needed = options.get("needed")
         if act is Act.DISCARD and entry.id in ((yield from _needed()) if needed is None else needed):
             raise InvalidOption(f"{entry.id!r}: another task waits for it", hint="discard that one first")
-        return ifdb_steps.build(act, entry, now, options.get("priority"))
+        return changes.build(act, entry, now, options.get("priority"))
 
 
 def _count(count: Count, entry: Entry, now: int) -> None:
@@ -236,7 +236,7 @@ def _entry(
     outcomes: Mapping[str, dict[str, Any] | None], now: int,
 ) -> Entry:  # fmt: skip
     task_id = text_of(raw_id)
-    seen = ifdb_steps.seen(raw_id, value, score)
+    seen = changes.seen(raw_id, value, score)
     base: dict[str, Any] = {
         "id": task_id, "key": f"ifdb/{task_id}", "adapter": NAME, "queue": NAME, "seen": seen, "body": value,
     }  # fmt: skip

@@ -18,10 +18,9 @@ from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.lists import steps as lists_steps
+from qdeck.adapters.lists import changes
 from qdeck.adapters.lists.names import BUILT_IN, LONGEST, Names, glob_of
 from qdeck.adapters.model import (
-    ENDS,
     Act,
     Capability,
     Entry,
@@ -34,17 +33,17 @@ from qdeck.adapters.model import (
     Tried,
     age_s,
     raw_of,
+    short,
     text_of,
 )
-from qdeck.adapters.steps import short
 from qdeck.adapters.times import read_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._engine.ops import Program
+    from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Group
-    from qdeck.adapters.steps import Step
 
 MOST_HEADS: Final = 1000  # beginnings of names whose queue is remembered
 MOST_ENDS: Final = 200  # lists of a look whose first and last entry are read for the oldest
@@ -156,8 +155,8 @@ class Lists(Adapter):
             return []
         keys = list(dict.fromkeys(raw.source.key for raw in raws))
         sizes = yield from reads.ask([(b"LLEN", key) for key in keys])
-        half = {key: 0 if reads.is_error(size) else size / 2 for key, size in zip(keys, sizes, strict=True)}
-        return [_entry(queue, raw, now, near_head=(raw.at or 0) < half[raw.source.key]) for raw in raws]
+        known = {key: 0 if reads.is_error(size) else size for key, size in zip(keys, sizes, strict=True)}
+        return [_entry(queue, _from_nearer_end(raw, known[raw.source.key]), now) for raw in raws]
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
         """The entries as they were seen: the step itself looks whether the list still has them."""
@@ -166,8 +165,7 @@ class Lists(Adapter):
         found: list[Entry | None] = []
         for one in seen:
             source = Source(key=one.key, kind=Kind.LIST, state=State(state), native_state=word)
-            raw = Raw(source=source, member=one.member)
-            found.append(replace(_entry(queue, raw, now, near_head=one.score == ENDS[0]), seen=one))
+            found.append(_entry(queue, Raw(source=source, member=one.member, at=one.at), now))
         return found
 
     def likeness(self, seen: Seen) -> bytes:
@@ -189,12 +187,12 @@ class Lists(Adapter):
                 found.append(Fate.WAITING if likeness in ends[live[key]] else Fate.UNKNOWN)
         return found
 
-    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
         """Moves or removes exactly this entry."""
         yield from ()  # no reading: a program all the same
         if why := self.why_not(act, State(entry.state)):
             raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
-        return lists_steps.build(act, entry, self.names.suffix)
+        return changes.build(act, entry, self.names.suffix)
 
 
 def _measure(groups: Mapping[str, Group], now: int) -> Program[list[tuple[int, float | None]]]:
@@ -250,7 +248,13 @@ def _of_names(names: Names, queue: str, raws: Sequence[Raw]) -> Program[list[Raw
     return found
 
 
-def _entry(queue: str, raw: Raw, now: int, *, near_head: bool) -> Entry:
+def _from_nearer_end(raw: Raw, size: int) -> Raw:
+    """The same with its place counted from the nearer end, below 0 from the right one: what undo puts back there."""
+    place = raw.at or 0
+    return msgspec.structs.replace(raw, at=place if place < size / 2 else min(place - size, -1))
+
+
+def _entry(queue: str, raw: Raw, now: int) -> Entry:
     facts = _json(raw.member)
     since = _since(facts)
     mark, dead = short(raw.member), raw.source.state is State.DEAD
@@ -265,13 +269,11 @@ def _entry(queue: str, raw: Raw, now: int, *, near_head: bool) -> Entry:
     return Entry(
         id=_word(facts, _IDS) or mark, key=f"lists/{text_of(raw.source.key)}/{mark}", adapter="lists", queue=queue,
         state=raw.source.state, native_state=raw.source.native_state,
-        # A list has no score: this keeps from which end the entry was nearer, for undo.
-        seen=msgspec.structs.replace(raw.seen(), score=ENDS[0] if near_head else ENDS[1]),
-        name=text_of(raw.source.key) if queue.endswith("*") else None, task=_word(facts, _TASKS), tags=tags,
+        seen=raw.seen(), name=text_of(raw.source.key) if queue.endswith("*") else None, tags=tags,
         enqueued_ms=since, since_ms=failed or since, age_s=age_s(now, failed or since), body=raw.member, worker=None,
         error=kind or ("Error" if dead else None), message=None if message is None else payload.mask_text(message),
         failed_ms=failed, queue_from=queue if dead else None,
-        attempts=_count(facts),
+        attempts=_count(facts), task=_word(facts, _TASKS),
     )  # fmt: skip
 
 

@@ -17,7 +17,9 @@ from qdeck._engine import codec
 from qdeck._engine.numbers import score_ms, whole
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
+from qdeck.adapters import cells
 from qdeck.adapters.adapter import Adapter
+from qdeck.adapters.cells import Cell, Change
 from qdeck.adapters.listing import Place, every, read_slice
 from qdeck.adapters.model import (
     Act,
@@ -34,9 +36,9 @@ from qdeck.adapters.model import (
     Tried,
     age_s,
     raw_of,
+    short,
     text_of,
 )
-from qdeck.adapters.steps import Check, Step, Write, short
 from qdeck.adapters.times import iso, read_ms
 
 if TYPE_CHECKING:
@@ -173,7 +175,7 @@ class Scheduler(Adapter):
                 found.append(Fate.UNKNOWN)
         return found
 
-    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
         """What the scheduler's own methods do, in one step. Options: `priority` (NORMAL), `reason` of a burial."""
         if why := self.why_not(act, State(entry.state)):
             raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
@@ -325,71 +327,51 @@ def _sign_of(now: int) -> Program[int]:
     return 1 if reads.is_error(found) or not found or float(found[1]) > now else -1
 
 
-def _score_check(key: bytes, member: bytes, expected: bytes | None, why: str) -> Check:
-    return Check("score", key, member, expected, why)
-
-
-def _there(entry: Entry) -> Check:
+def _there(entry: Entry) -> Cell:
+    """The entry, which goes from where it was seen."""
     seen = entry.seen
     if seen.key == PROCESSING:
-        return Check("field", seen.key, seen.member, seen.value, "it is not in processing any more as it was seen")
-    return _score_check(seen.key, seen.member, seen.score, "it is not where it was seen any more")
+        return cells.field(seen.key, seen.member, seen.value, None)
+    return cells.score(seen.key, seen.member, seen.score, None)
 
 
-def _remove(entry: Entry) -> Step:
-    seen = entry.seen
-    return Step(
-        id=entry.id, checks=(_there(entry),), writes=(Write("ZREM", seen.key, (seen.member,)),),
-        back_checks=(_score_check(seen.key, seen.member, None, "it is there again"),),
-        back_writes=(Write("ZADD", seen.key, (seen.score or b"0", seen.member)),),
-        effect=f"removed from {seen.key.decode()}", warning="the job stays in PostgreSQL",
+def _remove(entry: Entry) -> Change:
+    return Change(
+        id=entry.id, cells=(_there(entry),), effect=f"removed from {entry.seen.key.decode()}",
+        warning="the job stays in PostgreSQL",
     )  # fmt: skip
 
 
-def _to_line(act: Act, entry: Entry, score: int, priority: str) -> Step:
+def _to_line(act: Act, entry: Entry, score: int, priority: str) -> Change:
     seen, job_id, text = entry.seen, raw_of(entry.id), b"%d" % score
-    same = act is Act.REPRIORITISE
-    free = () if same else (
-        _score_check(PRIORITY, job_id, None, "it is in line already"),
-        Check("field", PROCESSING, job_id, None, "a worker has it"),
-    )  # fmt: skip
-    take = () if same else (Write("ZREM", seen.key, (seen.member,)),)
-    restore = Write("ZADD", seen.key, (seen.score or b"0", seen.member))
-    gone = () if same else (_score_check(seen.key, seen.member, None, "it is there again"),)
-    return Step(
-        id=entry.id, checks=(_there(entry), *free),
-        writes=(*take, Write("ZADD", PRIORITY, (text, job_id))),
-        back_checks=(_score_check(PRIORITY, job_id, text, "a worker took it since"), *gone),
-        back_writes=(restore,) if same else (Write("ZREM", PRIORITY, (job_id,)), restore),
-        effect=f"to scheduler:queue:priority as {priority}", warning=_NOT_QUEUED if act is Act.RETRY else "",
-    )  # fmt: skip
+    effect = f"to scheduler:queue:priority as {priority}"
+    if act is Act.REPRIORITISE:
+        return Change(id=entry.id, cells=(cells.score(PRIORITY, seen.member, seen.score, text),), effect=effect)
+    return Change(
+        id=entry.id,
+        cells=(_there(entry), cells.score(PRIORITY, job_id, None, text), cells.field(PROCESSING, job_id, None)),
+        effect=effect,
+        warning=_NOT_QUEUED if act is Act.RETRY else "",
+    )
 
 
-def _requeue(entry: Entry, now: int, priority: str) -> Step:
+def _requeue(entry: Entry, now: int, priority: str) -> Change:
     seen = entry.seen
     member, due = seen.member + b":" + priority.encode(), b"%d" % (now + 5000)
-    return Step(
+    return Change(
         id=entry.id,
-        checks=(_there(entry), _score_check(DELAYED, member, None, "it is delayed already"),
-                _score_check(PRIORITY, seen.member, None, "it is in line already")),
-        writes=(Write("ZADD", DELAYED, (due, member)), Write("HDEL", PROCESSING, (seen.member,))),
-        back_checks=(_score_check(DELAYED, member, due, "it went on since"),
-                     Check("field", PROCESSING, seen.member, None, "a worker has it again")),
-        back_writes=(Write("ZREM", DELAYED, (member,)), Write("HSET", PROCESSING, (seen.member, seen.value or b""))),
-        effect=f"to scheduler:queue:delayed as {priority}, due in 5 s, as its own recovery does", warning=_NOT_QUEUED,
-    )  # fmt: skip
+        cells=(cells.score(DELAYED, member, None, due), _there(entry), cells.score(PRIORITY, seen.member, None)),
+        effect=f"to scheduler:queue:delayed as {priority}, due in 5 s, as its own recovery does",
+        warning=_NOT_QUEUED,
+    )
 
 
-def _bury(entry: Entry, now: int, reason: str) -> Step:
-    seen = entry.seen
+def _bury(entry: Entry, now: int, reason: str) -> Change:
     shown = entry.id.encode("utf-8", "backslashreplace").decode()
-    told = {"jobId": shown, "reason": reason, "failedAt": iso(now, zulu=True)}
-    letter, at = codec.encode_json(told), b"%d" % now
-    return Step(
-        id=entry.id, checks=(_there(entry), _score_check(DEAD, letter, None, "it is a dead letter already")),
-        writes=(Write("ZREM", seen.key, (seen.member,)), Write("ZADD", DEAD, (at, letter))),
-        back_checks=(_score_check(DEAD, letter, at, "it is no dead letter any more"),
-                     _score_check(seen.key, seen.member, None, "it is there again")),
-        back_writes=(Write("ZREM", DEAD, (letter,)), Write("ZADD", seen.key, (seen.score or b"0", seen.member))),
-        effect="to the dead letters", warning="its status in PostgreSQL stays",
-    )  # fmt: skip
+    letter = codec.encode_json({"jobId": shown, "reason": reason, "failedAt": iso(now, zulu=True)})
+    return Change(
+        id=entry.id,
+        cells=(_there(entry), cells.score(DEAD, letter, None, b"%d" % now)),
+        effect="to the dead letters",
+        warning="its status in PostgreSQL stays",
+    )

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._engine.ops import Program
-    from qdeck.adapters.steps import Step
+    from qdeck.adapters.cells import Change
     from qdeck.adapters.vmpooler.health import Clones
 
 TOGETHER: Final = 20  # pools that are read side by side
@@ -328,9 +328,9 @@ class VmPooler(Adapter):
 
         return (yield from read_fates(tried))
 
-    def step(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Step]:
+    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
         """What its API or its purge would do. Options: `ages`, `reason`."""
-        from qdeck.adapters.vmpooler.steps import build
+        from qdeck.adapters.vmpooler.changes import build
 
         return (yield from build(self, act, entry, now, options))
 

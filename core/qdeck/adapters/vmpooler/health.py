@@ -12,10 +12,12 @@ from qdeck._deck import payload
 from qdeck._deck.model import State
 from qdeck._engine import codec
 from qdeck._redis import reads
+from qdeck.adapters import cells
+from qdeck.adapters.cells import ANY, Change
+from qdeck.adapters.changes import apply_once
 from qdeck.adapters.listing import read_slice
 from qdeck.adapters.measures import measure
 from qdeck.adapters.model import AdapterHealth, Ages, Kind, Source, age_s
-from qdeck.adapters.steps import Check, Outcome, Step, Write, run_once
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, vm_key
 from qdeck.adapters.vmpooler.purge import read_orphans
@@ -136,28 +138,29 @@ def count_orphans(adapter: Adapter, now: int, notices: list[str]) -> Program[int
         mark = going_on
 
 
-def write_health(metrics: Mapping[str, Any], status: str, now: int) -> Program[Outcome]:
-    """Writes VMPooler's health hash in its own shape, if nobody else does: there is none, it is ours, or it is old."""
+def write_health(metrics: Mapping[str, Any], status: str, now: int) -> Program[str]:
+    """Write VMPooler's health hash in its own shape, if nobody else does: there is none, it is ours, or it is old.
+
+    Returns `written`, or why it was not.
+    """
     [own] = yield reads.read((b"HGETALL", HEALTH))
     fields = dict(reads.pairs(reads.good(own)))
     said = _said(fields, now)
     if said and not said["ours"] and (said["age_s"] is None or said["age_s"] <= FRESH_S):
-        return Outcome(id="vmpooler__health", done=False, why="VMPooler writes it itself")
-    why = "somebody else wrote it meanwhile"
+        return "VMPooler writes it itself"
     told = codec.encode_json({**metrics, "written_by": MARK})
-    step = Step(
+    change = Change(
         id="vmpooler__health",
-        checks=(
-            Check("field", HEALTH, b"last_check", fields.get(b"last_check"), why),
-            Check("field", HEALTH, b"metrics", fields.get(b"metrics"), why),
-        ),
-        writes=(
-            Write("HSET", HEALTH, (b"metrics", told, b"status", status.encode(), b"last_check", _local(now))),
-            Write("EXPIRE", HEALTH, (b"%d" % LIVE_S,)),
+        cells=(
+            cells.field(HEALTH, b"last_check", fields.get(b"last_check"), _local(now)),
+            cells.field(HEALTH, b"metrics", fields.get(b"metrics"), told),
+            cells.field(HEALTH, b"status", ANY, status.encode()),
+            cells.expiry(HEALTH, ANY, b"%d" % (now + LIVE_S * 1000)),
         ),
         effect="vmpooler__health is written",
     )
-    return (yield from run_once(step))
+    outcome = yield from apply_once(change)
+    return "written" if outcome.done else outcome.why
 
 
 def _local(now: int) -> bytes:

@@ -10,8 +10,7 @@ import msgspec
 
 from qdeck._engine import codec
 from qdeck._engine.numbers import digits
-from qdeck.adapters.model import text_of
-from qdeck.adapters.steps import short
+from qdeck.adapters.model import short, text_of
 
 POOLS: Final = b"vmpooler__pools"
 REQUESTS: Final = b"vmpooler__provisioning__request"

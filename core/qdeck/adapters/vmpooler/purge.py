@@ -12,9 +12,10 @@ import msgspec
 
 from qdeck._deck.model import State
 from qdeck._redis import reads
+from qdeck.adapters import cells
+from qdeck.adapters.cells import Change
 from qdeck.adapters.listing import Place, read_slice
 from qdeck.adapters.model import Act, Ages, Entry, Kind, Raw, Seen, Source, Stale, StalePage, age_s, raw_of, text_of
-from qdeck.adapters.steps import Check, Step, Write
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.vmpooler.keys import PROCESSING, REQUEST_QUEUE, REQUESTS, SETS, pool_key, vm_key
 from qdeck.adapters.vmpooler.read import STATE_OF, dead_sources, fill_letters, fill_requests, fill_vms, owners
@@ -166,19 +167,16 @@ def _orphan(vm: bytes, pool: str, named: bytes, clone: bytes | None, now: int) -
     )  # fmt: skip
 
 
-def expire_orphan(entry: Entry) -> Step:
-    """Lets a record of no VM end in an hour, if it still is one, and has no end yet."""
+def expire_orphan(entry: Entry, now: int) -> Change:
+    """Let a record of no VM end in an hour, if it still is one, and has no end yet."""
     seen = entry.seen
-    back = "it is in a set of its pool"
-    fields = ((b"pool", seen.value), (b"clone", seen.score))
-    checks = [Check("field", seen.key, name, value, "its record has changed") for name, value in fields]
-    checks.append(Check("ttl", seen.key, b"", b"-1", "it ends by itself already"))
-    checks += [Check("member", pool_key(name, entry.queue), raw_of(entry.id), None, back) for name in SETS]
-    return Step(
+    return Change(
         id=entry.id,
-        checks=tuple(checks),
-        writes=(Write("EXPIRE", seen.key, (b"%d" % ORPHAN_TTL_S,)),),
-        back_checks=tuple(Check("field", seen.key, name, value, "its record has changed") for name, value in fields),
-        back_writes=(Write("PERSIST", seen.key),),
+        cells=(
+            cells.field(seen.key, b"pool", seen.value, seen.value),
+            cells.field(seen.key, b"clone", seen.score, seen.score),
+            cells.expiry(seen.key, None, b"%d" % (now + ORPHAN_TTL_S * 1000)),
+            *(cells.member(pool_key(name, entry.queue), raw_of(entry.id), None) for name in SETS),
+        ),
         effect=f"its record ends in {ORPHAN_TTL_S:,} s",
     )

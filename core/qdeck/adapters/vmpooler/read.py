@@ -9,8 +9,7 @@ from qdeck._deck.model import State
 from qdeck._engine import codec
 from qdeck._engine.numbers import digits, score_ms, whole
 from qdeck._redis import reads
-from qdeck.adapters.model import Entry, Kind, Raw, Source, age_s, text_of
-from qdeck.adapters.steps import short
+from qdeck.adapters.model import Entry, Kind, Raw, Source, age_s, short, text_of
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.vmpooler.keys import (
     CREATE,

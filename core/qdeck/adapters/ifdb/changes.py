@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
-from qdeck.adapters.model import Act, Entry, Seen, raw_of
-from qdeck.adapters.steps import Check, Step, Write
+from qdeck.adapters import cells
+from qdeck.adapters.cells import Change
+from qdeck.adapters.model import Act, Entry, Seen
 from qdeck.adapters.times import iso, read_ms
 
 if TYPE_CHECKING:
@@ -53,33 +54,31 @@ def score_of(task: dict[str, Any], now: int) -> bytes:
     return b"%d" % (band * _BAND + (now if at is None else at) // 1000)
 
 
-def build(act: Act, entry: Entry, now: int, priority: Any = None) -> Step:
-    """The step that does this to a task."""
+def build(act: Act, entry: Entry, now: int, priority: Any = None) -> Change:
+    """Return the change that does this to a task."""
     was = entry.seen
     task = read_task(was.value)
-    checks = (
-        Check("field", DATA, was.member, was.value, "its record has changed"),
-        Check("score", QUEUE, was.member, was.score, "its place in line has changed"),
+    value = score = None
+    if act is not Act.DISCARD:
+        if task is None:
+            raise InvalidOption(f"{entry.id!r}: {entry.problem}", hint="discard it")
+        if act is Act.RETRY and was.score is not None:
+            # Between its two writes the worker would take out of the line what was put back into it.
+            raise InvalidOption(f"{entry.id!r}: its worker is about to take it out of the line", hint="try again")
+        fresh = _changed(act, task, now, priority)
+        value = json.dumps(fresh).encode()
+        if act in (Act.RETRY, Act.RUN, Act.REPRIORITISE):
+            keeps = act is Act.RUN and was.score is not None
+            score = was.score if keeps else score_of(fresh, now)
+    return Change(
+        id=entry.id,
+        cells=(
+            cells.field(DATA, was.member, was.value, value),
+            cells.score(QUEUE, was.member, was.score, score),
+        ),
+        effect=_EFFECTS[act],
+        warning="a task that another waits for by now would let it run" if act is Act.DISCARD else "",
     )
-    if act is Act.DISCARD:
-        writes = (Write("ZREM", QUEUE, (was.member,)), Write("HDEL", DATA, (was.member,)))
-        return _step(act, entry, checks, writes, None, None)
-    if task is None:
-        raise InvalidOption(f"{entry.id!r}: {entry.problem}", hint="discard it")
-    if act is Act.RETRY and was.score is not None:
-        # Between its two writes the worker would take out of the line what was put back into it.
-        raise InvalidOption(f"{entry.id!r}: its worker is about to take it out of the line", hint="try again")
-    fresh = _changed(act, task, now, priority)
-    value = json.dumps(fresh).encode()
-    score = None
-    if act in (Act.RETRY, Act.RUN, Act.REPRIORITISE):
-        keeps = act is Act.RUN and was.score is not None
-        score = was.score if keeps else score_of(fresh, now)
-    writes = (
-        Write("HSET", DATA, (was.member, value)),
-        Write("ZREM", QUEUE, (was.member,)) if score is None else Write("ZADD", QUEUE, (score, was.member)),
-    )
-    return _step(act, entry, checks, writes, value, score)
 
 
 def _changed(act: Act, task: dict[str, Any], now: int, priority: Any) -> dict[str, Any]:
@@ -100,27 +99,3 @@ def _changed(act: Act, task: dict[str, Any], now: int, priority: Any) -> dict[st
         fresh |= {"pending": False, "success": done, "fail": not done, "finish_time": iso(now)}
         fresh["log"] = f"{task.get('log') or ''}{told} by an operator at {fresh['finish_time']}\n"
     return fresh
-
-
-def _step(
-    act: Act, entry: Entry, checks: tuple[Check, ...], writes: tuple[Write, ...], value: bytes | None,
-    score: bytes | None,
-) -> Step:  # fmt: skip
-    was, name = entry.seen, raw_of(entry.id)
-    back_writes: list[Write] = []
-    if was.value is not None:
-        back_writes.append(Write("HSET", DATA, (name, was.value)))
-    back_writes.append(Write("ZREM", QUEUE, (name,)) if was.score is None else Write("ZADD", QUEUE, (was.score, name)))
-    warning = "a task that another waits for by now would let it run" if act is Act.DISCARD else ""
-    return Step(
-        id=entry.id,
-        checks=checks,
-        writes=writes,
-        back_checks=(
-            Check("field", DATA, name, value, "its record has changed since"),
-            Check("score", QUEUE, name, score, "its place in line has changed since"),
-        ),
-        back_writes=tuple(back_writes),
-        effect=_EFFECTS[act],
-        warning=warning,
-    )

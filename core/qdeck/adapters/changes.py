@@ -1,0 +1,185 @@
+"""Changes of other systems' keys, made and undone by one script: a call for each, made once by its place in a batch."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from qdeck._deck.reasons import SkipCode
+from qdeck._engine import programs, scripts
+from qdeck._errors import InvalidOption
+from qdeck._redis import reads
+from qdeck.adapters.cells import Cell, Mark, Value, unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._engine.ops import Arg, Program
+    from qdeck._engine.scripts import Script
+    from qdeck.adapters.cells import Change
+
+KEEP_MS: Final = 24 * 3600 * 1000
+KEEP_BYTES: Final = 64 * 1024 * 1024
+CHUNK: Final = 50  # changes in one round trip: the server looks after its others between any two of them
+_WIDTH: Final = 8  # values of a cell
+_NOWHERE: Final = b"qdeck:undo:none"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a change. `code` tells why nothing was done, `data` names the key that has changed.
+
+    `undoable` is whether it can be undone, `bytes` what its batch keeps for that by now; `failed` is the error of an
+    effect.
+    """
+
+    id: str
+    done: bool
+    code: SkipCode | None = None
+    data: str = ""
+    undoable: bool = False
+    bytes: int = 0
+    failed: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why nothing was done, in words."""
+        return "" if self.code is None else self.code.words(self.data)
+
+
+class Places:
+    """Where entries of lists are by now, after what a run took and pushed: a hint, so that none is searched for."""
+
+    def __init__(self) -> None:
+        self._taken: defaultdict[tuple[bytes, bytes], list[int]] = defaultdict(list)
+        self._pushed: Counter[tuple[bytes, bytes]] = Counter()
+
+    def follow(self, cell: Cell) -> Cell:
+        """Return a cell with its place of now, and note what it does."""
+        if cell.kind != "entry":
+            return cell
+        end = cell.key, cell.extra
+        if cell.after is not None:
+            self._pushed[end] += 1
+        if cell.after is not None or not cell.place:
+            return cell
+        place, taken = int(cell.place), self._taken[end]
+        now = place - bisect_left(taken, place) + self._pushed[end]
+        insort(taken, place)
+        return msgspec.structs.replace(cell, place=b"%d" % now)
+
+
+def undo_key(adapter: str, batch: str) -> bytes:
+    """Return the hash that keeps what undoes a batch on the queues of an adapter."""
+    if not batch or not batch.isascii():
+        raise InvalidOption(f"{batch!r} is no id of a batch", hint="pass one that an operation gave")
+    return f"qdeck:undo:{adapter}:{batch}".encode()
+
+
+def apply(
+    adapter: str,
+    batch: str,
+    changes: Sequence[Change],
+    *,
+    places: Sequence[int] = (),
+    keep_ms: int = KEEP_MS,
+    keep_bytes: int = KEEP_BYTES,
+    at: Places | None = None,
+) -> Program[list[Outcome]]:
+    """Make changes. The place of each in its batch makes one that is sent twice one.
+
+    Of a batch at most `keep_bytes` are kept: what is done beyond them cannot be undone.
+    """
+    undo, at = undo_key(adapter, batch), at or Places()
+    numbers = places or range(len(changes))
+    found: list[Outcome] = []
+    for start in range(0, len(changes), CHUNK):
+        part = changes[start : start + CHUNK]
+        cells = [[at.follow(cell) for cell in change.cells] for change in part]
+        calls = [
+            _call(undo, ("do", number, keep_ms, keep_bytes, _text(change.id)), some)
+            for number, change, some in zip(numbers[start : start + CHUNK], part, cells, strict=True)
+        ]
+        replies = yield from programs.run_each(_script(), calls, undo)
+        found += [_outcome(change.id, change.cells, reply) for change, reply in zip(part, replies, strict=True)]
+    return found
+
+
+def apply_once(change: Change) -> Program[Outcome]:
+    """Make a change that nothing undoes; sent twice it meets itself."""
+    call = _call(_NOWHERE, ("once", 0, 0, 0, _text(change.id)), change.cells)
+    [reply] = yield from programs.run_each(_script(), [call])
+    return _outcome(change.id, change.cells, reply)
+
+
+def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list[bool | None]]:
+    """Return for each place of a batch whether it can be undone; None for what was not done."""
+    [kept] = yield reads.read((b"HMGET", undo_key(adapter, batch), *places))
+    return [None if value is None else bool(value) for value in reads.good(kept)]
+
+
+def undo(adapter: str, batch: str) -> Program[list[Outcome]]:
+    """Undo a batch, the last change first; what has changed since is left as it is."""
+    key = undo_key(adapter, batch)
+    kept = yield from reads.scan_hash(key)
+    numbers = sorted((int(place) for place in kept if place.isdigit()), reverse=True)
+    found: list[Outcome] = []
+    for start in range(0, len(numbers), CHUNK):
+        part = [(number, *_read(kept[b"%d" % number])) for number in numbers[start : start + CHUNK]]
+        there = [(number, name, cells) for number, name, cells in part if cells]
+        calls = [_call(key, ("undo", number, 0, 0, b""), cells) for number, _, cells in there]
+        replies = yield from programs.run_each(_script(), calls, key)
+        found += [_outcome(name, cells, reply) for (_, name, cells), reply in zip(there, replies, strict=True)]
+    if lost := sum(not kept[b"%d" % number] for number in numbers):
+        found.append(Outcome(id="", done=False, code=SkipCode.UNDO_NOT_KEPT, data=str(lost)))
+    return found
+
+
+def _read(kept: bytes) -> tuple[str, list[Cell]]:
+    """What undoes a change: the id of its entry and cells."""
+    if not kept:
+        return "", []
+    name, *values = unpacked(kept)
+    cells = []
+    for at in range(0, len(values), _WIDTH):
+        kind, key, ident, before, after, part, extra, place = values[at : at + _WIDTH]
+        cells.append(Cell(kind.decode(), key, ident, _value(before), _value(after), part, extra, place))
+    return name.decode(), cells
+
+
+def _value(text: bytes) -> Value:
+    return text[1:] if text[:1] == b"=" else None if text == b"-" else Mark(text)
+
+
+def _told(value: Value) -> bytes:
+    return b"-" if value is None else value.value if isinstance(value, Mark) else b"=" + value
+
+
+def _outcome(name: str, cells: Sequence[Cell], reply: list[int | bytes]) -> Outcome:
+    number = int(reply[0])
+    if number > 0:
+        data = cells[number - 1].key.decode("utf-8", "backslashreplace")
+        return Outcome(id=name, done=False, code=SkipCode(bytes(reply[1]).decode()), data=data)
+    failed = reply[3].decode("utf-8", "backslashreplace") if isinstance(reply[3], bytes) else ""
+    return Outcome(id=name, done=True, undoable=reply[2] == 1, bytes=int(reply[1]), failed=failed)
+
+
+def _call(undo: bytes, head: tuple[Arg, ...], cells: Sequence[Cell]) -> tuple[Arg, ...]:
+    named = [cell.key for cell in cells if cell.key] + [cell.ident for cell in cells if cell.kind == "rename"]
+    keys = {key: number for number, key in enumerate(dict.fromkeys(named), 1)}
+    out: list[Arg] = [b"EVALSHA", _script().digest, len(keys) + 1, *keys, undo, *head]
+    for cell in cells:
+        out += (cell.kind, keys.get(cell.key, 0), cell.ident, _told(cell.before), _told(cell.after))
+        out += (cell.part, cell.extra, cell.place)
+    return tuple(out)
+
+
+def _text(name: str) -> bytes:
+    """An id for reports: what is no text is written out."""
+    return name.encode("utf-8", "backslashreplace")
+
+
+def _script() -> Script:
+    return scripts.plain("adapters/change")
