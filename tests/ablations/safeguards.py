@@ -171,10 +171,10 @@ SAFEGUARDS: Final = (
     Safeguard(
         name="token of a run of the agent",
         prevents="an agent that was frozen overwrites what the next one wrote",
-        file="core/qdeck/_agent/lua/slot.lua",
+        file="core/qdeck/_agent/lua/maintenance.lua",
         text="if state[1] ~= ARGV[3] then return 0 end",
         without="",
-        tests=("tests/agent/test_slots.py",),
+        tests=("tests/agent/test_maintenance_runs.py",),
     ),
     Safeguard(
         name="exact bytes of entries of other systems",

@@ -43,8 +43,8 @@ class Running:
     agent: Agent
     events: list[dict[str, Any]] = field(default_factory=list)
 
-    def of(self, chore: str, event: str = "ran") -> list[dict[str, Any]]:
-        return [told for told in self.events if told.get("chore") == chore and told["event"] == event]
+    def of(self, task: str, event: str = "ran") -> list[dict[str, Any]]:
+        return [told for told in self.events if told.get("task") == task and told["event"] == event]
 
     async def until(self, condition: Callable[[], object], seconds: float = 40.0) -> None:
         async with asyncio.timeout(seconds):

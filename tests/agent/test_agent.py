@@ -36,9 +36,9 @@ def start(make_process: Callable[..., PythonProcess], url: str, *more: str, toke
     return process
 
 
-def told(process: PythonProcess, event: str, chore: str = "") -> list[dict[str, Any]]:
+def told(process: PythonProcess, event: str, task: str = "") -> list[dict[str, Any]]:
     events = [json.loads(line) for line in process.stdout]
-    return [one for one in events if one["event"] == event and chore in ("", one.get("chore"))]
+    return [one for one in events if one["event"] == event and task in ("", one.get("task"))]
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30.0) -> None:
@@ -71,14 +71,14 @@ async def test_a_run_that_was_taken_over_is_ended_and_changes_nothing(
         finally:
             ended.set()
 
-    monkeypatch.setattr("qdeck._agent.chores.Chores.health", stuck)
+    monkeypatch.setattr("qdeck._agent.maintenance.Maintenance.health", stuck)
     async with run_agent(http=None, health_every=3600, lease=0.6) as agent:
         await agent.until(lambda: raw.hget("qdeck:agent:{qdeck:health}", "token"))
         # As if this agent had been frozen, and another had taken the run and ended it.
         raw.hset("qdeck:agent:{qdeck:health}", mapping={"token": 2, "until": 0, "outcome": "done", "runs": 1})
-        await agent.until(lambda: agent.of("health", "fenced"))
+        await agent.until(lambda: agent.of("health", "run_lost"))
         assert ended.is_set()
-        assert agent.of("health", "fenced")[0]["run"] == 1
+        assert agent.of("health", "run_lost")[0]["run"] == 1
     assert raw.hmget("qdeck:agent:{qdeck:health}", "outcome", "runs", "failed") == [b"done", b"1", None]
 
 
@@ -108,11 +108,11 @@ def test_killed_in_the_middle_of_a_run_another_does_it(
 import asyncio, sys
 from qdeck._agent.agent import Agent
 from qdeck._agent.options import AgentOptions
-from qdeck._agent.chores import Chores
+from qdeck._agent.maintenance import Maintenance
 async def stuck(self, lease):
     print("in the middle", flush=True)
     await asyncio.sleep(600)
-Chores.health = stuck
+Maintenance.health = stuck
 Agent(sys.argv[1], AgentOptions(health_every=3600, lease=1.0)).run()
 """
     victim = make_process("-c", program, url)
@@ -121,7 +121,7 @@ Agent(sys.argv[1], AgentOptions(health_every=3600, lease=1.0)).run()
     assert raw.hget("qdeck:agent:{qdeck:health}", "until") != b"0", "it is kept while the agent lives"
     victim.kill9()
     heir = start(make_process, url, "--health-every", "3600")
-    heir.wait_for('"chore": "health"')
+    heir.wait_for('"task": "health"')
     assert [run["run"] for run in told(heir, "ran", "health")] == [2]
     assert raw.hget("qdeck:agent:{qdeck:health}", "runs") == b"1"
     assert raw.hget("qdeck:health", "status") == b"healthy"
@@ -132,9 +132,9 @@ async def test_a_queue_without_workers_recovers(
 ) -> None:
     make_jobs(client, 5)
     claim(client, room=5, lease_ms=100, worker="gone")
-    async with run_agent(http=None, tend_every=0.1) as agent:
+    async with run_agent(http=None, maintain_every=0.1) as agent:
         await agent.until(lambda: raw.zcard(keys.key(QUEUE, "ready")) == 5)
-        await agent.until(lambda: any("back" in run for run in agent.of("tend")))
+        await agent.until(lambda: any("requeued" in run for run in agent.of("maintain")))
     assert raw.zcard(keys.key(QUEUE, "running")) == 0
 
 
@@ -153,7 +153,7 @@ async def test_purge_and_health_are_off_by_default(run_agent: Callable[..., Any]
     """Backward compatibility: `purge_enabled` and `health_check_enabled` are false unless the file says so."""
     async with run_agent() as agent:
         [started] = [event for event in agent.events if event["event"] == "started"]
-        assert set(started["chores"]) == {"tend", "history"}
+        assert set(started["tasks"]) == {"maintain", "history"}
     assert raw.exists("qdeck:health", "qdeck:agent:{qdeck:purge}", "qdeck:agent:{qdeck:health}") == 0
 
 
@@ -164,18 +164,18 @@ async def test_who_may_only_read_is_told_and_still_answers(reader_url: tuple[str
     with server.client() as raw:
         before = {key: raw.dump(key) for key in raw.scan_iter()}
         async with running(url, health_every=0.2, purge_every=60) as agent:
-            await agent.until(lambda: len(agent.of("health", "looked")) >= 2)
-            denied = {event["chore"]: event for event in agent.events if event["event"] == "denied"}
-            assert set(denied) == {"tend", "history", "health", "purge"}, "each is told once"
-            assert all("does not allow" in event["why"] and event["hint"] for event in denied.values())
-            looked = agent.of("health", "looked")[-1]
+            await agent.until(lambda: len(agent.of("health", "checked")) >= 2)
+            denied = {event["task"]: event for event in agent.events if event["event"] == "denied"}
+            assert set(denied) == {"maintain", "history", "health", "purge"}, "each is told once"
+            assert all("does not allow" in event["error"] and event["hint"] for event in denied.values())
+            looked = agent.of("health", "checked")[-1]
             assert any("INFO" in notice for notice in looked["notices"])
             health = (await agent.ask("/api/v1/queue/health")).json
             assert health["queues"]["ready"][f"native/{QUEUE}"]["size"] == 2
             assert any("INFO" in notice for notice in health["notices"])
             metrics = await agent.ask("/metrics")
             assert metrics.code == 200
-            assert "qdeck_unknown" in metrics.text
+            assert "qdeck_notice" in metrics.text
             assert (await agent.ask("/api/v1/queue/dlq")).code == 200
             dry = await agent.ask("/api/v1/queue/purge?dry_run=true", "POST")
             assert dry.code == 200, dry.text
@@ -188,7 +188,7 @@ async def test_a_read_only_context_is_only_looked_at(
 ) -> None:
     make_jobs(client, 1)
     async with run_agent(read_only=True, read_only_hint="ask for it", health_every=0.2) as agent:
-        await agent.until(lambda: agent.of("health", "looked"))
+        await agent.until(lambda: agent.of("health", "checked"))
         assert {event["hint"] for event in agent.events if event["event"] == "denied"} == {"ask for it"}
     assert not raw.keys("qdeck:agent:*")
     with pytest.raises(NotAllowed, match="read-only"):
@@ -202,11 +202,11 @@ async def test_a_server_that_goes_away_is_waited_for(make_server: Callable[..., 
         server.kill9()
         await agent.until(lambda: any(event["event"] == "waiting" for event in agent.events), 20)
         server.relaunch()
-        await agent.until(lambda: any(event["event"] == "back" for event in agent.events), 20)
+        await agent.until(lambda: any(event["event"] == "reconnected" for event in agent.events), 20)
         count = len(agent.of("health"))
         await agent.until(lambda: len(agent.of("health")) > count, 20)
-    chores = [event for event in agent.events if event["event"] == "waiting" and "what" not in event]
-    assert len(chores) <= 2, "once per trouble"
+    tasks = [event for event in agent.events if event["event"] == "waiting" and "what" not in event]
+    assert len(tasks) <= 2, "once per trouble"
 
 
 def test_a_server_that_is_not_there_is_told_at_once() -> None:
@@ -220,10 +220,10 @@ async def test_a_chore_that_fails_is_told_and_tried_at_the_next_interval(
     async def broken(_: object, __: object) -> Any:
         raise ZeroDivisionError("no")
 
-    monkeypatch.setattr("qdeck._agent.chores.Chores.health", broken)
+    monkeypatch.setattr("qdeck._agent.maintenance.Maintenance.health", broken)
     async with run_agent(http=None, health_every=0.2) as agent:
         await agent.until(lambda: len(agent.of("health", "failed")) >= 3)
-        assert agent.of("health", "failed")[0]["why"] == "ZeroDivisionError: no"
+        assert agent.of("health", "failed")[0]["error"] == "ZeroDivisionError: no"
     assert int(raw.hget("qdeck:agent:{qdeck:health}", "failed") or 0) >= 3
 
 
@@ -282,10 +282,10 @@ def test_an_agent_that_ends_or_freezes_within_a_purge_leaves_the_rest_to_another
     left = raw.zcard(ready)
     assert 0 < left < many, "it was to be hurt in the middle"
     heir = make_process("-c", PURGER, url)
-    heir.wait_for("'ran', 'chore': 'purge'")
+    heir.wait_for("'ran', 'task': 'purge'")
     if how == "freeze":
         victim.thaw()
-        victim.wait_for("fenced")
+        victim.wait_for("run_lost")
     assert raw.zcard(ready) == 0
     assert set(raw.zrange(cancelled, 0, -1)) == ids
     kept = raw.hmget("qdeck:agent:{qdeck:purge}", "runs", "token", "n:ready_too_old")
@@ -299,15 +299,15 @@ async def test_a_queue_that_refuses_is_told_once(
     make_jobs(client, 1)
     claim(client, lease_ms=20)
     raw.set(keys.key(QUEUE, "tries"), "not a hash")
-    async with run_agent(http=None, tend_every=0.1) as agent:
-        await agent.until(lambda: agent.of("tend"))
+    async with run_agent(http=None, maintain_every=0.1) as agent:
+        await agent.until(lambda: agent.of("maintain"))
         await asyncio.sleep(1)
-        assert len([run for run in agent.of("tend") if "why" in run and "warned" not in run]) == 1
+        assert len([run for run in agent.of("maintain") if "error" in run and "warned" not in run]) == 1
 
 
 async def test_looks_at_the_same_time_do_not_mix(run_agent: Callable[..., Any], client: SyncClient) -> None:
     """Everything that an agent looks at, at once, while queues come into being."""
-    async with run_agent(health_every=0.1, tend_every=0.1, history_every=0.1) as agent:
+    async with run_agent(health_every=0.1, maintain_every=0.1, history_every=0.1) as agent:
         paths = ["/metrics", "/api/v1/queue/health", "/api/v1/queue/dlq", "/healthz"]
         for turn in range(10):
             await asyncio.to_thread(make_jobs, client, 1, queue=f"q{turn}:s:actions")

@@ -126,7 +126,7 @@ async def test_dry_run_mode_available_for_testing(
     await asyncio.sleep(1.2)
     settings = Settings(purge=Purge(max_ready_age=1, rules=("ready_too_old",), purge_dry_run=True))
     before = {key: raw.dump(key) for key in raw.scan_iter(f"{{{QUEUE}}}:*")}
-    async with run_agent(purge_every=3600, settings=settings, history_every=None, tend_every=3600) as agent:
+    async with run_agent(purge_every=3600, settings=settings, history_every=None, maintain_every=3600) as agent:
         await agent.until(lambda: agent.of("purge"))
         metrics = (await agent.ask("/metrics")).text
     [run] = agent.of("purge")

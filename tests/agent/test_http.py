@@ -160,8 +160,8 @@ async def test_a_dry_run_tells_what_a_purge_would_do_and_writes_nothing(
     """POST /api/v1/queue/purge?dry_run=true 'Returns: Purge simulation results'"""
     make_jobs(client, 5)
     await asyncio.sleep(0.01)
-    async with run_agent(settings=OLD, history_every=None, tend_every=3600) as agent:
-        await agent.until(lambda: raw.hget("qdeck:agent:{qdeck:tend}", "runs"))
+    async with run_agent(settings=OLD, history_every=None, maintain_every=3600) as agent:
+        await agent.until(lambda: raw.hget("qdeck:agent:{qdeck:maintain}", "runs"))
         before = {key: raw.dump(key) for key in raw.scan_iter()}
         answer = await agent.ask(f"{PURGE}?dry_run=true", "POST")
         assert {key: raw.dump(key) for key in raw.scan_iter()} == before
@@ -259,7 +259,7 @@ async def test_a_fault_is_told_to_the_log_and_not_to_the_caller(
     async with run_agent() as agent:
         answer = await agent.ask(DLQ)
         assert (answer.code, "detail" in answer.text) == (500, False)
-        assert any("with a detail" in told.get("why", "") for told in agent.events)
+        assert any("with a detail" in told.get("error", "") for told in agent.events)
 
 
 async def test_many_at_once_make_one_report(run_agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,7 +304,7 @@ async def test_metrics_beyond_this_machine_need_the_token(run_agent: Callable[..
         assert (await agent.ask("/metrics", token=None)).code == 401
         assert (await agent.ask("/metrics")).code == 200
         assert (await agent.ask("/healthz", token=None)).code == 200
-        assert any("TLS" in told.get("why", "") for told in agent.events)
+        assert any("TLS" in told.get("error", "") for told in agent.events)
 
 
 @pytest.mark.parametrize("host", ["[", "", "a" * 3000, "evil.example", "\u00e9"])

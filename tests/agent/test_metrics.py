@@ -82,8 +82,8 @@ async def test_runs_of_all_agents_are_counted_together(run_agent: Callable[..., 
         texts = [(await agent.ask("/metrics")).text for agent in (one, other)]
     for text in texts:
         found = parse(text)
-        assert found["qdeck_agent_runs_total", (("chore", "health"), ("outcome", "done"))] >= 5
-        assert found["qdeck_agent_last_run_timestamp_seconds", (("chore", "health"),)] > 1.7e9
+        assert found["qdeck_agent_runs_total", (("outcome", "done"), ("task", "health"))] >= 5
+        assert found["qdeck_agent_last_run_timestamp_seconds", (("task", "health"),)] > 1.7e9
 
 
 async def test_a_thousand_queues(make_server: Callable[..., Server]) -> None:

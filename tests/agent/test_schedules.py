@@ -45,5 +45,5 @@ async def test_an_agent_that_may_not_write_ticks_nothing(
     add(client)
     async with run_agent(read_only=True, health_every=0.2) as agent:
         await asyncio.sleep(1.2)
-        await agent.until(lambda: agent.of("health", "looked"))
+        await agent.until(lambda: agent.of("health", "checked"))
     assert raw.exists(READY) == 0

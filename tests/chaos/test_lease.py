@@ -30,7 +30,7 @@ def events_of(worker: PythonProcess, kind: str) -> list[dict[str, Any]]:
 
 
 def _wait_told(fleet: Fleet, worker: PythonProcess) -> None:
-    wait_until(lambda: events_of(worker, "stale") or events_of(worker, "lost"), 30, fleet.tell)
+    wait_until(lambda: events_of(worker, "refused") or events_of(worker, "lease_lost"), 30, fleet.tell)
 
 
 @pytest.mark.timeout(90)
@@ -75,8 +75,8 @@ def test_late_end_is_refused_and_counted(fleet: Fleet, make_proxy: Callable[[str
     assert int(result) == other.pid
     assert "n:stale" not in fleet.books.picture().meta
     proxy.heal()
-    wait_until(lambda: events_of(cut_off, "stale"), 30, fleet.tell)
-    assert events_of(cut_off, "stale")[0]["ids"] == [job]
+    wait_until(lambda: events_of(cut_off, "refused"), 30, fleet.tell)
+    assert events_of(cut_off, "refused")[0]["ids"] == [job]
     picture = fleet.books.picture()
     assert (picture.meta["n:stale"], picture.meta["n:done"], picture.meta["n:crashed"]) == ("1", "1", "1")
     assert picture.hashes["result"][job] == result

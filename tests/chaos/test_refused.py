@@ -73,7 +73,7 @@ def test_too_few_replicas(hurt_fleet: Fleet) -> None:
         asyncio.run(enqueue())
     wait_until(lambda: any(events_of(worker, "waiting") for worker in workers), 20, fleet.tell)
     told = next(event for worker in workers for event in events_of(worker, "waiting"))
-    assert "NOREPLICAS" in told["why"]
+    assert "NOREPLICAS" in told["error"]
     time.sleep(2)
     fleet.check_alive()
     server.config_set("min-replicas-to-write", 0)

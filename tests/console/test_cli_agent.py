@@ -83,7 +83,7 @@ def test_sighup_starts_it_anew_with_the_configuration_of_now(
     start: Callable[..., PythonProcess], tmp_path: Path
 ) -> None:
     process = start("--json")
-    assert "health" not in events(process)[0]["chores"]
+    assert "health" not in events(process)[0]["tasks"]
     write_trusted(tmp_path / "qdeck.toml", "[health]\nhealth_check_enabled = true\nhealth_check_interval = 7\n")
     process.signal(signal.SIGHUP)
     process.wait_for('"health": 7')
@@ -94,9 +94,9 @@ def test_sighup_starts_it_anew_with_the_configuration_of_now(
 def test_the_file_switches_purge_on(start: Callable[..., PythonProcess], tmp_path: Path, raw: redis.Redis) -> None:
     write_trusted(tmp_path / "qdeck.toml", "[purge]\npurge_enabled = true\npurge_dry_run = true\npurge_interval = 9\n")
     process = start("--json")
-    line = json.loads(process.wait_for('"chore": "purge"'))
+    line = json.loads(process.wait_for('"task": "purge"'))
     assert line["dry_run"] is True
-    assert events(process)[0]["chores"]["purge"] == 9
+    assert events(process)[0]["tasks"]["purge"] == 9
 
 
 def test_the_api_with_a_token_of_the_environment_which_is_shown_nowhere(start: Callable[..., PythonProcess]) -> None:
@@ -119,7 +119,7 @@ def test_passwords_are_shown_nowhere(
 ) -> None:
     server = make_server(password="hunter2")
     process = make_process(*MODULE, "--json", "--health-every", "0.3", env={"QDECK_URL": server.url})
-    process.wait_for('"chore": "health"')
+    process.wait_for('"task": "health"')
     server.kill9()
     process.wait_for('"waiting"')
     process.terminate()
@@ -162,7 +162,7 @@ def test_production_wants_its_name(url: str, refuse: Callable[..., tuple[int, st
 def test_production_with_its_name_is_worked_on(start: Callable[..., PythonProcess], url: str, tmp_path: Path) -> None:
     write_trusted(tmp_path / "qdeck.toml", f'[contexts.live]\nurl = "{url}"\nenvironment = "production"\n')
     process = start("--context", "live", "--confirm", "live", "--health-every", "0.3", "--json")
-    process.wait_for('"ran", "chore": "health"')
+    process.wait_for('"ran", "task": "health"')
 
 
 def test_without_the_extra_the_api_is_refused_and_the_rest_works(

@@ -95,10 +95,10 @@ async def test_what_the_agents_did_and_do_next_is_told(url: str, raw: redis.Redi
         "purge": {"ended": now - 60_000, "started": now - 61_000, "outcome": "done", "holder": "eu-1.4100",
                   "until": 0, "summary": json.dumps(told | {"every_s": 3600})},
         "clean": {"ended": now - 9_000_000, "started": now - 9_000_000, "outcome": "failed", "holder": "eu-2",
-                  "until": 0, "summary": json.dumps({"why": "no rights", "every_s": 60})},
+                  "until": 0, "summary": json.dumps({"error": "no rights", "every_s": 60})},
     }  # fmt: skip
-    for chore, fields in slots.items():
-        raw.hset(f"qdeck:agent:{{qdeck:{chore}}}", mapping=fields)
+    for task, fields in slots.items():
+        raw.hset(f"qdeck:agent:{{qdeck:{task}}}", mapping=fields)
     async with console(url, "5") as pilot:
         shown = await until(pilot, "auto-purge")
         for words in ("4 taken, 1 left", "done too old 4", "every 1 h", "eu-1.4100", "failed: no rights", "was due"):

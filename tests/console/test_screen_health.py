@@ -117,5 +117,5 @@ async def test_who_looked_after_the_queues_last_is_told(url: str, raw: redis.Red
         await until(pilot, "no qdeck agent")
         seconds, _ = raw.time()
         for name, value in (("holder", "eu-1-77"), ("started", seconds * 1000), ("ended", seconds * 1000)):
-            raw.hset("qdeck:agent:{qdeck:tend}", name, str(value))
-        await until(pilot, "tend by eu-1-77")
+            raw.hset("qdeck:agent:{qdeck:maintain}", name, str(value))
+        await until(pilot, "maintain by eu-1-77")

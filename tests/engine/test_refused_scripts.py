@@ -179,7 +179,7 @@ async def test_an_asyncio_client_is_refused_too(server: Server, rig: Rig) -> Non
     await client.close()
 
 
-PLAIN: Final = ["_agent/slot"] + [
+PLAIN: Final = ["_agent/maintenance"] + [
     f"messages/{file.name.removesuffix('.lua')}"
     for file in resources.files("qdeck").joinpath("messages", "lua").iterdir()
     if file.name.endswith(".lua")

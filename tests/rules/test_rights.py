@@ -16,7 +16,7 @@ from agent.running import running
 from console.test_commands_page import PAGE, RUNS
 from console.test_every_key import WALKS
 from messages.waiting import until as become
-from qdeck._agent.chores import NAMES
+from qdeck._engine.keys import MAINTENANCE_TASKS
 from qdeck._rules import rights
 from qdeck.admin import Configuration, DoctorFinding, Settings, Target, Writer
 from qdeck.messages import DomainAction, Messenger, Service
@@ -337,10 +337,10 @@ async def test_an_agent(roles: Roles) -> None:
     """All that it does by itself and all of its HTTP, on a server of every adapter."""
     fill(roles)
     url = roles.make("agent")
-    every = dict.fromkeys(("purge_every", "health_every", "clean_every", "history_every", "tend_every"), 0.2)
+    every = dict.fromkeys(("purge_every", "health_every", "clean_every", "history_every", "maintain_every"), 0.2)
     async with running(url, settings=Settings(), allow_purge=True, **every) as agent:
-        for chore in NAMES:
-            await agent.until(lambda chore=chore: roles.raw.hget(f"qdeck:agent:{{qdeck:{chore}}}", "runs"))  # type: ignore[misc]
+        for task in MAINTENANCE_TASKS:
+            await agent.until(lambda task=task: roles.raw.hget(f"qdeck:agent:{{qdeck:{task}}}", "runs"))  # type: ignore[misc]
         for path in ("/metrics", "/healthz", "/api/v1/queue/health", "/api/v1/queue/dlq"):
             assert (await agent.ask(path)).code in (200, 503), path
         assert (await agent.ask("/api/v1/queue/purge?dry_run=1", "POST")).code == 200

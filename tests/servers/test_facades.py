@@ -60,7 +60,7 @@ def test_ifdbs_calls_on_a_cluster(cluster: Cluster) -> None:
 @pytest.mark.slow
 async def test_an_agent_goes_on_with_the_new_master(make_trio: Callable[..., Trio]) -> None:
     trio = make_trio()
-    async with running(trio.url, tend_every=0.2, history_every=0.5, health_every=0.5) as agent:
+    async with running(trio.url, maintain_every=0.2, history_every=0.5, health_every=0.5) as agent:
         await agent.until(lambda: agent.of("health"))
         old = trio.master()
         old.kill9()

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from operations.yard import Yard
 from qdeck._agent import health
-from qdeck._agent.chores import NAMES
 from qdeck._agent.sampling import Sampler
 from qdeck._deck import agent_tasks, since
 from qdeck._engine import keys
+from qdeck._engine.keys import MAINTENANCE_TASKS
 from qdeck._schedules import store
 from qdeck.admin import Definition, Writer
 from qdeck.messages import _registry as registry
@@ -106,13 +106,13 @@ def _agents(deck: Writer) -> None:
         deck.write(Sampler().take(rows, now - ago))
     report = deck.health()
     deck.write(since.note(report.checks, report.thresholds, report.at_ms))
-    for chore in NAMES:
+    for task in MAINTENANCE_TASKS:
         # Long ago, so that an agent that comes claims a run at once.
-        claim = deck.write(agent_tasks.claim(chore, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))
-        ending = agent_tasks.Ending(summary={"why": "x"}, counters={"back": 2})
-        if chore == "health":
+        claim = deck.write(agent_tasks.claim(task, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))
+        ending = agent_tasks.Ending(summary={"error": "x"}, counters={"requeued": 2})
+        if task == "health":
             ending = replace(ending, hash_key=health.KEY, hash_fields=health.hash_fields(report), live_ms=3_600_000)
-        deck.write(agent_tasks.finish(chore, claim.token, ending, now=now - 600_000))
+        deck.write(agent_tasks.finish(task, claim.token, ending, now=now - 600_000))
 
 
 def deck_job() -> Any:

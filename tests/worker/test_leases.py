@@ -50,7 +50,7 @@ def test_a_handler_that_blocks_the_loop_keeps_its_job(
     assert other.enqueue().result(10) is None
     assert job.result(10) == "mine"
     assert len(runs) == 1
-    assert not first.told("lost")
+    assert not first.told("lease_lost")
     assert not second.told("reaped")
     assert not raw.hget(keys.key(QUEUE, "tries"), job.id)
 
@@ -167,7 +167,7 @@ def test_a_lost_lease_is_told_and_not_counted(
     assert isinstance(lease, bytes)
     raw.hset(keys.key(QUEUE, "lease"), job.id, b"somebody:1 " + lease.split(b" ", 1)[1])
     wait_until(told.is_set)
-    wait_until(lambda: beside.told("lost"))
+    wait_until(lambda: beside.told("lease_lost"))
     assert job.state() == "running"
     assert not raw.hget(keys.key(QUEUE, "error"), job.id)
 
@@ -223,7 +223,7 @@ def test_an_answer_that_took_longer_than_the_lease_costs_no_job(
     # The first may have been lost meanwhile; the others were claimed by the late turn and must simply run.
     assert [job.result(20) for job in jobs[1:]] == [1, 2]
     assert runs.count(1) == runs.count(2) == 1
-    assert not [lost for lost in beside.told("lost") if lost["id"] != jobs[0].id]
+    assert not [lost for lost in beside.told("lease_lost") if lost["id"] != jobs[0].id]
     assert not raw.hget(keys.key(QUEUE, "tries"), jobs[1].id)
     producer.close()
 

@@ -96,7 +96,7 @@ def test_a_job_that_is_taken_from_its_worker_stops_soon(
     assert app.client.run(programs.call(ops.change(QUEUE, verb, [(job.id, "running")]))) == ["ok"]
     assert stopped.wait(30)
     assert time.monotonic() - began < SOON_S
-    wait_until(lambda: beside.told("lost"))
+    wait_until(lambda: beside.told("lease_lost"))
 
 
 def test_other_workers_are_not_disturbed(

@@ -78,9 +78,9 @@ class _Events:
             sys.stdout.flush()
 
     def _line(self, at: str, event: dict[str, Any]) -> str:
-        shown = {name: value for name, value in event.items() if name not in ("event", "agent", "chore")}
+        shown = {name: value for name, value in event.items() if name not in ("event", "agent", "task")}
         rest = "  ".join(f"{name}={_told(value)}" for name, value in shown.items())
-        return f"{at}  {safe(event.get('event', '')):9} {safe(event.get('chore', '')):8} {rest}".rstrip()
+        return f"{at}  {safe(event.get('event', '')):9} {safe(event.get('task', '')):8} {rest}".rstrip()
 
 
 def _told(value: object) -> str:

@@ -61,7 +61,7 @@ class HealthSeen:
 
     vitals: Vitals | None = None
     began: Mapping[str, Began] = field(default_factory=lambda: MappingProxyType({}))
-    slots: Sequence[AgentTask] | None = None  # what agents did last; None: it may not be read
+    tasks: Sequence[AgentTask] | None = None  # what agents did last; None: it may not be read
     checks: tuple[Check, ...] = ()
 
 

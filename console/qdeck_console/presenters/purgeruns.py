@@ -50,34 +50,34 @@ def auto_lines(runs: Runs | None, now_ms: int, cells: int) -> list[Line]:
     if runs is None:
         return []
     lines: list[Line] = [section("auto-purge", "", "muted", cells)]
-    lines += _slot_lines(runs.purge, now_ms, cells, "no agent has purged here: --purge-every of qdeck agent")
+    lines += _task_lines(runs.purge, now_ms, cells, "no agent has purged here: --purge-every of qdeck agent")
     lines += [(), section("temporary queues, by the agent", "", "muted", cells)]
-    return lines + _slot_lines(runs.clean, now_ms, cells, "no agent has cleaned here: --clean-every of qdeck agent")
+    return lines + _task_lines(runs.clean, now_ms, cells, "no agent has cleaned here: --clean-every of qdeck agent")
 
 
-def _slot_lines(slot: AgentTask, now_ms: int, cells: int, never: str) -> list[Line]:
-    if slot.started_ms is None:
+def _task_lines(task: AgentTask, now_ms: int, cells: int, never: str) -> list[Line]:
+    if task.started_ms is None:
         return [((f" {cut_end(never, cells - 1)}", "muted"),)]
     lines: list[Line] = []
-    if slot.held:
-        lines.append(((" now    ", "muted"), ("runs", "accent"), (f" since {fmt.clock(slot.started_ms)}", "muted")))
-    if slot.ended_ms is not None:
-        told, role = _outcome(slot)
-        ago = f", {fmt.span(now_ms - slot.ended_ms)} ago: "
-        head = f"{fmt.clock(slot.ended_ms)}{ago}"
+    if task.held:
+        lines.append(((" now    ", "muted"), ("runs", "accent"), (f" since {fmt.clock(task.started_ms)}", "muted")))
+    if task.ended_ms is not None:
+        told, role = _outcome(task)
+        ago = f", {fmt.span(now_ms - task.ended_ms)} ago: "
+        head = f"{fmt.clock(task.ended_ms)}{ago}"
         lines.append(((" last   ", "muted"), (head, "text"), (cut_end(told, max(8, cells - 8 - len(head))), role)))
-        rules = slot.summary.get("rules")
+        rules = task.summary.get("rules")
         if isinstance(rules, dict) and rules:
             words = ", ".join(f"{name_of(str(rule))} {_count(taken):,}" for rule, taken in rules.items())
             lines += [((f"        {part}", "muted"),) for part in wrap(safe_text(words), cells - 8, most=2)]
-    due, every = slot.next_ms, slot.summary.get("every_s")
+    due, every = task.next_ms, task.summary.get("every_s")
     if due is not None and isinstance(every, int | float):
         late = now_ms - due > max(60_000, every * 1000)
         words = f"was due {fmt.clock(due)}: no agent does it" if late else f"about {fmt.clock(due)}"
         often = f", every {age_words(every)}"
         lines.append(((" next   ", "muted"), (words, "warn" if late else "text"), (often, "muted")))
-    if slot.holder:
-        lines.append(((" agent  ", "muted"), (cut_end(safe_text(slot.holder, limit=80), cells - 8), "text")))
+    if task.holder:
+        lines.append(((" agent  ", "muted"), (cut_end(safe_text(task.holder, limit=80), cells - 8), "text")))
     return lines
 
 
@@ -86,16 +86,16 @@ def _count(taken: Any) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _outcome(slot: AgentTask) -> tuple[str, str]:
-    said = slot.summary
-    if slot.outcome not in ("done", "stopped"):
-        return f"{slot.outcome}: {safe_text(str(said.get('why', '')), limit=200)}".rstrip(": "), "bad"
+def _outcome(task: AgentTask) -> tuple[str, str]:
+    said = task.summary
+    if task.outcome not in ("done", "stopped"):
+        return f"{task.outcome}: {safe_text(str(said.get('error', '')), limit=200)}".rstrip(": "), "bad"
     planned, applied = said.get("planned", said.get("removed", 0)), said.get("applied", said.get("removed", 0))
     if said.get("dry_run"):
         return f"{planned:,} would go (dry run)", "text"
     left = f", {said['skipped']:,} left" if isinstance(said.get("skipped"), int) and said["skipped"] else ""
     words = f"{applied:,} taken{left}" if applied or left else "nothing to take"
-    return words + (", stopped early" if slot.outcome == "stopped" else ""), "text"
+    return words + (", stopped early" if task.outcome == "stopped" else ""), "text"
 
 
 def apply_would(plan: Plan, shares: Sequence[Share], undo_bytes: int | None, cells: int) -> list[Line]:

@@ -72,12 +72,12 @@ def facts_of(
     cost: Cost | None,
     *,
     here_ms: int,
-    slots: Sequence[AgentTask] | None = None,
+    tasks: Sequence[AgentTask] | None = None,
 ) -> list[Fact]:
     """What the list of checks tells of the server besides the rules."""
     found = [*_copies(snapshot, vitals), *_clients(snapshot, vitals), *_slow_fact(snapshot, vitals)]
-    if slots is not None:
-        found.insert(0, _agents(snapshot, slots))
+    if tasks is not None:
+        found.insert(0, _agents(snapshot, tasks))
     if trips.p99_ms is not None:
         found.append(Fact(name="round trip", value=f"{trips.p99_ms:,.1f} ms", detail="p99, as seen from here"))
     if snapshot.local_clock:
@@ -94,18 +94,18 @@ def facts_of(
     return found
 
 
-def _agents(snapshot: Snapshot, slots: Sequence[AgentTask]) -> Fact:
+def _agents(snapshot: Snapshot, tasks: Sequence[AgentTask]) -> Fact:
     """Whether anybody looks after the queues beside their workers, and who did last."""
-    ran = [slot for slot in slots if slot.ended_ms is not None or slot.started_ms is not None]
+    ran = [task for task in tasks if task.ended_ms is not None or task.started_ms is not None]
     last = max(ran, key=_moment_of, default=None)
     if last is None:
         return Fact(name="agents", value="none", detail="no qdeck agent has looked after it")
     ago = fmt.span(max(0, snapshot.at_ms - _moment_of(last)))
-    return Fact(name="agents", value=f"{ago} ago", detail=f"{last.chore} by {safe_text(last.holder, limit=60)}")
+    return Fact(name="agents", value=f"{ago} ago", detail=f"{last.name} by {safe_text(last.holder, limit=60)}")
 
 
-def _moment_of(slot: AgentTask) -> int:
-    return max(slot.ended_ms or 0, slot.started_ms or 0)
+def _moment_of(task: AgentTask) -> int:
+    return max(task.ended_ms or 0, task.started_ms or 0)
 
 
 def _share(snapshot: Snapshot, cost: Cost) -> str | None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
-CHORES: Final = ("tend", "history", "health", "purge")
+TASKS: Final = ("maintain", "history", "health", "purge")
 FEW: Final = 500  # queues that are judged within a frame
 
 
@@ -65,13 +65,13 @@ class HealthScreen(FrameScreen):
             checks = await self._read_checks(snapshot)
             if self._began is None:
                 self._began = await reader.since(present.cut(checks), reader.thresholds, snapshot.at_ms)
-            return HealthSeen(vitals=vitals, began=self._began, slots=await self._read_agents(), checks=tuple(checks))
+            return HealthSeen(vitals=vitals, began=self._began, tasks=await self._read_agents(), checks=tuple(checks))
 
         return read
 
     async def _read_agents(self) -> list[AgentTask] | None:
         try:
-            return await self.console.reader.agent_tasks(CHORES)
+            return await self.console.reader.agent_tasks(TASKS)
         except NotAllowed:
             return None
 
@@ -105,7 +105,7 @@ class HealthScreen(FrameScreen):
     def _rows(self, snapshot: Snapshot) -> list[Row]:
         seen = self.seen
         facts = present_server.facts_of(
-            snapshot, seen.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms, slots=seen.slots
+            snapshot, seen.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms, tasks=seen.tasks
         )
         checks = None if len(snapshot.queues) <= FEW else seen.checks
         found = present.rows(snapshot, self.console.thresholds, facts, checks)

@@ -16,7 +16,7 @@ from qdeck._rules.report import iso
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._agent.eyes import Eyes
+    from qdeck._agent.readers import Readers
     from qdeck._deck.model import JobRecord
     from qdeck._engine.ops import Program
     from qdeck._redis import AsyncClient
@@ -29,10 +29,10 @@ class NoQueue(UsageError):
     """There is no queue of that name."""
 
 
-async def letters(eyes: Eyes, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
+async def letters(readers: Readers, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
     """The newest dead letters of a queue, or of all; `total` is how many there are, so that a cut is seen."""
-    own = (await eyes.counts()).queues
-    known = [*own, *(row for row in (await eyes.look()).queues if row.adapter != NATIVE)]
+    own = (await readers.counts()).queues
+    known = [*own, *(row for row in (await readers.snapshot()).queues if row.adapter != NATIVE)]
     rows = [row for row in known if queue is None or row.name == queue]
     if queue is not None and not rows:
         near = difflib.get_close_matches(queue, [row.name for row in known], 1)
@@ -45,12 +45,12 @@ async def letters(eyes: Eyes, client: AsyncClient, queue: str | None, limit: int
     for name, newest_ms in [*others, *await _newest(client, [row.name for row in full if row.adapter == NATIVE])]:
         if len(records) >= limit and _moment(records[limit - 1]) >= newest_ms:
             break  # all that is left is older than what is shown
-        found = [record async for record in eyes.jobs.jobs(name, state="dead", limit=limit)]
+        found = [record async for record in readers.jobs.jobs(name, state="dead", limit=limit)]
         records = sorted([*records, *found], key=_moment, reverse=True)[:limit]
     total = sum(row.dead or 0 for row in rows)
     entries = [entry(record) for record in records]
-    unread = [{"queue": row.name, "why": row.problem} for row in rows if row.problem is not None]
-    return {"queue": queue, "limit": limit, "total": total, "entries": entries, "unread": unread}
+    unreadable = [{"queue": row.name, "error": row.problem} for row in rows if row.problem is not None]
+    return {"queue": queue, "limit": limit, "total": total, "entries": entries, "unreadable": unreadable}
 
 
 async def _newest(client: AsyncClient, queues: Sequence[str]) -> list[tuple[str, int]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from qdeck._agent.chores import Chores
+    from qdeck._agent.maintenance import Maintenance
     from qdeck._agent.options import AgentOptions
 
     Handler = Callable[[Request], Awaitable[Response]]
@@ -36,9 +36,9 @@ _FALSE: Final = ("0", "false", "no", "off")
 _CODES: Final = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed"}
 
 
-def make_app(options: AgentOptions, chores: Chores, event: Callable[[dict[str, Any]], None]) -> Starlette:
+def make_app(options: AgentOptions, maintenance: Maintenance, event: Callable[[dict[str, Any]], None]) -> Starlette:
     """The API as an ASGI application; what goes wrong inside is told to `event`."""
-    api = _Api(options, chores, event)
+    api = _Api(options, maintenance, event)
     app = Starlette(
         routes=[
             Route("/api/v1/queue/health", api.guarded(api.health), methods=["GET"]),
@@ -54,9 +54,11 @@ def make_app(options: AgentOptions, chores: Chores, event: Callable[[dict[str, A
 
 
 class _Api:
-    def __init__(self, options: AgentOptions, chores: Chores, event: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self, options: AgentOptions, maintenance: Maintenance, event: Callable[[dict[str, Any]], None]
+    ) -> None:
         self._options = options
-        self._chores = chores
+        self._maintenance = maintenance
         self._event = event
 
     def open(self, handler: Handler) -> Handler:
@@ -69,7 +71,7 @@ class _Api:
                 raise
             except Exception as error:  # noqa: BLE001 - one request must not end the agent
                 fault = type(error).__name__
-                self._event({"event": "failed", "request": _path(request), "why": f"{fault}: {error}"})
+                self._event({"event": "failed", "request": _path(request), "error": f"{fault}: {error}"})
                 return error_response(500, f"the agent failed: {fault}", "see the agent's log")
 
         return handle
@@ -97,14 +99,16 @@ class _Api:
             raise _Refusal(401, what, "send it as X-AUTH-TOKEN or Authorization: Bearer")
 
     async def health(self, _: Request) -> Response:
-        return _json(await self._chores.report())
+        return _json(await self._maintenance.report())
 
     async def dlq(self, request: Request) -> Response:
         known = {"queue", "limit"}
         _check_names(request, known)
         limit = _whole(request, "limit", LETTERS, MOST_LETTERS)
-        chores = self._chores
-        return _json(await deadletters.letters(chores.eyes, chores.client, request.query_params.get("queue"), limit))
+        maintenance = self._maintenance
+        return _json(
+            await deadletters.letters(maintenance.readers, maintenance.client, request.query_params.get("queue"), limit)
+        )
 
     async def purge(self, request: Request) -> Response:
         _check_names(request, {"dry_run", "limit"})
@@ -120,7 +124,7 @@ class _Api:
             raise _Refusal(403, "this agent only shows what a purge would do", hint)
         if not dry and self._options.read_only:
             raise _Refusal(403, "the agent's context is read-only", "dry_run=true shows what a purge would do")
-        told = await self._chores.purge_asked(dry_run=dry, limit=limit)
+        told = await self._maintenance.purge_asked(dry_run=dry, limit=limit)
         if not dry:
             known = {name: told[name] for name in ("batch", "applied", "counts", "undo_until")}
             self._event({"event": "purged", "through": "the API", **known, "skipped": len(told["skipped"])})
@@ -137,12 +141,12 @@ class _Api:
         if self._options.http is not None and not (self._options.http.is_loopback and _is_local(request)):
             self._check_token(request)
         # In a thread: with ten thousand queues the text takes a second to make, and leases have to be renewed.
-        text = await asyncio.to_thread(metrics.expose, *await self._chores.measured())
+        text = await asyncio.to_thread(metrics.expose, *await self._maintenance.measured())
         return Response(text, headers=_HEADERS | {"Content-Type": metrics.CONTENT_TYPE})
 
     async def healthz(self, _: Request) -> Response:
         try:
-            await self._chores.knock()
+            await self._maintenance.knock()
         except QdeckError:
             # No address here: anybody may ask this.
             return _json({"status": "unhealthy", "reason": "the server does not answer"}, 503)

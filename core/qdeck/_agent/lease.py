@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Lease:
     """What a run holds. Work in threads asks `cancelled` between its slices."""
 
-    def __init__(self, client: AsyncClient, chore: str, claim: Claim, lease_s: float) -> None:
-        self.chore = chore
+    def __init__(self, client: AsyncClient, task: str, claim: Claim, lease_s: float) -> None:
+        self.task = task
         self.claim = claim
         self.lost = False
         self.stopped = False
@@ -37,7 +37,7 @@ class Lease:
             sent = time.monotonic()
             try:
                 kept = await self._client.run(
-                    agent_tasks.renew(self.chore, self.claim.token, round(self._lease_s * 1000))
+                    agent_tasks.renew(self.task, self.claim.token, round(self._lease_s * 1000))
                 )
             except QdeckError:
                 continue  # the next one may get through; `cancelled` watches the time
@@ -49,6 +49,6 @@ class Lease:
 
     async def finish(self, ending: agent_tasks.Ending) -> bool:
         """Ends the run on the server; False when it had been taken over, and what it leaves was not written."""
-        done = await self._client.run(agent_tasks.finish(self.chore, self.claim.token, ending))
+        done = await self._client.run(agent_tasks.finish(self.task, self.claim.token, ending))
         self.lost = self.lost or not done
         return done

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from qdeck._deck.agent_tasks import Slot
+    from qdeck._deck.agent_tasks import AgentTask
     from qdeck._deck.model import QueueRow, Snapshot
     from qdeck.messages import LifeCycleCount
 
@@ -40,12 +40,12 @@ _QUEUE: Final = ("adapter", "queue")
 
 
 def expose(
-    seen: Snapshot, report: Mapping[str, Any], slots: Sequence[Slot], life: Sequence[LifeCycleCount] = ()
+    seen: Snapshot, report: Mapping[str, Any], tasks: Sequence[AgentTask], life: Sequence[LifeCycleCount] = ()
 ) -> bytes:
     """The text of `/metrics`."""
     registry = CollectorRegistry()
     registry.register(
-        _Collected([*_queues(seen), *_health(seen, report), *_purge(slots), *_agents(slots), *_life(life)])
+        _Collected([*_queues(seen), *_health(seen, report), *_purge(tasks), *_agents(tasks), *_life(life)])
     )
     # A name of another system's queue may hold anything, and somebody may read this in a terminal.
     return _OBEYED.sub(lambda found: "\\" + json_escape(found[0]), generate_latest(registry).decode()).encode()
@@ -120,14 +120,14 @@ def _health(seen: Snapshot, report: Mapping[str, Any]) -> Iterable[Metric]:
         yield GaugeMetricFamily("qdeck_server_memory_bytes", "Memory that the server uses", value=memory)
     if seen.workers_alive is not None:
         yield GaugeMetricFamily("qdeck_workers_alive", "Living workers", value=seen.workers_alive)
-    unknown = GaugeMetricFamily("qdeck_unknown", "1 for each thing that may not be seen", labels=("what",))
+    unknown = GaugeMetricFamily("qdeck_notice", "1 for each thing that cannot be read, and why", labels=("message",))
     for notice in seen.notices:
         unknown.add_metric((notice,), 1)
     yield unknown
 
 
-def _purge(slots: Sequence[Slot]) -> Iterable[Metric]:
-    counted = next((slot.counters for slot in slots if slot.chore == "purge"), {})
+def _purge(tasks: Sequence[AgentTask]) -> Iterable[Metric]:
+    counted = next((task.counters for task in tasks if task.name == "purge"), {})
     for name, rule in PURGES.items():
         # A gauge by its type, because the format adds `_total` to the names of counters; it only ever grows.
         about = f"Entries that purges took by the rule {rule}"
@@ -138,14 +138,16 @@ def _purge(slots: Sequence[Slot]) -> Iterable[Metric]:
     yield rules
 
 
-def _agents(slots: Sequence[Slot]) -> Iterable[Metric]:
-    runs = CounterMetricFamily("qdeck_agent_runs", "Runs of a chore by all agents", labels=("chore", "outcome"))
-    last = GaugeMetricFamily("qdeck_agent_last_run_timestamp_seconds", "When a chore last ended", labels=("chore",))
-    for slot in slots:
-        runs.add_metric((slot.chore, "done"), slot.runs)
-        runs.add_metric((slot.chore, "failed"), slot.failed)
-        if slot.ended_ms is not None:
-            last.add_metric((slot.chore,), slot.ended_ms / 1000)
+def _agents(tasks: Sequence[AgentTask]) -> Iterable[Metric]:
+    runs = CounterMetricFamily("qdeck_agent_runs", "Runs of a task of the agents", labels=("task", "outcome"))
+    last = GaugeMetricFamily(
+        "qdeck_agent_last_run_timestamp_seconds", "When a task of the agents last ended", labels=("task",)
+    )
+    for task in tasks:
+        runs.add_metric((task.name, "done"), task.runs)
+        runs.add_metric((task.name, "failed"), task.failed)
+        if task.ended_ms is not None:
+            last.add_metric((task.name,), task.ended_ms / 1000)
     yield runs
     yield last
 

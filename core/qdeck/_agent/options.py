@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qdeck._settings import Configuration, Target
 
 TOKEN_VARIABLE: Final = "QDECK_HTTP_TOKEN"  # noqa: S105 - the name of a variable
-TEND_S: Final = 10.0
+MAINTAIN_S: Final = 10.0
 LEASE_S: Final = 15.0
 LEAST_TOKEN: Final = 16
 READ_ONLY: Final = "open it for writing"
@@ -77,7 +77,7 @@ class AgentOptions:
     clean_every: float | None = None
     history_every: float | None = 10.0
     history_keep_s: float = 86_400.0
-    tend_every: float = TEND_S
+    maintain_every: float = MAINTAIN_S
     lease: float = LEASE_S
     http: Address | None = None
     token: str | None = field(default=None, repr=False)
@@ -91,7 +91,7 @@ class AgentOptions:
     """Servers that this one must not be, when it is written to."""
 
     def __post_init__(self) -> None:
-        for name in ("purge_every", "health_every", "clean_every", "history_every", "tend_every", "lease"):
+        for name in ("purge_every", "health_every", "clean_every", "history_every", "maintain_every", "lease"):
             value = getattr(self, name)
             if value is not None and not 0.05 <= value <= 31 * 86_400:
                 raise InvalidOption(f"{name} of {value} s", hint="give at least 0.05 s and at most 31 days")
@@ -114,7 +114,7 @@ def from_configuration(
 ) -> AgentOptions:
     """The options of `qdeck.toml`, with what was given on the command line in their place.
 
-    An interval that is given switches its chore on; otherwise the file's `…_enabled` does. With `read_only_hint`, which
+    An interval that is given switches its task on; otherwise the file's `…_enabled` does. With `read_only_hint`, which
     says why nothing may be written, the agent only looks.
     """
     settings = configuration.settings

@@ -84,7 +84,7 @@ def summary(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
         if result.undo_until_ms is not None:
             told["undo_until"] = iso(result.undo_until_ms)
         if result.error is not None:
-            told["why"] = result.error
+            told["error"] = result.error
     return told
 
 

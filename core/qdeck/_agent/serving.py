@@ -1,4 +1,4 @@
-"""Listens for the API beside the chores, on the agent's own loop."""
+"""Listens for the API beside the maintenance tasks, on the agent's own loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Receive, Scope, Send
 
-    from qdeck._agent.chores import Chores
+    from qdeck._agent.maintenance import Maintenance
     from qdeck._agent.options import Address, AgentOptions
 
 MOST_REQUESTS: Final = 64  # at once; more get 503
@@ -86,7 +86,7 @@ class _Limited:
 
 @contextlib.asynccontextmanager
 async def listening(
-    options: AgentOptions, chores: Chores, event: Callable[[dict[str, Any]], None]
+    options: AgentOptions, maintenance: Maintenance, event: Callable[[dict[str, Any]], None]
 ) -> AsyncIterator[str]:
     """Listens while the context is open; gives the address, with the port that was taken where 0 was asked for."""
     assert options.http is not None  # noqa: S101 - the caller asked for it
@@ -94,12 +94,12 @@ async def listening(
     host, port = listener.getsockname()[:2]
     if options.token is None:
         why = "no token is set: of the API, only /metrics and /healthz answer"
-        event({"event": "degraded", "why": why, "hint": "set QDECK_HTTP_TOKEN"})
+        event({"event": "degraded", "error": why, "hint": "set QDECK_HTTP_TOKEN"})
     if not options.http.is_loopback:
         why = f"the API listens on {host}, in plain HTTP: put a proxy with TLS before it"
-        event({"event": "warning", "why": why})
+        event({"event": "warning", "error": why})
     config = uvicorn.Config(
-        _Limited(make_app(options, chores, event)),
+        _Limited(make_app(options, maintenance, event)),
         loop="none",
         http=_bounded(),
         ws="none",

@@ -1,4 +1,4 @@
-"""Who of the agents does a chore: one claim a run, kept by a lease, fenced by a token, on the server's clock."""
+"""Runs of maintenance tasks: each is claimed by one agent, under a lease and a token, on the server's clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Arg, Program
     from qdeck._engine.scripts import Script
 
-PREFIX: Final = "qdeck:agent:"
 EVERY: Final = "every_s"  # in a summary: the seconds between two runs
 
 
@@ -45,10 +44,10 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """A chore as the server knows it: its last run, whoever did it, and what its runs added up to."""
+class AgentTask:
+    """A maintenance task as the server knows it: its last run, whoever did it, and what its runs added up to."""
 
-    chore: str
+    name: str
     holder: str = ""
     held: bool = False
     started_ms: int | None = None
@@ -66,27 +65,27 @@ class Slot:
         return None if self.started_ms is None or every_ms is None else self.started_ms + every_ms
 
 
-def key(chore: str) -> bytes:
-    """The key of a chore; on a cluster in one slot with what it leaves, as `qdeck:health` of the chore `health`."""
-    return f"{PREFIX}{{qdeck:{chore}}}".encode()
+def key(task: str) -> bytes:
+    """The key of a maintenance task; on a cluster in one slot with what it leaves, as `qdeck:health` of `health`."""
+    return f"qdeck:agent:{{qdeck:{task}}}".encode()
 
 
 def claim(
-    chore: str, agent: str, *, every_ms: int, lease_ms: int, aligned: bool = False, now: int = 0
+    task: str, agent: str, *, every_ms: int, lease_ms: int, aligned: bool = False, now: int = 0
 ) -> Program[Claim]:
-    """Asks for the next run of a chore. `aligned` runs start at whole multiples of the interval."""
+    """Asks for the next run of a maintenance task. `aligned` runs start at whole multiples of the interval."""
     args: list[Arg] = [now, "claim", agent, every_ms, lease_ms, int(aligned), secrets.token_hex(8)]
-    token, wait, at, started = yield from programs.run_script(_script(), [key(chore)], args)
+    token, wait, at, started = yield from programs.run_script(_script(), [key(task)], args)
     return Claim(token, wait, at, started)
 
 
-def renew(chore: str, token: int, lease_ms: int, now: int = 0) -> Program[bool]:
+def renew(task: str, token: int, lease_ms: int, now: int = 0) -> Program[bool]:
     """Keeps a run; False when it is another's."""
-    kept = yield from programs.run_script(_script(), [key(chore)], [now, "renew", token, lease_ms])
+    kept = yield from programs.run_script(_script(), [key(task)], [now, "renew", token, lease_ms])
     return bool(kept)
 
 
-def finish(chore: str, token: int, ending: Ending, now: int = 0) -> Program[bool]:
+def finish(task: str, token: int, ending: Ending, now: int = 0) -> Program[bool]:
     """Ends a run and writes what it leaves, in one step; False when the run is another's, and nothing was written."""
     counters = {name: count for name, count in ending.counters.items() if count}
     args: list[Arg] = [now, "finish", token, ending.outcome, codec.encode_json(ending.summary), ending.live_ms]
@@ -95,34 +94,34 @@ def finish(chore: str, token: int, ending: Ending, now: int = 0) -> Program[bool
         args += (name, count)
     for name, value in ending.hash_fields.items():
         args += (name, value)
-    names = [key(chore), *([ending.hash_key.encode()] if ending.hash_key else [])]
+    names = [key(task), *([ending.hash_key.encode()] if ending.hash_key else [])]
     taken = yield from programs.run_script(_script(), names, args)
     return bool(taken)
 
 
-def count(chore: str, counters: Mapping[str, int]) -> Program[None]:
-    """Adds to the counters of a chore what was done outside its runs."""
-    calls = [(b"HINCRBY", key(chore), f"n:{name}", more) for name, more in counters.items() if more]
+def count(task: str, counters: Mapping[str, int]) -> Program[None]:
+    """Adds to the counters of a maintenance task what was done outside its runs."""
+    calls = [(b"HINCRBY", key(task), f"n:{name}", more) for name, more in counters.items() if more]
     if calls:
-        for reply in (yield ops.commands(*calls, key=key(chore))):
+        for reply in (yield ops.commands(*calls, key=key(task))):
             reads.good(reply)
 
 
-def read(chores: Sequence[str]) -> Program[list[Slot]]:
-    """The chores as the server knows them, with plain reads."""
-    replies = yield reads.read((b"TIME",), *((b"HGETALL", key(chore)) for chore in chores))
+def read(tasks: Sequence[str]) -> Program[list[AgentTask]]:
+    """The maintenance tasks as the server knows them, with plain reads."""
+    replies = yield reads.read((b"TIME",), *((b"HGETALL", key(task)) for task in tasks))
     now = reads.stamp(replies[0]) or reads.local_ms()
     found = []
-    for chore, flat in zip(chores, replies[1:], strict=True):
+    for task, flat in zip(tasks, replies[1:], strict=True):
         error = programs.explain(flat) if isinstance(flat, ResponseError) else None
         if error is not None and reads.concerns_all(error):
             raise error
-        # A key that is not ours: health reports it, and the other chores are shown.
-        found.append(_slot(chore, {} if error else dict(reads.pairs(flat)), now))
+        # A key that is not ours: health reports it, and the other tasks are shown.
+        found.append(_task(task, {} if error else dict(reads.pairs(flat)), now))
     return found
 
 
-def _slot(chore: str, said: Mapping[bytes, bytes], now: int) -> Slot:
+def _task(task: str, said: Mapping[bytes, bytes], now: int) -> AgentTask:
     def number(name: bytes) -> int:
         return digits(said.get(name, b"")) or 0
 
@@ -130,8 +129,8 @@ def _slot(chore: str, said: Mapping[bytes, bytes], now: int) -> Slot:
         summary = codec.decode_json(said.get(b"summary", b"{}"))
     except ValueError:
         summary = {}
-    return Slot(
-        chore=chore,
+    return AgentTask(
+        name=task,
         holder=said.get(b"holder", b"").decode("utf-8", "replace"),
         held=number(b"until") > now,
         started_ms=number(b"started") or None,
@@ -145,4 +144,4 @@ def _slot(chore: str, said: Mapping[bytes, bytes], now: int) -> Slot:
 
 
 def _script() -> Script:
-    return scripts.plain("_agent/slot")
+    return scripts.plain("_agent/maintenance")

@@ -41,6 +41,7 @@ TASKS: Final = "qdeck:tasks"  # hash: worker → the tasks it can run (JSON)
 CONTROL: Final = "qdeck:control"  # hash: worker → what it is asked to do
 ACTIVITY: Final = "qdeck:activity"  # stream: what operators did
 MESSAGES: Final = "{qdeck:messages}"  # tag of the keys of temporary queues
+MAINTENANCE_TASKS: Final = ("maintain", "history", "clean", "health", "purge")  # `qdeck:agent:{qdeck:<task>}`
 UNDO: Final = "qdeck:undo"  # hash: batch → what can be undone until when (JSON)
 
 

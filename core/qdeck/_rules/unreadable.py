@@ -37,7 +37,6 @@ _AT_ONCE: Final = 50  # lists read side by side
 Broken = tuple[str, QueueRef | None]  # what cannot be read, and of which queue it is
 _SCORED: Final = tuple(part for part, (_, kind) in keys.PARTS.items() if kind == "zset")
 _TYPED: Final = tuple(part for part in keys.PARTS if part not in (*_SCORED, "undo"))
-_CHORES: Final = ("tend", "history", "clean", "health", "purge")
 _NUMBERS: Final = (b"until", b"started", b"ended", b"token", b"runs", b"failed")  # of what an agent keeps of its runs
 
 
@@ -93,7 +92,7 @@ STORED: Final = (
     Stored(key=history.LATEST, kind="hash", is_ours=_is_sample),
     Stored(key=since.KEY, kind="string", is_ours=lambda _, noted: _is_json(noted)),
     Stored(key="qdeck:health", kind="hash", is_ours=lambda name, told: name != b"metrics" or _is_json(told)),
-    *(Stored(key=f"qdeck:agent:{{qdeck:{chore}}}", kind="hash", is_ours=_is_run) for chore in _CHORES),
+    *(Stored(key=f"qdeck:agent:{{qdeck:{task}}}", kind="hash", is_ours=_is_run) for task in keys.MAINTENANCE_TASKS),
     *(
         Stored(key=f"{keys.MESSAGES}:{part}", kind="zset", is_ours=lambda _, at: score_ms(at) is not None)
         for part in ("queues", "tasks", "waiting", "callbacks")

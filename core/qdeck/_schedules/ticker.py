@@ -227,12 +227,12 @@ class Ticker:
         # Once per trouble, not once per try: it may last for hours.
         if why != self._troubled:
             self._troubled = why
-            self._event({"event": "waiting", "what": "schedules", "why": why})
+            self._event({"event": "waiting", "what": "schedules", "error": why})
 
     def _tell_broken(self, name: str, why: str) -> None:
         if self._broken.get(name) != why:
             self._broken[name] = why
-            self._event({"event": "schedule_broken", "schedule": name, "why": why})
+            self._event({"event": "schedule_broken", "schedule": name, "error": why})
 
     def _forget_broken(self, there: Collection[str]) -> None:
         for name in [name for name in self._broken if name not in there]:

@@ -165,7 +165,7 @@ class Hands:
         event = error_event(error, lane.worker, 1)
         lane.endings.append(Ending(kind="failed", id=job.id, token=job.token, delay_ms=-1, event=event))
         self.failed += 1
-        self._event({"event": "unreadable", "id": clean(job.id), "queue": lane.queue, "why": str(error)})
+        self._event({"event": "unreadable", "id": clean(job.id), "queue": lane.queue, "error": str(error)})
         self._stir()
 
     def _learn(self, tail: bytes, raw_head: bytes) -> Plan:
@@ -264,7 +264,7 @@ class Hands:
         lane = run.lane
         if run.stop == "lost":
             self.lost += 1
-            self._event({"event": "lost", "id": run.claimed.id, "queue": lane.queue, "task": run.plan.head.task})
+            self._event({"event": "lease_lost", "id": run.claimed.id, "queue": lane.queue, "task": run.plan.head.task})
             return
         if ending is None:
             self.done += 1

@@ -76,7 +76,7 @@ class Pump:
                 await self._client.run(programs.make_queue(lane.queue))
             except ServerRefused as error:
                 # Without memory a queue that is there can still be worked off, and that is what helps then.
-                self._event({"event": "waiting", "queue": lane.queue, "why": str(error)})
+                self._event({"event": "waiting", "queue": lane.queue, "error": str(error)})
 
     async def close(self) -> None:
         """Ends what listens and what is under way."""
@@ -194,7 +194,7 @@ class Pump:
         if turn.unknown or lane.tasks:
             lane.learn(turn.unknown, self.hands.knows)
         if turn.stale:
-            self._event({"event": "stale", "queue": lane.queue, "ids": turn.stale})
+            self._event({"event": "refused", "queue": lane.queue, "ids": turn.stale})
         if turn.jobs:
             lane.claimed = True
             jobs = turn.jobs
@@ -218,7 +218,7 @@ class Pump:
             try:
                 return await self._client.run(programs.call(op))
             except (OutcomeUnknown, ServerUnreachable, ServerRefused) as error:
-                self._event({"event": "waiting", "queue": lane.queue, "why": str(error)})
+                self._event({"event": "waiting", "queue": lane.queue, "error": str(error)})
                 await asyncio.sleep(RETRY_S)
 
     async def _wait(self, now: float, room: int) -> None:
@@ -307,7 +307,7 @@ class Pump:
         try:
             await chore
         except QdeckError as error:
-            self._event({"event": "waiting", "queue": lane.queue, "why": str(error)})
+            self._event({"event": "waiting", "queue": lane.queue, "error": str(error)})
             await asyncio.sleep(RETRY_S)
             lane.hungry = True
             self.stir()
@@ -333,7 +333,7 @@ class Pump:
             reaped = await self._client.run(programs.call(ops.reap(lane.queue)))
             if reaped.back:
                 lane.hungry = True
-                self._event({"event": "reaped", "queue": lane.queue, "back": reaped.back, "buried": reaped.buried})
+                self._event({"event": "reaped", "queue": lane.queue, "requeued": reaped.back, "buried": reaped.buried})
             if reaped.warned + reaped.back + reaped.buried < 200:
                 break
         if reaped.deadline_ms:
@@ -343,7 +343,7 @@ class Pump:
 
     async def _deliver(self, lane: Lane[Run]) -> None:
         def report(why: str) -> None:
-            self._event({"event": "quarantined", "queue": lane.queue, "why": why})
+            self._event({"event": "quarantined", "queue": lane.queue, "error": why})
 
         while await self._client.run(programs.deliver(lane.queue, report=report)) >= programs.OUTBOX_SLICE:
             pass

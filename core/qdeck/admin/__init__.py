@@ -8,7 +8,7 @@ from qdeck._lazy import attach
 
 if TYPE_CHECKING:
     from qdeck._adapter_names import ADAPTERS
-    from qdeck._deck.agent_tasks import Slot as AgentTask
+    from qdeck._deck.agent_tasks import AgentTask
     from qdeck._deck.changes import actor
     from qdeck._deck.details import GRACE_MS
     from qdeck._deck.history import Sample
@@ -245,7 +245,7 @@ __all__ = [
 
 _HOMES: Final = {
     "qdeck._redis": "mask_url",
-    "qdeck._deck.agent_tasks": "AgentTask=Slot",
+    "qdeck._deck.agent_tasks": "AgentTask",
     "qdeck._deck.changes": "actor",
     "qdeck._deck.details": "GRACE_MS",
     "qdeck._deck.history": "Sample",

@@ -16,7 +16,7 @@ from qdeck.admin._plans import Plans, Queues, States, names, need_states, parsed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from qdeck._deck.agent_tasks import Slot
+    from qdeck._deck.agent_tasks import AgentTask
     from qdeck._deck.history import Sample
     from qdeck._deck.model import Found, JobDetail, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
     from qdeck._deck.since import Began
@@ -293,7 +293,7 @@ class Reads(Plans):
         return store.get(name)
 
     @reads
-    def agent_tasks(self, names: Sequence[str]) -> Program[list[Slot]]:
+    def agent_tasks(self, names: Sequence[str]) -> Program[list[AgentTask]]:
         """Return the last run of each of these tasks of the agent."""
         from qdeck._deck import agent_tasks
 

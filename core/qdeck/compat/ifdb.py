@@ -288,7 +288,7 @@ def _modules(given: Iterable[str | ModuleType] | None) -> list[ModuleType]:
 
 def _log_event(event: dict[str, Any]) -> None:
     word = event.get("event")
-    level = logging.WARNING if word in ("failed", "timeout", "lost", "waiting", "unreadable") else logging.INFO
+    level = logging.WARNING if word in ("failed", "timeout", "lease_lost", "waiting", "unreadable") else logging.INFO
     _log.log(level, "%s", " ".join(f"{key}={value}" for key, value in event.items() if key != "worker"))
 
 

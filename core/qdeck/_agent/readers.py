@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FRESH_S: Final = 1.0
 
 
-class Sight:
+class AgentReader:
     """A client and whose turn it is to use it."""
 
     def __init__(self, url: str, options: AgentOptions, *, adapters: Sequence[str] = (NATIVE,)) -> None:
@@ -50,20 +50,20 @@ class Sight:
         return self.reader
 
 
-class Eyes:
+class Readers:
     """The agent's clients; a snapshot that is a moment old is everybody's."""
 
     def __init__(self, url: str, options: AgentOptions) -> None:
-        self._own = Sight(url, options)  # what is tended and sampled is ours
-        self._status = Sight(url, options, adapters=options.adapters)
-        self.health = Sight(url, options, adapters=options.adapters)
-        self.purge = Sight(url, options, adapters=options.adapters)
+        self._own = AgentReader(url, options)  # what is tended and sampled is ours
+        self._status = AgentReader(url, options, adapters=options.adapters)
+        self.health = AgentReader(url, options, adapters=options.adapters)
+        self.purge = AgentReader(url, options, adapters=options.adapters)
         self.endpoint = self._status.reader.endpoint
         self.jobs = self._status.reader  # lists of jobs keep no memory: anybody may read them at any time
         self._seen: Snapshot | None = None
         self._at = 0.0
 
-    async def look(self) -> Snapshot:
+    async def snapshot(self) -> Snapshot:
         """Return a snapshot of all queues, at most a second old."""
         async with self._status.lock:
             if self._seen is None or time.monotonic() - self._at > FRESH_S:
@@ -78,5 +78,5 @@ class Eyes:
 
     async def close(self) -> None:
         """Close the connections of all clients."""
-        for sight in (self._own, self._status, self.health, self.purge):
-            await sight.reader.close()
+        for client in (self._own, self._status, self.health, self.purge):
+            await client.reader.close()

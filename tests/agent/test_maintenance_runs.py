@@ -162,17 +162,17 @@ def test_the_clock_of_the_server_set_back_stops_nothing(client: SyncClient) -> N
 
 def test_what_is_known_of_the_runs(client: SyncClient) -> None:
     held = take(client, "a", NOW)
-    end(client, held.token, NOW + 9, outcome="failed", summary={"why": "no"}, counters={"x": 2})
+    end(client, held.token, NOW + 9, outcome="failed", summary={"error": "no"}, counters={"x": 2})
     [slot, never] = client.run(agent_tasks.read(["purge", "health"]))
     assert (slot.holder, slot.held, slot.started_ms, slot.ended_ms) == ("a", False, NOW, NOW + 9)
     assert (slot.outcome, slot.summary, slot.runs, slot.failed, slot.counters) == (
         "failed",
-        {"why": "no"},
+        {"error": "no"},
         0,
         1,
         {"x": 2},
     )
-    assert never == agent_tasks.Slot(chore="health")
+    assert never == agent_tasks.AgentTask(name="health")
 
 
 def test_who_may_only_read_may_not_claim(reader_url: tuple[str, Server]) -> None:
@@ -190,10 +190,10 @@ def test_many_that_ask_at_once_get_each_run_once(url: str, raw: redis.Redis) -> 
         client = SyncClient(Endpoint(url))
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
-            claim = client.run(agent_tasks.claim("tend", name, every_ms=20, lease_ms=5000))
+            claim = client.run(agent_tasks.claim("maintain", name, every_ms=20, lease_ms=5000))
             if claim.token:
                 got.append((claim.token, claim.started_ms))
-                assert client.run(agent_tasks.finish("tend", claim.token, agent_tasks.Ending()))
+                assert client.run(agent_tasks.finish("maintain", claim.token, agent_tasks.Ending()))
         client.close()
 
     with ThreadPoolExecutor(8) as pool:
@@ -201,7 +201,7 @@ def test_many_that_ask_at_once_get_each_run_once(url: str, raw: redis.Redis) -> 
             done.result()
     tokens = sorted(token for token, _ in got)
     assert tokens == list(range(1, len(tokens) + 1))
-    assert raw.hget("qdeck:agent:{qdeck:tend}", "runs") == str(len(tokens)).encode()
+    assert raw.hget("qdeck:agent:{qdeck:maintain}", "runs") == str(len(tokens)).encode()
     started = sorted(at for _, at in got)
     assert all(b - a >= 20 for a, b in pairwise(started))
     assert len(tokens) > 30

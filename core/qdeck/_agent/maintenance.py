@@ -1,4 +1,4 @@
-"""What the agents do: each chore is one run under a lease, and says what became of it."""
+"""The maintenance tasks of agents: each is one run under a lease, and says what became of it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._agent import health, housekeeping, purging, vmpooler
+from qdeck._agent import health, purging, recovery, vmpooler
 from qdeck._agent.sampling import Sampler
 from qdeck._deck import agent_tasks, since
+from qdeck._engine import keys
 from qdeck._errors import NotAllowed, QdeckError
 from qdeck._redis import AsyncClient, Endpoint, reads
 from qdeck._rules.limits import Limits
@@ -18,29 +19,28 @@ from qdeck._rules.report import document, since_document
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._agent.eyes import Eyes
     from qdeck._agent.lease import Lease
     from qdeck._agent.options import AgentOptions
+    from qdeck._agent.readers import Readers
     from qdeck._deck.agent_tasks import Ending
     from qdeck._deck.model import Snapshot
     from qdeck._engine.ops import Program
     from qdeck._rules.health import HealthReport
     from qdeck.messages import LifeCycleCount
 
-NAMES: Final = ("tend", "history", "clean", "health", "purge")
 KNOCK_S: Final = 2.0  # whoever asks whether all is well does not want to wait
 FRESH_S: Final = 2.0  # how long a health report is good for whoever asks
-TRIM_EVERY: Final = 6  # runs of `tend`: what is kept too long may wait a minute
+TRIM_EVERY: Final = 6  # runs of `maintain`: what is kept too long may wait a minute
 
 
-class Chores:
-    """The chores, with what they remember between their runs."""
+class Maintenance:
+    """The maintenance tasks, with what they remember between their runs."""
 
-    def __init__(self, eyes: Eyes, client: AsyncClient, options: AgentOptions) -> None:
-        self.eyes = eyes
+    def __init__(self, readers: Readers, client: AsyncClient, options: AgentOptions) -> None:
+        self.readers = readers
         self.client = client
         self.options = options
-        self._quick = AsyncClient(Endpoint(eyes.endpoint.url, timeout=KNOCK_S), patience=0.0)
+        self._quick = AsyncClient(Endpoint(readers.endpoint.url, timeout=KNOCK_S), patience=0.0)
         self._reporting = asyncio.Lock()
         self._report: dict[str, Any] | None = None
         self._stale = 0.0
@@ -50,39 +50,39 @@ class Chores:
         """Closes what it opened."""
         await self._quick.close()
 
-    async def tend(self, lease: Lease) -> Ending:
+    async def maintain(self, lease: Lease) -> Ending:
         """Takes expired leases back, delivers outboxes, trims, and strikes off workers long gone."""
-        trims, done = lease.claim.token % TRIM_EVERY == 1, housekeeping.Done()
-        ended = await self._tend(done, lease.claim.now_ms, lease.cancelled, trims=trims)
+        trims, done = lease.claim.token % TRIM_EVERY == 1, recovery.WorkDone()
+        ended = await self._maintain(done, lease.claim.now_ms, lease.cancelled, trims=trims)
         outcome = "done" if ended else "stopped"
         return agent_tasks.Ending(outcome=outcome, summary=done.summary(), counters=done.counts())
 
-    async def tend_unclaimed(self) -> dict[str, Any]:
+    async def maintain_unclaimed(self) -> dict[str, Any]:
         """The same for an agent that cannot claim the run: whatever it does may be done by several, and twice."""
-        done = housekeeping.Done()
-        await self._tend(done, await self.client.run(reads.clock()), lambda: False, trims=True)
+        done = recovery.WorkDone()
+        await self._maintain(done, await self.client.run(reads.clock()), lambda: False, trims=True)
         return done.summary()
 
-    async def _tend(self, done: housekeeping.Done, now: int, cancelled: Callable[[], bool], *, trims: bool) -> bool:
+    async def _maintain(self, done: recovery.WorkDone, now: int, cancelled: Callable[[], bool], *, trims: bool) -> bool:
         """Whether it came to its end."""
-        seen = await self.eyes.counts()
-        for chores in await self.client.run(housekeeping.look(seen.queues, now, trims=trims)):
+        seen = await self.readers.counts()
+        for work in await self.client.run(recovery.find_work(seen.queues, now, trims=trims)):
             if cancelled():
                 return False
-            await self.client.run(housekeeping.do(chores, done))
+            await self.client.run(recovery.do_work(work, done))
         if trims:
             unread: list[str] = []
-            pruning = housekeeping.prune_workers(now, done)
+            pruning = recovery.prune_workers(now, done)
             await self.client.run(reads.contained(pruning, "the list of workers", unread))
-            done.refuse(unread)
+            done.add_errors(unread)
         return True
 
     async def history(self, lease: Lease) -> Ending:
         """Takes a sample of every queue."""
-        seen = await self.eyes.counts()
+        seen = await self.readers.counts()
         await self.client.run(self.sampler.take(seen.queues, lease.claim.started_ms))
         unread = self.sampler.unread
-        return agent_tasks.Ending(summary={"refused": len(unread), "why": unread[0]} if unread else {})
+        return agent_tasks.Ending(summary={"errors": len(unread), "error": unread[0]} if unread else {})
 
     async def clean(self, lease: Lease) -> Ending:
         """Removes temporary queues whose time is over, and names of queues that were never made or are gone.
@@ -96,7 +96,7 @@ class Chores:
         told = await cleaning.clean(self.client, settings, lease.cancelled)
         if settings.clean_dry_run:
             return agent_tasks.Ending(summary=told)
-        gone = await self.client.run(housekeeping.prune_queues(lease.claim.now_ms))
+        gone = await self.client.run(recovery.prune_queues(lease.claim.now_ms))
         counters = {"removed": told.get("removed", 0), "names": len(gone)}
         return agent_tasks.Ending(summary=told | ({"names": gone} if gone else {}), counters=counters)
 
@@ -106,7 +106,7 @@ class Chores:
         told = health.summary(found)
         with contextlib.suppress(QdeckError):  # good to have, and no reason to leave no report
             await self.client.run(since.note(found.checks, found.thresholds, found.at_ms))
-        own = await vmpooler.keep_health(self.eyes.health.writer, Limits.of(self.options.settings), found.at_ms)
+        own = await vmpooler.keep_health(self.readers.health.writer, Limits.of(self.options.settings), found.at_ms)
         return agent_tasks.Ending(
             summary=told if own is None else told | {"vmpooler__health": own},
             hash_key=health.KEY,
@@ -125,7 +125,7 @@ class Chores:
             if self._report is None or began > self._stale:
                 found = await self._check()
                 known = since.read_since(found.checks, found.thresholds, found.at_ms)
-                told = since_document(found, await self.eyes.health.reader.run(known))
+                told = since_document(found, await self.readers.health.reader.run(known))
                 self._report = document(found) | {"since": told}
                 ended = time.monotonic()
                 # With thousands of queues it takes seconds: whoever asks in a loop must not keep the server busy.
@@ -133,15 +133,15 @@ class Chores:
             return self._report
 
     async def _check(self) -> HealthReport:
-        async with self.eyes.health.lock:
-            return await self.eyes.health.reader.health(Limits.of(self.options.settings))
+        async with self.readers.health.lock:
+            return await self.readers.health.reader.health(Limits.of(self.options.settings))
 
-    async def measured(self) -> tuple[Snapshot, dict[str, Any], list[agent_tasks.Slot], list[LifeCycleCount]]:
+    async def measured(self) -> tuple[Snapshot, dict[str, Any], list[agent_tasks.AgentTask], list[LifeCycleCount]]:
         """What `/metrics` tells of: a picture of now, the last health report, all agents' runs, temporary queues."""
-        seen = await self.eyes.look()
+        seen = await self.readers.snapshot()
         last = await self.client.run(health.read_last()) or {}
         try:
-            runs = await self.client.run(agent_tasks.read(NAMES))
+            runs = await self.client.run(agent_tasks.read(keys.MAINTENANCE_TASKS))
         except NotAllowed:
             runs = []
         from qdeck._agent import cleaning
@@ -154,13 +154,13 @@ class Chores:
 
     async def purge(self, lease: Lease) -> Ending:
         """Removes what the purge rules name, or with `purge_dry_run` tells what it would remove."""
-        settings, sight = self.options.settings, self.eyes.purge
-        async with sight.lock, purging.planned(sight.reader, settings, "auto-purge", lease.cancelled) as plan:
+        settings, client = self.options.settings, self.readers.purge
+        async with client.lock, purging.planned(client.reader, settings, "auto-purge", lease.cancelled) as plan:
             if settings.purge.purge_dry_run:
                 return agent_tasks.Ending(summary=purging.summary(plan, None))
             if not plan.count:
                 return agent_tasks.Ending(summary={"dry_run": False, "planned": 0})
-            result = await sight.writer.apply(plan, cancelled=lease.cancelled)
+            result = await client.writer.apply(plan, cancelled=lease.cancelled)
             outcome = "failed" if result.error else "stopped" if result.stopped else "done"
             return agent_tasks.Ending(
                 outcome=outcome, summary=purging.summary(plan, result), counters=purging.counters(plan, result)
@@ -168,11 +168,11 @@ class Chores:
 
     async def purge_asked(self, *, dry_run: bool, limit: int) -> dict[str, Any]:
         """A purge that a caller of the API asked for."""
-        settings, sight = self.options.settings, self.eyes.purge
-        async with sight.lock, purging.planned(sight.reader, settings, "purge through the API") as plan:
+        settings, client = self.options.settings, self.readers.purge
+        async with client.lock, purging.planned(client.reader, settings, "purge through the API") as plan:
             if dry_run:
                 return purging.plan_document(plan, limit)
-            result = await sight.writer.apply(plan) if plan.count else None
+            result = await client.writer.apply(plan) if plan.count else None
             if result is not None:
                 await self.client.run(agent_tasks.count("purge", purging.counters(plan, result)))
             return purging.batch_document(plan, result)

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- Works without memory to spare, because what the agents do makes room.
--- One chore of the agents: who does it now, and when it is due again. Any number of agents ask; one gets the run.
+-- One maintenance task of the agents: who does it now, and when it is due again. Any number of agents ask; one gets
+-- the run.
 -- A run belongs to its token. It is kept for a lease that the agent renews; when the lease ends without the run having
 -- ended, the next agent that asks gets it anew, with another token, and the old one changes nothing here any more.
--- A claim carries a word of its own, so that one sent again after a lost answer is one.
--- keys: qdeck:agent:<chore> (hash: token holder word until started ended outcome summary runs failed n:<counter>),
+-- A claim carries a number of its own, so that one sent again after a lost answer is one.
+-- keys: qdeck:agent:{qdeck:<task>} (hash: token holder request until started ended outcome summary runs failed n:<counter>),
 --   and for `finish` perhaps a second hash that the run replaces
 -- args: now (0 = the server's clock), verb, then
---   claim: agent, every ms, lease ms, aligned, word  reply: token or 0, ms to wait, now, ms when the run started
+--   claim: agent, every ms, lease ms, aligned, number  reply: token or 0, ms to wait, now, ms when the run started
 --   renew: token, lease ms                         reply: 1, or 0 when the run is another's
 --   finish: token, outcome, summary, ms to live of the second hash, how many counters, counters and what to add, fields
 --           and values of the second hash          reply: 1, or 0 when the run is another's
@@ -16,9 +17,9 @@ if NOW == 0 then
   local t = redis.call('TIME')
   NOW = t[1] * 1000 + math.floor(t[2] / 1000)
 end
-local SLOT, verb = KEYS[1], ARGV[2]
+local TASK, verb = KEYS[1], ARGV[2]
 
--- What somebody else wrote into a field counts as nothing, so that no chore stands still for it.
+-- What somebody else wrote into a field counts as nothing, so that no task stands still for it.
 local function number(raw, most)
   local found = tonumber(raw or 0)
   if not found or found ~= found or found < 0 or found > most then return 0 end
@@ -26,11 +27,11 @@ local function number(raw, most)
 end
 
 local function add(field, more)
-  local before = redis.call('HGET', SLOT, field)
+  local before = redis.call('HGET', TASK, field)
   if before and (#before > 15 or not string.match(before, '^%d+$')) then
-    redis.call('HSET', SLOT, field, field == 'token' and string.format('%.0f', NOW) or '0')
+    redis.call('HSET', TASK, field, field == 'token' and string.format('%.0f', NOW) or '0')
   end
-  return redis.call('HINCRBY', SLOT, field, more)
+  return redis.call('HINCRBY', TASK, field, more)
 end
 
 local function text(ms)
@@ -39,7 +40,7 @@ end
 
 if verb == 'claim' then
   local every, lease, aligned = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6] == '1'
-  local seen = redis.call('HMGET', SLOT, 'until', 'started', 'word', 'token')
+  local seen = redis.call('HMGET', TASK, 'until', 'started', 'request', 'token')
   local held, started = number(seen[1], NOW + 86400000), number(seen[2], NOW)
   -- A lease that ends later than one from now on was given by a clock that was set back since: it counts as over.
   if held > NOW and held <= NOW + lease then
@@ -58,22 +59,22 @@ if verb == 'claim' then
   end
   if aligned then started = NOW - NOW % every end
   local token = add('token', 1)
-  redis.call('HSET', SLOT, 'holder', ARGV[3], 'word', ARGV[7], 'until', text(NOW + lease),
+  redis.call('HSET', TASK, 'holder', ARGV[3], 'request', ARGV[7], 'until', text(NOW + lease),
     'started', text(started))
   return { token, 0, NOW, started }
 end
 
-local state = redis.call('HMGET', SLOT, 'token', 'until')
+local state = redis.call('HMGET', TASK, 'token', 'until')
 if state[1] ~= ARGV[3] then return 0 end
 if state[2] == '0' then return verb == 'finish' and 1 or 0 end -- sent again: it is done already
 
 if verb == 'renew' then
-  redis.call('HSET', SLOT, 'until', text(NOW + tonumber(ARGV[4])))
+  redis.call('HSET', TASK, 'until', text(NOW + tonumber(ARGV[4])))
   return 1
 end
 
 local live, counters = tonumber(ARGV[6]), tonumber(ARGV[7])
-redis.call('HSET', SLOT, 'until', '0', 'ended', text(NOW), 'outcome', ARGV[4], 'summary', ARGV[5])
+redis.call('HSET', TASK, 'until', '0', 'ended', text(NOW), 'outcome', ARGV[4], 'summary', ARGV[5])
 add(ARGV[4] == 'done' and 'runs' or 'failed', 1)
 for i = 1, counters do
   add('n:' .. ARGV[6 + 2 * i], ARGV[7 + 2 * i])

@@ -26,7 +26,7 @@ REAP_SLICE: Final = 200
 
 
 @dataclass(slots=True)
-class Chores:
+class QueueWork:
     """What one queue needs done."""
 
     queue: str
@@ -36,36 +36,36 @@ class Chores:
 
 
 @dataclass(slots=True)
-class Done:
+class WorkDone:
     """What was done to all queues."""
 
     queues: int = 0
     warned: int = 0
-    back: int = 0
+    requeued: int = 0
     buried: int = 0
     delivered: int = 0
     quarantined: int = 0
     trimmed: int = 0
     workers: int = 0
-    refused: int = 0
-    why: str = ""
+    errors: int = 0
+    error: str = ""
 
-    def refuse(self, unread: Sequence[str]) -> None:
+    def add_errors(self, unread: Sequence[str]) -> None:
         """Counts what could not be handled, and keeps the first reason."""
-        self.refused += len(unread)
-        self.why = self.why or next(iter(unread), "")
+        self.errors += len(unread)
+        self.error = self.error or next(iter(unread), "")
 
     def counts(self) -> dict[str, int]:
         """The numbers that are not zero."""
-        names = ("warned", "back", "buried", "delivered", "quarantined", "trimmed", "workers", "refused")
+        names = ("warned", "requeued", "buried", "delivered", "quarantined", "trimmed", "workers", "errors")
         return {name: count for name in names if (count := getattr(self, name))}
 
     def summary(self) -> dict[str, int | str]:
         """What there is to tell; nothing when nothing was done."""
-        return {**self.counts(), **({"why": self.why} if self.why else {})}
+        return {**self.counts(), **({"error": self.error} if self.error else {})}
 
 
-def look(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[Chores]]:
+def find_work(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[QueueWork]]:
     """What there is to do, from plain reads: overdue leases, leases that lost their place, effects not delivered."""
     calls: list[reads.Call] = []
     for row in rows:
@@ -82,7 +82,7 @@ def look(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[Cho
         overdue, running, leases, outbox = replies[4 * at : 4 * at + 4]
         broken = any(map(reads.is_error, (overdue, running, leases)))
         waits = bool(row.running or row.delayed or row.blocked)
-        chores = Chores(
+        work = QueueWork(
             row.name,
             # What cannot be read is tried all the same: the script says what is wrong, and the run reports it.
             # With `trims`, also to find times that are too far ahead.
@@ -90,36 +90,36 @@ def look(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[Cho
             deliver=reads.is_error(outbox) or outbox > 0,
             trim=trims and (row.problem is not None or bool(row.done or row.dead or row.cancelled)),
         )
-        if chores.reap or chores.deliver or chores.trim:
-            found.append(chores)
+        if work.reap or work.deliver or work.trim:
+            found.append(work)
     return found
 
 
-def do(chores: Chores, done: Done) -> Program[None]:
+def do_work(work: QueueWork, done: WorkDone) -> Program[None]:
     """Does what one queue needs; a queue that refuses is counted and told, and holds up no other."""
     done.queues += 1
-    for wanted, what in ((chores.reap, _reap), (chores.deliver, _deliver), (chores.trim, _trim)):
+    for wanted, what in ((work.reap, _reap), (work.deliver, _deliver), (work.trim, _trim)):
         if not wanted:
             continue
         unread: list[str] = []
-        yield from reads.contained(what(chores.queue, done), chores.queue, unread)
-        done.refuse(unread)
+        yield from reads.contained(what(work.queue, done), work.queue, unread)
+        done.add_errors(unread)
 
 
-def _reap(queue: str, done: Done) -> Program[None]:
+def _reap(queue: str, done: WorkDone) -> Program[None]:
     for _ in range(MOST_SWEEPS):
         reaped = yield from programs.call(ops.reap(queue, REAP_SLICE))
         done.warned += reaped.warned
-        done.back += reaped.back
+        done.requeued += reaped.back
         done.buried += reaped.buried
         if reaped.warned + reaped.back + reaped.buried < REAP_SLICE:
             return
 
 
-def _deliver(queue: str, done: Done) -> Program[None]:
+def _deliver(queue: str, done: WorkDone) -> Program[None]:
     def report(why: str) -> None:
         done.quarantined += 1
-        done.why = done.why or why
+        done.error = done.error or why
 
     for _ in range(MOST_SWEEPS):
         before = done.quarantined
@@ -129,7 +129,7 @@ def _deliver(queue: str, done: Done) -> Program[None]:
             return
 
 
-def _trim(queue: str, done: Done) -> Program[None]:
+def _trim(queue: str, done: WorkDone) -> Program[None]:
     for _ in range(MOST_SWEEPS):
         count = yield from programs.call(ops.trim(queue))
         done.trimmed += count
@@ -137,7 +137,7 @@ def _trim(queue: str, done: Done) -> Program[None]:
             return
 
 
-def prune_workers(now: int, done: Done) -> Program[None]:
+def prune_workers(now: int, done: WorkDone) -> Program[None]:
     """Strikes workers off the list that were not heard of for a day. One that lives after all says so again soon."""
     said = yield from reads.scan_hash(keys.WORKERS)
     gone = [name for name, raw in said.items() if name and _silent(name, raw, now)]
