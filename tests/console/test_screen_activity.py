@@ -106,10 +106,10 @@ async def test_each_row_tells_what_became_of_it(url: str) -> None:
 def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
     rules = "done too old (> 1 h); dead too old (> 7 d); pending too old (> 2 h)"
     row = Activity(at_ms=1, who="agent", host="desk", verb="purge", where=rules, counts={"applied": 0})
-    grid = present.Grid.of(113, [row])
+    table = present.table_of([row])
     first, second = (
         "".join(part for part, _ in line)
-        for line in present.lines(row, grid, 113, False, later=present.Later(), now_ms=5, hide="")
+        for line in present.lines(row, table, 113, present.View(present.Later(), 5, ""), at_cursor=False)
     )
     assert "3 rules" in first
     assert "…" not in first
@@ -121,10 +121,10 @@ def test_an_undo_of_a_purge_names_its_rules_the_same_way_and_its_page_has_one_on
     row = Activity(
         at_ms=1, who="ana", host="desk", verb="undo", where=rules, counts={"restored": 2}, reason="purge", batch="b-1"
     )
-    grid = present.Grid.of(113, [row])
+    table = present.table_of([row])
     first, second = (
         "".join(part for part, _ in line)
-        for line in present.lines(row, grid, 113, False, later=present.Later(), now_ms=5, hide="")
+        for line in present.lines(row, table, 113, present.View(present.Later(), 5, ""), at_cursor=False)
     )
     assert "3 rules" in first
     assert second.strip().startswith("3 rules: done too old, dead too many, broken ")
@@ -149,11 +149,11 @@ def test_every_width_has_its_columns(cells: int) -> None:
         at_ms=1, who="ana", host="desk", verb="reprioritise", queues=("a:b:c:d",), counts={"applied": 1200},
         where="error:X", reason="INC-1",
     )  # fmt: skip
-    grid = present.Grid.of(cells, [row])
-    drawn = present.lines(row, grid, cells, False, later=present.Later(), now_ms=5, hide="")
-    assert len(drawn) == present.height(row, grid) == 2
+    table = present.table_of([row])
+    drawn = present.lines(row, table, cells, present.View(present.Later(), 5, ""), at_cursor=False)
+    assert len(drawn) == present.height(row, table, cells) == 2
     assert all(length(line) <= cells for line in drawn)
-    assert length(present.head(grid)) <= cells
+    assert length(table.head(cells)) <= cells
     assert cells < 70 or "1,200" in "".join(part for part, _ in drawn[0])
 
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck.admin import Verb
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts
+from qdeck_console.presenters.parts import MARGIN, name_parts
+from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from qdeck.admin import Activity, Became
     from qdeck_console.format import Line, Piece
 
 REACHED: Final = frozenset({"retry", "requeue", "run", "edit", "reprioritise", "move"})  # jobs that go on elsewhere
 RAN: Final = frozenset({"retry", "requeue", "run", "edit"})  # jobs that shall run
-_DROPS: Final = ("who", "undo", "where", "count")  # when it is narrow, who goes first, then the time for undo
-_LEAST: Final = 24
 _MOST_QUEUES: Final = 20  # that an entry of the log names
 _LOOKS: Final = {
     "done": ("✓", "ok"),
@@ -41,82 +40,77 @@ class Later:
     ended: bool = False  # a context that it opened is read-only again
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """The columns that a width has room for, as wide as the log needs them; what is left is for what became of it."""
+class View(NamedTuple):
+    """What a row is drawn with besides its line in the log."""
 
-    kept: tuple[tuple[str, int, bool], ...]
-    room: int
-
-    @classmethod
-    def of(cls, cells: int, rows: Sequence[Activity] = ()) -> Grid:
-        """Drops who, undo, where and count, in that order, until what became of it has room."""
-        when = max([8, *(width(fmt.clock(row.at_ms)) for row in rows)])
-        who = min(17, max([3, *(width(safe_text(row.who, limit=20)) for row in rows)]))
-        what = min(14, max([7, *(width(safe_text(row.verb, limit=20)) for row in rows)]))
-        kept = [("when", when, False), ("who", who, False), ("what", what, False), ("where", 22, False),
-                ("count", 7, True), ("undo", 8, True)]  # fmt: skip
-        drops = list(_DROPS)
-        while True:
-            left = cells - LEAD - MARGIN - sum(wide + 1 for _, wide, _ in kept) - 1
-            if left >= _LEAST or not drops:
-                return cls(tuple(kept), max(8, left))
-            name = drops.pop(0)
-            kept = [column for column in kept if column[0] != name]
-
-    @property
-    def indent(self) -> int:
-        """Where the second line begins: below what was done."""
-        before = [wide + 1 for name, wide, _ in self.kept if name in ("when", "who")]
-        return LEAD + sum(before)
+    later: Later
+    now_ms: int
+    hide: str
 
 
-def head(grid: Grid) -> Line:
-    """The heads of the columns."""
-    heads: Mapping[str, list[Piece]] = {label: [(label, "faint")] for label, _, _ in grid.kept}
-    return ((" " * (LEAD - 1), "text"), *_arranged(heads, [("became", "faint")], grid))
+def _plain(view: View) -> str:
+    return "faint" if view.later.undone else "text"
 
 
-def _arranged(values: Mapping[str, list[Piece]], became: list[Piece], grid: Grid) -> list[Piece]:
-    """What became of it stands before the last column."""
-    shown: list[tuple[Sequence[Piece], int, bool]] = [(values[label], wide, right) for label, wide, right in grid.kept]
-    last = [at for at, column in enumerate(grid.kept) if column[0] == "undo"]
-    shown.insert(last[0] if last else len(shown), ([(" ", "text"), *became], grid.room + 1, False))
-    return columns(shown)
+def _verb(row: Activity, cell: Cell[View]) -> list[Piece]:
+    role = "faint" if cell.view.later.undone else "strong"
+    return [(cut_end(safe_text(row.verb, limit=40), cell.width), f"{role} bold")]
 
 
-def lines(
-    row: Activity, grid: Grid, cells: int, at_cursor: bool, *, later: Later, now_ms: int, hide: str
-) -> list[Line]:
-    """One operation; what it was for and why, on a second line."""
-    undone = later.undone
-    plain = "faint" if undone else "text"
-    words, told = what_became(row, later, now_ms)
-    glyph, role = sign(row, later, told)
-    left = None if undone or row.undo_until_ms is None else row.undo_until_ms - now_ms
-    over: list[Piece] = [(fmt.NONE, "ghost")] if row.undo_until_ms is None or undone else [("over", "faint")]
-    widths = {name: wide for name, wide, _ in grid.kept}
-    strong = "strong" if at_cursor and not undone else plain
-    values: dict[str, list[Piece]] = {
-        "when": [(fmt.clock(row.at_ms), plain)],
-        "who": [(cut_end(safe_text(row.who, limit=80), widths.get("who", 1)), "muted")],
-        "what": [(cut_end(safe_text(row.verb, limit=40), widths["what"]), f"{'faint' if undone else 'strong'} bold")],
-        "where": _where(row, hide, widths.get("where", 1), strong),
-        "count": fmt.cell(fmt.count(count_of(row)), plain),
-        "undo": fmt.span_pieces(left) if left is not None and left > 0 else over,
-    }
-    became: list[Piece] = [(cut_end(words, grid.room), told if told != "text" else plain)]
-    first: Line = (("  ", "text"), (glyph, role), *_arranged(values, became, grid))
-    why = _why(row)
-    if height(row, grid) == 1:
+def _place(row: Activity, cell: Cell[View]) -> list[Piece]:
+    strong = cell.at_cursor and not cell.view.later.undone
+    return _where(row, cell.view.hide, cell.width, "strong" if strong else _plain(cell.view))
+
+
+def _became(row: Activity, cell: Cell[View]) -> list[Piece]:
+    words, role = what_became(row, cell.view.later, cell.view.now_ms)
+    return [(cut_end(words, cell.width), role if role != "text" else _plain(cell.view))]
+
+
+def _undo(row: Activity, cell: Cell[View]) -> list[Piece]:
+    if row.undo_until_ms is None or cell.view.later.undone:
+        return [(fmt.NONE, "ghost")]
+    left = row.undo_until_ms - cell.view.now_ms
+    return fmt.span_pieces(left) if left > 0 else [("over", "faint")]
+
+
+def _sign(row: Activity, view: View) -> Piece:
+    return sign(row, view.later, what_became(row, view.later, view.now_ms)[1])
+
+
+def table_of(rows: Sequence[Activity] = ()) -> Table[Activity, View]:
+    """Return the columns, as wide as this log needs them. When it is narrow, who goes first, then the time for undo."""
+    when = max([8, *(width(fmt.clock(row.at_ms)) for row in rows)])
+    who = min(17, max([3, *(width(safe_text(row.who, limit=20)) for row in rows)]))
+    what = min(14, max([7, *(width(safe_text(row.verb, limit=20)) for row in rows)]))
+    return Table(
+        Column("when", when, lambda row, cell: [(fmt.clock(row.at_ms), _plain(cell.view))]),
+        Column("who", who, lambda row, cell: [(cut_end(safe_text(row.who, limit=80), cell.width), "muted")]),
+        Column("what", what, _verb),
+        Column("where", 22, _place),
+        Column("count", 7, lambda row, cell: fmt.cell(fmt.count(count_of(row)), _plain(cell.view)), right=True),
+        Column("became", REST, _became, lead=1),
+        Column("undo", 8, _undo, right=True),
+        sign=_sign,
+        least=25,
+        drops=("who", "undo", "where", "count"),
+    )
+
+
+def lines(row: Activity, table: Table[Activity, View], cells: int, view: View, *, at_cursor: bool) -> list[Line]:
+    """Return the lines of an operation; what it was for and why is on a second line."""
+    first = table.line(row, cells, view, at_cursor=at_cursor)
+    if height(row, table, cells) == 1:
         return [first]
-    room = max(8, cells - grid.indent - MARGIN)
+    why, quiet = _why(row), "faint" if view.later.undone else "muted"
+    indent = table.start("what", cells)
+    room = max(8, cells - indent - MARGIN)
     second: list[Piece] = []
-    if "where" not in widths:
-        second = _where(row, hide, min(room, 30), "faint" if undone else "text")
+    if not table.has("where", cells):
+        second = _where(row, view.hide, min(room, 30), _plain(view))
         second += [("  ·  ", "ghost")] if why else []
-    second.append((safe_text(why, limit=300), "faint" if undone else "muted"))
-    return [first, ((" " * grid.indent, "text"), *fmt.fit(second, room))]
+    second.append((safe_text(why, limit=300), quiet))
+    return [first, ((" " * indent, "text"), *fmt.fit(second, room))]
 
 
 def _why(row: Activity) -> str:
@@ -136,9 +130,9 @@ def rules_of(row: Activity) -> list[tuple[str, str]]:
     return [(rule.replace("_", " "), threshold.removesuffix(")")) for rule, _, threshold in parts]
 
 
-def height(row: Activity, grid: Grid) -> int:
+def height(row: Activity, table: Table[Activity, View], cells: int) -> int:
     """How many lines it takes: where it was stands below when there is no column for it."""
-    return 2 if _why(row) or (row.queues and "where" not in {name for name, _, _ in grid.kept}) else 1
+    return 2 if _why(row) or (row.queues and not table.has("where", cells)) else 1
 
 
 def _where(row: Activity, hide: str, cells: int, role: str) -> list[Piece]:

@@ -80,6 +80,16 @@ class Table(Generic[RowT, ViewT]):
         rest = max(_NARROWEST, left if self._most is None else min(left, self._most))
         return [(column, rest if width == REST else width) for column, width in kept]
 
+    def has(self, head: str, room: int) -> bool:
+        """Whether a column is shown."""
+        return any(column.head == head for column, _ in self.laid(room))
+
+    def start(self, head: str, room: int) -> int:
+        """Return the cell in which a column begins, for what is said below it."""
+        laid = self.laid(room)
+        at = next((at for at, (column, _) in enumerate(laid) if column.head == head), 0)
+        return LEAD + sum(width + 1 for _, width in laid[:at])
+
     def head(self, room: int) -> Line:
         """Return the heads of the columns."""
         heads = [([(" " * c.lead + c.head, "faint")], width, c.right) for c, width in self.laid(room)]

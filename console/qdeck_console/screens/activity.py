@@ -14,7 +14,7 @@ from qdeck_console.actions import ACTIVITY, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch as present_batch
-from qdeck_console.presenters.activity import Grid, Later
+from qdeck_console.presenters.activity import Later
 from qdeck_console.presenters.parts import in_height, section
 from qdeck_console.screens.acting import Done
 from qdeck_console.screens.tables import TableScreen
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qdeck.admin import Became, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
+    from qdeck_console.presenters.table import Table
 
 MOST: Final = 500
 AGAIN_S: Final = 3.0  # a batch in sight is counted again after so long, or ten times what it took
@@ -54,6 +55,7 @@ class ActivityBase(TableScreen):
         super().__init__()
         self.counted: dict[str, Became | str] = {}
         self._next_count: dict[str, float] = {}
+        self._made_table: tuple[Log, Table[Activity, present.View]] | None = None
 
     @property
     def log_of(self) -> Log:
@@ -175,12 +177,16 @@ class ActivityScreen(ActivityBase):
         chosen = [self.chosen] if self.chosen is not None else []
         return [*chosen, *(row for row in shown if row is not self.chosen)]
 
-    def _grid(self, cells: int) -> Grid:
-        return Grid.of(cells, self.log_of.rows)
+    @property
+    def _table(self) -> Table[Activity, present.View]:
+        log = self.log_of
+        if self._made_table is None or self._made_table[0] is not log:
+            self._made_table = (log, present.table_of(log.rows))
+        return self._made_table[1]
 
     def head(self, cells: int) -> Line:
         """The heads of the columns."""
-        return present.head(self._grid(cells))
+        return self._table.head(cells)
 
     def items(self) -> list[Item]:
         """The operations whose words have the text of the filter, by day."""
@@ -191,7 +197,7 @@ class ActivityScreen(ActivityBase):
             if wanted in " ".join([row.verb, row.who, row.where, row.reason, row.batch or "", *row.queues]).casefold()
         ]
         items: list[Item] = []
-        grid = self._grid(self.view.size.width or self.size.width)
+        table, cells = self._table, self.view.size.width or self.size.width
         for label in ("today", "before"):
             group = [row for row in rows if present.day(row.at_ms) == label]
             if not group:
@@ -199,7 +205,7 @@ class ActivityScreen(ActivityBase):
             if items and self.is_tall:
                 items.append(Item("", 1, ()))
             items.append(Item("", 1, (label, len(group))))
-            items += [Item(present.identity(row), present.height(row, grid), row) for row in group]
+            items += [Item(present.identity(row), present.height(row, table, cells), row) for row in group]
         return items
 
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
@@ -207,9 +213,8 @@ class ActivityScreen(ActivityBase):
         row = item.row
         if not isinstance(row, Activity):
             return (section(row[0], "", "muted", cells, count=row[1]),) if isinstance(row, tuple) and row else ((),)
-        return present.lines(
-            row, self._grid(cells), cells, at_cursor, later=self.later(row), now_ms=self.now_ms, hide=self.hide
-        )
+        view = present.View(self.later(row), self.now_ms, self.hide)
+        return present.lines(row, self._table, cells, view, at_cursor=at_cursor)
 
     def words(self, shown: int) -> str:
         """How many there are."""
