@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def counted(count: int, one: str, many: str = "") -> str:
     """A number of things in words: `1 queue`, `1,200 queues`; `many` where it is not `one` and an s."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def iso(ms: int | None) -> str | None:
+    """Return a moment as ISO 8601 in UTC, or None for one that no calendar has."""
+    if ms is None:
+        return None
+    try:
+        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return None

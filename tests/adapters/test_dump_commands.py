@@ -49,7 +49,10 @@ NUMBERS = ("ready", "delayed", "blocked", "running", "done", "dead", "stuck", "o
 def test_status_after_failures(ask: Callable[..., Any]) -> None:
     found = ask(FAILURES, "status", code=1)
     assert found["adapters"] == ["vmpooler"]
-    assert (found["status"], found["reasons"]) == ("degraded", ["3 jobs stuck in 2 queues"])
+    assert (found["status"], [one["message"] for one in found["findings"]]) == (
+        "degraded",
+        ["3 jobs stuck in 2 queues"],
+    )
     assert found["totals"] == {"ready": 2, "delayed": 2, "blocked": 0, "running": 1, "stuck": 3, "late": 0, "dead": 3}
     assert {row["adapter"] for row in found["queues"]} == {"vmpooler"}
     rows = {row["name"]: some(row, *NUMBERS) for row in found["queues"]}

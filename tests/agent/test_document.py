@@ -45,7 +45,7 @@ async def test_health_metrics_are_exposed_via_redis_metrics_and_logs(
     assert report["queues"]["dead"][f"native/{QUEUE}"]["size"] == 101
     assert "qdeck_health_status 1.0" in metrics
     assert (logged["status"], logged["dead"]) == ("degraded", 101)
-    assert any("101" in reason for reason in logged["reasons"])
+    assert [(one["code"], one["count"]) for one in logged["findings"]] == [("dead", 101)]
 
 
 async def test_health_check_runs_on_configurable_interval(run_agent: Callable[..., Any]) -> None:

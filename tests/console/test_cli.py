@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from support.servers import Server
 
 QUEUE = "demo:mail:actions"
-STATUS = {"at", "server", "status", "reasons", "adapters", "totals", "queues"}
+STATUS = {"at", "server", "status", "findings", "adapters", "totals", "queues"}
 TOTALS = {"ready", "delayed", "blocked", "running", "stuck", "late", "dead"}
 ROW = {"adapter", "name", "ready", "delayed", "blocked", "running", "done", "dead", "stuck", "oldest_s", "paused"}
 ROW |= {"in_per_s", "out_per_s"}

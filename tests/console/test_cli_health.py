@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck import since
-from qdeck._rules.report import iso
+from qdeck._words import iso
 from qdeck.admin import Writer
 from support.commands import write_trusted
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 QUEUE = "demo:mail:actions"
 META = "{demo:mail:actions}:meta"
-REPORT = {"status", "reasons", "queues", "tasks", "processing_rate", "errors", "checks"}
+REPORT = {"status", "findings", "queues", "tasks", "processing_rate", "errors", "checks"}
 ERRORS = {"dlq_size", "stuck_count", "late_count", "orphaned_count", "stuck_vm_count", "orphaned_metadata_count"}
 
 
@@ -217,11 +217,15 @@ def test_a_password_is_never_printed(
 def test_what_is_wrong_is_dated_where_an_agent_noted_it(qdeck: Callable[..., Ran], url: str) -> None:
     qdeck("enqueue", QUEUE, "t")
     qdeck("queues", "pause", QUEUE)
-    assert qdeck("health", "--json").json["since"] == []
+    [paused] = qdeck("health", "--json").json["findings"]
+    assert paused == {
+        "code": "paused", "severity": "degraded", "adapter": "native", "queue": QUEUE,
+        "message": f"{QUEUE} is paused, 1 job waiting", "count": 1, "limit": None, "since": None, "since_exact": None,
+    }  # fmt: skip
     assert "is paused, 1 job waiting\n" in qdeck("health").out
     with Writer(url) as deck:
         report = deck.health()
-        deck.write(since.note(report.checks, report.thresholds, report.at_ms))
-    found = {(one["check"], one["queue"]): one for one in qdeck("health", "--json").json["since"]}
-    assert found["paused", QUEUE] == {"check": "paused", "queue": QUEUE, "at": iso(report.at_ms), "exact": False}
+        deck.write(since.note(report.findings, report.thresholds, report.at_ms))
+    [dated] = qdeck("health", "--json").json["findings"]
+    assert dated == paused | {"since": iso(report.at_ms), "since_exact": False}
     assert "is paused, 1 job waiting, for " in qdeck("health").out

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from qdeck._deck.verdict import sum_up
-from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, Status, Thresholds, Totals, check_all
+from qdeck.admin import Code, QueueRow, ServerInfo, Snapshot, Status, Totals, check_all
 from qdeck_console.judging import Entry, Judge, Severity
 from qdeck_console.presenters import frame, health
 
@@ -21,7 +21,7 @@ def snapshot(*rows: QueueRow) -> Snapshot:
     found = sum_up(check_all(ServerInfo(), rows))
     return Snapshot(
         at_ms=1, server=ServerInfo(), status=found.status, findings=found.findings, severities=found.severities,
-        adapters=("native",), totals=Totals(), queues=rows,
+        checks=found.checks, adapters=("native",), totals=Totals(), queues=rows,
     )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def test_every_face_shows_the_severity_of_the_finding(kind: str, count: int, exp
     [entry] = judged(Judge(), seen)
     assert entry.severity is Severity.of(expected)
     assert frame.role_of(seen, code) == ROLES[expected]
-    [check] = [row for row in health.rows(seen, Thresholds()) if row.check == NAMES[kind]]
+    [check] = [row for row in health.rows(seen) if row.check == NAMES[kind]]
     assert (check.status, check.value) == (expected, count)
 
 

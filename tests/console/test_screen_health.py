@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck.vitals import read_vitals
-from qdeck.admin import NATIVE, Began, Code, Finding, QueueRef, Status, Target, Writer
+from qdeck.admin import NATIVE, Code, Finding, QueueRef, Status, Target, Writer
 from qdeck_console.contexts import Contexts
 from qdeck_console.format import length
 from qdeck_console.presenters import health as present
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 
 def test_since_is_told_of_what_changed_while_we_looked() -> None:
     since = present.Since()
-    bad = Row(check="stuck", status=Status.DEGRADED, detail="")
-    said = {"stuck/": Began(at_ms=700, exact=True)}
+    found = Finding(code=Code.STUCK, severity=Status.DEGRADED, since_ms=700)
+    bad = Row(check="stuck", status=Status.DEGRADED, detail="", of=found.place)
+    said = {found.place: found}
     assert [(row.since_ms, row.before) for row in since.dated([bad], 1000, said)] == [(700, False)]
     assert [(row.since_ms, row.before) for row in since.dated([bad], 1500, {})] == [(1000, True)]
-    assert since.note([bad], 1000) == {"stuck/": (1000, True)}
-    assert since.note([bad], 2000) == {"stuck/": (1000, True)}
+    assert since.note([bad], 1000) == {"stuck//": (1000, True)}
+    assert since.note([bad], 2000) == {"stuck//": (1000, True)}
     fine = Row(check="stuck", status=Status.HEALTHY, detail="")
-    assert since.note([fine], 3000) == {"stuck/": (3000, False)}
-    assert since.note([bad], 4000) == {"stuck/": (4000, False)}
+    assert since.note([fine], 3000) == {"stuck": (3000, False)}
+    assert since.note([bad], 4000) == {"stuck//": (4000, False)}
     [seen] = since.dated([bad], 5000, said)
     assert (seen.since_ms, seen.before) == (4000, False), "what was seen here is the best that is known"
 

@@ -99,7 +99,7 @@ def check(
         if words[0] == "health" and must_be_reported(one):
             assert code in (0, 1), where
             name = BROKEN if one.key.startswith(b"{%s}" % BROKEN.encode()) else one.key.decode()
-            reasons = [*json.loads(told.partition("\nqdeck:")[0])["reasons"], told.partition("\nqdeck:")[2]]
+            reasons = [*json.loads(told.partition("\nqdeck:")[0])["findings"], told.partition("\nqdeck:")[2]]
             assert any(name in str(reason) for reason in reasons), where
 
 

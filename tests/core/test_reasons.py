@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode, skips_of
+from qdeck._deck.words import Code
 from qdeck._engine import scripts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from enum import StrEnum
 
 ROOT = Path(__file__).parents[2]
@@ -23,8 +25,17 @@ def test_each_code_has_words(code: SkipCode) -> None:
     assert words == words.strip() != ""
 
 
-@pytest.mark.parametrize(("field", "codes"), [("skipped[].code", SkipCode), ("stopped_code", StopCode)])
-def test_the_documentation_lists_each_code(field: str, codes: type[StrEnum]) -> None:
+ON_SCREEN_ONLY = (Code.DEAD_GROWING, Code.FILLING)  # from several snapshots
+
+
+@pytest.mark.parametrize(
+    ("field", "codes"),
+    [
+        ("findings[].code", [code for code in Code if code not in ON_SCREEN_ONLY]),
+        ("skipped[].code", SkipCode), ("stopped_code", StopCode),
+    ],
+)  # fmt: skip
+def test_the_documentation_lists_each_code(field: str, codes: Iterable[StrEnum]) -> None:
     text = (ROOT / "console/docs/commands.md").read_text()
     [line] = re.findall(rf"^\| `{re.escape(field)}` \| (.*) \|$", text, re.MULTILINE)
     assert line.split() == [f"`{code}`" for code in codes]

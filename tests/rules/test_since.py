@@ -1,4 +1,4 @@
-"""Since when a check is as it is: what agents noted; what nobody noted is never guessed."""
+"""Since when a finding holds: what agents noted; what nobody noted is never guessed."""
 
 from __future__ import annotations
 
@@ -8,50 +8,70 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qdeck._deck import since
-from qdeck._deck.since import read_since
-from qdeck.admin import Began, Check, Code, Finding, Status, Thresholds, Writer
+from qdeck.admin import NATIVE, Code, Finding, QueueRef, Status, Thresholds, Writer
 
 if TYPE_CHECKING:
     import redis
 
 LIMITS = Thresholds(dlq_max_warning=2)
 MIN = 60_000
-BAD = Check(
-    name="memory", status=Status.DEGRADED, detail="", findings=(Finding(code=Code.MEMORY, severity=Status.DEGRADED),)
-)
+BAD = Finding(code=Code.MEMORY, severity=Status.DEGRADED)
+Known = tuple[int | None, bool]
+UNKNOWN: Known = (None, True)
+
+
+def read(deck: Writer, limits: Thresholds, now_ms: int) -> Known:
+    [found] = deck.run(since.dated([BAD], limits, now_ms))
+    assert found.code is Code.MEMORY
+    return found.since_ms, found.since_exact
 
 
 def test_what_agents_noted_goes_on_and_counts_for_the_same_rules_only(url: str, raw: redis.Redis) -> None:
-    fine = Check(name="memory", detail="")
-
-    def note(checks: list[Check], at_ms: int) -> None:
-        deck.write(since.note(checks, LIMITS, at_ms))
-
-    def read(limits: Thresholds, checks: list[Check]) -> dict[str, Began]:
-        return deck.run(read_since(checks, limits, 90 * MIN))
-
     with Writer(url) as deck:
+
+        def note(findings: list[Finding], at_ms: int) -> None:
+            deck.write(since.note(findings, LIMITS, at_ms))
+
         note([BAD], 1 * MIN)
-        assert read(LIMITS, [BAD]) == {"memory/": Began(at_ms=MIN, exact=False)}, "it was so at the first look"
-        note([fine], 2 * MIN)
-        assert read(LIMITS, [BAD]) == {}
+        assert read(deck, LIMITS, 90 * MIN) == (MIN, False), "it was so at the first look"
+        note([], 2 * MIN)
+        assert read(deck, LIMITS, 90 * MIN) == UNKNOWN
         note([BAD], 3 * MIN)
         note([BAD], 4 * MIN)
-        assert read(LIMITS, [BAD]) == {"memory/": Began(at_ms=3 * MIN, exact=True)}
-        assert read(Thresholds(memory_max_warning=50), [BAD]) == {}, "judged by other rules"
+        assert read(deck, LIMITS, 90 * MIN) == (3 * MIN, True)
+        assert read(deck, Thresholds(memory_max_warning=50), 90 * MIN) == UNKNOWN, "judged by other rules"
         raw.set(since.KEY, b"no json")
-        assert read(LIMITS, [BAD]) == {}
+        assert read(deck, LIMITS, 90 * MIN) == UNKNOWN
         raw.delete(since.KEY)
         raw.rpush(since.KEY, "of another kind")
-        assert read(LIMITS, [BAD]) == {}
+        assert read(deck, LIMITS, 90 * MIN) == UNKNOWN
+
+
+def test_findings_of_one_queue_are_dated_one_by_one(url: str) -> None:
+    def unknown(task: str) -> Finding:
+        return Finding(
+            code=Code.UNKNOWN_TASK,
+            severity=Status.DEGRADED,
+            queue=QueueRef(NATIVE, "a:b:c:actions"),
+            count=1,
+            name=task,
+        )
+
+    with Writer(url) as deck:
+        deck.write(since.note([unknown("send")], LIMITS, MIN))
+        deck.write(since.note([unknown("send"), unknown("print")], LIMITS, 2 * MIN))
+        found = deck.run(since.dated([unknown("print"), unknown("send")], LIMITS, 3 * MIN))
+    assert [(one.name, one.since_ms, one.since_exact) for one in found] == [
+        ("print", 2 * MIN, True), ("send", MIN, False)
+    ]  # fmt: skip
 
 
 def test_a_moment_that_is_to_come_or_of_no_calendar_is_not_known(url: str, raw: redis.Redis) -> None:
     with Writer(url) as deck:
         for at_ms in (0, -5, 2 * MIN, 10**40, None, "7"):
-            places = {"memory/": ["degraded", at_ms, True]}
+            places = {BAD.place: ["degraded", at_ms, True]}
             raw.set(since.KEY, json.dumps({"thresholds": msgspec.to_builtins(LIMITS), "places": places}))
-            assert deck.run(read_since([BAD], LIMITS, MIN)) == {}, at_ms
+            assert read(deck, LIMITS, MIN) == UNKNOWN, at_ms
 
 
 def test_who_may_not_read_it_learns_nothing_and_nothing_fails(url: str, raw: redis.Redis) -> None:
@@ -59,7 +79,7 @@ def test_who_may_not_read_it_learns_nothing_and_nothing_fails(url: str, raw: red
         deck.write(since.note([BAD], LIMITS, MIN))
     raw.acl_setuser("blind", enabled=True, passwords=["+x"], keys=["nothing:*"], commands=["+@read"], reset=True)
     with Writer(url.replace("redis://", "redis://blind:x@")) as deck:
-        assert deck.run(read_since([BAD], LIMITS, 2 * MIN)) == {}
+        assert read(deck, LIMITS, 2 * MIN) == UNKNOWN
     raw.acl_deluser("blind")
 
 

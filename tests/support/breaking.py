@@ -105,7 +105,7 @@ def _agents(deck: Writer) -> None:
     for ago in (20_000, 10_000):
         deck.write(Sampler().take(rows, now - ago))
     report = deck.health()
-    deck.write(since.note(report.checks, report.thresholds, report.at_ms))
+    deck.write(since.note(report.findings, report.thresholds, report.at_ms))
     for task in MAINTENANCE_TASKS:
         # Long ago, so that an agent that comes claims a run at once.
         claim = deck.write(agent_tasks.claim(task, "a1", every_ms=1000, lease_ms=1, aligned=False, now=now - 600_000))

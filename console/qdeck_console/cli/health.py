@@ -10,9 +10,7 @@ from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import Column, age, line, note_once, number, safe, styled, table, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from qdeck.admin import Began, Check, Finding, HealthReport
+    from qdeck.admin import Check, Finding, HealthReport
 
 _COLOURS: Final = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
 _NAGIOS: Final = {"healthy": ("OK", 0), "degraded": ("WARNING", 1), "unhealthy": ("CRITICAL", 2)}
@@ -30,35 +28,31 @@ def health(ctx: click.Context, *, nagios: bool, no_orphans: bool) -> None:
     if nagios:
         ctx.exit(_nagios(orphans=not no_orphans))
     given = settings()
-    report, began = _report(orphans=not no_orphans, dated=True)
+    report = _report(orphans=not no_orphans)
     for notice in report.notices:
         note_once(f"qdeck: {notice}")
     if given.as_json:
-        from qdeck.admin import health_document, since_document
+        from qdeck.admin import health_document
 
-        write_json(health_document(report) | {"since": since_document(report, began)})
+        write_json(health_document(report))
     else:
-        _print(report, began)
+        _print(report)
     ctx.exit(report.status.exit_code)
 
 
-def _report(*, orphans: bool, dated: bool = False) -> tuple[HealthReport, Mapping[str, Began]]:
-    """The report, and since when what is wrong is so, where an agent noted it."""
-    from qdeck.admin import Limits, since_key
+def _report(*, orphans: bool) -> HealthReport:
+    from qdeck.admin import Limits
 
     given = settings()
     with given.reader() as reader:
-        report = reader.health(Limits.of(given.configuration().settings), orphans=orphans)
-        found = reader.since(report.checks, report.thresholds, report.at_ms) if dated else {}
-    wrong = {since_key(check.name, f.queue) for check in report.checks for f in check.findings if f.severity.exit_code}
-    return report, {name: one for name, one in found.items() if name in wrong}
+        return reader.health(Limits.of(given.configuration().settings), orphans=orphans)
 
 
 def _nagios(*, orphans: bool) -> int:
     from qdeck import QdeckError, ServerUnreachable, UsageError
 
     try:
-        report, _ = _report(orphans=orphans)
+        report = _report(orphans=orphans)
     except UsageError:
         raise
     except ServerUnreachable as error:
@@ -93,23 +87,19 @@ def _perfdata(report: HealthReport) -> str:
     return " ".join(f"{name}={value}{limit}" for name, value, limit in facts if value is not None)
 
 
-def _since(report: HealthReport, began: Mapping[str, Began], finding: Finding) -> str:
-    """Since when a finding holds, in words; empty where nobody knows."""
-    from qdeck.admin import since_key
-
-    check = next((one.name for one in report.checks if finding in one.findings), "")
-    found = began.get(since_key(check, finding.queue))
-    if found is None:
+def _since(report: HealthReport, finding: Finding) -> str:
+    """Since when a finding holds, in words; empty where no agent noted it."""
+    if finding.since_ms is None:
         return ""
-    passed = age((report.at_ms - found.at_ms) / 1000)
-    return f", for {passed}" if found.exact else f", for {passed} at least"
+    passed = age((report.at_ms - finding.since_ms) / 1000)
+    return f", for {passed}" if finding.since_exact else f", for {passed} at least"
 
 
-def _print(report: HealthReport, began: Mapping[str, Began]) -> None:
+def _print(report: HealthReport) -> None:
     seen, errors = report.snapshot, report.errors
     line(f"{styled(report.status.value, fg=_COLOURS[report.status.value], bold=True)}  {safe(seen.server.address)}")
     for finding in report.findings:
-        words = f"  {safe(finding.text)}{_since(report, began, finding)}"
+        words = f"  {safe(finding.text)}{_since(report, finding)}"
         line(styled(words, fg=_COLOURS[finding.severity.value]))
     line()
     columns = [Column("check"), Column(""), Column("value", right=True), Column("limit", right=True)]

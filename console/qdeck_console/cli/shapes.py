@@ -32,7 +32,7 @@ def snapshot(seen: Snapshot) -> dict[str, Any]:
             "commands_per_s": server.commands_per_s,
         },
         "status": seen.status.value,
-        "reasons": [finding.text for finding in seen.findings],
+        "findings": [finding.as_json() for finding in seen.findings],
         "notices": list(seen.notices),
         "adapters": list(seen.adapters),
         "totals": {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import Status, check_all, since_key
+from qdeck.admin import Status
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts
 from qdeck_console.text import cut_end, safe_text, width
@@ -16,7 +16,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import AgentTask, Began, Check, QueueRef, QueueRow, Snapshot, Thresholds, Vitals
+    from qdeck.admin import AgentTask, Check, Finding, QueueRef, QueueRow, Snapshot, Vitals
     from qdeck_console.format import Line, Piece
     from qdeck_console.presenters.server import Fact
 
@@ -60,9 +60,8 @@ class HealthSeen:
     """What was read: the server's own words, and since when what is wrong is so."""
 
     vitals: Vitals | None = None
-    began: Mapping[str, Began] = field(default_factory=lambda: MappingProxyType({}))
+    dated: Mapping[str, Finding] = field(default_factory=lambda: MappingProxyType({}))  # by their places
     tasks: Sequence[AgentTask] | None = None  # what agents did last; None: it may not be read
-    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +79,12 @@ class Row:
     since_ms: int | None = None
     before: bool = False  # it was so already at that moment
     number: int = 0  # of several that say something of the same place
+    of: str = ""  # the place of its finding
 
     @property
     def place(self) -> str:
         """What is judged."""
-        return since_key(self.check, self.queue)
+        return self.of or self.check
 
     @property
     def key(self) -> str:
@@ -97,23 +97,16 @@ class Row:
         return self.status not in (Status.HEALTHY, None)
 
 
-def cut(checks: Sequence[Check]) -> list[Check]:
-    """Checks with so many of the queues that fail them as are listed."""
-    return [replace(check, findings=check.findings[:MOST_OF_CHECK]) for check in checks]
+def listed(checks: Sequence[Check]) -> list[Finding]:
+    """The findings that are listed one by one."""
+    return [finding for check in checks for finding in check.findings[:MOST_OF_CHECK]]
 
 
-def rows(
-    snapshot: Snapshot,
-    thresholds: Thresholds,
-    facts: Sequence[Fact] = (),
-    checks: Sequence[Check] | None = None,
-) -> list[Row]:
+def rows(snapshot: Snapshot, facts: Sequence[Fact] = ()) -> list[Row]:
     """Every check, worst first, and what no rule judges; one that several queues fail is a row for each."""
     by_ref = {row.ref: row for row in snapshot.queues}
     found: list[Row] = []
-    if checks is None:
-        checks = check_all(snapshot.server, snapshot.queues, thresholds, snapshot.shared)
-    for check in checks:
+    for check in snapshot.checks:
         if not check.findings:
             found.append(
                 Row(check=check.name, status=check.status, detail=check.detail, value=check.value,
@@ -126,6 +119,7 @@ def rows(
                 Row(
                     check=check.name, status=finding.severity, detail=finding.text, queue=finding.queue,
                     label=finding.label, value=_value(check, row), threshold=check.threshold, short=finding.row_text,
+                    of=finding.place,
                 )
             )  # fmt: skip
         if left := check.findings[MOST_OF_CHECK:]:
@@ -173,7 +167,7 @@ class Since:
         self._known, self._began = fresh, True
         return {name: (at, before) for name, (_, at, before) in fresh.items()}
 
-    def dated(self, found: Sequence[Row], now_ms: int, began: Mapping[str, Began]) -> list[Row]:
+    def dated(self, found: Sequence[Row], now_ms: int, noted: Mapping[str, Finding]) -> list[Row]:
         """The rows with their moments. What was seen here is the best that is known; what came before the first
         picture is what an agent noted.
         """
@@ -181,9 +175,9 @@ class Since:
         out = []
         for row in found:
             at, before = seen[row.place]
-            said = began.get(row.place) if row.is_trouble and before else None
-            if said is not None and said.at_ms <= at:
-                at, before = said.at_ms, not said.exact
+            said = noted.get(row.place) if row.is_trouble and before else None
+            if said is not None and said.since_ms is not None and said.since_ms <= at:
+                at, before = said.since_ms, not said.since_exact
             out.append(replace(row, since_ms=at, before=before))
         return out
 

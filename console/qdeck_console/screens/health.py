@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual.containers import Vertical
 
 from qdeck import NotAllowed
-from qdeck.admin import AgentTask, Findings, Snapshot, Status, check_steps
+from qdeck.admin import AgentTask, Snapshot, Status
 from qdeck_console.actions import DEAD, HEALTH, QUEUES, STUCK, WORKERS, Action, bindings
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
@@ -16,7 +15,6 @@ from qdeck_console.presenters.health import HealthSeen, Row
 from qdeck_console.presenters.parts import in_height, section
 from qdeck_console.presenters.server import Cost, Trips
 from qdeck_console.screens.frame import WIDE, FrameScreen
-from qdeck_console.steps import pause
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -25,12 +23,11 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck.admin import Began, Check
+    from qdeck.admin import Finding
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
 
 TASKS: Final = ("maintain", "history", "health", "purge")
-FEW: Final = 500  # queues that are judged within a frame
 
 
 class HealthScreen(FrameScreen):
@@ -44,9 +41,7 @@ class HealthScreen(FrameScreen):
         super().__init__()
         self._since = present.Since()
         self._trips = Trips()
-        self._began: dict[str, Began] | None = None
-        self._check_again_at = 0.0
-        self._checks: Sequence[Check] = ()
+        self._dated: dict[str, Finding] | None = None
         self._shown: list[Row] = []
 
     def body(self) -> Sequence[Widget]:
@@ -62,10 +57,10 @@ class HealthScreen(FrameScreen):
             self._trips.begin()
             vitals = await reader.vitals()
             self._trips.end()
-            checks = await self._read_checks(snapshot)
-            if self._began is None:
-                self._began = await reader.since(present.cut(checks), reader.thresholds, snapshot.at_ms)
-            return HealthSeen(vitals=vitals, began=self._began, tasks=await self._read_agents(), checks=tuple(checks))
+            if self._dated is None:
+                dated = await reader.dated(present.listed(snapshot.checks), snapshot.at_ms)
+                self._dated = {finding.place: finding for finding in dated}
+            return HealthSeen(vitals=vitals, dated=self._dated, tasks=await self._read_agents())
 
         return read
 
@@ -75,22 +70,9 @@ class HealthScreen(FrameScreen):
         except NotAllowed:
             return None
 
-    async def _read_checks(self, snapshot: Snapshot) -> Sequence[Check]:
-        """Every check. Of very many queues that takes a while: in steps, and with rests."""
-        begun = time.monotonic()
-        if begun >= self._check_again_at:
-            found, is_long = Findings(snapshot.findings, snapshot.shared), len(snapshot.queues) > FEW
-            for _ in check_steps(snapshot.server, snapshot.queues, self.console.reader.thresholds, found):
-                if is_long:
-                    await pause()
-            self._checks = found.checks
-            took = time.monotonic() - begun
-            self._check_again_at = time.monotonic() + (30 * took if is_long else 0.0)
-        return self._checks
-
     def deck_changed(self) -> None:
         """What was asked of the deck before is asked again."""
-        self._began, self._check_again_at = None, 0.0
+        self._dated = None
 
     @property
     def seen(self) -> HealthSeen:
@@ -107,9 +89,8 @@ class HealthScreen(FrameScreen):
         facts = present_server.facts_of(
             snapshot, seen.vitals, self._trips, self._cost(), here_ms=self.picture.read_ms, tasks=seen.tasks
         )
-        checks = None if len(snapshot.queues) <= FEW else seen.checks
-        found = present.rows(snapshot, self.console.thresholds, facts, checks)
-        return self._since.dated(found, snapshot.at_ms, seen.began)
+        found = present.rows(snapshot, facts)
+        return self._since.dated(found, snapshot.at_ms, seen.dated)
 
     def _matching(self, found: Sequence[Row]) -> list[Row]:
         wanted = self.filter_text.casefold().strip()

@@ -11,7 +11,7 @@ from qdeck._engine import keys
 from qdeck._engine.numbers import clipped
 from qdeck._errors import UsageError
 from qdeck._redis import reads
-from qdeck._rules.report import iso
+from qdeck._words import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
 from qdeck._redis import reads
-from qdeck._rules.report import document, iso, rates_document
+from qdeck._rules.report import document, rates_document
+from qdeck._words import iso
 
 if TYPE_CHECKING:
     from qdeck._engine.ops import Program
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 KEY: Final = "qdeck:health"  # hash: metrics (JSON), status, last_check (ISO 8601); gone when nobody checked for an hour
 LIVE_MS: Final = 3_600_000
-_MOST_REASONS: Final = 5
+_MOST_FINDINGS: Final = 5
 
 
 def hash_fields(report: HealthReport) -> dict[str, str | bytes]:
@@ -27,7 +28,7 @@ def hash_fields(report: HealthReport) -> dict[str, str | bytes]:
 
 
 def summary(report: HealthReport) -> dict[str, Any]:
-    """What the log tells: the verdict, the numbers behind it and the worst reasons."""
+    """What the log tells: the verdict, the numbers behind it and the worst findings."""
     seen = report.snapshot
     told: dict[str, Any] = {
         "status": report.status.value,
@@ -38,10 +39,10 @@ def summary(report: HealthReport) -> dict[str, Any]:
         "stuck": report.errors.stuck,
         "late": report.errors.late,
         "orphaned": report.errors.orphaned,
-        "reasons": [finding.text for finding in report.findings[:_MOST_REASONS]],
+        "findings": [finding.as_json() for finding in report.findings[:_MOST_FINDINGS]],
     }
-    if len(report.findings) > _MOST_REASONS:
-        told["more_reasons"] = len(report.findings) - _MOST_REASONS
+    if len(report.findings) > _MOST_FINDINGS:
+        told["more_findings"] = len(report.findings) - _MOST_FINDINGS
     if report.rates is not None:
         told["processing_rate"] = rates_document(report.rates)
     if report.notices:

@@ -14,7 +14,7 @@ from qdeck._engine import keys
 from qdeck._errors import NotAllowed, QdeckError
 from qdeck._redis import AsyncClient, Endpoint, reads
 from qdeck._rules.limits import Limits
-from qdeck._rules.report import document, since_document
+from qdeck._rules.report import document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,7 @@ class Maintenance:
         found = await self._check()
         told = health.summary(found)
         with contextlib.suppress(QdeckError):  # good to have, and no reason to leave no report
-            await self.client.run(since.note(found.checks, found.thresholds, found.at_ms))
+            await self.client.run(since.note(found.findings, found.thresholds, found.at_ms))
         own = await vmpooler.keep_health(self.readers.health.writer, Limits.of(self.options.settings), found.at_ms)
         return agent_tasks.Ending(
             summary=told if own is None else told | {"vmpooler__health": own},
@@ -124,9 +124,7 @@ class Maintenance:
             began = time.monotonic()
             if self._report is None or began > self._stale:
                 found = await self._check()
-                known = since.read_since(found.checks, found.thresholds, found.at_ms)
-                told = since_document(found, await self.readers.health.reader.run(known))
-                self._report = document(found) | {"since": told}
+                self._report = document(found)
                 ended = time.monotonic()
                 # With thousands of queues it takes seconds: whoever asks in a loop must not keep the server busy.
                 self._stale = ended + max(FRESH_S, ended - began)

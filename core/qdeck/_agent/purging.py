@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._rules.limits import Limits, read_rules
 from qdeck._rules.purge import counts
-from qdeck._rules.report import iso
+from qdeck._words import iso
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdeck._deck import payload
 from qdeck._deck.queue_ref import InQueue, QueueRef
-from qdeck._deck.words import NATIVE, Code, Finding, State, Status
+from qdeck._deck.words import NATIVE, Check, Code, Finding, State, Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
     "NATIVE",
+    "Check",
     "Code",
     "Failure",
     "Finding",
@@ -141,6 +142,7 @@ class Snapshot:
     local_clock: bool = False
     workers_alive: int | None = None
     severities: Mapping[Code, Status] = field(default_factory=lambda: MappingProxyType({}))  # the worst of each code
+    checks: tuple[Check, ...] = ()  # every rule, whether it found something or not
 
 
 def _mask_fields(row: object, names: tuple[str, ...]) -> None:

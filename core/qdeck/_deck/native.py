@@ -140,6 +140,7 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
         status=judged.status,
         findings=judged.findings,
         severities=judged.severities,
+        checks=judged.checks,
         adapters=("native",),
         totals=sums(rows),
         queues=tuple(rows),

@@ -1,8 +1,9 @@
-"""Since when a check is as it is: what an agent that judges noted. Of what nobody noted, nothing is known."""
+"""Since when a finding holds, as an agent noted it. Without a note nothing is known."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -14,48 +15,31 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.model import QueueRef
-    from qdeck._deck.verdict import Check
+    from qdeck._deck.words import Code, Finding
     from qdeck._engine.ops import Program
     from qdeck._settings.thresholds import Thresholds
 
 KEY: Final = "qdeck:since"  # string: what the agents that judge noted, as JSON
 LIVE_MS: Final = 86_400_000
-_MOST_NOTED: Final = 500
+_MOST_NOTED: Final = 500  # of one code
 _GAP_MS: Final = 900_000  # longer without a look, and what was in between is not known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Began:
-    """When something came to be as it is; not `exact`: it was so already then."""
-
-    at_ms: int
-    exact: bool
-
-
-def place(check: str, queue: QueueRef | None) -> str:
-    """The name of what is judged: a check, of one queue or of all."""
-    return f"{check}/{queue or ''}"
-
-
-def read_since(checks: Sequence[Check], thresholds: Thresholds, now_ms: int) -> Program[dict[str, Began]]:
-    """Since when each finding of these checks holds, by its place; one that no agent noted is missing."""
-    found: dict[str, Began] = {}
-    if not any(check.findings for check in checks):
-        return found
-    noted = yield from _read_noted()
+def dated(findings: Sequence[Finding], thresholds: Thresholds, now_ms: int) -> Program[tuple[Finding, ...]]:
+    """Return the findings, each with since when it holds where an agent noted it."""
+    noted = (yield from _read_noted()) if findings else {}
     places = noted.get("places")
     if noted.get("thresholds") != msgspec.to_builtins(thresholds) or not isinstance(places, dict):
-        return found  # judged by other rules
-    for check in checks:
-        for finding in check.findings:
-            name = place(check.name, finding.queue)
-            said = places.get(name)
-            if isinstance(said, list) and len(said) == 3 and said[0] == finding.severity:
-                at_ms = whole(said[1])
-                if at_ms is not None and 0 < at_ms <= now_ms:
-                    found[name] = Began(at_ms=at_ms, exact=said[2] is True)
-    return found
+        return tuple(findings)  # judged by other rules
+    return tuple(_dated(finding, places.get(finding.place), now_ms) for finding in findings)
+
+
+def _dated(finding: Finding, noted: Any, now_ms: int) -> Finding:
+    if isinstance(noted, list) and len(noted) == 3 and noted[0] == finding.severity:
+        at_ms = whole(noted[1])
+        if at_ms is not None and 0 < at_ms <= now_ms:
+            return replace(finding, since_ms=at_ms, since_exact=noted[2] is True)
+    return finding
 
 
 def _read_noted() -> Program[dict[str, Any]]:
@@ -69,8 +53,8 @@ def _read_noted() -> Program[dict[str, Any]]:
     return said if isinstance(said, dict) else {}
 
 
-def note(checks: Sequence[Check], thresholds: Thresholds, now_ms: int) -> Program[None]:
-    """Notes since when each finding holds, for whoever looks later; what another agent noted goes on."""
+def note(findings: Sequence[Finding], thresholds: Thresholds, now_ms: int) -> Program[None]:
+    """Write down since when each finding holds; what another agent noted goes on."""
     before = yield from _read_noted()
     rules: Any = msgspec.to_builtins(thresholds)
     at_ms = before.get("at")
@@ -78,12 +62,13 @@ def note(checks: Sequence[Check], thresholds: Thresholds, now_ms: int) -> Progra
     known = before.get("places") if fresh else None
     held: dict[str, Any] = known if isinstance(known, dict) else {}
     now_so: dict[str, Any] = {}
-    for check in checks:
-        for finding in check.findings[:_MOST_NOTED]:
-            name = place(check.name, finding.queue)
-            said = held.get(name)
+    seen: Counter[Code] = Counter()
+    for finding in findings:
+        seen[finding.code] += 1
+        if seen[finding.code] <= _MOST_NOTED:
+            said = held.get(finding.place)
             same = isinstance(said, list) and len(said) == 3 and said[0] == finding.severity
-            now_so[name] = said if same else [finding.severity.value, now_ms, fresh]
+            now_so[finding.place] = said if same else [finding.severity.value, now_ms, fresh]
     text = codec.encode_json({"at": now_ms, "thresholds": rules, "places": now_so})
     for reply in (yield ops.commands((b"SET", KEY, text, b"PX", LIVE_MS), key=KEY.encode())):
         reads.good(reply)

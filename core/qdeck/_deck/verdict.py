@@ -6,12 +6,11 @@ unknown, and never counted as good or bad.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from qdeck._deck.model import Code, Finding, QueueRef, QueueRow, ServerInfo, Status
+from qdeck._deck.model import Check, Code, Finding, QueueRef, QueueRow, ServerInfo, Status
 from qdeck._redis import reads
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
@@ -30,24 +29,13 @@ STEP: Final = 500  # queues between two breaths: about a ms, when each of them i
 _CRITICAL_TIMES: Final = 2  # a queue is critically backed up at twice its limit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One rule with what it found. `status` is None when it cannot be known, `findings` is empty when all is well."""
-
-    name: str
-    status: Status | None = Status.HEALTHY
-    detail: str
-    value: int | str | None = None
-    threshold: int | str | None = None
-    findings: tuple[Finding, ...] = ()
-
-
 class Verdict(NamedTuple):
-    """The status, the findings, worst first, and the worst severity of each code."""
+    """The status, the findings, worst first, the worst severity of each code, and the checks that found them."""
 
     status: Status
     findings: tuple[Finding, ...]
     severities: Mapping[Code, Status]
+    checks: tuple[Check, ...] = ()
 
 
 class Findings:
@@ -114,7 +102,7 @@ class Standing:
         return self._last
 
 
-def sum_up(checks: Iterable[Check]) -> Verdict:
+def sum_up(checks: Sequence[Check]) -> Verdict:
     """Return the verdict on some checks: its status is the severity of the worst finding."""
     by_severity: Mapping[Status, list[Finding]] = {status: [] for status in reversed(_ORDER)}
     worst: dict[Code, Status] = {}
@@ -125,7 +113,8 @@ def sum_up(checks: Iterable[Check]) -> Verdict:
         for one in found:
             worst.setdefault(one.code, severity)
     findings = tuple(chain.from_iterable(by_severity.values()))
-    return Verdict(findings[0].severity if findings else Status.HEALTHY, findings, MappingProxyType(worst))
+    status = findings[0].severity if findings else Status.HEALTHY
+    return Verdict(status, findings, MappingProxyType(worst), tuple(checks))
 
 
 def check_all(

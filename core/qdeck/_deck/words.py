@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._words import counted
+from qdeck._words import counted, iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,6 +80,13 @@ class Finding:
     count: int | None = None
     limit: int | None = None
     name: str | None = None  # what else has a name: a task, a worker, a key, a policy, or what cannot be read
+    since_ms: int | None = None  # since when it is so, where an agent noted it
+    since_exact: bool = True  # if not, it was so already then
+
+    @property
+    def place(self) -> str:
+        """What it is about: two findings of one place are the same finding at two moments."""
+        return f"{self.code}/{self.queue or ''}/{self.name or ''}"
 
     @property
     def text(self) -> str:
@@ -92,8 +99,34 @@ class Finding:
         short = _IN_ROW.get(self.code)
         return self.text if short is None or self.queue is None else short(self)
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the form of `--json`, of the agent's API and of `qdeck:health`."""
+        return {
+            "code": self.code.value,
+            "severity": self.severity.value,
+            "adapter": None if self.queue is None else self.queue.adapter,
+            "queue": None if self.queue is None else self.queue.name,
+            "message": self.text,
+            "count": self.count,
+            "limit": self.limit,
+            "since": iso(self.since_ms),
+            "since_exact": None if self.since_ms is None else self.since_exact,
+        }
+
     def __str__(self) -> str:
         return self.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One rule with what it found. `status` is None when it cannot be known, `findings` is empty when all is well."""
+
+    name: str
+    status: Status | None = Status.HEALTHY
+    detail: str
+    value: int | str | None = None
+    threshold: int | str | None = None
+    findings: tuple[Finding, ...] = ()
 
 
 def _span(seconds: int) -> str:

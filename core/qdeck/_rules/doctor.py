@@ -22,8 +22,7 @@ from qdeck._rules import rights, unreadable
 from qdeck._words import counted
 
 if TYPE_CHECKING:
-    from qdeck._deck.model import ServerInfo, Snapshot
-    from qdeck._deck.verdict import Check
+    from qdeck._deck.model import Check, ServerInfo, Snapshot
     from qdeck._engine.ops import Program
     from qdeck._redis.steps import Steps
     from qdeck._settings import Configuration, Target

@@ -1,4 +1,4 @@
-"""The health of a deck: sizes and ages per queue and state, errors, and the verdict with its reasons.
+"""The health of a deck: sizes and ages per queue and state, errors, and the verdict with its findings.
 
 The verdict is that of `status`: the rules are in one place. What this user may not read, or what would take too long
 to count, is None and told, never zero.
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import native, verdict, workers
-from qdeck._deck.model import NATIVE, Code, Finding, QueueRef, QueueRow, Snapshot, State, Status
+from qdeck._deck import native, since, verdict, workers
+from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, Snapshot, State, Status
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
@@ -25,7 +25,6 @@ from qdeck._words import counted
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._deck.verdict import Check
     from qdeck._engine.ops import Program
     from qdeck.adapters.others import Others
 
@@ -107,18 +106,18 @@ def report(
         orphaned = None if orphaned is None or theirs.orphaned is None else orphaned + theirs.orphaned
     known = bool(rows) or not seen.queues
     checks = [
-        *verdict.check_all(seen.server, seen.queues, memory.thresholds, seen.shared),
+        *seen.checks,
         (yield from unreadable.check(seen, notices)),
         (yield from _quarantined_check(rows, seen.shared)),
         (yield from _handlers_check(seen.at_ms)),
         _orphan_check(orphaned, limits),
         _clock_check(seen),
     ]
-    status, findings, _ = verdict.sum_up(checks)
+    judged = verdict.sum_up(checks)
     return HealthReport(
         at_ms=seen.at_ms,
-        status=status,
-        findings=findings,
+        status=judged.status,
+        findings=(yield from since.dated(judged.findings, memory.thresholds, seen.at_ms)),
         queues=queues,
         tasks=MappingProxyType({name: TaskHealth(active=a, pending=p) for name, (a, p) in theirs.tasks.items()}),
         rates=_rates(rows),
@@ -156,15 +155,13 @@ def _with_theirs(
 
 def _orphan_check(count: int | None, limits: Limits) -> Check:
     if count is None:
-        return verdict.Check(name="orphaned_records", status=None, detail="records of no job were not counted")
+        return Check(name="orphaned_records", status=None, detail="records of no job were not counted")
     records = counted(count, "record")
     detail = "no record is without its job" if not count else f"{records} of no job; qdeck purge removes them"
-    return verdict.Check(
-        name="orphaned_records", detail=detail, value=count, threshold=limits.told(Rule.ORPHANED_RECORDS)
-    )
+    return Check(name="orphaned_records", detail=detail, value=count, threshold=limits.told(Rule.ORPHANED_RECORDS))
 
 
-def _quarantined_check(rows: Sequence[QueueRow], shared: Collection[str]) -> Program[verdict.Check]:
+def _quarantined_check(rows: Sequence[QueueRow], shared: Collection[str]) -> Program[Check]:
     """Check for outbox entries that were set aside. The counter of a queue only grows; the stream can be cleared."""
     suspects = [row for row in rows if row.totals.get("quarantined")]
     lengths = yield from reads.ask([(b"XLEN", keys.key(row.name, "quarantine")) for row in suspects])
@@ -178,13 +175,13 @@ def _quarantined_check(rows: Sequence[QueueRow], shared: Collection[str]) -> Pro
     return verdict.make_check("quarantined", findings, well, value=sum(n for _, n in found), threshold=0)
 
 
-def _handlers_check(now_ms: int) -> Program[verdict.Check]:
+def _handlers_check(now_ms: int) -> Program[Check]:
     """Handlers that ignore cancellation: their jobs went to others, and their slots are lost until a restart."""
     name = "stuck_handlers"
     try:
         alive = [row for row in (yield from workers.list_workers(now_ms)) if row.alive]
     except QdeckError:
-        return verdict.Check(name=name, status=None, detail="the workers cannot be read")
+        return Check(name=name, status=None, detail="the workers cannot be read")
     held = [(row.id, row.stuck_handlers) for row in alive if row.stuck_handlers]
     findings = [
         Finding(code=Code.HANDLER_STUCK, severity=Status.UNHEALTHY, name=who, count=count) for who, count in held
@@ -196,8 +193,8 @@ def _handlers_check(now_ms: int) -> Program[verdict.Check]:
 def _clock_check(seen: Snapshot) -> Check:
     if seen.local_clock:
         detail = "TIME is not allowed: ages are by this machine's clock"
-        return verdict.Check(name="clock", status=None, detail=detail)
-    return verdict.Check(name="clock", detail="ages are by the server's clock")
+        return Check(name="clock", status=None, detail=detail)
+    return Check(name="clock", detail="ages are by the server's clock")
 
 
 def _rates(rows: Sequence[QueueRow]) -> Rates | None:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from qdeck._deck.model import Status
-from qdeck._deck.since import place
+from qdeck._words import iso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._deck.since import Began
-    from qdeck._deck.verdict import Check
+    from qdeck._deck.model import Check
     from qdeck._rules.health import HealthReport, QueueHealth, Rates
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def iso(ms: int | None) -> str | None:
-    """A moment as ISO 8601 in UTC; one that no calendar has is none."""
-    if ms is None:
-        return None
-    try:
-        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return None
 
 
 def document(report: HealthReport) -> dict[str, Any]:
@@ -35,7 +21,7 @@ def document(report: HealthReport) -> dict[str, Any]:
     return {
         "at": iso(report.at_ms),
         "status": report.status.value,
-        "reasons": [finding.text for finding in report.findings],
+        "findings": [finding.as_json() for finding in report.findings],
         "queues": {
             state: {str(ref): _queue(row) for ref, row in rows.items()} for state, rows in report.queues.items()
         },
@@ -53,21 +39,6 @@ def document(report: HealthReport) -> dict[str, Any]:
         "adapters": {name: _adapter(facts) for name, facts in report.adapters.items()},
         "notices": list(report.notices),
     }
-
-
-def since_document(report: HealthReport, began: Mapping[str, Began]) -> list[dict[str, Any]]:
-    """Since when what is wrong is so, where an agent noted it."""
-    wrong = {
-        place(check.name, one.queue): (check.name, one.label or None)
-        for check in report.checks
-        for one in check.findings
-        if one.severity.exit_code
-    }
-    return [
-        {"check": wrong[name][0], "queue": wrong[name][1], "at": iso(one.at_ms), "exact": one.exact}
-        for name, one in began.items()
-        if name in wrong
-    ]
 
 
 def _adapter(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck import history, jobs, since, workers
-from qdeck._deck.model import NATIVE, Code, Finding, QueueRef, QueueRow, State, Status
-from qdeck._deck.verdict import Check, Findings, make_check
+from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, State, Status
+from qdeck._deck.verdict import Findings, make_check
 from qdeck._engine import codec, keys
 from qdeck._engine.numbers import MOST, digits, score_ms
 from qdeck._operations import activity, batches

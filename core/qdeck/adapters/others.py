@@ -137,7 +137,7 @@ class Others:
         there = dict.fromkeys(row.adapter for row in found)
         return replace(
             seen, status=judged.status, findings=judged.findings, severities=judged.severities,
-            queues=rows, fresh=fresh, shared=self.shared, totals=native.sums(rows),
+            checks=judged.checks, queues=rows, fresh=fresh, shared=self.shared, totals=native.sums(rows),
             adapters=(*(seen.adapters if self.shows_native else ()), *there),
             notices=(*seen.notices, *self._notices, *notices),
         )  # fmt: skip

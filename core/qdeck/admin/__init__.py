@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from qdeck._deck.masking import configure as configure_masking
     from qdeck._deck.masking import mask_text
     from qdeck._deck.model import (
+        Check,
         Failure,
         Finding,
         Found,
@@ -38,10 +39,7 @@ if TYPE_CHECKING:
     from qdeck._deck.produce import new_job
     from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
     from qdeck._deck.records import MOST_SHOWN
-    from qdeck._deck.since import Began
-    from qdeck._deck.since import place as since_key
-    from qdeck._deck.verdict import Check, Findings, check_all
-    from qdeck._deck.verdict import steps as check_steps
+    from qdeck._deck.verdict import check_all
     from qdeck._deck.vitals import Slow, Vitals
     from qdeck._deck.words import NATIVE, Code, State, Status
     from qdeck._engine.acts import KEEP_BYTES
@@ -77,7 +75,6 @@ if TYPE_CHECKING:
     from qdeck._rules.limits import Effect, Limits, read_rules
     from qdeck._rules.limits import Rule as PurgeRule
     from qdeck._rules.report import document as health_document
-    from qdeck._rules.report import since_document
     from qdeck._schedules.model import MISSED, Definition, ScheduleRow
     from qdeck._schedules.rule import Rule as CronRule
     from qdeck._settings import Configuration, Settings, Target, Thresholds
@@ -126,7 +123,6 @@ __all__ = [
     "Batch",
     "BatchResult",
     "Became",
-    "Began",
     "Check",
     "CloseUp",
     "Code",
@@ -144,7 +140,6 @@ __all__ = [
     "Fates",
     "Filter",
     "Finding",
-    "Findings",
     "Found",
     "Gathering",
     "Group",
@@ -204,7 +199,6 @@ __all__ = [
     "actor",
     "check_all",
     "check_new_file",
-    "check_steps",
     "concerns_all",
     "configure_masking",
     "counted",
@@ -235,8 +229,6 @@ __all__ = [
     "read_rules",
     "save_settings",
     "shown",
-    "since_document",
-    "since_key",
     "state_dir",
     "trust_file",
     "trusted_path",
@@ -252,7 +244,7 @@ _HOMES: Final = {
     "qdeck._deck.jobs": "PAGE_JOBS=SLICE newest_first",
     "qdeck._deck.masking": "configure_masking=configure mask_text",
     "qdeck._deck.model": (
-        "Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRef QueueRow ServerInfo Snapshot "
+        "Check Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRef QueueRow ServerInfo Snapshot "
         "Totals WorkerRow"
     ),
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
@@ -260,8 +252,7 @@ _HOMES: Final = {
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._deck.reasons": "Skip SkipCode Stop StopCode",
     "qdeck._deck.records": "MOST_SHOWN",
-    "qdeck._deck.since": "Began since_key=place",
-    "qdeck._deck.verdict": "Check Findings check_all check_steps=steps",
+    "qdeck._deck.verdict": "check_all",
     "qdeck._deck.vitals": "Slow Vitals",
     "qdeck._deck.words": "Code NATIVE State Status",
     "qdeck._engine.acts": "KEEP_BYTES",
@@ -297,7 +288,7 @@ _HOMES: Final = {
     "qdeck._rules.doctor": "Diagnosis DoctorFinding",
     "qdeck._rules.health": "HealthReport",
     "qdeck._rules.limits": "Effect Limits PurgeRule=Rule read_rules",
-    "qdeck._rules.report": "health_document=document since_document",
+    "qdeck._rules.report": "health_document=document",
     "qdeck._schedules.model": "Definition MISSED ScheduleRow",
     "qdeck._schedules.rule": "CronRule=Rule",
     "qdeck._settings": (

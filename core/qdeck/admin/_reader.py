@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.agent_tasks import AgentTask
     from qdeck._deck.history import Sample
-    from qdeck._deck.model import Found, JobDetail, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
-    from qdeck._deck.since import Began
-    from qdeck._deck.verdict import Check
+    from qdeck._deck.model import Finding, Found, JobDetail, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
     from qdeck._deck.vitals import Vitals
     from qdeck._deck.window import Stretch
     from qdeck._engine.ops import Program
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from qdeck._rules.health import HealthReport
     from qdeck._rules.limits import Limits
     from qdeck._schedules.model import Definition, ScheduleRow
-    from qdeck._settings import Configuration, Target, Thresholds
+    from qdeck._settings import Configuration, Target
     from qdeck.adapters.native.walk import Walk as FilterWalk
     from qdeck.messages._cleaning import Removal, Slice
     from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, RemovableSearch, TaskPage
@@ -322,11 +320,11 @@ class Reads(Plans):
         return health.report(self.memory, self.address, limits or Limits(), orphans=orphans, others=self.others)
 
     @reads
-    def since(self, checks: Sequence[Check], thresholds: Thresholds, now_ms: int) -> Program[dict[str, Began]]:
-        """Return since when each reason of these checks holds, by its place, where an agent noted it."""
+    def dated(self, findings: Sequence[Finding], now_ms: int) -> Program[tuple[Finding, ...]]:
+        """Return the findings, each with since when it holds where an agent noted it."""
         from qdeck._deck import since
 
-        return since.read_since(checks, thresholds, now_ms)
+        return since.dated(findings, self.thresholds, now_ms)
 
     @operates
     def diagnosis(self, configuration: Configuration, target: Target, *, read_only: bool) -> Steps[Diagnosis]:
