@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qdeck.admin import (
         Activity,
         AsyncReader,
-        Became,
+        BatchOutcomes,
         CloseUp,
         JobDetail,
         JobRecord,
@@ -43,14 +43,14 @@ _RETURNED: Final = ("retry", "requeue", "run", "edit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insight:
-    """One queue close up. `operations` are the last ones that were done to it, the newest first; `became` is what
-    became of the jobs of the newest one that let some run again.
+    """One queue close up. `operations` are the last ones that were done to it, the newest first; `outcomes` is what
+    happened to the jobs of the newest one that let some run again.
     """
 
     queue: str
     close_up: CloseUp | None = None
     operations: tuple[Activity, ...] = ()
-    became: Became | None = None
+    outcomes: BatchOutcomes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +111,16 @@ class Insights:
         self._known: dict[str, CloseUp | None] = {}
         self._pauses = Pauses()
         self._log: list[Activity] = []
-        self._became: Became | None = None
+        self._outcomes: BatchOutcomes | None = None
 
     def known(self, queue: str) -> Insight | None:
         """What was read of a queue, if anything was."""
         if queue not in self._known:
             return None
         done = tuple(row for row in self._log if queue in row.queues)
-        mine = self._became is not None and any(row.batch == self._became.batch for row in done)
-        became = self._became if mine else None
-        return Insight(queue=queue, close_up=self._known[queue], operations=done, became=became)
+        mine = self._outcomes is not None and any(row.batch == self._outcomes.batch for row in done)
+        outcomes = self._outcomes if mine else None
+        return Insight(queue=queue, close_up=self._known[queue], operations=done, outcomes=outcomes)
 
     async def look(self, reader: AsyncReader, row: QueueRow) -> Insight | None:
         """Reads what is due of a queue."""
@@ -133,8 +133,8 @@ class Insights:
         self._known[row.name] = close_up or before  # the last one that was looked at is the last to be forgotten
         last = next((done for done in self._log if row.name in done.queues and done.verb in _RETURNED), None)
         if last is not None and (batch := last.batch) is not None and last.counts.get("applied", 0) <= _COUNTED:
-            found = await self._pauses.run(f"batch {batch}", lambda: reader.batch_outcome(batch), _LOG_REST_S)
-            self._became = found or self._became
+            found = await self._pauses.run(f"batch {batch}", lambda: reader.batch_outcomes(batch), _LOG_REST_S)
+            self._outcomes = found or self._outcomes
         self._forget()
         return self.known(row.name)
 

@@ -11,11 +11,12 @@ import pytest
 
 from qdeck import UsageError
 from qdeck._deck.reasons import Stop, StopCode
-from qdeck._operations import became, redrive
-from qdeck._operations.first_ones import read_ones
+from qdeck._operations import outcomes as read_outcomes
+from qdeck._operations import redrive
+from qdeck._operations.outcomes import of_sample
 from qdeck._operations.planfile import plans_dir
 from qdeck.adapters.lists.adapter import Lists
-from qdeck.admin import Fates, Writer, outcomes_told
+from qdeck.admin import Outcomes, Writer, outcome_evidence
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:
@@ -139,10 +140,10 @@ def test_it_stops_when_the_first_ones_die_again(
         plan = deck.plan("retry", system.queue)
         assert plan.count == COUNT
         work(system, False)
-        result, fates = deck.redrive(plan, rate=1000.0, first=5, patience_s=20)
-        assert (result.applied, fates) == (5, Fates(total=5, dead_again=5))
+        result, outcomes = deck.redrive(plan, rate=1000.0, sample=5, patience_s=20)
+        assert (result.applied, outcomes) == (5, Outcomes(total=5, dead_again=5))
         assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5)
-        assert adapter in outcomes_told(plan)
+        assert adapter in outcome_evidence(plan)
 
 
 @pytest.mark.parametrize("adapter", SYSTEMS)
@@ -154,14 +155,14 @@ def test_the_rest_follows_when_they_do_not(
     with Writer(url, adapters=(adapter,)) as deck:
         plan = deck.plan("retry", system.queue)
         work(system, True)
-        result, fates = deck.redrive(plan, rate=1000.0, first=3, patience_s=20, grace_s=0.1)
+        result, outcomes = deck.redrive(plan, rate=1000.0, sample=3, patience_s=20, grace_s=0.1)
         assert (result.applied, result.stopped, result.error) == (COUNT, None, None)
-        assert (fates.total, fates.dead_again) == (COUNT, 0)
+        assert (outcomes.total, outcomes.dead_again) == (COUNT, 0)
         until = time.monotonic() + 20
-        while (fates := deck.outcomes(plan)).done + fates.unknown < COUNT:
+        while (outcomes := deck.outcomes(plan)).done + outcomes.unknown < COUNT:
             assert time.monotonic() < until
         # Two of the systems keep nothing of what ended well: that stays unknown.
-        assert fates.unknown == (COUNT if adapter in ("scheduler", "lists") else 0)
+        assert outcomes.unknown == (COUNT if adapter in ("scheduler", "lists") else 0)
 
 
 @pytest.mark.parametrize("adapter", SYSTEMS)
@@ -170,11 +171,11 @@ def test_nobody_works(url: str, raw: redis.Redis, adapter: str) -> None:
     system.fill(raw)
     with Writer(url, adapters=(adapter,)) as deck:
         plan = deck.plan("retry", system.queue)
-        result, fates = deck.redrive(plan, first=3, patience_s=0.1)
-        assert (result.applied, fates) == (3, Fates(total=3, waiting=3))
+        result, outcomes = deck.redrive(plan, sample=3, patience_s=0.1)
+        assert (result.applied, outcomes) == (3, Outcomes(total=3, waiting=3))
         assert "does a worker run?" in str(result.stopped)
         deck.undo(result.batch)
-        assert deck.outcomes(plan) == Fates(), "what was put back is as if it had not been touched"
+        assert deck.outcomes(plan) == Outcomes(), "what was put back is as if it had not been touched"
 
 
 @pytest.mark.parametrize("adapter", SYSTEMS)
@@ -185,13 +186,13 @@ def test_the_log_tells_what_became_of_a_batch(url: str, raw: redis.Redis, adapte
         result = deck.apply(deck.plan("retry", system.queue))
         for number in range(9):
             system.work(raw, well=number % 3 > 0)
-        found = deck.run(became.read(result.batch))
+        found = deck.run(read_outcomes.of_batch(result.batch))
         well = "unknown" if adapter in ("scheduler", "lists") else "done"
-        assert (found.total, found.looked) == (COUNT, COUNT)
-        assert dict(found.states) == {"dead": 3, well: 6, "ready": COUNT - 9}
+        assert (found.jobs, found.total) == (COUNT, COUNT)
+        assert (found.dead_again, getattr(found, well), found.waiting) == (3, 6, COUNT - 9)
         plan = plans_dir() / f"{result.batch[2:]}.jsonl"
         plan.unlink()  # as on another machine: nothing is known there
-        assert deck.run(became.read(result.batch)).states == {}
+        assert deck.run(read_outcomes.of_batch(result.batch)).jobs == 0
 
 
 @pytest.mark.parametrize("adapter", SYSTEMS)
@@ -200,11 +201,11 @@ def test_the_first_ones_are_told_one_by_one(url: str, raw: redis.Redis, adapter:
     system.fill(raw)
     with Writer(url, adapters=(adapter,)) as deck:
         plan = deck.plan("retry", system.queue)
-        assert {one.fate for one in deck.run(read_ones(plan, 5))} == {None}, "nothing went back yet"
-        result, _ = deck.redrive(plan, first=2, patience_s=0.0)
-        assert [one.fate for one in deck.run(read_ones(plan, 4))] == ["waiting", "waiting", None, None]
+        assert {one.outcome for one in deck.run(of_sample(plan, 5))} == {None}, "nothing went back yet"
+        result, _ = deck.redrive(plan, sample=2, patience_s=0.0)
+        assert [one.outcome for one in deck.run(of_sample(plan, 4))] == ["waiting", "waiting", None, None]
         deck.undo(result.batch)
-        assert {one.fate for one in deck.run(read_ones(plan, 4))} == {None}
+        assert {one.outcome for one in deck.run(of_sample(plan, 4))} == {None}
 
 
 def test_of_entries_that_are_the_same_it_is_not_said_which_died(url: str, raw: redis.Redis) -> None:
@@ -212,10 +213,10 @@ def test_of_entries_that_are_the_same_it_is_not_said_which_died(url: str, raw: r
     raw.rpush(f"{name}:dead_letter", "same", "same", "other")
     with Writer(url, adapters=("lists",)) as deck:
         plan = deck.plan("retry", name)
-        result, fates = deck.redrive(plan, first=1, patience_s=0.1)
-        assert (result.applied, fates.waiting) == (1, 1)
+        result, outcomes = deck.redrive(plan, sample=1, patience_s=0.1)
+        assert (result.applied, outcomes.waiting) == (1, 1)
         raw.delete(name)
-        assert deck.outcomes(plan) == Fates(total=1, unknown=1)
+        assert deck.outcomes(plan) == Outcomes(total=1, unknown=1)
 
 
 def test_an_adapter_that_tells_nothing_refuses_to_watch(
@@ -226,10 +227,10 @@ def test_an_adapter_that_tells_nothing_refuses_to_watch(
         plan = deck.plan("retry", OneList.queue)
         monkeypatch.setattr(Lists, "tells_fates", "")
         with pytest.raises(UsageError, match="cannot be seen in the adapter lists"):
-            deck.redrive(plan, first=1)
+            deck.redrive(plan, sample=1)
         assert deck.others.why_not_watch("lists")
-        result, fates = deck.redrive(plan, rate=10_000.0)
-        assert (result.applied, result.stopped, fates.total) == (COUNT, None, COUNT)
+        result, outcomes = deck.redrive(plan, rate=10_000.0)
+        assert (result.applied, result.stopped, outcomes.total) == (COUNT, None, COUNT)
 
 
 def test_several_adapters_in_one_redrive(url: str, raw: redis.Redis, work: Callable[[System, bool], None]) -> None:
@@ -239,9 +240,9 @@ def test_several_adapters_in_one_redrive(url: str, raw: redis.Redis, work: Calla
         plan = deck.plan("retry")
         assert plan.count == 2 * COUNT
         work(SYSTEMS["ifdb"], True)
-        result, fates = deck.redrive(plan, rate=10_000.0)
-        assert (result.applied, fates.total) == (2 * COUNT, 2 * COUNT)
-        assert fates.waiting >= COUNT
+        result, outcomes = deck.redrive(plan, rate=10_000.0)
+        assert (result.applied, outcomes.total) == (2 * COUNT, 2 * COUNT)
+        assert outcomes.waiting >= COUNT
 
 
 def test_the_command_says_why_it_stopped_and_what_is_not_told(

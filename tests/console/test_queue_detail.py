@@ -11,7 +11,7 @@ from qdeck._operations.closeup import Died
 from qdeck.admin import (
     Activity,
     AsyncReader,
-    Became,
+    BatchOutcomes,
     CloseUp,
     Code,
     QueueRef,
@@ -101,14 +101,14 @@ def test_the_last_operations_and_what_became_of_them() -> None:
             [("retry", "done"), ("discard", "failed"), ("pause", "done"), ("x", "done")]
         )
     )
-    became = Became(batch="b0", verb="retry", total=200, looked=200, states={"done": 168, "dead": 32})
-    insight = Insight(queue="q", operations=rows, became=became)
+    outcomes = BatchOutcomes(batch="b0", verb="retry", jobs=200, total=200, done=168, dead_again=32)
+    insight = Insight(queue="q", operations=rows, outcomes=outcomes)
     shown = _text(operations(insight, CELLS, 60_000))
     assert shown[1].split() == ["retry", "200", "ana,", "1m", "00s", "ago"]
     assert shown[2] == "  168 done  ·  32 dead again"
     assert shown[3].startswith("discard 200, failed")
     assert len(shown) == 5
-    undone = replace(insight, became=replace(became, undone=True))
+    undone = replace(insight, outcomes=replace(outcomes, undone=True))
     assert _text(operations(undone, CELLS, 60_000))[2] == "  undone"
 
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from qdeck._engine import ops
-from qdeck._operations.first_ones import read_ones
-from qdeck.admin import Fates, One, Writer
+from qdeck._operations.outcomes import of_sample
+from qdeck.admin import JobOutcome, Outcomes, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import confirm
 from qdeck_console.presenters import redrive as present
@@ -26,18 +26,18 @@ def test_each_of_the_first_ones_is_told_with_what_it_died_of(url: str, tmp_path:
     fill(url)
     with Writer(url) as deck:
         plan = deck.plan("retry", HOOKS, path=tmp_path / "plan")
-        before = deck.run(read_ones(plan, 3))
-        assert [one.fate for one in before] == [None, None, None], "nothing went back yet"
+        before = deck.run(of_sample(plan, 3))
+        assert [one.outcome for one in before] == [None, None, None], "nothing went back yet"
         deck.apply(plan)
         died = fail_next(url, HOOKS, {"class": "Timeout", "message": "no answer"})
         [job] = run(url, ops.turn(HOOKS, "wrk-2", 1, room=1, lease_ms=60_000)).jobs
         ending = ops.Ending(kind="done", id=job.id, token=job.token)
         run(url, ops.turn(HOOKS, "wrk-2", 2, room=0, lease_ms=60_000, endings=[ending]))
-        found = {one.id: one for one in deck.run(read_ones(plan, 50))}
+        found = {one.id: one for one in deck.run(of_sample(plan, 50))}
     assert len(found) == plan.count
-    assert (found[died].fate, found[died].error, found[died].message) == ("dead_again", "Timeout", "no answer")
-    assert found[job.id].fate == "done"
-    assert sum(one.fate == "waiting" for one in found.values()) == plan.count - 2
+    assert (found[died].outcome, found[died].error, found[died].message) == ("dead_again", "Timeout", "no answer")
+    assert found[job.id].outcome == "done"
+    assert sum(one.outcome == "waiting" for one in found.values()) == plan.count - 2
 
 
 @pytest.mark.parametrize("cells", [52, 60, 72, 96])
@@ -45,10 +45,10 @@ def test_the_page_fits_and_says_all(url: str, cells: int) -> None:
     fill(url)
     with Writer(url) as deck:
         drive = Drive(deck.plan("retry", HOOKS), 20.0, 10)
-    drive.ones = [One(id="a" * 30, queue=HOOKS, fate="dead_again", error="Boom", message="x" * 90),
-                  One(id="b", queue=HOOKS, fate="done"), One(id="c", queue=HOOKS)]  # fmt: skip
+    drive.sampled = [JobOutcome(id="a" * 30, queue=HOOKS, outcome="dead_again", error="Boom", message="x" * 90),
+                  JobOutcome(id="b", queue=HOOKS, outcome="done"), JobOutcome(id="c", queue=HOOKS)]  # fmt: skip
     drive.tell("▸", "accent", "word " * 30)
-    drive.fates = Fates(total=2, done=1, dead_again=1)
+    drive.outcomes = Outcomes(total=2, done=1, dead_again=1)
     lines = present.redrive_lines(drive, cells, hide="")
     assert [line for line in lines if length(line) > cells] == []
     shown = "\n".join("".join(text for text, _ in line) for line in lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,8 @@ from qdeck import InvalidFilter, InvalidOption, NotAllowed, UsageError
 from qdeck._deck.reasons import Stop, StopCode
 from qdeck._engine import acts, programs
 from qdeck._operations import batches
-from qdeck._operations.applying import _COUNT_EVERY, Pace
+from qdeck._operations.applying import NOTE_EVERY
+from qdeck._operations.slices import Pace
 from qdeck.admin import AsyncWriter, Plan, Verb, Writer, load_plan
 
 if TYPE_CHECKING:
@@ -322,6 +324,46 @@ async def test_asyncio_has_the_same(url: str, yard: Yard) -> None:
         assert await deck.stuck() == []
 
 
+def test_small_slices_of_many_queues_are_applied_once_however_they_are_cut(deck: Writer, yard: Yard) -> None:
+    """They go to the server together; a later run, at another rate, meets what an earlier one did."""
+    sizes = [1, 3, 250, 2, 40, 7, 300, 1, 1, 12]
+    for number, size in enumerate(sizes):
+        Yard(yard.url, yard.raw, f"shop:cut:q{number}:actions").bulk_dead(size)
+    plan = deck.plan("retry")
+    seen: list[int] = []
+
+    def note(tally: Tally) -> None:
+        seen.append(tally.done)
+
+    def has(count: int) -> bool:
+        return len(seen) >= count
+
+    for rate, count in ((400.0, 3), (None, 2), (150.0, 4), (None, 1), (1000.0, 2)):
+        seen.clear()
+        part = deck.apply(plan, rate=rate, progress=note, cancelled=partial(has, count))
+        assert (part.applied, part.skipped) == (seen[-1], ())
+    result = deck.apply(plan)
+    assert (result.applied, result.skipped, result.undoable) == (sum(sizes), (), sum(sizes))
+    for number, size in enumerate(sizes):
+        assert yard.raw.zcard(f"{{shop:cut:q{number}:actions}}:ready") == size
+    assert deck.undo().restored == sum(sizes)
+
+
+def test_a_queue_that_refuses_stops_none_that_go_with_it(deck: Writer, yard: Yard) -> None:
+    names = [f"shop:cut:q{number}:actions" for number in range(5)]
+    for name in names:
+        Yard(yard.url, yard.raw, name).bulk_dead(4)
+    plan = deck.plan("retry")
+    yard.raw.hset(f"{{{names[2]}}}:meta", "v", "9")
+    part = deck.apply(plan)
+    assert (part.applied, part.skipped) == (16, ())
+    assert "layout version 9" in (part.error or "")
+    yard.raw.hset(f"{{{names[2]}}}:meta", "v", "1")
+    result = deck.apply(plan)
+    assert (result.applied, result.skipped, result.error) == (20, (), None)
+    assert deck.undo().restored == 20
+
+
 def test_slices_shrink_while_calls_take_long() -> None:
     pace = Pace()
     pace.trip(30.0)  # a server far away: that is not its work
@@ -343,10 +385,10 @@ def test_the_record_of_a_batch_is_written_now_and_then_however_many_queues_it_ha
     deck: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names every queue: written for each of them, it would take the square of their number."""
-    for number in range(_COUNT_EVERY):
+    for number in range(NOTE_EVERY):
         deck.enqueue(f"shop:many:q{number}:actions", "t")
     plan = deck.plan(Verb.DISCARD)
-    assert plan.count == _COUNT_EVERY
+    assert plan.count == NOTE_EVERY
     written: list[int] = []
     write = batches.write
 
@@ -355,7 +397,7 @@ def test_the_record_of_a_batch_is_written_now_and_then_however_many_queues_it_ha
         return write(batch)
 
     monkeypatch.setattr(batches, "write", counted)
-    assert deck.apply(plan).applied == _COUNT_EVERY
+    assert deck.apply(plan).applied == NOTE_EVERY
     assert len(written) == 3, "at its beginning, after each hundred slices, and at its end"
     assert written[0] == 0
     assert written[1] == written[2] > 0

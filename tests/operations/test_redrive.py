@@ -11,8 +11,8 @@ import pytest
 from operations.yard import QUEUE, Yard
 from qdeck._deck.reasons import Stop, StopCode
 from qdeck._operations import redrive
-from qdeck._operations.first_ones import read_ones
-from qdeck.admin import Fates
+from qdeck._operations.outcomes import of_sample
+from qdeck.admin import Outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,10 +48,10 @@ def test_it_stops_when_the_first_ones_die_again(deck: Writer, yard: Yard, work: 
     yard.bulk_dead(500)
     work(lambda _: "failed")
     plan = deck.plan("retry", QUEUE)
-    result, fates = deck.redrive(plan, rate=1000.0, first=5)
+    result, outcomes = deck.redrive(plan, rate=1000.0, sample=5)
     assert result.applied == 5
     assert result.stopped == Stop(code=StopCode.DIED_AGAIN, count=5, ended=5)
-    assert fates == Fates(total=5, dead_again=5)
+    assert outcomes == Outcomes(total=5, dead_again=5)
     assert len(yard.ids("dead")) == 500
 
 
@@ -66,20 +66,20 @@ def test_it_stops_on_the_way(deck: Writer, yard: Yard, work: Callable[..., None]
 
     work(kind)
     plan = deck.plan("retry", QUEUE)
-    result, fates = deck.redrive(plan, rate=500.0, first=10)
+    result, outcomes = deck.redrive(plan, rate=500.0, sample=10)
     assert 10 < result.applied < 5000
     assert "died again" in str(result.stopped)
-    assert fates.dead_again > fates.total / 10
+    assert outcomes.dead_again > outcomes.total / 10
     assert [entry.outcome for entry in deck.activity()] == ["stopped"]
 
 
 def test_all_goes_well(deck: Writer, yard: Yard, work: Callable[..., None]) -> None:
     yard.bulk_dead(300)
     work(lambda _: "done")
-    result, fates = deck.redrive(deck.plan("retry", QUEUE), rate=1000.0, first=3)
+    result, outcomes = deck.redrive(deck.plan("retry", QUEUE), rate=1000.0, sample=3)
     assert (result.applied, result.stopped, result.error) == (300, None, None)
-    assert fates.total == 300
-    assert fates.dead_again == 0
+    assert outcomes.total == 300
+    assert outcomes.dead_again == 0
 
 
 def test_it_keeps_to_the_rate(deck: Writer, yard: Yard) -> None:
@@ -93,8 +93,8 @@ def test_it_keeps_to_the_rate(deck: Writer, yard: Yard) -> None:
 def test_nobody_works(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(10)
     plan = deck.plan("retry", QUEUE)
-    result, fates = deck.redrive(plan, first=3, patience_s=0.2)
-    assert (result.applied, fates.waiting) == (3, 3)
+    result, outcomes = deck.redrive(plan, sample=3, patience_s=0.2)
+    assert (result.applied, outcomes.waiting) == (3, 3)
     assert "does a worker run?" in str(result.stopped)
     assert redrive.ENOUGH > 3
 
@@ -106,8 +106,8 @@ def test_what_became_of_them(deck: Writer, yard: Yard) -> None:
     held = yard.claim(3)
     yard.end(held[0], "done")
     yard.end(held[1])
-    fates = deck.outcomes(plan)
-    assert (fates.total, fates.done, fates.dead_again, fates.running, fates.waiting) == (5, 1, 1, 1, 2)
+    outcomes = deck.outcomes(plan)
+    assert (outcomes.total, outcomes.done, outcomes.dead_again, outcomes.running, outcomes.waiting) == (5, 1, 1, 1, 2)
     deck.undo()
     assert deck.outcomes(plan).total == 3, "what was put back is as if it had not been touched"
 
@@ -118,5 +118,5 @@ def test_what_the_first_ones_died_of_is_told_without_its_secrets(deck: Writer, y
     deck.apply(plan)
     [job] = yard.claim()
     yard.end(job, message="refused, token=abc123")
-    [one] = deck.run(read_ones(plan, 5))
-    assert (one.fate, one.error, one.message) == ("dead_again", "pkg.TimeoutError", "refused, token=***")
+    [one] = deck.run(of_sample(plan, 5))
+    assert (one.outcome, one.error, one.message) == ("dead_again", "pkg.TimeoutError", "refused, token=***")

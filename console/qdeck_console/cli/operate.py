@@ -32,7 +32,7 @@ from qdeck_console.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from qdeck.admin import BatchResult, Fates, Plan, PlanEntry, Writer
+    from qdeck.admin import BatchResult, Outcomes, Plan, PlanEntry, Writer
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 INTERRUPTED: Final = 130
@@ -165,18 +165,18 @@ def act(
 
 
 def _apply(writer: Writer, plan: Plan, *, rate: float | None, first: int | None, as_json: bool) -> int:
-    from qdeck.admin import outcomes_told
+    from qdeck.admin import outcome_evidence
 
-    fates, told = None, ""
+    outcomes, told = None, ""
     with stoppable() as asked:
         if plan.verb.value == "retry" and (rate is not None or first is not None):
-            result, fates = writer.redrive(plan, rate=rate, first=first, cancelled=asked)
-            told = outcomes_told(plan)
+            result, outcomes = writer.redrive(plan, rate=rate, sample=first, cancelled=asked)
+            told = outcome_evidence(plan)
         else:
             result = writer.apply(plan, rate=rate, cancelled=asked)
-    code = show_batch(result, as_json=as_json, fates=fates)
-    if fates is not None and fates.unknown:
-        note(f"qdeck: what became of {fates.unknown:,} is not told; {told}")
+    code = show_batch(result, as_json=as_json, outcomes=outcomes)
+    if outcomes is not None and outcomes.unknown:
+        note(f"qdeck: what became of {outcomes.unknown:,} is not told; {told}")
     return INTERRUPTED if result.stopped is not None and asked() and code != _FAILED else code
 
 
@@ -229,12 +229,12 @@ def show_plan(plan: Plan, *, as_json: bool) -> int:
     return 1 if plan.tail.skipped else 0
 
 
-def show_batch(result: BatchResult, *, as_json: bool, fates: Fates | None = None) -> int:
+def show_batch(result: BatchResult, *, as_json: bool, outcomes: Outcomes | None = None) -> int:
     """Writes what was done; gives the exit code."""
     if as_json:
-        write_json(batch_json(result, fates))
+        write_json(batch_json(result, outcomes))
     else:
-        _print_batch(result, fates)
+        _print_batch(result, outcomes)
     if not result.applied and not result.skipped_count and result.error is None:
         note("qdeck: nothing matches that this can be done to")
     note_skips(result.skipped, result.skipped_count)
@@ -246,7 +246,7 @@ def show_batch(result: BatchResult, *, as_json: bool, fates: Fates | None = None
     return 1 if result.skipped_count or result.stopped is not None else 0
 
 
-def batch_json(result: BatchResult, fates: Fates | None = None) -> dict[str, Any]:
+def batch_json(result: BatchResult, outcomes: Outcomes | None = None) -> dict[str, Any]:
     """The JSON of a batch."""
     return {
         "batch": result.batch,
@@ -264,17 +264,17 @@ def batch_json(result: BatchResult, fates: Fates | None = None) -> dict[str, Any
         "stopped_code": None if result.stopped is None else result.stopped.code.value,
         "error": result.error,
         "fates": None
-        if fates is None
+        if outcomes is None
         else {
-            "total": fates.total,
-            "done": fates.done,
-            "dead_again": fates.dead_again,
-            "waiting": fates.waiting,
-            "running": fates.running,
-            "cancelled": fates.cancelled,
-            "gone": fates.gone,
-            "failed_again": fates.failed_again,
-            "unknown": fates.unknown,
+            "total": outcomes.total,
+            "done": outcomes.done,
+            "dead_again": outcomes.dead_again,
+            "waiting": outcomes.waiting,
+            "running": outcomes.running,
+            "cancelled": outcomes.cancelled,
+            "gone": outcomes.gone,
+            "failed_again": outcomes.failed_again,
+            "unknown": outcomes.unknown,
         },
     }
 
@@ -362,22 +362,22 @@ def _print_plan(plan: Plan) -> None:
         line(f"nothing was changed; --yes does it, and --apply {safe(plan.id)} exactly this")
 
 
-def _print_batch(result: BatchResult, fates: Fates | None) -> None:
+def _print_batch(result: BatchResult, outcomes: Outcomes | None) -> None:
     place = f" of {safe(result.queues[0])}" if len(result.queues) == 1 else ""
     told = f"{_DONE[result.verb.value]} {counted(result.applied - result.asked, 'job')}{place}"
     line(f"{told}; {result.asked:,} are running and will be told" if result.asked else told)
-    if fates is not None and fates.total:
+    if outcomes is not None and outcomes.total:
         parts = [
             f"{count:,} {word}"
             for count, word in (
-                (fates.done, "done"),
-                (fates.dead_again, "dead again"),
-                (fates.failed_again, "failed again"),
-                (fates.waiting, "waiting"),
-                (fates.running, "running"),
-                (fates.cancelled, "cancelled"),
-                (fates.gone, "gone"),
-                (fates.unknown, "left, outcome not told"),
+                (outcomes.done, "done"),
+                (outcomes.dead_again, "dead again"),
+                (outcomes.failed_again, "failed again"),
+                (outcomes.waiting, "waiting"),
+                (outcomes.running, "running"),
+                (outcomes.cancelled, "cancelled"),
+                (outcomes.gone, "gone"),
+                (outcomes.unknown, "left, outcome not told"),
             )
             if count
         ]

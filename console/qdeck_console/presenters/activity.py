@@ -16,7 +16,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck.admin import Activity, Became
+    from qdeck.admin import Activity, BatchOutcomes
     from qdeck_console.format import Line, Piece
 
 REACHED: Final = frozenset({"retry", "requeue", "run", "edit", "reprioritise", "move"})  # jobs that go on elsewhere
@@ -34,7 +34,7 @@ class Later:
     """What is known of an operation besides its line in the log."""
 
     undone: Activity | None = None
-    became: Became | None = None
+    outcomes: BatchOutcomes | None = None
     paused: bool = False  # the queue that it paused is so still
     resumed: Activity | None = None
     ended: bool = False  # a context that it opened is read-only again
@@ -158,8 +158,8 @@ def sign(row: Activity, later: Later, told: str) -> Piece:
     if later.paused:
         return ("║", "warn")
     glyph, role = _LOOKS.get(row.outcome, ("▲", "warn"))
-    became = later.became
-    if glyph == "✓" and row.verb in RAN and became is not None and became.count("ready", "delayed", "running"):
+    outcomes = later.outcomes
+    if glyph == "✓" and row.verb in RAN and outcomes is not None and (outcomes.pending or outcomes.running):
         return ("▸", "accent")
     return ("▲", "warn") if told == "warn" and glyph == "✓" else (glyph, role)
 
@@ -172,8 +172,8 @@ def what_became(row: Activity, later: Later, now_ms: int) -> Piece:
         when = fmt.clock(undone.at_ms)
         when = when[:-3] if when.count(":") == 2 else when  # to the minute; of another day it is already
         return f"by {safe_text(undone.who, limit=20)} at {when}, {fmt.count(told)} back", "text"
-    if later.became is not None and row.verb in RAN and later.became.looked:
-        return truth(later.became)
+    if later.outcomes is not None and row.verb in RAN and later.outcomes.total:
+        return truth(later.outcomes)
     if row.verb == "pause" and row.queues:
         if later.paused:
             return f"still paused, {fmt.span(max(0, now_ms - row.at_ms))}", "warn"
@@ -202,17 +202,17 @@ def _outcome(row: Activity) -> Piece:
     return words, role
 
 
-def truth(became: Became) -> tuple[str, str]:
+def truth(outcomes: BatchOutcomes) -> tuple[str, str]:
     """Where the jobs of a batch are now, in words, with their role."""
     parts = [
-        (became.count("done"), "done"), (became.count("dead"), "dead again"), (became.count("running"), "running"),
-        (became.count("ready", "delayed", "blocked"), "waiting"), (became.count("cancelled"), "cancelled"),
-        (became.count("gone"), "ended, not kept"), (became.count("unknown"), "outcome not told"),
+        (outcomes.done, "done"), (outcomes.dead_again, "dead again"), (outcomes.running, "running"),
+        (outcomes.pending, "waiting"), (outcomes.cancelled, "cancelled"),
+        (outcomes.gone, "ended, not kept"), (outcomes.unknown, "outcome not told"),
     ]  # fmt: skip
     words = ", ".join(f"{count:,} {word}" for count, word in parts if count)
-    if not became.is_whole:
+    if not outcomes.is_whole:
         words = f"≥ {words}"
-    return words or "nothing is kept", "warn" if became.count("dead") else "text"
+    return words or "nothing is kept", "warn" if outcomes.dead_again else "text"
 
 
 def pairs_of_pauses(rows: Iterable[Activity]) -> dict[str, Activity | None]:

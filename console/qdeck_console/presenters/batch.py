@@ -13,7 +13,7 @@ from qdeck_console.presenters.parts import pair, queue_path, section
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
-    from qdeck.admin import Activity, Became
+    from qdeck.admin import Activity, BatchOutcomes
     from qdeck_console.format import Line, Piece
 
 _LABEL: Final = 9
@@ -25,7 +25,7 @@ _SECONDS: Final = re.compile(r"(\d[\d,]{0,12}) s\b")
 
 def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, hide: str) -> list[Line]:
     """All about one operation; `problem` is why it is not known what became of it."""
-    known = later.became
+    known = later.outcomes
     found = [*_head(row, cells, later, now_ms)]
     if row.verb in REACHED and row.batch is not None and later.undone is None:
         found += [(), *_states(row, known, problem, cells)]
@@ -45,13 +45,13 @@ def _head(row: Activity, cells: int, later: Later, now_ms: int) -> list[Line]:
     title = safe_text(row.verb, limit=40) + (f" {count:,}" if count is not None else "")
     words, told = what_became(row, later, now_ms)
     glyph, role = sign(row, later, told)
-    became = later.became
+    outcomes = later.outcomes
     if later.undone is not None:
         state = "undone"
     elif later.paused:
         state = "paused"
-    elif row.verb in RAN and became is not None and became.count("dead"):
-        state = "mixed" if became.count("done") else "dead again"
+    elif row.verb in RAN and outcomes is not None and outcomes.dead_again:
+        state = "mixed" if outcomes.done else "dead again"
     elif row.verb in RAN and glyph == "▸":
         state = "under way"
     else:
@@ -65,13 +65,13 @@ def _head(row: Activity, cells: int, later: Later, now_ms: int) -> list[Line]:
     ]
 
 
-def _states(row: Activity, became: Became | None, problem: str, cells: int) -> list[Line]:
-    head = _head_with("what became of them", [(f"{became.total:,}", "strong")] if became else [], cells)
-    if became is None or not became.total:
-        words = problem or ("nothing is kept of its jobs" if became is not None else "…")
+def _states(row: Activity, outcomes: BatchOutcomes | None, problem: str, cells: int) -> list[Line]:
+    head = _head_with("what became of them", [(f"{outcomes.jobs:,}", "strong")] if outcomes else [], cells)
+    if outcomes is None or not outcomes.jobs:
+        words = problem or ("nothing is kept of its jobs" if outcomes is not None else "…")
         return [head, *(((part, "muted"),) for part in wrap(safe_text(words, limit=200), cells, most=3))]
-    total = max(1, became.looked)
-    ok, bad = became.count("done"), became.count("dead")
+    total = max(1, outcomes.total)
+    ok, bad = outcomes.done, outcomes.dead_again
     worse = max(1 if bad else 0, round(cells * bad / total))
     good = min(round(cells * ok / total), cells - worse)
     rows: list[Line] = [head, (("━" * good, "ok"), ("━" * worse, "bad"), ("━" * (cells - good - worse), "line"))]
@@ -79,17 +79,17 @@ def _states(row: Activity, became: Became | None, problem: str, cells: int) -> l
     for glyph, role, word, count, always in (
         ("✓", "ok", "done", ok, True),
         ("✗", "bad", again, bad, True),
-        ("▸", "accent", "running", became.count("running"), False),
-        ("◦", "muted", "waiting", became.count("ready", "delayed", "blocked"), True),
-        ("∅", "muted", "cancelled", became.count("cancelled"), False),
-        ("–", "ghost", "ended, not kept", became.count("gone"), False),
+        ("▸", "accent", "running", outcomes.running, False),
+        ("◦", "muted", "waiting", outcomes.pending, True),
+        ("∅", "muted", "cancelled", outcomes.cancelled, False),
+        ("–", "ghost", "ended, not kept", outcomes.gone, False),
         ("–", "ghost", "left alone", row.counts.get("skipped", 0), True),
     ):
         if count or always:
             value = fmt.cell(fmt.count(count), "strong bold" if count else "text")
             rows.append(((glyph, role), *pair(f" {word}", value, cells - 1)))
-    if not became.is_whole:
-        rows.append(((f"of the first {became.looked:,}", "faint"),))
+    if not outcomes.is_whole:
+        rows.append(((f"of the first {outcomes.total:,}", "faint"),))
     return rows
 
 
@@ -99,17 +99,17 @@ def _head_with(label: str, value: list[Piece], cells: int) -> Line:
     return (*line, (" ", "text"), *value) if value else line
 
 
-def _errors(became: Became, cells: int) -> list[Line]:
+def _errors(outcomes: BatchOutcomes, cells: int) -> list[Line]:
     lines = [section("dead again, by error", "", "muted", cells, indent=0)]
-    shown = list(became.errors.items())
+    shown = list(outcomes.errors.items())
     for name, count in shown[:_MOST_ERRORS]:
         value: list[Piece] = [(f"{count:,}", "text")]
         room = cells - fmt.length(value) - 1
         lines.append((*fmt.fit([(cut_end(safe_text(name, limit=120), room), "text")], room), (" ", "text"), *value))
     if len(shown) > _MOST_ERRORS:
         lines.append(((f"{len(shown) - _MOST_ERRORS:,} other errors", "faint"),))
-    if sum(became.errors.values()) < became.count("dead"):
-        lines.append(((f"of the first {sum(became.errors.values()):,}", "faint"),))
+    if sum(outcomes.errors.values()) < outcomes.dead_again:
+        lines.append(((f"of the first {sum(outcomes.errors.values()):,}", "faint"),))
     return lines
 
 
@@ -161,7 +161,7 @@ def _span(found: re.Match[str]) -> str:
 
 
 def _undo(row: Activity, cells: int, *, later: Later, now_ms: int) -> list[Line]:
-    undone, became = later.undone, later.became
+    undone, outcomes = later.undone, later.outcomes
     left = 0 if row.undo_until_ms is None else row.undo_until_ms - now_ms
     if undone is not None:
         words = f"{safe_text(undone.who, limit=40)} took it back at {fmt.clock(undone.at_ms)}."
@@ -170,22 +170,22 @@ def _undo(row: Activity, cells: int, *, later: Later, now_ms: int) -> list[Line]
         why = "its time is over" if row.undo_until_ms else "there is nothing to take back"
         return [_head_with("undo", [], cells), ((why, "muted"),)]
     found = [_head_with("undo", [*fmt.span_pieces(left), (" left", "muted")], cells)]
-    if became is not None and row.verb in REACHED:
-        found += _words(_would(became, row.verb), cells)
+    if outcomes is not None and row.verb in REACHED:
+        found += _words(_would(outcomes, row.verb), cells)
     elif row.counts.get("applied"):
         found += _words(f"would put {row.counts['applied']:,} back as they were, where nothing is in the way", cells)
     return found
 
 
-def left_to_undo(became: Became) -> int:
+def left_to_undo(outcomes: BatchOutcomes) -> int:
     """How many of its jobs an undo would put back: those that still wait."""
-    return became.count("ready", "delayed", "blocked")
+    return outcomes.pending
 
 
-def _would(became: Became, verb: str) -> str:
-    back = left_to_undo(became)
-    ran = became.count("running", "done", "cancelled", "gone")
-    dead = became.count("dead") if verb in RAN else 0
+def _would(outcomes: BatchOutcomes, verb: str) -> str:
+    back = left_to_undo(outcomes)
+    ran = outcomes.running + outcomes.done + outcomes.cancelled + outcomes.gone
+    dead = outcomes.dead_again if verb in RAN else 0
     but = []
     if ran:
         but.append(f"{ran:,} {'has' if ran == 1 else 'have'} run since")
@@ -199,9 +199,9 @@ def _words(words: str, cells: int) -> list[Line]:
     return [((part, "muted"),) for part in wrap(words, cells, most=3)]
 
 
-def _store(became: Became, cells: int) -> list[Line]:
+def _store(outcomes: BatchOutcomes, cells: int) -> list[Line]:
     """How full the room for all undo is."""
     most = f"{KEEP_BYTES // 2**20}"
-    value = [*fmt.size(became.all_kept_bytes), (" of ", "muted"), (most, "text"), (" MB", "muted")]
-    share = became.all_kept_bytes / KEEP_BYTES
+    value = [*fmt.size(outcomes.all_kept_bytes), (" of ", "muted"), (most, "text"), (" MB", "muted")]
+    share = outcomes.all_kept_bytes / KEEP_BYTES
     return [_head_with("undo store", value, cells), tuple(thin_bar(share, cells, "muted"))]

@@ -10,7 +10,7 @@ from qdeck_console.presenters.parts import pair, section
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
-    from qdeck.admin import Activity, Became, CloseUp, Spread
+    from qdeck.admin import Activity, BatchOutcomes, CloseUp, Spread
     from qdeck_console.format import Line, Piece
     from qdeck_console.insight import Insight
 
@@ -91,11 +91,11 @@ def operations(insight: Insight, cells: int, now_ms: int) -> list[Line]:
         return []
     lines: list[Line] = [section("last operations", "", "muted", cells, indent=0)]
     for row in insight.operations[:_OPERATIONS]:
-        lines += _operation(row, insight.became, cells, now_ms)
+        lines += _operation(row, insight.outcomes, cells, now_ms)
     return lines
 
 
-def _operation(row: Activity, became: Became | None, cells: int, now_ms: int) -> list[Line]:
+def _operation(row: Activity, outcomes: BatchOutcomes | None, cells: int, now_ms: int) -> list[Line]:
     count = row.counts.get("applied", row.counts.get("restored"))
     what = safe_text(row.verb, limit=40) + (f" {count:,}" if count and (count > 1 or row.batch) else "")
     if row.outcome not in {"done", "begun"}:
@@ -105,19 +105,19 @@ def _operation(row: Activity, became: Became | None, cells: int, now_ms: int) ->
     role = "bad" if row.outcome == "failed" else "text"
     room = cells - fmt.length([(f" {who}, {ago}", "")])
     lines: list[Line] = [(*fmt.fit([(cut_end(what, room), role)], room), (f" {who}, {ago}", "muted"))]
-    if became is not None and became.batch == row.batch and row.verb != "undo":
-        lines.append((("  ", "text"), *_fates(became)))
+    if outcomes is not None and outcomes.batch == row.batch and row.verb != "undo":
+        lines.append((("  ", "text"), *_fates(outcomes)))
     elif row.reason:
         lines.append((("  ", "text"), (cut_end(safe_text(row.reason, limit=200), cells - 2), "muted")))
     return lines
 
 
-def _fates(became: Became) -> list[Piece]:
-    if became.undone:
+def _fates(outcomes: BatchOutcomes) -> list[Piece]:
+    if outcomes.undone:
         return [("undone", "faint")]
-    waiting = became.count("ready", "delayed", "blocked", "running")
+    waiting = outcomes.pending + outcomes.running
     parts = [
-        (became.count("done", "gone"), "done", "muted"), (became.count("dead"), "dead again", "bad"),
+        (outcomes.done + outcomes.gone, "done", "muted"), (outcomes.dead_again, "dead again", "bad"),
         (waiting, "not yet", "muted"),
     ]  # fmt: skip
     pieces: list[Piece] = []

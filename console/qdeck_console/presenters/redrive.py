@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import ENOUGH, TOO_MANY, Fates, StopCode
+from qdeck.admin import ENOUGH, TOO_MANY, Outcomes, StopCode
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import queue_path, section
@@ -15,10 +15,10 @@ from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck.admin import BatchResult, One, Plan
+    from qdeck.admin import BatchResult, JobOutcome, Plan
     from qdeck_console.format import Line, Piece
 
-_FATES: Final = (
+_OUTCOMES: Final = (
     ("done", "✓", "done", "ok"),
     ("dead_again", "✗", "dead again", "bad"),
     ("failed_again", "✗", "failed, tries left", "bad"),
@@ -30,7 +30,7 @@ _FATES: Final = (
 )
 WATCHING: Final = "watching the first ones"
 _MOST_EVENTS: Final = 12
-MOST_ONES: Final = 12  # of the first ones, that are shown one by one
+MOST_SAMPLED: Final = 12  # of the first ones, that are shown one by one
 
 
 @dataclass(slots=True)
@@ -44,11 +44,11 @@ class Drive:
     back: int = 0
     done: int = 0
     skipped: int = 0
-    fates: Fates = field(default_factory=Fates)
+    outcomes: Outcomes = field(default_factory=Outcomes)
     watched: int = 0
     told: str = ""  # how much other systems tell of it
     result: BatchResult | None = None
-    ones: Sequence[One] = ()
+    sampled: Sequence[JobOutcome] = ()
     error: str = ""
     over_at: float | None = None
     events: list[tuple[int, str, str, str]] = field(default_factory=list)  # when, sign, role, words
@@ -99,7 +99,7 @@ def redrive_lines(drive: Drive, cells: int, *, hide: str, beside: bool = False) 
         (),
         *_progress(drive, cells),
         (),
-        *_fates(drive, cells),
+        *_outcomes(drive, cells),
         (),
         *_why(drive, cells),
     ]
@@ -108,7 +108,7 @@ def redrive_lines(drive: Drive, cells: int, *, hide: str, beside: bool = False) 
 
 def around(drive: Drive, cells: int) -> list[Line]:
     """The first ones one by one, and what happened: beside the sums where there is room, else below them."""
-    lines = first_ones(drive, cells)
+    lines = sample_lines(drive, cells)
     lines += [(), section("what happened", "", "muted", cells, indent=0)] if lines else [
         section("what happened", "", "muted", cells, indent=0)
     ]  # fmt: skip
@@ -123,17 +123,17 @@ def around(drive: Drive, cells: int) -> list[Line]:
     return lines
 
 
-def first_ones(drive: Drive, cells: int) -> list[Line]:
+def sample_lines(drive: Drive, cells: int) -> list[Line]:
     """What became of each of the first ones, and what it died of."""
-    if not drive.ones:
+    if not drive.sampled:
         return []
-    shown = drive.ones[:MOST_ONES]
+    shown = drive.sampled[:MOST_SAMPLED]
     words = f"{len(shown)} of {min(drive.first, drive.plan.count):,}" if len(shown) < drive.first else f"{len(shown)}"
     lines = [section("the first ones", words, "muted", cells, indent=0)]
-    looks = {name: (sign, text, role) for name, sign, text, role in _FATES}
+    looks = {name: (sign, text, role) for name, sign, text, role in _OUTCOMES}
     wide = min(20, max(12, cells // 2 - 2))
     for one in shown:
-        sign, word, role = looks.get(one.fate or "", ("·", "not sent yet", "faint"))
+        sign, word, role = looks.get(one.outcome or "", ("·", "not sent yet", "faint"))
         told = f"{one.error}: {one.message}" if one.message else one.error
         name = cut_id(one.id, wide)
         line: list[Piece] = [(f"{sign} ", role), *fmt.fit([(name, "text")], wide), ("  ", "text"), (word, role)]
@@ -161,20 +161,20 @@ def _progress(drive: Drive, cells: int) -> list[Line]:
     return [(*thin_bar(drive.done / max(1, total), bar, "accent"), *tail)]
 
 
-def _fates(drive: Drive, cells: int) -> list[Line]:
-    fates = drive.fates
-    of = fates.total or drive.watched
+def _outcomes(drive: Drive, cells: int) -> list[Line]:
+    outcomes = drive.outcomes
+    of = outcomes.total or drive.watched
     note = f"of the {of:,} that went back last" if not drive.is_over else f"of the {of:,} that went back"
     lines: list[Line] = [section("how they fare", note if of else "none went back yet", "muted", cells, indent=0)]
     if of:
         wide = min(60, cells)
         halves = wide * 2
-        good, bad = fates.done + fates.gone, fates.dead_again + fates.failed_again
+        good, bad = outcomes.done + outcomes.gone, outcomes.dead_again + outcomes.failed_again
         first = round(good / of * halves) // 2
         second = min(wide - first, -(-round(bad / of * halves) // 2))
         lines.append((("━" * first, "ok"), ("━" * second, "bad"), ("━" * (wide - first - second), "line")))
-    for name, sign, words, role in _FATES:
-        number = getattr(fates, name)
+    for name, sign, words, role in _OUTCOMES:
+        number = getattr(outcomes, name)
         if number or name in {"done", "dead_again", "running", "waiting"}:
             share = f"{100 * number // of:>4} %" if of else ""
             value = fmt.fit(fmt.cell(fmt.count(number), f"{role} bold" if number else "text"), 9, right=True)
@@ -197,7 +197,7 @@ def _why(drive: Drive, cells: int) -> list[Line]:
             for at, part in enumerate(wrap(safe_text(result.stopped.text, limit=300), cells - 2, most=3))
         ]
         told = f"{left:,} stay dead letters as they were" if left else "all had gone back by then"
-        words = f"  {told}" + ("; u takes back what waits still" if result.undoable and drive.fates.waiting else "")
+        words = f"  {told}" + ("; u takes back what waits still" if result.undoable and drive.outcomes.waiting else "")
         return [*lines, ((words, "muted"),)]
     if drive.is_over:
         return [(("u", "accent bold"), (" takes back what did not run yet, within 24 h", "muted"))]

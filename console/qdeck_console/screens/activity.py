@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck.admin import Became, Snapshot
+    from qdeck.admin import BatchOutcomes, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.presenters.table import Table
@@ -53,7 +53,7 @@ class ActivityBase(TableScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.counted: dict[str, Became | str] = {}
+        self.counted: dict[str, BatchOutcomes | str] = {}
         self._next_count: dict[str, float] = {}
         self._made_table: tuple[Log, Table[Activity, present.View]] | None = None
 
@@ -98,9 +98,9 @@ class ActivityBase(TableScreen):
         started = time.monotonic()
         settled = True
         try:
-            found = await self.console.reader.batch_outcome(batch)
+            found = await self.console.reader.batch_outcomes(batch)
             self.counted[batch] = found
-            settled = not found.count("running", "ready", "delayed", "blocked")
+            settled = not (found.pending or found.running)
         except UsageError:
             self.counted[batch] = "of its jobs nothing is kept any more"
         except ServerUnreachable:
@@ -115,7 +115,7 @@ class ActivityBase(TableScreen):
         log, known = self.log_of, self.counted.get(row.batch or "")
         return Later(
             undone=None if row.verb == "undo" or row.batch is None else log.undone.get(row.batch),
-            became=None if isinstance(known, str) else known,
+            outcomes=None if isinstance(known, str) else known,
             paused=self._is_paused(row),
             resumed=log.pauses.get(present.identity(row)),
             ended=log.closed.get(row.where, 0) > row.at_ms,
@@ -147,8 +147,8 @@ class ActivityBase(TableScreen):
             return "it was undone"
         if not row.batch or not row.undo_until_ms or row.undo_until_ms <= self.now_ms:
             return "nothing is kept to undo it"
-        known = self.later(row).became
-        reached = known is not None and row.verb in present.REACHED and known.is_whole and known.total > 0
+        known = self.later(row).outcomes
+        reached = known is not None and row.verb in present.REACHED and known.is_whole and known.jobs > 0
         return "nothing is left to undo" if reached and known and not present_batch.left_to_undo(known) else ""
 
     def undo(self, row: Activity) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import QdeckError
-from qdeck.admin import outcomes_told
+from qdeck.admin import outcome_evidence
 from qdeck_console.actions import DEAD, REDRIVE, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.operating import make_plan, outcome
 from qdeck_console.presenters.parts import in_height
-from qdeck_console.presenters.redrive import MOST_ONES, WATCHING, Drive, around, redrive_lines
+from qdeck_console.presenters.redrive import MOST_SAMPLED, WATCHING, Drive, around, redrive_lines
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.frame import WIDE, FrameScreen
 from qdeck_console.widgets.items import page_of
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck.admin import Fates, Plan, Tally
+    from qdeck.admin import Outcomes, Plan, Tally
     from qdeck_console.console import Console
     from qdeck_console.operating import Wish
 
 WIDEST: Final = 96
 _RATE, _FIRST = "20", 10
-_MOST_FATES: Final = 50_000  # jobs whose fate is asked for again and again
+_MOST_WATCHED: Final = 50_000  # jobs whose outcomes are requested again and again
 _DRAW_S: Final = 0.5
 
 
@@ -85,7 +85,7 @@ async def _redrive(console: Console, wish: Wish, after: Callable[[], None] | Non
     if answer is None or not await operator.ask(plan, left_out):
         console.say("nothing was done", "muted", "")
         return
-    drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]), told=outcomes_told(plan))
+    drive = Drive(plan, read_rate(answer[0]) or 1.0, int(answer[1]), told=outcome_evidence(plan))
     console.open(RedriveScreen(drive))
     await _drive(console, drive, plan)
     if after is not None:
@@ -101,26 +101,26 @@ async def _drive(console: Console, drive: Drive, plan: Plan) -> None:
 
     def went(tally: Tally) -> None:
         if drive.done <= drive.first < tally.done:
-            well = "they fare well" if not drive.fates.unknown else "they did not die again"
+            well = "they fare well" if not drive.outcomes.unknown else "they did not die again"
             drive.tell("▸", "accent", f"{well}: the rest follows")
         drive.back, drive.done, drive.skipped = tally.applied, tally.done, tally.skipped_count
         if work is not None:
             work.done = tally.done
             work.waits = WATCHING if drive.phase == "first" else ""
 
-    def fared(fates: Fates, watched: int) -> None:
-        drive.fates, drive.watched = fates, watched
+    def watched(outcomes: Outcomes, count: int) -> None:
+        drive.outcomes, drive.watched = outcomes, count
 
     try:
-        result, fates = await console.writer.redrive(
-            plan, rate=drive.rate, first=drive.first, progress=went, watched=fared,
+        result, outcomes = await console.writer.redrive(
+            plan, rate=drive.rate, sample=drive.first, progress=went, watched=watched,
             cancelled=lambda: work is not None and work.cancelled,
         )  # fmt: skip
     except (QdeckError, OSError) as error:
         drive.error, drive.over_at = str(error), time.monotonic()
         drive.tell("✗", "bad", str(error))
         raise
-    drive.result, drive.fates, drive.watched, drive.over_at = result, fates, fates.total, time.monotonic()
+    drive.result, drive.outcomes, drive.watched, drive.over_at = result, outcomes, outcomes.total, time.monotonic()
     drive.back = result.applied
     if result.undoable:
         operator.remember(result.batch, f"redrive of {counted(result.applied, 'job')}")
@@ -159,8 +159,8 @@ class RedriveScreen(FrameScreen):
         self.draw(fresh=False)
         drive, now = self.drive, time.monotonic()
         self._watch_first(now)
-        settled = drive.fates.total and drive.fates.settled >= drive.fates.total
-        small = drive.plan.count <= _MOST_FATES
+        settled = drive.outcomes.total and drive.outcomes.settled >= drive.outcomes.total
+        small = drive.plan.count <= _MOST_WATCHED
         if (
             drive.is_over
             and small
@@ -169,12 +169,12 @@ class RedriveScreen(FrameScreen):
             and now - self._asked_at > max(1.0, 10 * self._cost_s)
         ):
             self._asking = True
-            self.run_worker(self._ask(), group="fates", exit_on_error=False)
+            self.run_worker(self._ask(), group="outcomes", exit_on_error=False)
 
     def _watch_first(self, now: float) -> None:
         """Asks what became of the first ones, until all of them have ended."""
-        ones = self.drive.ones
-        over = bool(ones) and all(one.fate not in (None, "waiting", "running") for one in ones)
+        ones = self.drive.sampled
+        over = bool(ones) and all(one.outcome not in (None, "waiting", "running") for one in ones)
         if over or self._watching or not self.drive.done or now < self._watch_at:
             return
         self._watching = True
@@ -183,8 +183,8 @@ class RedriveScreen(FrameScreen):
     async def _read_first(self) -> None:
         drive, started = self.drive, time.monotonic()
         try:
-            most = min(MOST_ONES, drive.first, drive.done)
-            drive.ones = await self.console.reader.first_outcomes(drive.plan, most)
+            most = min(MOST_SAMPLED, drive.first, drive.done)
+            drive.sampled = await self.console.reader.sample_outcomes(drive.plan, most)
         except (QdeckError, OSError):
             return  # the frame tells that the server is lost; it is asked again
         finally:
@@ -194,7 +194,7 @@ class RedriveScreen(FrameScreen):
     async def _ask(self) -> None:
         started = time.monotonic()
         try:
-            self.drive.fates = await self.console.reader.outcomes(self.drive.plan)
+            self.drive.outcomes = await self.console.reader.outcomes(self.drive.plan)
         except (QdeckError, OSError):
             return  # the frame tells that the server is lost; it is asked again
         finally:

@@ -32,7 +32,7 @@ def call(op: Op[T]) -> Program[T]:
     while True:
         [reply] = yield Send(op.packed(), 1, op.script.keys(op.queue)[0], script=op.script)
         if isinstance(reply, NoScriptError):
-            yield from load_script(op)
+            yield from load_script(op.script, op.script.keys(op.queue)[0])
         elif isinstance(reply, ResponseError):
             if str(reply).startswith("QDECK FRESH") and not made:
                 made = True
@@ -43,12 +43,38 @@ def call(op: Op[T]) -> Program[T]:
             return op.read(reply)
 
 
-def load_script(op: Op[Any]) -> Program[None]:
+def call_each(calls: Sequence[Op[T]]) -> Program[list[T | QdeckError]]:
+    """Run operations of one script on queues in one round trip; an error of one is a value among the results."""
+    found: list[T | QdeckError | None] = [None] * len(calls)
+    todo, made = list(range(len(calls))), set[str]()
+    script = calls[0].script
+    while todo:
+        key = script.keys(calls[0].queue)[0] if len(calls) == 1 else b""
+        replies = yield Send(b"".join(calls[at].packed() for at in todo), len(todo), key, script=script)
+        again: list[int] = []
+        for at, reply in zip(todo, replies, strict=True):
+            op = calls[at]
+            if isinstance(reply, NoScriptError):
+                again.append(at)
+            elif not isinstance(reply, ResponseError):
+                found[at] = op.read(reply)
+            elif str(reply).startswith("QDECK FRESH") and op.queue not in made:
+                made.add(op.queue)
+                yield from make_queue(op.queue)
+                again.append(at)
+            else:
+                found[at] = explain(reply, op.queue)
+        if any(isinstance(reply, NoScriptError) for reply in replies):
+            yield from load_script(script, key)
+        todo = again
+    return [one for one in found if one is not None]
+
+
+def load_script(script: Script, key: bytes) -> Program[None]:
     """Gives the server the source of a script; a failover or a restart empties its cache."""
-    key = op.script.keys(op.queue)[0]
-    [reply] = yield Send(pack("SCRIPT", "LOAD", op.script.source), 1, key, reads=True)
+    [reply] = yield Send(pack("SCRIPT", "LOAD", script.source), 1, key, reads=True)
     if isinstance(reply, ResponseError):
-        raise explain(reply, op.queue)
+        raise explain(reply)
 
 
 def evaluate(script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:

@@ -6,41 +6,46 @@ it took, beside what undoes it: so a slice that is sent again is done once, whoe
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from qdeck._deck import changes
-from qdeck._deck.model import NATIVE
 from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
 from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._errors import QdeckError, UsageError
 from qdeck._operations import batches, foreign, planning
 from qdeck._operations.model import BatchResult, PlanEntry, Verb
 from qdeck._operations.planfile import check_whole
+from qdeck._operations.slices import Pace, PlanSlices
 from qdeck._redis import reads
 from qdeck._redis.steps import Offload, Step, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdeck._engine.acts import Acted
-    from qdeck._engine.ops import Program
+    from qdeck._engine.ops import Op, Program
     from qdeck._operations.planfile import Plan
+    from qdeck._operations.slices import PlanSlice
     from qdeck._redis.steps import Steps
 
 MOST_SKIPS: Final = 10_000  # that are told one by one
-_LONGEST_MS: Final = 4.0  # a call may hold up the server for 5
-_LEAST: Final = 20  # entries of a slice at least, and how many more when calls are short again
-_COUNT_EVERY: Final = 100  # slices between two looks at how much undo takes
+NOTE_EVERY: Final = 100  # slices between two records of how much undo takes
 _DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for the end
-# What these do to a job is little; the others take about twice as long, and a call is not to block the server for long.
-_LIGHT: Final = (Verb.RETRY, Verb.DISCARD, Verb.RUN, Verb.REPRIORITISE, Verb.REQUEUE)
 _MOST_SKEW_MS: Final = 300_000  # between the clocks of a master and of the replica that took its place
 Progress = Callable[["Tally"], None]
+Done = tuple["PlanSlice", "Acted"]
+
+
+class StopRule(Protocol):
+    """What has a sample applied first, and may stop the rest."""
+
+    sample_left: int
+
+    def add(self, done: Sequence[Done]) -> None: ...
+    def check(self, cancelled: Callable[[], bool] | None, *, is_last: bool) -> Steps[Stop | None]: ...
 
 
 @dataclass(slots=True)
@@ -57,70 +62,17 @@ class Tally:
     queues: list[str] = field(default_factory=list)
     now_ms: int = 0
 
-    def take(self, entries: list[PlanEntry], acted: Acted) -> list[PlanEntry]:
-        """Counts what a slice answered; returns the entries that were applied."""
-        part = entries[: acted.count]
-        left_alone = {at for at, _, _ in acted.skipped}
+    def add(self, part: PlanSlice, acted: Acted) -> None:
+        """Count what a slice answered."""
         for at, code, data in acted.skipped[: MOST_SKIPS - len(self.skipped)]:
-            self.skipped.append(Skip(id=part[at].id, code=SkipCode(code), queue=part[at].queue, data=data))
-        applied = len(part) - len(left_alone)
-        self.done += len(part)
+            self.skipped.append(Skip(id=part.entries[at].id, code=SkipCode(code), queue=part.first.queue, data=data))
+        applied = acted.count - len(acted.skipped)
+        self.done += acted.count
         self.applied += applied
         self.asked += acted.asked
-        self.skipped_count += len(left_alone)
+        self.skipped_count += len(acted.skipped)
         self.undoable += applied - acted.unkept if acted.kept else 0
         self.now_ms = acted.now_ms
-        return [entry for at, entry in enumerate(part) if at not in left_alone] if left_alone else part
-
-
-class Slices:
-    """The entries of a plan, as many at a time as are of one queue, state and verb."""
-
-    def __init__(self, entries: Iterator[PlanEntry]) -> None:
-        self._entries = entries
-        self._held: list[PlanEntry] = []
-
-    def next(self, most: int) -> list[PlanEntry]:
-        """The next slice, which stays the next until it is taken."""
-        held = self._held
-        if len(held) < most:
-            held += islice(self._entries, most - len(held))
-        if not held:
-            return []
-        first = held[0]
-        kind = (first.queue, first.state, first.verb, first.rule, first.adapter)
-        part = held[:most]
-        for at, entry in enumerate(part):
-            if (entry.queue, entry.state, entry.verb, entry.rule, entry.adapter) != kind:
-                return part[:at]
-        return part
-
-    def taken(self, count: int) -> None:
-        """The first entries of the slice are done with."""
-        del self._held[:count]
-
-
-class Pace:
-    """How many entries go into a slice: fewer while calls hold up the server for longer than they may."""
-
-    def __init__(self) -> None:
-        self.most = acts.SLICE
-        self._trip_ms = math.inf
-        self._was_long = False
-
-    def trip(self, ms: float) -> None:
-        """What a call takes that does nothing."""
-        self._trip_ms = min(self._trip_ms, ms)
-
-    def took(self, count: int, ms: float) -> None:
-        """A slice of so many took so long, the way there and back with it."""
-        self.trip(ms)
-        work_ms = ms - self._trip_ms
-        before, self._was_long = self._was_long, work_ms > _LONGEST_MS
-        if before and self._was_long:  # once can be this machine's doing
-            self.most = max(_LEAST, int(count * _LONGEST_MS / work_ms / 2))
-        elif not self._was_long:
-            self.most = min(acts.SLICE, self.most + _LEAST)
 
 
 class Application:
@@ -129,10 +81,9 @@ class Application:
     def __init__(self, plan: Plan, *, keep_bytes: int, keep_ms: int) -> None:
         self.plan = plan
         self.tally = Tally(plan.count)
-        self._slices = Slices(plan.entries())
+        self._slices = PlanSlices(plan.entries())
         self._keep_bytes, self._keep_ms = keep_bytes, keep_ms
         self._bytes: dict[str, int] = {}
-        self._all_bytes = 0
         self._batch: batches.OpenBatch | None = None
         self._calls = 0
         self._pace = Pace()
@@ -164,53 +115,64 @@ class Application:
         if not self._batch.is_resumed and plan.count > acts.SLICE:
             yield from self._log("begun", {})
 
-    def step(self, most: int) -> Program[list[PlanEntry] | None]:
-        """Does the next slice; gives the entries that were applied, None at the end."""
-        part = self._slices.next(min(most, self._pace.most))
-        if not part:
+    def step(self, most: int) -> Program[list[Done] | None]:
+        """Apply what goes into one round trip, at most so many entries; None at the end."""
+        parts = self._slices.take(min(most, self._pace.most))
+        if not parts:
             return None
-        if part[0].adapter != NATIVE:
-            acted = yield from self._abroad.slice(part, self.tally.done, self._open.room - self._all_bytes)
-            self._slices.taken(acted.count)
-            return self.tally.take(part, acted)
-        if part[0].verb not in _LIGHT:
-            part = part[: acts.SLICE // 2]
-        queue, first, event = part[0].queue, part[0], self._event_of(part)
-        op = acts.act(
-            queue,
+        return (yield from (self._apply_native(parts) if parts[0].is_native else self._apply_other(parts[0])))
+
+    def _apply_other(self, part: PlanSlice) -> Program[list[Done]]:
+        acted = yield from self._abroad.slice(part.entries, part.place, self._open.room - sum(self._bytes.values()))
+        return self._take([(part, acted)])
+
+    def _apply_native(self, parts: list[PlanSlice]) -> Program[list[Done]]:
+        started = time.perf_counter()
+        room = max(0, self._open.room - self._kept_bytes) // len(parts)
+        acted = yield from programs.call_each([self._op(part, room) for part in parts])
+        self._pace.took(sum(len(part.entries) for part in parts), (time.perf_counter() - started) * 1000)
+        done = self._take([(part, one) for part, one in zip(parts, acted, strict=True) if isinstance(one, acts.Acted)])
+        refused = next((one for one in acted if isinstance(one, QdeckError)), None)
+        if refused is not None:
+            raise refused
+        before, self._calls = self._calls, self._calls + len(parts)
+        is_due = before // NOTE_EVERY < self._calls // NOTE_EVERY
+        queues = dict.fromkeys(part.first.queue for part in parts)
+        yield from self._count([queue for queue in queues if is_due or queue not in self._bytes])
+        if is_due:
+            yield from self._open.note(self._kept_bytes)
+        for part, one in done:
+            if one.outbox:
+                self._outbox.add(part.first.queue)
+            if one.outbox >= _DELIVER_FROM:
+                yield from self._deliver(part.first.queue)
+        return done
+
+    def _op(self, part: PlanSlice, room: int) -> Op[Acted]:
+        first, event = part.first, self._event_of(part.entries)
+        return acts.act(
+            first.queue,
             first.verb,
             first.state,
-            [(entry.id, entry.version) for entry in part],
+            [(entry.id, entry.version) for entry in part.entries],
             batch=self.plan.batch,
-            offset=self.tally.done,
+            offset=part.place,
             event=event,
             extra=self._extra,
             group=shapes.group_of("buried", event) if first.verb == Verb.BURY else "",
-            keep_bytes=self._room_for(queue),
+            keep_bytes=self._bytes.get(first.queue, 0) + room,
             keep_ms=self._keep_ms,
         )
-        started = time.perf_counter()
-        acted = yield from programs.call(op)
-        self._pace.took(acted.count, (time.perf_counter() - started) * 1000)
-        if acted.count > len(part):
-            part = self._slices.next(acted.count)  # it was done before, as a larger slice
-        self._slices.taken(acted.count)
-        applied = self.tally.take(part, acted)
-        self._calls += 1
-        if acted.outbox:
-            self._outbox.add(queue)
-            if acted.outbox >= _DELIVER_FROM:
-                yield from self._deliver(queue)
-        if self._calls % _COUNT_EVERY == 0 or queue not in self._bytes:
-            yield from self._count([queue])
-        if self._calls % _COUNT_EVERY == 0:
-            yield from self._open.note(self._kept_bytes)
-        return applied
 
-    def _room_for(self, queue: str) -> int:
-        """How many bytes may be kept of what this queue is to get back."""
-        others = self._all_bytes - self._bytes.get(queue, 0)
-        return max(0, self._open.room - others - self._abroad.bytes)
+    def _take(self, done: list[Done]) -> list[Done]:
+        """Count what was applied. The rest of a slice comes again; one may have been applied as a longer one before."""
+        for part, one in done:
+            self._slices.extend(part, one.count)
+            self.tally.add(part, one)
+        for part, one in reversed(done):
+            if one.count < len(part.entries):
+                self._slices.put_back(part, one.count)
+        return done
 
     def _event_of(self, part: list[PlanEntry]) -> bytes:
         """What is written into the history of these jobs. A purge says which of its rules took them, and their ages."""
@@ -235,12 +197,10 @@ class Application:
             pass
 
     def _count(self, queues: Sequence[str]) -> Program[None]:
-        """How much the undo of these queues takes."""
+        """Read how many bytes the undo of these queues takes."""
         found = yield from reads.ask([(b"HGET", keys.undo_key(queue, self.plan.batch), b"bytes") for queue in queues])
         for queue, raw in zip(queues, found, strict=True):
-            size = int(reads.good(raw, queue) or 0)
-            self._all_bytes += size - self._bytes.get(queue, 0)
-            self._bytes[queue] = size
+            self._bytes[queue] = int(reads.good(raw, queue) or 0)
 
     def end(self, outcome: str = "done") -> Program[None]:
         """Delivers what is meant for other queues, and writes down what was done."""
@@ -259,7 +219,7 @@ class Application:
 
     @property
     def _kept_bytes(self) -> int:
-        return self._all_bytes + self._abroad.bytes
+        return sum(self._bytes.values()) + self._abroad.bytes
 
     def _log(self, outcome: str, counts: Mapping[str, int]) -> Program[None]:
         plan, tally = self.plan, self.tally
@@ -321,37 +281,54 @@ def apply_steps(
     plan: Plan,
     *,
     rate: float | None = None,
+    rule: StopRule | None = None,
     progress: Progress | None = None,
     cancelled: Callable[[], bool] | None = None,
     keep_bytes: int = acts.KEEP_BYTES,
     keep_ms: int = acts.KEEP_MS,
 ) -> Steps[BatchResult]:
-    """Applies a plan; at most `rate` entries a second where one is given."""
+    """Apply a plan, at most `rate` entries a second where one is given; a `rule` has a sample and may stop it."""
     run = Application(plan, keep_bytes=keep_bytes, keep_ms=keep_ms)
     yield Step(run.begin())
-    most = acts.SLICE if rate is None else max(1, min(acts.SLICE, int(rate / 5)))
-    started, error, stopped = time.monotonic(), None, None
-    while True:
-        if cancelled is not None and cancelled():
-            stopped = Stop(code=StopCode.CANCELLED)
-            break
-        try:
-            part = yield Step(run.step(most))
-        except QdeckError as caught:
-            if run.tally.done == 0:
-                raise
-            error = str(caught)
-            break
-        if part is None:
-            break
-        if progress is not None:
-            progress(run.tally)
-        if rate is not None:
-            ahead = run.tally.done / rate - (time.monotonic() - started)
-            if ahead > 0 and run.tally.done < plan.count:
-                yield from waiting(ahead, cancelled)
+    error = stopped = None
+    try:
+        stopped = yield from _run(run, rate, rule, progress, cancelled)
+    except QdeckError as caught:
+        if run.tally.done == 0:
+            raise
+        error = str(caught)
     try:
         yield Step(run.end("failed" if error else "stopped" if stopped else "done"))
     except QdeckError as caught:
         error = error or str(caught)
     return run.result(error=error, stopped=stopped)
+
+
+def _run(
+    run: Application,
+    rate: float | None,
+    rule: StopRule | None,
+    progress: Progress | None,
+    cancelled: Callable[[], bool] | None,
+) -> Steps[Stop | None]:
+    """Apply slice after slice; return why it stopped before the end of the plan."""
+    most = acts.SLICE if rate is None else max(1, min(acts.SLICE, int(rate / 5)))
+    started, before = time.monotonic(), 0
+    while cancelled is None or not cancelled():
+        sample = 0 if rule is None else rule.sample_left
+        done = yield Step(run.step(sample or most))
+        if done is None:
+            return None
+        if progress is not None:
+            progress(run.tally)
+        is_last = run.tally.done >= run.plan.count
+        if rule is not None:
+            rule.add(done)
+            stopped = yield from rule.check(cancelled, is_last=is_last)
+            if stopped is not None:
+                return stopped
+        if sample:  # it is not at a rate: that begins after it
+            started, before = time.monotonic(), run.tally.done
+        elif rate is not None and not is_last:
+            yield from waiting((run.tally.done - before) / rate - (time.monotonic() - started), cancelled)
+    return Stop(code=StopCode.CANCELLED)

@@ -6,7 +6,7 @@ All records are in one small hash on the server, so that the room for the undo o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -188,3 +188,18 @@ def _sweep(known: dict[str, Batch], now: int) -> Program[None]:
 def _room(known: dict[str, Batch], batch: str, most: int) -> int:
     """Return how many bytes a batch may keep beside the others."""
     return max(0, most - sum(one.bytes for name, one in known.items() if name != batch))
+
+
+def read_slices(queue: str, batch: str, numbers: Sequence[int]) -> Program[list[dict[str, Any] | None]]:
+    """Return what a queue keeps of slices of a batch, counted from 1; None where nothing is kept that can be read."""
+    key = keys.undo_key(queue, batch)
+    [offsets] = yield reads.read((b"HMGET", key, *(f"#{number}" for number in numbers)))
+    [packed] = yield reads.read((b"HMGET", key, *(offset or b"?" for offset in reads.good(offsets, queue))))
+    return [_unpacked(raw) for raw in reads.good(packed, queue)]
+
+
+def _unpacked(raw: bytes | None) -> dict[str, Any] | None:
+    try:
+        return None if raw is None else msgspec.msgpack.decode(raw, type=dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError):
+        return None

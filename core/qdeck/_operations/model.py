@@ -168,10 +168,10 @@ class UndoResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fates:
-    """What became of jobs that were retried: after-action truth. `gone` are ended so long ago that nothing is kept.
+class Outcomes:
+    """What happened to jobs after an operation, counted. `gone` ended so long ago that nothing is kept.
 
-    Of other adapters: `failed_again` are tried again by their own system later, of `unknown` ones no outcome is told.
+    Of other adapters: `failed_again` wait for another attempt by their own system, of `unknown` nothing is reported.
     """
 
     total: int = 0
@@ -183,6 +183,11 @@ class Fates:
     gone: int = 0
     failed_again: int = 0
     unknown: int = 0
+
+    @property
+    def pending(self) -> int:
+        """How many wait, for the first or for another attempt."""
+        return self.waiting + self.failed_again
 
     @property
     def settled(self) -> int:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._deck import changes
 from qdeck._deck.reasons import Skip, SkipCode, skips_of
@@ -207,7 +205,11 @@ def _undo_slice(kept: Batch, queue: str, number: int) -> Program[acts.Undone]:
 def _move_back(kept: Batch, queue: str, place: int, number: int) -> Program[acts.Undone]:
     """What was moved is moved back, if it still waits where it was put."""
     assert kept.target is not None  # noqa: S101 - the caller looked
-    slice_ = yield from read_slice(queue, kept.id, number)
+    [slice_] = yield from batches.read_slices(queue, kept.id, [number])
+    if slice_ is None:
+        raise UsageError(
+            f"what the batch {kept.id} took from {queue} is not kept any more", hint="it is kept for a day"
+        )
     columns = slice_.get("c") or {}
     ids, scores = columns.get("ids") or [], columns.get("scores") or []
     versions = columns.get("versions") or [""] * len(ids)
@@ -229,17 +231,6 @@ def _move_back(kept: Batch, queue: str, place: int, number: int) -> Program[acts
     while (yield from programs.deliver(kept.target)):
         pass
     return acts.Undone(acted.now_ms, len(entries) - len(skipped), len(entries), skipped)
-
-
-def read_slice(queue: str, batch: str, number: int) -> Program[dict[str, Any]]:
-    """What is kept of one slice of a batch."""
-    key = keys.undo_key(queue, batch)
-    [offset] = yield reads.read((b"HGET", key, f"#{number}"))
-    [packed] = yield reads.read((b"HGET", key, reads.good(offset, queue) or b"?"))
-    if reads.good(packed, queue) is None:
-        raise UsageError(f"what the batch {batch} took from {queue} is not kept any more", hint="it is kept for a day")
-    found: dict[str, Any] = msgspec.msgpack.decode(packed)
-    return found
 
 
 def _finish(run: _Undoing) -> Program[None]:

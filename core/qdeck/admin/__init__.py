@@ -52,21 +52,20 @@ if TYPE_CHECKING:
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
-    from qdeck._operations.became import Became
     from qdeck._operations.clean_lists import ListsCleaned, ListsFound
     from qdeck._operations.closeup import CloseUp, Spread
     from qdeck._operations.editing import Draft, new_body
-    from qdeck._operations.first_ones import One
     from qdeck._operations.foreign import shown
     from qdeck._operations.groups import PART_MS, Gathering, Group, Groups, GroupWalk, Kind
     from qdeck._operations.headroom import Headroom
-    from qdeck._operations.model import Activity, BatchResult, Fates, PlanEntry, UndoResult, Verb
+    from qdeck._operations.model import Activity, BatchResult, Outcomes, PlanEntry, UndoResult, Verb
+    from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
+    from qdeck._operations.outcomes import evidence_of as outcome_evidence
     from qdeck._operations.planfile import Plan, PlanWriter, load_plan
     from qdeck._operations.planindex import PlanIndex, Share, Shares
     from qdeck._operations.planning import NO_UNDO
     from qdeck._operations.pointed import difference
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
-    from qdeck._operations.redrive import told as outcomes_told
     from qdeck._operations.stuck import StuckJob
     from qdeck._redis import mask_url
     from qdeck._redis.reads import LOCAL_CLOCK, concerns_all, unread_words
@@ -121,8 +120,8 @@ __all__ = [
     "AsyncReader",
     "AsyncWriter",
     "Batch",
+    "BatchOutcomes",
     "BatchResult",
-    "Became",
     "Check",
     "CloseUp",
     "Code",
@@ -137,7 +136,6 @@ __all__ = [
     "Effect",
     "Entry",
     "Failure",
-    "Fates",
     "Filter",
     "Finding",
     "Found",
@@ -149,6 +147,7 @@ __all__ = [
     "HealthReport",
     "HistoryEvent",
     "JobDetail",
+    "JobOutcome",
     "JobRecord",
     "Kind",
     "Limits",
@@ -156,7 +155,7 @@ __all__ = [
     "ListsFound",
     "Needs",
     "NewJob",
-    "One",
+    "Outcomes",
     "Page",
     "Plan",
     "PlanEntry",
@@ -222,7 +221,7 @@ __all__ = [
     "new_file",
     "new_job",
     "newest_first",
-    "outcomes_told",
+    "outcome_evidence",
     "parse",
     "read_configuration",
     "read_payload",
@@ -268,20 +267,19 @@ _HOMES: Final = {
     "qdeck._names": "QueueType",
     "qdeck._operations.activity": "new_activity=make",
     "qdeck._operations.applying": "Tally",
-    "qdeck._operations.became": "Became",
     "qdeck._operations.clean_lists": "ListsCleaned ListsFound",
     "qdeck._operations.closeup": "CloseUp Spread",
     "qdeck._operations.editing": "Draft new_body",
-    "qdeck._operations.first_ones": "One",
     "qdeck._operations.foreign": "shown",
     "qdeck._operations.groups": "Gathering Group GroupWalk Groups Kind PART_MS",
     "qdeck._operations.headroom": "Headroom",
-    "qdeck._operations.model": "Activity BatchResult Fates PlanEntry UndoResult Verb",
+    "qdeck._operations.model": "Activity BatchResult Outcomes PlanEntry UndoResult Verb",
     "qdeck._operations.planfile": "Plan PlanWriter load_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",
     "qdeck._operations.planning": "NO_UNDO",
     "qdeck._operations.pointed": "difference",
-    "qdeck._operations.redrive": "ENOUGH TOO_MANY outcomes_told=told",
+    "qdeck._operations.outcomes": "BatchOutcomes JobOutcome outcome_evidence=evidence_of",
+    "qdeck._operations.redrive": "ENOUGH TOO_MANY",
     "qdeck._operations.batches": "Batch",
     "qdeck.adapters.native.walk": "Needs Walk",
     "qdeck._operations.stuck": "StuckJob",

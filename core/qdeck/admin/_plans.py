@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
     from qdeck._operations.batches import Batch
-    from qdeck._operations.became import Became
     from qdeck._operations.clean_lists import ListsFound
     from qdeck._operations.editing import Draft
-    from qdeck._operations.first_ones import One
-    from qdeck._operations.model import Activity, Fates, PlanEntry, Verb
+    from qdeck._operations.model import Activity, Outcomes, PlanEntry, Verb
+    from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
     from qdeck._operations.planfile import Plan
     from qdeck._rules.limits import Limits, Rule
 
@@ -49,11 +48,11 @@ class Plans(Client):
         return activity.newest(most)
 
     @reads
-    def batch_outcome(self, batch: str) -> Program[Became]:
+    def batch_outcomes(self, batch: str) -> Program[BatchOutcomes]:
         """Return what happened to the jobs of a batch."""
-        from qdeck._operations import became
+        from qdeck._operations import outcomes
 
-        return became.read(batch)
+        return outcomes.of_batch(batch)
 
     @reads
     def batches(self) -> Program[dict[str, Batch]]:
@@ -149,18 +148,18 @@ class Plans(Client):
         return clean_lists.find(self.others, task_id, idle_s)
 
     @reads
-    def outcomes(self, plan: Plan) -> Program[Fates]:
+    def outcomes(self, plan: Plan) -> Program[Outcomes]:
         """Return what happened to the jobs of an applied plan."""
-        from qdeck._operations import redrive
+        from qdeck._operations import outcomes
 
-        return redrive.read_fates(plan)
+        return outcomes.of_plan(plan)
 
     @reads
-    def first_outcomes(self, plan: Plan, most: int) -> Program[tuple[One, ...]]:
+    def sample_outcomes(self, plan: Plan, most: int) -> Program[tuple[JobOutcome, ...]]:
         """Return what happened to each of the first jobs of an applied plan."""
-        from qdeck._operations import first_ones
+        from qdeck._operations import outcomes
 
-        return first_ones.read_ones(plan, most)
+        return outcomes.of_sample(plan, most)
 
     @reads
     def draft(self, queue: str | QueueRef, job_id: str) -> Program[Draft]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qdeck._operations.batches import Batch
     from qdeck._operations.clean_lists import ListsCleaned, ListsFound
     from qdeck._operations.editing import Draft
-    from qdeck._operations.model import Activity, BatchResult, Fates, UndoResult
+    from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.planfile import Plan
     from qdeck._redis.steps import Steps
     from qdeck._schedules.model import Definition
@@ -88,25 +88,25 @@ class Writes(Reads):
         plan: Plan,
         *,
         rate: float | None = None,
-        first: int | None = None,
+        sample: int | None = None,
         patience_s: float | None = None,
         grace_s: float = 3.0,
         progress: Callable[[Tally], None] | None = None,
-        watched: Callable[[Fates, int], None] | None = None,
+        watched: Callable[[Outcomes, int], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
         keep_bytes: int = KEEP_BYTES,
         keep_ms: int = KEEP_MS,
-    ) -> Steps[tuple[BatchResult, Fates]]:
-        """Apply a plan of retries: a sample of `first` jobs, then the rest at `rate`; stop when they die again."""
+    ) -> Steps[tuple[BatchResult, Outcomes]]:
+        """Apply a plan of retries: `sample` jobs first, then the rest at `rate`; stop when they die again."""
         from qdeck._operations import applying, redrive
 
         yield from applying.check_plan(plan, self.endpoint.db)
+        watch = redrive.Watch(plan, sample=sample, patience_s=patience_s, grace_s=grace_s, watched=watched)
         return (
             yield from redrive.redrive_steps(
-                plan, rate=rate, first=first, patience_s=patience_s, grace_s=grace_s, progress=progress,
-                watched=watched, cancelled=cancelled, keep_bytes=keep_bytes, keep_ms=keep_ms,
+                plan, watch, rate=rate, progress=progress, cancelled=cancelled, keep_bytes=keep_bytes, keep_ms=keep_ms
             )
-        )  # fmt: skip
+        )
 
     @operates
     def undo(
