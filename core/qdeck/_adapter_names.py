@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 NATIVE: Final = "native"
 _SCRIPTS: Final = "lua"
@@ -20,3 +23,18 @@ def find_names() -> tuple[str, ...]:
 
 FOREIGN: Final = find_names()
 ADAPTERS: Final = (NATIVE, *FOREIGN)
+
+
+def entry_point(name: str) -> EntryPoint | None:
+    """Return where another installed distribution has an adapter of this name, in its group `qdeck.adapters`.
+
+    Those are looked for only by name: to look through all that is installed takes longer than a command starts.
+    """
+    from importlib.metadata import entry_points
+
+    return next(iter(entry_points(group="qdeck.adapters", name=name)), None)
+
+
+def is_adapter(name: str) -> bool:
+    """Whether there is an adapter of this name."""
+    return name in ADAPTERS or entry_point(name) is not None

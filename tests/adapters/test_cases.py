@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.conformance import values
 from adapters.test_purge import ago, plan_of, vm
 from qdeck.admin import Limits, Writer, load_configuration
+from qdeck.testing.adapters import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from adapters.conformance import values
 from qdeck import NotAllowed
 from qdeck.adapters import cells, changes
 from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End
 from qdeck.admin import Writer
+from qdeck.testing.adapters import values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.conformance import values
 from qdeck.admin import Writer
+from qdeck.testing.adapters import values
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adapters.conformance import Conformance
 from qdeck.adapters.model import Fate
 from qdeck.adapters.vmpooler.keys import read_letter
+from qdeck.testing.adapters import Conformance
 
 if TYPE_CHECKING:
     import redis

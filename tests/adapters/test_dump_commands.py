@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.conformance import values
 from adapters.test_conformance import load_dump
 from adapters.test_dumps import NOW
 from qdeck._redis import reads
+from qdeck.testing.adapters import values
 from qdeck_console.__main__ import main
 
 if TYPE_CHECKING:

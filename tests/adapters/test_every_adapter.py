@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.conformance import picture
 from adapters.test_conformance import FILL as FOREIGN
 from qdeck import UsageError
 from qdeck.admin import NATIVE, State, Writer
 from qdeck.testing import Past
+from qdeck.testing.adapters import contents
 from qdeck_console.demo.seed import GONE, Seeder
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def whole(raw: redis.Redis, deck: Writer) -> object:
     """All of the server; of our own adapter, whose undo leaves a line in histories, what its lists show."""
     if deck.others.shows_native:
         return Counter((job.queue, job.key, job.state, job.due_ms, job.priority) for job in everything(deck))
-    return picture(raw)
+    return contents(raw)
 
 
 def everything(deck: Writer) -> list[JobRecord]:

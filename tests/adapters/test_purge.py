@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.conformance import values
 from adapters.test_conformance import FILL
 from qdeck.admin import Limits, Writer, read_rules
+from qdeck.testing.adapters import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from adapters.conformance import values
 from adapters.test_conformance import FILL, load_dump
 from qdeck import UnknownJob, UsageError
 from qdeck.adapters.listing import first
 from qdeck.admin import State, Writer
+from qdeck.testing.adapters import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

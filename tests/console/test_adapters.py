@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from adapters.conformance import values
 from adapters.test_conformance import FILL
 from adapters.test_purge import ago, vm
 from qdeck.admin import ADAPTERS, NATIVE, Writer
+from qdeck.testing.adapters import values
 from qdeck_console.presenters.dead import retry_would
 from qdeck_console.presenters.job_page import relations
 from qdeck_console.screens.export import plain

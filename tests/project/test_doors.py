@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "core" / "qdeck"
-DOORS = ("qdeck", "qdeck.admin", "qdeck.messages", "qdeck.runtime", "qdeck.testing")
+DOORS = ("qdeck", "qdeck.adapters", "qdeck.admin", "qdeck.messages", "qdeck.runtime", "qdeck.testing")
 
 
 def private_modules() -> set[str]:

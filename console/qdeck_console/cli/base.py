@@ -179,13 +179,13 @@ def read_priority(text: str) -> int | str:
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if param.name == "adapter" and value:
-        from qdeck.admin import ADAPTERS
+        from qdeck.admin import ADAPTERS, is_adapter
 
         value = tuple(name for given in value for name in given.split(",") if name)
         if not value:
             raise click.BadParameter(f"{param.opts[0]} is empty", ctx, param)
         for name in value:
-            if name not in ADAPTERS:
+            if not is_adapter(name):
                 raise click.BadParameter(f"there is no adapter {name!r}: there is {', '.join(ADAPTERS)}", ctx, param)
     if isinstance(value, str) and not value.strip():
         # Perhaps a variable of a shell that is not set: what was meant is not what holds without the option.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._adapter_names import ADAPTERS
+from qdeck._adapter_names import ADAPTERS, is_adapter
 from qdeck._errors import InvalidOption
 from qdeck._settings import trust
 from qdeck._settings.configuration import Configuration, Own
@@ -221,7 +221,7 @@ def _check(found: Configuration, name: str) -> None:
                 f"write {near[0]!r}, or a name that is not so like it",
             )
         for adapter in context.adapters:
-            if adapter not in ADAPTERS:
+            if not is_adapter(adapter):
                 near = difflib.get_close_matches(adapter, ADAPTERS, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"adapters are: {', '.join(ADAPTERS)}"
                 raise wrong([*at, "adapters"], f"there is no adapter {adapter!r}", hint)

@@ -1,30 +1,136 @@
-"""Adapters: other queue systems, read and operated where they stand. adapter.py has what an adapter is."""
+"""Adapters: other queue systems, read and operated where they stand; and all that the author of one needs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._adapter_names import FOREIGN
+from qdeck._adapter_names import FOREIGN, NATIVE, entry_point
 from qdeck._errors import InvalidOption
+from qdeck._lazy import attach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from qdeck._deck.model import QueueRow, State
+    from qdeck._engine.ops import Program
+    from qdeck._redis.reads import ask, clock, good, is_error, pairs, read
     from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End
+    from qdeck.adapters.listing import every, first, read_slice
+    from qdeck.adapters.model import (
+        Act,
+        AdapterHealth,
+        Ages,
+        Capability,
+        Entry,
+        Fate,
+        Group,
+        Kind,
+        Look,
+        Raw,
+        Seen,
+        Source,
+        Stale,
+        StalePage,
+        StateHealth,
+        Tried,
+        age_s,
+        raw_of,
+        short,
+        text_of,
+    )
+    from qdeck.adapters.times import iso, read_ms
+    from qdeck.adapters.together import all_of, apart, together
+
+__all__ = [
+    "ANY",
+    "GUARD",
+    "NAMES",
+    "THERE",
+    "Act",
+    "Adapter",
+    "AdapterHealth",
+    "Ages",
+    "Capability",
+    "Cell",
+    "Change",
+    "End",
+    "Entry",
+    "Fate",
+    "Group",
+    "InvalidOption",
+    "Kind",
+    "Look",
+    "Program",
+    "QueueRow",
+    "Raw",
+    "Seen",
+    "Source",
+    "Stale",
+    "StalePage",
+    "State",
+    "StateHealth",
+    "Tried",
+    "age_s",
+    "all_of",
+    "apart",
+    "ask",
+    "clock",
+    "every",
+    "first",
+    "good",
+    "is_error",
+    "iso",
+    "make",
+    "make_all",
+    "pairs",
+    "raw_of",
+    "read",
+    "read_ms",
+    "read_slice",
+    "short",
+    "text_of",
+    "together",
+]
 
 NAMES: Final = FOREIGN
+_HOMES: Final = {
+    "qdeck._deck.model": "QueueRow State",
+    "qdeck._engine.ops": "Program",
+    "qdeck._redis.reads": "ask clock good is_error pairs read",
+    "qdeck.adapters.adapter": "Adapter",
+    "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End",
+    "qdeck.adapters.listing": "every first read_slice",
+    "qdeck.adapters.model": (
+        "Act AdapterHealth Ages Capability Entry Fate Group Kind Look Raw Seen Source Stale StalePage StateHealth "
+        "Tried age_s raw_of short text_of"
+    ),
+    "qdeck.adapters.times": "iso read_ms",
+    "qdeck.adapters.together": "all_of apart together",
+}
 
 
 def make(name: str, patterns: Sequence[str] = ()) -> Adapter:
-    """Return a new adapter of that name, whose package is loaded now. `patterns` are of lists."""
+    """Return a new adapter of that name, whose package is loaded now. `patterns` are of lists.
+
+    What is not among those of qdeck is looked for among the entry points of what else is installed.
+    """
     from importlib import import_module
 
-    if name not in NAMES:
+    kind: Callable[..., Adapter]
+    if name in NAMES:
+        kind = import_module(f"qdeck.adapters.{name}").ADAPTER
+    elif (found := entry_point(name)) is not None:
+        kind = found.load()
+    else:
         raise InvalidOption(f"there is no adapter {name!r}", hint=f"adapters are: native, {', '.join(NAMES)}")
-    kind: Callable[..., Adapter] = import_module(f"qdeck.adapters.{name}").ADAPTER
     return kind(patterns) if getattr(kind, "takes_patterns", False) else kind()
 
 
 def make_all(names: Iterable[str] = NAMES, patterns: Sequence[str] = ()) -> list[Adapter]:
-    """New adapters of these names."""
-    return [make(name, patterns) for name in names if name in NAMES]
+    """Return new adapters of these names."""
+    return [make(name, patterns) for name in names if name != NATIVE]
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = attach(__name__, _HOMES)

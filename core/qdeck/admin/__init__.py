@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._lazy import attach
 
 if TYPE_CHECKING:
-    from qdeck._adapter_names import ADAPTERS
+    from qdeck._adapter_names import ADAPTERS, is_adapter
     from qdeck._deck.agent_tasks import AgentTask
     from qdeck._deck.changes import actor
     from qdeck._deck.details import GRACE_MS
@@ -208,6 +208,7 @@ __all__ = [
     "escaped_json",
     "explain",
     "health_document",
+    "is_adapter",
     "is_shown",
     "json_escape",
     "load_configuration",
@@ -260,7 +261,7 @@ _HOMES: Final = {
     "qdeck._files": "Dropped check_new_file new_file state_dir",
     "qdeck._filter": "Filter PRIORITIES explain parse",
     "qdeck._hidden": "HIDDEN escaped_json is_shown json_escape",
-    "qdeck._adapter_names": "ADAPTERS",
+    "qdeck._adapter_names": "ADAPTERS is_adapter",
     "qdeck.adapters": "make_adapter=make",
     "qdeck.adapters.entry_detail": "detail_of",
     "qdeck.adapters.model": "Act Entry Seen",

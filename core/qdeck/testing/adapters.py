@@ -1,4 +1,7 @@
-"""What every adapter must hold to: a test module subclasses it and says how to fill a server."""
+"""What every adapter must hold to: a test class that is subclassed for each, and says how to fill a server.
+
+It needs pytest and two fixtures: `url` of a server that is empty and may be written to, `raw` is a redis client on it.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ if TYPE_CHECKING:
     from qdeck.adapters.adapter import Adapter
 
 
-def picture(raw: redis.Redis) -> dict[bytes, tuple[object, bool]]:
-    """All that a server holds and whether it ends by itself; not as DUMP, which changes with a rehash."""
+def contents(raw: redis.Redis) -> dict[bytes, tuple[object, bool]]:
+    """Return what a server holds, and of each key whether it stays; not as DUMP, which changes with a rehash."""
     return {key: (value, raw.ttl(key) == -1) for key, value in values(raw).items()}
 
 
 def values(raw: redis.Redis) -> dict[bytes, object]:
-    """The same as values, whatever their encoding; streams with what is pending in their groups."""
+    """Return the values of all keys, whatever their encoding; of streams with what is pending in their groups."""
     found: dict[bytes, object] = {}
     for key in raw.scan_iter():
         if key.startswith((b"qdeck:", b"{")):
@@ -88,14 +91,14 @@ class Conformance:
         return [e for row in rows for e in deck.run(every(adapter, row.name, tuple(State), most=10_000))]
 
     def test_looking_finds_it_and_writes_nothing(self, deck: Writer, raw: redis.Redis) -> None:
-        before = picture(raw)
+        before = contents(raw)
         adapter = self.look(deck)
         assert adapter.sight is not None
         assert adapter.sight.is_there
         now = _now(deck)
         self.entries(deck, adapter)
         deck.run(adapter.stuck(now))
-        assert picture(raw) == before
+        assert contents(raw) == before
 
     def test_an_empty_server_has_nothing_of_it(self, url: str) -> None:
         with Writer(url) as deck:
@@ -168,7 +171,7 @@ class Conformance:
 
     def test_every_act_is_told_and_each_is_taken_back(self, deck: Writer, raw: redis.Redis) -> None:
         adapter = self.look(deck)
-        before, tried, told = picture(raw), set(), set()
+        before, tried, told = contents(raw), set(), set()
         for number, entry in enumerate(self.entries(deck, adapter)):
             for act, capability in adapter.capabilities().items():
                 assert capability.can or capability.why
@@ -181,7 +184,7 @@ class Conformance:
                 [done] = deck.write(changes.apply(self.adapter, batch, [change]))
                 if not done.done:  # an entry may be in the way of itself, as one that is dead and in line too
                     assert done.why, (act, entry.key)
-                    assert picture(raw) == before, (act, entry.key)
+                    assert contents(raw) == before, (act, entry.key)
                     continue
                 tried.add(act)
                 changed = values(raw)
@@ -191,7 +194,7 @@ class Conformance:
                 [back] = deck.write(changes.undo(self.adapter, batch))
                 assert back.done, (act, entry.key, back.why)
                 assert deck.write(changes.undo(self.adapter, batch)) == []
-                assert picture(raw) == before, (act, entry.key)
+                assert contents(raw) == before, (act, entry.key)
         assert tried
         assert tried == told
 
@@ -220,9 +223,9 @@ class Conformance:
             self.take(raw, entry)
             assert deck.run(adapter.fates([one], _now(deck)))[0] in (Fate.RUNNING, Fate.UNKNOWN), entry.key
             wanted = self.end(raw, entry, well=well)
-            before = picture(raw)
+            before = contents(raw)
             assert deck.run(adapter.fates([one], _now(deck))) == [wanted], entry.key
-            assert picture(raw) == before
+            assert contents(raw) == before
             assert well or wanted in (Fate.DEAD, Fate.FAILED)
             tried.add(entry.native_state)
         if not tried:
@@ -230,7 +233,7 @@ class Conformance:
 
     def test_what_is_stale_is_told_and_can_go_and_come_back(self, deck: Writer, raw: redis.Redis) -> None:
         adapter = self.look(deck)
-        before, now, cursor = picture(raw), _now(deck), None
+        before, now, cursor = contents(raw), _now(deck), None
         ages = Ages(
             max_pending_age=0, max_ready_age=0, max_completed_age=0, max_orphaned_age=0, max_request_age=0, done_age=0,
             dlq_ttl_s=0, dlq_max_entries=0,
@@ -243,7 +246,7 @@ class Conformance:
             if cursor is None:
                 break
         assert cursor is None
-        assert picture(raw) == before
+        assert contents(raw) == before
         for number, stale in enumerate(found):
             assert stale.reason
             change = deck.run(adapter.change(stale.act, stale.entry, now, ages=ages, reason=stale.reason))
@@ -251,7 +254,7 @@ class Conformance:
             assert done.done, (stale.rule, stale.entry.key, done.why)
             [back] = deck.write(changes.undo(self.adapter, f"s{number}"))
             assert back.done, (stale.rule, stale.entry.key, back.why)
-            assert picture(raw) == before
+            assert contents(raw) == before
 
     def test_an_entry_that_changed_is_left_alone(self, deck: Writer, raw: redis.Redis) -> None:
         adapter = self.look(deck)
