@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from agent.running import QUEUE, bury, claim, make_jobs, running
 from qdeck._agent.metrics import expose
+from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._redis import Endpoint, SyncClient
 from qdeck.admin import QueueRow, ServerInfo, Snapshot, Status, Totals
 
@@ -101,9 +102,16 @@ def test_the_numbers_are_those_of_the_report_and_of_the_status() -> None:
     """Machines of VMPooler are counted as the report does; a queue of which something cannot be read still has its
     dead letters.
     """
+    broken = Unreadable(code=UnreadableCode.WRONGTYPE)
     rows = (
         QueueRow(adapter="vmpooler", name="centos-7", stuck=2, late=0, dead=12),
-        QueueRow(adapter="vmpooler", name="requests:on-demand", stuck=1, dead=1, problem="unreadable: of another type"),
+        QueueRow(
+            adapter="vmpooler",
+            name="requests:on-demand",
+            stuck=1,
+            dead=1,
+            problem=broken,
+        ),
     )
     seen = Snapshot(
         at_ms=1, server=ServerInfo(), status=Status.DEGRADED, findings=(), adapters=("vmpooler",),

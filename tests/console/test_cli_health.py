@@ -220,7 +220,8 @@ def test_what_is_wrong_is_dated_where_an_agent_noted_it(qdeck: Callable[..., Ran
     [paused] = qdeck("health", "--json").json["findings"]
     assert paused == {
         "code": "paused", "severity": "degraded", "adapter": "native", "queue": QUEUE,
-        "message": f"{QUEUE} is paused, 1 job waiting", "count": 1, "limit": None, "since": None, "since_exact": None,
+        "message": f"{QUEUE} is paused, 1 job waiting", "count": 1, "limit": None, "problem_code": None, "since": None,
+        "since_exact": None,
     }  # fmt: skip
     assert "is paused, 1 job waiting\n" in qdeck("health").out
     with Writer(url) as deck:

@@ -19,12 +19,12 @@ META = "{mail}:meta"
 @pytest.mark.parametrize(
     ("field", "value", "problem"),
     [
-        ("limit", "-", "not numbers"),
+        ("limit", "-", "counters"),
         ("limit", "3", None),
-        ("rate", "-", "not numbers"),
+        ("rate", "-", "counters"),
         ("rate", "10 60", None),
         ("paused", "-", None),
-        ("ready", "-", "not numbers"),
+        ("ready", "-", "counters"),
         ("v", "2", "layout version 2"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode, skips_of
-from qdeck._deck.words import Code
+from qdeck._deck.words import Code, UnreadableCode
 from qdeck._engine import scripts
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ ON_SCREEN_ONLY = (Code.DEAD_GROWING, Code.FILLING)  # from several snapshots
     ("field", "codes"),
     [
         ("findings[].code", [code for code in Code if code not in ON_SCREEN_ONLY]),
-        ("skipped[].code", SkipCode), ("stopped_code", StopCode),
+        ("skipped[].code", SkipCode), ("stopped_code", StopCode), ("problem_code", UnreadableCode),
     ],
 )  # fmt: skip
 def test_the_documentation_lists_each_code(field: str, codes: Iterable[StrEnum]) -> None:

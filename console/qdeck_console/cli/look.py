@@ -79,7 +79,7 @@ _NUMBERS = ("ready", "delayed", "blocked", "running", "stuck", "dead", "done", "
 def _queue_cells(row: QueueRow) -> list[str]:
     numbers = (row.ready, row.delayed, row.blocked, row.running, row.stuck, row.dead, row.done)
     oldest = age(row.oldest_s) if row.oldest_exact or row.oldest_s is None else f">{age(row.oldest_s)}"
-    remark = row.problem or ("paused" if row.paused else "")
+    remark = str(row.problem or "") or ("paused" if row.paused else "")
     return [*map(number, numbers), oldest, remark]
 
 

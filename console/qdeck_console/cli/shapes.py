@@ -85,7 +85,8 @@ def queue(row: QueueRow) -> dict[str, Any]:
         "unknown_tasks": [
             {"task": one.task, "jobs": one.jobs, "since": iso(one.since_ms)} for one in row.unknown_tasks
         ],
-        "problem": row.problem,
+        "problem": None if row.problem is None else row.problem.text,
+        "problem_code": None if row.problem is None else row.problem.code.value,
     }
 
 

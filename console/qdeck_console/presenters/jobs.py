@@ -169,7 +169,7 @@ def title_line(queue: str, row: QueueRow | None, cells: int, *, hide: str) -> Li
             words = fmt.counted(row.workers, "worker") if row.workers else "no worker serves it"
             facts.append((f"  ·  {words}", "muted" if row.workers else "warn"))
         if row.problem is not None:
-            facts.append((f"  ·  {safe_text(row.problem, limit=120)}", "bad"))
+            facts.append((f"  ·  {safe_text(row.problem.text, limit=120)}", "bad"))
     path = queue_path(queue, max(20, cells - fmt.length(facts) - 2), "strong bold", hide=hide)
     return tuple(fmt.fit([(" " * MARGIN, "text"), *path, *facts], cells))
 

@@ -176,7 +176,7 @@ class JobsScreen(WindowedScreen):
         if row.problem is not None:
             return (
                 (margin, ("this queue cannot be read", "bad bold")),
-                (margin, (safe_text(row.problem, limit=300), "text")),
+                (margin, (safe_text(row.problem.text, limit=300), "text")),
             )
         if self.filter_text:
             words = "no job matches; esc clears the filter"

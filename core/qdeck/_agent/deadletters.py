@@ -49,7 +49,7 @@ async def letters(readers: Readers, client: AsyncClient, queue: str | None, limi
         records = sorted([*records, *found], key=_moment, reverse=True)[:limit]
     total = sum(row.dead or 0 for row in rows)
     entries = [entry(record) for record in records]
-    unreadable = [{"queue": row.name, "error": row.problem} for row in rows if row.problem is not None]
+    unreadable = [{"queue": row.name, "error": row.problem.text} for row in rows if row.problem is not None]
     return {"queue": queue, "limit": limit, "total": total, "entries": entries, "unreadable": unreadable}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._engine import codec, keys, programs
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import score_ms
@@ -31,7 +32,7 @@ class Detail:
     stuck: int | None = None
     overdue: int | None = None
     late: int | None = None
-    problem: str | None = None
+    problem: Unreadable | None = None
 
     def waits_since(self, ms: int) -> None:
         """Takes note of a waiting job."""
@@ -123,13 +124,14 @@ def _next_band(queue: str, band: int) -> reads.Call:
 
 def _score(reply: Any, detail: Detail, queue: str) -> int | None:
     if reads.is_error(reply):
-        detail.problem = str(programs.explain(reply, queue))
+        detail.problem = Unreadable.of(programs.explain(reply, queue))
         return None
     if not reply:
         return None
     found = score_ms(reply[1])
     if found is None:
-        detail.problem = f"unreadable: a job of queue {queue!r} has the score {reply[1][:20].decode()}"
+        first = reply[1][:20].decode()
+        detail.problem = Unreadable(code=UnreadableCode.GARBAGE, what="score", count=1, key=f"{{{queue}}}", first=first)
     return found
 
 
@@ -146,7 +148,7 @@ def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) 
     for at, row in enumerate(rows):
         late, ids = replies[2 * at : 2 * at + 2]
         if reads.is_error(late):
-            found[row.name].problem = str(programs.explain(late, row.name))
+            found[row.name].problem = Unreadable.of(programs.explain(late, row.name))
             continue
         found[row.name].stuck = late
         if ids:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdeck._deck import payload
 from qdeck._deck.queue_ref import InQueue, QueueRef
-from qdeck._deck.words import NATIVE, Check, Code, Finding, State, Status
+from qdeck._deck.words import NATIVE, Check, Code, Finding, State, Status, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,7 +94,7 @@ class QueueRow:
     workers: int | None = None
     totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     unknown_tasks: tuple[UnknownTask, ...] = ()
-    problem: str | None = None
+    problem: Unreadable | None = None
     ref: QueueRef = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

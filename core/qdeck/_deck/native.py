@@ -10,6 +10,7 @@ from qdeck._deck import history, verdict, workers
 from qdeck._deck.details import Detail, read_details
 from qdeck._deck.model import NATIVE, QueueRef, QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
 from qdeck._deck.server import read_server
+from qdeck._deck.words import Unreadable, UnreadableCode
 from qdeck._engine import keys, programs
 from qdeck._engine.numbers import need
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError
@@ -173,7 +174,7 @@ def readable(names: Sequence[str], unread: list[tuple[QueueRef | None, str]]) ->
             unread.append((QueueRef(NATIVE, name), reads.unread_words(name, error)))
             denied += [error] if isinstance(error, NotAllowed) else []
         elif version is not None:
-            unread.append((QueueRef(NATIVE, name), reads.unread_words(name, _newer(name, version))))
+            unread.append((QueueRef(NATIVE, name), reads.unread_words(name, _newer(version))))
     if denied and len(denied) == len(names):
         raise denied[0]
     return found
@@ -186,12 +187,13 @@ def exists(queue: str) -> Program[bool]:
     [version] = yield reads.read((b"HGET", keys.key(queue, "meta"), "v"))
     version = reads.good(version, queue)
     if version not in (None, VERSION):
-        raise LayoutMismatch(_newer(queue, version), hint="upgrade this qdeck: pip install -U qdeck")
+        raise LayoutMismatch(f"queue {queue!r} has {_newer(version)}", hint="upgrade this qdeck: pip install -U qdeck")
     return version is not None
 
 
-def _newer(queue: str, version: bytes) -> str:
-    return f"queue {queue!r} has layout version {version[:40].decode('utf-8', 'replace')}, this qdeck knows version 1"
+def _newer(version: bytes) -> Unreadable:
+    found = version[:40].decode("utf-8", "replace")
+    return Unreadable(code=UnreadableCode.VERSION, found=found, wanted=VERSION.decode())
 
 
 def _notices(stamp: Any, info: Any) -> list[str]:
@@ -267,7 +269,7 @@ def _numbers(
     earlier = None if memory.known else (yield from history.read_flow(memory.names, now))
     parts = _parts_due(memory, visible)
     fresh: set[QueueRef] = set()
-    denied: list[QueueRow] = []
+    denied: list[Unreadable] = []
     for part in parts:
         replies = yield part.send()
         part.read_ms = now
@@ -292,9 +294,9 @@ def _numbers(
         for name in seen:
             _complete(memory, name, takers, now)
         fresh |= {base.ref for base in seen.values()}
-        denied += [row for row in seen.values() if row.problem is not None and "does not allow" in row.problem]
+        denied += [row.problem for row in seen.values() if row.problem and row.problem.code is UnreadableCode.NOPERM]
     if fresh and len(denied) == len(fresh) and all(known.base.problem for known in memory.known.values()):
-        raise NotAllowed(denied[0].problem or "", hint="give this user read rights, such as +@read and ~*")
+        raise NotAllowed(denied[0].text, hint="give this user read rights, such as +@read and ~*")
     return frozenset(fresh)
 
 
@@ -326,18 +328,20 @@ def _told(reply: Any) -> bytes:
 
 def _row(name: str, reply: Any) -> QueueRow | None:
     if reads.is_error(reply):
-        return QueueRow(name=name, problem=str(programs.explain(reply, name)))
+        return QueueRow(name=name, problem=Unreadable.of(programs.explain(reply, name)))
     version = reply[0]
     if version is None:
         return None  # registered, and never made or deleted since
     if version != VERSION:
-        return QueueRow(name=name, problem=_newer(name, version))
+        return QueueRow(name=name, problem=_newer(version))
     try:
         counts = [0 if raw is None else need(raw) for raw in reply[5:]]
         rate = tuple(need(word) for word in reply[3].split()) if reply[3] else None
         limit = need(reply[2]) if reply[2] else None
     except ValueError:
-        return QueueRow(name=name, problem=f"unreadable: the counters of queue {name!r} are not numbers")
+        meta = keys.key(name, "meta").decode()
+        problem = Unreadable(code=UnreadableCode.GARBAGE, what="the counters", key=meta)
+        return QueueRow(name=name, problem=problem)
     ready, delayed, blocked, running, dead, done, cancelled = counts[: len(_COUNTS)]
     return QueueRow(
         name=name,

@@ -18,6 +18,7 @@ from qdeck._words import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from qdeck._deck.words import Unreadable
     from qdeck._engine.ops import Program
 
 T = TypeVar("T")
@@ -56,13 +57,19 @@ class Findings:
         count: int | None = None,
         limit: int | None = None,
         name: str | None = None,
+        problem: Unreadable | None = None,
     ) -> Finding:
         """Return a finding on one queue."""
         label, known = queue.label(self._shared), self._known.get((code, queue))
-        told = (label, severity, count, limit, name)
-        if known is not None and (known.label, known.severity, known.count, known.limit, known.name) == told:
-            return known
-        return Finding(code=code, severity=severity, queue=queue, label=label, count=count, limit=limit, name=name)
+        told = (label, severity, count, limit, name, problem)
+        if known is not None:
+            before = (known.label, known.severity, known.count, known.limit, known.name, known.problem)
+            if before == told:
+                return known
+        return Finding(
+            code=code, severity=severity, queue=queue, label=label, count=count, limit=limit, name=name,
+            problem=problem,
+        )  # fmt: skip
 
     def of_queues(
         self, code: Code, severity: Status, rows: Sequence[QueueRow], count: int, limit: int | None = None
@@ -231,7 +238,7 @@ def _memory(server: ServerInfo, limits: Thresholds) -> Check:
 
 def _readable(rows: Sequence[QueueRow], findings: Findings) -> Check:
     found = [
-        findings.of_queue(Code.UNREADABLE, Status.DEGRADED, row.ref, name=row.problem)
+        findings.of_queue(Code.UNREADABLE, Status.DEGRADED, row.ref, problem=row.problem)
         for row in rows
         if row.problem is not None
     ]

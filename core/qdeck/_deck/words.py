@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._errors import LayoutMismatch, NotAllowed
 from qdeck._words import counted, iso
 
 if TYPE_CHECKING:
@@ -64,6 +65,56 @@ class Code(StrEnum):
     FILLING = "filling"
 
 
+class UnreadableCode(StrEnum):
+    """Why something that is stored cannot be read."""
+
+    NOPERM = "noperm"
+    WRONGTYPE = "wrongtype"
+    VERSION = "version"
+    GARBAGE = "garbage"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """What cannot be read: a queue, or what `key` holds. `error` is what the server replied."""
+
+    code: UnreadableCode
+    error: str = ""
+    key: str = ""
+    found: str = ""  # a type, or a version
+    wanted: str = ""  # likewise, as it should be
+    what: str = ""  # of garbage: scores, fields, jobs, the counters
+    count: int = 0  # of them
+    first: str = ""  # the first of them
+
+    @classmethod
+    def of(cls, error: Exception) -> Unreadable:
+        """Return what an error of the server means for what was read."""
+        if isinstance(error, LayoutMismatch):
+            return cls(code=UnreadableCode.WRONGTYPE)
+        code = UnreadableCode.NOPERM if isinstance(error, NotAllowed) else UnreadableCode.ERROR
+        return cls(code=code, error=str(error))
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        if self.error:
+            return self.error
+        if self.code is UnreadableCode.VERSION:
+            return f"layout version {self.found}, this qdeck knows version {self.wanted}"
+        if self.code is UnreadableCode.WRONGTYPE and not self.key:
+            return "a key holds another kind of data"
+        if self.code is UnreadableCode.WRONGTYPE:
+            return f"key {self.key} is {self.found or 'of another type'}, should be {self.wanted}"
+        first = f", the first is {self.first}" if self.first else ""
+        things = counted(self.count, self.what) if self.count else self.what
+        return f"unreadable: {things} of {self.key}{first}"
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One problem that health reports. `queue` is where, when it is one queue; else `queues` is how many.
@@ -79,14 +130,16 @@ class Finding:
     queues: int = 0
     count: int | None = None
     limit: int | None = None
-    name: str | None = None  # what else has a name: a task, a worker, a key, a policy, or what cannot be read
+    name: str | None = None  # what else has a name: a task, a worker, a key, a policy
+    problem: Unreadable | None = None  # what cannot be read
     since_ms: int | None = None  # since when it is so, where an agent noted it
     since_exact: bool = True  # if not, it was so already then
 
     @property
     def place(self) -> str:
         """What it is about: two findings of one place are the same finding at two moments."""
-        return f"{self.code}/{self.queue or ''}/{self.name or ''}"
+        name = f"{self.problem.code}:{self.problem.key}" if self.problem else self.name or ""
+        return f"{self.code}/{self.queue or ''}/{name}"
 
     @property
     def text(self) -> str:
@@ -109,6 +162,7 @@ class Finding:
             "message": self.text,
             "count": self.count,
             "limit": self.limit,
+            "problem_code": None if self.problem is None else self.problem.code.value,
             "since": iso(self.since_ms),
             "since_exact": None if self.since_ms is None else self.since_exact,
         }
@@ -163,6 +217,12 @@ def _set_aside(finding: Finding) -> str:
     )
 
 
+def _unreadable(finding: Finding) -> str:
+    # What names a key need not name its queue.
+    problem = finding.problem
+    return f"{_where(finding)} cannot be read: {problem}" if problem and not problem.key else str(problem)
+
+
 def _handlers(finding: Finding) -> str:
     return f"worker {finding.name}: {counted(finding.count or 0, 'handler')} ignored cancellation; restart it"
 
@@ -173,7 +233,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.SAVE_FAILED: lambda _: "the server fails to save its data to disk: see its log",
     Code.EVICTION: lambda f: f"the server may throw queue data away when memory is full (maxmemory-policy {f.name})",
     Code.MEMORY: _memory,
-    Code.UNREADABLE: lambda f: f.name or "",
+    Code.UNREADABLE: _unreadable,
     Code.STUCK: lambda f: f"{_jobs(f)} stuck in {_where(f)}",
     Code.LATE: _late,
     Code.DEAD: lambda f: f"{f.count:,} dead letters in {_where(f)}",
@@ -186,6 +246,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.HANDLER_STUCK: _handlers,
 }
 _IN_ROW: Final[Mapping[Code, Callable[[Finding], str]]] = {
+    Code.UNREADABLE: lambda f: str(f.problem),
     Code.STUCK: lambda f: f"{_jobs(f)} stuck",
     Code.LATE: lambda f: f"{_jobs(f)} {'waits' if f.count == 1 else 'wait'} for over {_span(f.limit or 0)}",
     Code.DEAD: lambda f: f"{f.count:,} dead letters",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.exceptions import ResponseError
 
 from qdeck._deck import native, verdict, workers
-from qdeck._deck.model import NATIVE, Status
+from qdeck._deck.model import NATIVE, Code, Status
 from qdeck._deck.server import read_server
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
@@ -361,10 +361,7 @@ def _adapters(others: Others) -> Program[list[DoctorFinding]]:
 
 def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorFinding]:
     """The queues and the stored values that cannot be read, the first of them one by one."""
-    told = [
-        reads.unread_words(row.ref.label(seen.shared), row.problem) for row in seen.queues if row.problem is not None
-    ]
-    told += [finding.text for finding in broken.findings]
+    told = [one.text for one in (*seen.findings, *broken.findings) if one.code is Code.UNREADABLE]
     fix = "upgrade qdeck where a queue is of a newer version; else see what else writes these keys"
     found = [DoctorFinding(name="unreadable", ok=False, detail=text, fix=fix) for text in told[:_MOST_UNREADABLE]]
     if len(told) > _MOST_UNREADABLE:

@@ -7,24 +7,26 @@ Bounded: the counts are of whole lists, the fields of some jobs of each list, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from qdeck._deck import history, jobs, since, workers
 from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, State, Status
 from qdeck._deck.verdict import Findings, make_check
-from qdeck._engine import codec, keys
+from qdeck._deck.words import Unreadable, UnreadableCode
+from qdeck._engine import codec, keys, programs
 from qdeck._engine.numbers import MOST, digits, score_ms
 from qdeck._operations import activity, batches
 from qdeck._redis import reads
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_past
-from qdeck._words import counted
 from qdeck.adapters.together import apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from redis.exceptions import ResponseError
 
     from qdeck._deck.model import Page, Snapshot
     from qdeck._engine.ops import Program
@@ -34,7 +36,7 @@ BUDGET: Final = 20_000  # jobs looked at in all
 MOST_JOBS: Final = 50  # of one list
 _FIELDS: Final = 1000  # of a key beside the queues
 _AT_ONCE: Final = 50  # lists read side by side
-Broken = tuple[str, QueueRef | None]  # what cannot be read, and of which queue it is
+Broken = tuple[Unreadable, QueueRef | None]  # what cannot be read, and of which queue it is
 _SCORED: Final = tuple(part for part, (_, kind) in keys.PARTS.items() if kind == "zset")
 _TYPED: Final = tuple(part for part in keys.PARTS if part not in (*_SCORED, "undo"))
 _NUMBERS: Final = (b"until", b"started", b"ended", b"token", b"runs", b"failed")  # of what an agent keeps of its runs
@@ -117,10 +119,10 @@ def check(seen: Snapshot, notices: list[str]) -> Program[Check]:
     yield from _beside(found)
     made = Findings(shared=seen.shared)
     findings = [
-        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, name=f"unreadable: {text}")
+        Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, problem=problem)
         if ref is None
-        else made.of_queue(Code.UNREADABLE, Status.DEGRADED, ref, name=f"unreadable: {text}")
-        for text, ref in found
+        else made.of_queue(Code.UNREADABLE, Status.DEGRADED, ref, problem=problem)
+        for problem, ref in found
     ]
     return make_check("unreadable", findings, "all that was looked at can be read", value=len(findings), threshold=0)
 
@@ -136,21 +138,29 @@ def _lists(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
     replies = iter((yield from reads.ask(calls)))
     for row in rows:
         for part in _SCORED:
-            low, high = next(replies), next(replies)
+            key, low, high = keys.key(row.name, part), next(replies), next(replies)
             if reads.is_error(low):
-                found.append((_other_type(keys.key(row.name, part), "zset", low), row.ref))
+                found.append((_refused(low, key.decode()), row.ref))
             elif low or high:
-                entries = "1 score is" if low + high == 1 else f"{low + high:,} scores are"
-                found.append((f"{entries} out of bounds in {part} of {row.name}", row.ref))
+                found.append((_garbage("score", low + high, key.decode()), row.ref))
         for part in _TYPED:
             kind, wanted = next(replies), keys.part_type(part).encode()
             if isinstance(kind, bytes) and kind not in (b"none", wanted):
-                found.append((_other_type(keys.key(row.name, part), wanted.decode(), kind), row.ref))
+                found.append((_other_type(keys.key(row.name, part).decode(), wanted.decode(), kind), row.ref))
 
 
-def _other_type(key: bytes, wanted: str, kind: Any) -> str:
-    what = kind.decode("utf-8", "replace") if isinstance(kind, bytes) else "of another type"
-    return f"key {key.decode('utf-8', 'replace')} is {what}, should be {wanted}"
+def _refused(reply: ResponseError, key: str) -> Unreadable:
+    problem = Unreadable.of(programs.explain(reply))
+    return _other_type(key, "zset") if problem.code is UnreadableCode.WRONGTYPE else problem
+
+
+def _other_type(key: str, wanted: str, kind: bytes = b"") -> Unreadable:
+    found = kind.decode("utf-8", "replace")
+    return Unreadable(code=UnreadableCode.WRONGTYPE, key=key, found=found, wanted=wanted)
+
+
+def _garbage(what: str, count: int, key: str, first: str = "") -> Unreadable:
+    return Unreadable(code=UnreadableCode.GARBAGE, what=what, count=count, key=key, first=first)
 
 
 def _jobs(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
@@ -165,8 +175,8 @@ def _jobs(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
                 continue  # a key of another type: reported by name
             broken = [job for job in page.jobs if job.problem is not None]
             if broken:
-                jobs_told = counted(len(broken), "job")
-                found.append((f"{jobs_told} {state.value} in {ref.name}: {broken[0].id} ({broken[0].problem})", ref))
+                key = keys.key(ref.name, state.value).decode()
+                found.append((_garbage("job", len(broken), key, f"{broken[0].id} ({broken[0].problem})"), ref))
 
 
 def _page(queue: str, state: State, most: int) -> Program[Page]:
@@ -180,12 +190,12 @@ def _beside(found: list[Broken]) -> Program[None]:
         if not isinstance(kind, bytes) or kind == b"none":
             continue
         if kind != one.kind.encode():
-            found.append((_other_type(one.key.encode(), one.kind, kind), None))
+            found.append((_other_type(one.key, one.kind, kind), None))
             continue
         broken = [field for field, value in (yield from _fields(one)) if not _passes(one, field, value)]
         if broken:
             name = broken[0].decode("utf-8", "replace")[:60]
-            found.append((f"{counted(len(broken), 'field')} of {one.key}, the first is {name!r}", None))
+            found.append((_garbage("field", len(broken), one.key, repr(name)), None))
 
 
 def _passes(one: Stored, field: bytes, value: bytes) -> bool:
