@@ -56,9 +56,8 @@ def _apply_and_undo(world: World, line: str, parts: Sequence[str]) -> str | None
     after = contents(world.raw, world.normal)
     parts_told = [world.section(line, ran, as_json=True), difference(before, after)]
     told = json.loads(ran.out)
-    # A cleaning of a task makes two batches: one of temporary queues, one of lists.
-    for batch in filter(None, (told.get("batch"), (told.get("lists") or {}).get("batch"))):
-        back = world.run("undo", batch, "--json")
+    if told.get("batch"):
+        back = world.run("undo", told["batch"], "--json")
         undone = contents(world.raw, world.normal)
         parts_told += [world.section("undo", back, as_json=True), difference(without_own(before), without_own(undone))]
     return "\n\n".join(parts_told)

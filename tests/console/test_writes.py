@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck.admin import Dropped, PlanEntry, Share, check_new_file, new_file
-from qdeck_console.leftovers import Leftovers
 from qdeck_console.screens.purgeentries import EntriesScreen
+from qdeck_console.temporary import FoundQueues
 from support.driving import app_of, console, until
 from support.screens import command
 
@@ -72,7 +72,7 @@ def test_nothing_is_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         pass
 
 
-class Entries(Leftovers):
+class Entries(FoundQueues):
     """A plan of many entries, none of which is kept."""
 
     def __init__(self, told: Callable[[int], None]) -> None:

@@ -357,8 +357,8 @@ def test_limits_are_checked_and_shown(deck: Writer) -> None:
 
 
 WRITES = {
-    "add_schedule", "apply", "begin_cleaning", "clean_lists", "edit", "edit_schedule", "enable_schedule",
-    "end_cleaning", "enqueue", "limit", "need_writable", "order_worker", "pause", "record", "redrive", "remove_queues",
+    "add_schedule", "apply", "clean", "edit", "edit_schedule", "enable_schedule",
+    "enqueue", "limit", "need_writable", "order_worker", "pause", "record", "redrive",
     "remove_schedule", "resume", "run_schedule", "undo", "write",
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from messages.waiting import OWN, age
+from qdeck._deck.reasons import SkipCode
 from qdeck.admin import Writer
 from qdeck.messages import DomainQueueManager
 from qdeck.messages import _batch as cleaned
@@ -64,7 +65,7 @@ def test_what_was_made_anew_is_left_as_it_is(
     with Writer(url) as deck:
         done = deck.undo(report.batch)
     assert (done.restored, [skip.id for skip in done.skipped]) == (0, [name])
-    assert "of that name again" in done.skipped[0].why
+    assert done.skipped[0].code is SkipCode.ALREADY_THERE
     assert raw.lrange(name, 0, -1) == [b"new"]
 
 

@@ -15,6 +15,8 @@ from qdeck.messages import (
     DomainAction,
     DomainQueueManager,
     Messenger,
+    OrphanCleaning,
+    PlannedCleaning,
     Service,
     SyncDomainQueueManager,
     response_to,
@@ -199,11 +201,11 @@ def test_an_orphan_that_is_used_after_it_was_found_stays(client: Messenger, raw:
     name = f"{OWN}:responses:get:1"
     raw.rpush(name, b"x")
     age(raw, name)
-    found = client.app.client.run(cleaning.find_orphans(0, idle_s=3600))
-    assert [one.name for one in found.found] == [name]
+    found = client.app.client.run(OrphanCleaning(dry_run=True).run())
+    assert [one.name for one in found.samples] == [name]
     raw.rpush(name, b"y")
-    [kept] = client.app.client.run(cleaning.remove([name], idle_s=3600, event="orphaned"))
-    assert kept.outcome == "recent"
+    left = client.app.client.run(PlannedCleaning([("orphaned", [name])]).run())
+    assert [one.outcome for one in left.samples] == ["recent"]
     assert raw.llen(name) == 2
 
 

@@ -12,7 +12,7 @@ from messages.waiting import OWN, until
 from qdeck._engine import codec, programs
 from qdeck._operations import batches, undoing
 from qdeck.admin import NewJob, Writer, actor
-from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueManager, looking
+from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueManager, TaskCleaning
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
@@ -224,8 +224,8 @@ def test_a_registration_that_cannot_be_read_does_not_keep_the_others(
     assert client.app.client.run(registry.touch(names)) >= 2
     raw.zadd(registry.QUEUES, dict.fromkeys(names, 1))
     with Writer(url) as deck:
-        deck.run(looking.read_queues())
-        deck.run(looking.read_tasks())
+        deck.temporary_queues()
+        deck.temporary_tasks()
     assert manager.clean_expired_queues().removed >= 2
     assert raw.zcard(registry.QUEUES) == 0
 
@@ -239,7 +239,8 @@ def test_names_that_are_no_temporary_queues_are_never_removed(
         raw.zadd(registry.QUEUES, {name: 1})
         raw.hset(registry.ABOUT, name, b"1 1 a b - t")
         raw.zadd(registry.TASKS, {f"t\0{name}": 0})
-    manager.report_task_queues("t", dry_run=False, undo=True, everywhere=True)
+    with Writer(url) as deck:
+        assert deck.clean(TaskCleaning("t", idle_s=0)).removed == 0
     manager.clean_task_queues("t")
     manager.clean_expired_queues()
     assert [raw.llen(name) for name in names] == [1] * len(names)
@@ -430,7 +431,7 @@ def test_members_that_name_no_task_hide_none(client: Messenger, raw: redis.Redis
     found, after = [], ""
     with Writer(url) as deck:
         while True:
-            page = deck.run(looking.read_tasks(after=after, most=5))
+            page = deck.temporary_tasks(after=after, most=5)
             found += [row.task for row in page.rows]
             if page.next is None:
                 break

@@ -11,7 +11,6 @@ from qdeck import UsageError
 from qdeck.admin import Writer
 from qdeck.messages import Messenger, SyncDomainQueueManager
 from qdeck.messages import _registry as registry
-from qdeck.messages.looking import read_tasks
 
 if TYPE_CHECKING:
     import redis
@@ -102,7 +101,7 @@ def test_tasks_whose_ids_hold_any_character_are_kept_apart(client: Messenger, ur
     }
     assert all(one.task == task for task in tasks for one in manager.task_queues(task))
     with Writer(url) as deck:
-        assert {row.task for row in deck.run(read_tasks()).rows} == set(tasks)
+        assert {row.task for row in deck.temporary_tasks().rows} == set(tasks)
     for left, task in reversed(list(enumerate(tasks))):
         assert manager.clean_task_queues(task) == 1
         assert sum(len(manager.task_queues(other)) for other in tasks) == left

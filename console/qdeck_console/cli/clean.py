@@ -1,20 +1,27 @@
-"""`qdeck clean`: removes the temporary queues of a task, or those that nobody owns."""
+"""`qdeck clean`: removes the temporary queues of a task, or orphaned ones."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from qdeck_console.cli.base import command, need_writable, settings
+from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import iso, line, note, safe, write_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from qdeck.messages import Cleaning, CleanReport, Removal
 
-    from qdeck.admin import ListsCleaned
-    from qdeck.messages import CleanReport, Removal, SyncDomainQueueManager
+_WHY: Final = {
+    "in_use": "somebody waits on it",
+    "recent": "it was used lately",
+    "going": "another cleaning removes it",
+    "late": "it took too long; clean again",
+    "foreign": "it is no temporary queue",
+    "unknown": "the server keeps no idle times",
+    "uncopied": "it is too large to be kept for undo",
+}
 
 
 @command("clean", short_help="Removes the temporary queues of a task, or orphaned ones.")
@@ -29,7 +36,8 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
 
     A queue where somebody waits is never removed, nor one with messages that came within --idle seconds. With
     --orphans: lists that are named like temporary queues and have no task; without --yes they are only counted.
-    Lists that other programs registered in task_queues:TASK_ID go too; their orphans only with --adapter lists.
+    Lists that other programs registered in task_queues:TASK_ID go too; orphans by the patterns of the adapter lists
+    only with --adapter lists.
     Copies of what is removed are kept for a day: qdeck undo puts it back.
     Exit code 1: some were left.
     """
@@ -37,104 +45,63 @@ def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | 
         raise click.UsageError("give either TASK_ID or --orphans")
     if dry_run and yes:
         raise click.UsageError("--dry-run and --yes exclude each other")
-    plan = dry_run or (orphans and not yes)
-    adapters = settings().adapters
-    lists = _clean_lists(task_id, idle, plan=plan) if "lists" in (adapters or ("lists",)) else None
-    if adapters and "native" not in adapters:
-        ctx.exit(_tell_lists(lists, task_id) if lists is not None else 0)
-    manager = _manager(writes=not plan)
-    try:
-        if task_id is not None:
-            report = manager.report_task_queues(
-                task_id, idle=60 if idle is None else idle, dry_run=plan, undo=True, everywhere=True
-            )
-        else:
-            report = manager.clean_orphaned_queues(
-                idle=86_400 if idle is None else idle, dry_run=plan, undo=True, progress=_progress()
-            )
-    finally:
-        manager.app.close()
-    some = lists is not None and bool(lists.removed or lists.left)
-    if settings().as_json:
-        write_json({"task": task_id, **_shape(report), "lists": None if lists is None else _lists_shape(lists)})
-    else:
-        if report.samples or not some:
-            _print(report, task_id)
-        if lists is not None and some:
-            _print_lists(lists)
-    ctx.exit(1 if report.in_use or report.kept or (lists is not None and lists.left) else 0)
-
-
-def _clean_lists(task_id: str | None, idle: float | None, *, plan: bool) -> ListsCleaned:
-    """The lists of other programs: those of a task by its registry; orphans only with `--adapter lists`."""
-    from qdeck.admin import ListsCleaned
-
     given = settings()
-    if task_id is None and "lists" not in given.adapters:
-        return ListsCleaned(dry_run=plan)
-    idle_s = (60 if task_id is not None else 86_400) if idle is None else idle
-    if plan:
-        with given.reader() as reader:
-            return reader.plan_clean_lists(task_id, idle_s=idle_s).told
-    with given.writer() as writer:
-        return writer.clean_lists(writer.plan_clean_lists(task_id, idle_s=idle_s))
-
-
-def _tell_lists(found: ListsCleaned, task_id: str | None) -> int:
-    if settings().as_json:
-        write_json({"task": task_id, **_lists_shape(found)})
+    is_plan = dry_run or (orphans and not yes)
+    with given.reader() if is_plan else given.writer() as client:
+        cleaning = _cleaning(task_id, idle, dry_run=is_plan)
+        _clean(client, cleaning)
+    report = cleaning.report
+    if given.as_json:
+        write_json({"task": task_id, **_shape(report)})
     else:
-        _print_lists(found)
-    return 1 if found.left else 0
+        _print(report, task_id)
+    ctx.exit(1 if report.in_use or report.kept else 0)
 
 
-def _lists_shape(found: ListsCleaned) -> dict[str, Any]:
-    return {
-        "batch": found.batch,
-        "applied": 0 if found.dry_run else len(found.removed),
-        "dry_run": found.dry_run,
-        "removed": len(found.removed),
-        "queues": [{"queue": name, "effect": effect} for name, effect in found.removed],
-        "skipped": [{"id": name, "why": why} for name, why in found.left],
-        "undo_until": iso(found.undo_until_ms),
-    }
+def _cleaning(task_id: str | None, idle: float | None, *, dry_run: bool) -> Cleaning:
+    """What to clean. Without named adapters: what is registered, and the lists of a task."""
+    from qdeck.messages import OrphanCleaning, TaskCleaning
+
+    named = settings().adapters
+
+    def is_meant(adapter: str) -> bool:
+        return not named or adapter in named
+
+    idle_s = None if idle is None else round(idle)
+    if task_id is None:
+        patterns = settings().target().patterns if named and is_meant("lists") else None
+        return OrphanCleaning(idle_s=86_400 if idle_s is None else idle_s, lists=patterns, dry_run=dry_run)
+    return TaskCleaning(
+        task_id, registered=is_meant("native"), lists=is_meant("lists"),
+        idle_s=60 if idle_s is None else idle_s, dry_run=dry_run,
+    )  # fmt: skip
 
 
-def _print_lists(found: ListsCleaned) -> None:
-    for name, effect in found.removed:
-        line(f"{'would be ' if found.dry_run else ''}{effect}: {safe(name)}")
-    for name, why in found.left:
-        note(f"qdeck: {safe(name)} is left: {why}")
-    if found.undo_until_ms is not None:
-        line(f"qdeck undo {found.batch} puts them back until {iso(found.undo_until_ms)}")
-    elif not found.removed and not found.left:
-        note("qdeck: there is no list to remove")
-
-
-def _manager(*, writes: bool) -> SyncDomainQueueManager:
-    from qdeck import App
-    from qdeck.messages import SyncDomainQueueManager
-
-    target = need_writable() if writes else settings().target()
-    # The app only brings the connection: what is cleaned is named by its task.
-    return SyncDomainQueueManager(App(target.url, queue="qdeck:actions"))
-
-
-def _progress() -> Callable[[CleanReport], None] | None:
-    if not sys.stderr.isatty():
-        return None
+def _clean(client: Any, cleaning: Cleaning) -> None:
+    shows = sys.stderr.isatty() and cleaning.event == "orphaned"
 
     def show(report: CleanReport) -> None:
-        click.echo(f"\r{report.scanned:,} keys looked at, {report.removed:,} orphans", err=True, nl=False)
+        if shows:
+            click.echo(f"\r{report.scanned:,} keys looked at, {report.removed:,} orphans", err=True, nl=False)
 
-    return show
+    if cleaning.report.dry_run:
+        while client.search(cleaning):
+            show(cleaning.report)
+    else:
+        client.clean(cleaning, progress=show)
+    if shows:
+        click.echo("", err=True)
 
 
 def _shape(report: CleanReport) -> dict[str, Any]:
     return {
         "batch": report.batch,
         "applied": 0 if report.dry_run else report.removed,
-        "skipped": [{"id": one.name, "why": one.outcome.replace("_", " ")} for one in report.samples if _is_left(one)],
+        "skipped": [
+            {"id": one.name, "code": one.outcome, "why": _WHY[one.outcome]}
+            for one in report.samples
+            if one.outcome in _WHY
+        ],
         "undo_until": iso(report.undo_until_ms),
         "undoable": report.undoable,
         "dry_run": report.dry_run,
@@ -146,10 +113,6 @@ def _shape(report: CleanReport) -> dict[str, Any]:
         "scanned": report.scanned,
         "queues": [_row(one) for one in report.samples],
     }
-
-
-def _is_left(one: Removal) -> bool:
-    return one.outcome not in ("removed", "would_remove")
 
 
 def _row(one: Removal) -> dict[str, Any]:
@@ -164,8 +127,6 @@ def _row(one: Removal) -> dict[str, Any]:
 
 
 def _print(report: CleanReport, task_id: str | None) -> None:
-    if sys.stderr.isatty() and task_id is None:
-        click.echo("", err=True)
     for one in report.samples:
         count = "" if one.messages is None else f"{one.messages} messages, "
         what = f"{count}{one.bytes:,} bytes" if one.bytes else "empty"

@@ -131,16 +131,18 @@ def _apply(writer: Writer, plan: Plan, *, as_json: bool) -> int:
 
 def _find_temporary(reader: Reader) -> dict[str, int] | None:
     from qdeck import LayoutMismatch, NotAllowed
-    from qdeck.messages.looking import RemovableSearch
+    from qdeck.messages import ExpiredCleaning, OrphanCleaning
 
-    search = RemovableSearch()
+    expired, orphaned = ExpiredCleaning(dry_run=True, most=0), OrphanCleaning(dry_run=True, most=0)
     try:
-        while reader.search_removable(search):
-            pass
+        for cleaning in (expired, orphaned):
+            while reader.search(cleaning):
+                pass
     except (NotAllowed, LayoutMismatch) as error:
         note(f"qdeck: temporary queues are not looked for: {error}")
         return None
-    return {"expired": search.expired, "orphaned": search.orphans, "bytes": search.bytes}
+    reports = expired.report, orphaned.report
+    return {"expired": reports[0].removed, "orphaned": reports[1].removed, "bytes": sum(one.bytes for one in reports)}
 
 
 def _print_temporary(found: dict[str, int] | None) -> None:

@@ -8,7 +8,7 @@ from qdeck.admin import counted
 from qdeck_console.cli.base import command, settings
 from qdeck_console.cli.output import line, note, note_skips, safe, write_json
 
-_OF_QUEUES = ("clean", "clean lists")
+_OF_QUEUES = ("clean",)
 
 
 @command("undo", short_help="Takes a batch back; without one, your own last.")

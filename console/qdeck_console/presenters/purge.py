@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Effect, Limits, PurgeRule, State
 from qdeck_console import format as fmt
-from qdeck_console.leftovers import IDLE_S, NOBODY, OVER, RULES
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section, sentence
+from qdeck_console.temporary import EXPIRED, IDLE_S, ORPHANED, RULES
 from qdeck_console.text import cut_end, safe_text, width, wrap
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ _ABOUT: Final = {
     "request_too_old": "A request that nobody has asked about for so long.",
     "task_too_old": "A task that ended so long ago.",
     "broken_entries": "An entry that its own system cannot read.",
-    OVER: "A temporary queue (responses, callbacks) whose task said until when it is needed, and that time is over.",
-    NOBODY: "A list that is called like a temporary queue, that no task or service registered, and that nobody used.",
+    EXPIRED: "A temporary queue (responses, callbacks) whose task said until when it is needed, and that time is over.",
+    ORPHANED: "A list that is called like a temporary queue, that no task or service registered, and that nobody used.",
     "overdue_delayed": "A delayed entry whose time has come for over a minute, and that nobody put in line.",
 }
 _STATE_OF: Final = {
@@ -105,8 +105,8 @@ _SHORT: Final = {
     "running_without_owner": "no owner",
     "dead_too_many": "dead at most",
     "orphaned_records": "records",
-    OVER: "queues over",
-    NOBODY: "queues of nobody",
+    EXPIRED: "queues over",
+    ORPHANED: "queues of nobody",
 }
 
 
@@ -131,7 +131,7 @@ def threshold_words(limits: Limits, rule: str) -> str:
     """The threshold of a rule."""
     key = KEYS.get(rule)
     if key is None:
-        return age_words(IDLE_S) if rule == NOBODY else fmt.NONE
+        return age_words(IDLE_S) if rule == ORPHANED else fmt.NONE
     value = getattr(limits, key)
     if key == "dlq_max_entries":
         return f"{value:,}"

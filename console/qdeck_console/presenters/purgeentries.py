@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck_console import format as fmt
-from qdeck_console.leftovers import RULES
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.purge import name_of
+from qdeck_console.temporary import RULES
 from qdeck_console.text import cut_end, cut_id, safe_text
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck.messages import Removal
-from qdeck.messages.looking import QueueRow, TaskRow
+from qdeck.messages import Removal, TaskRow, TemporaryQueue
 from qdeck_console import format as fmt
 from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, safe_text
@@ -43,29 +42,29 @@ TASKS: Final = Table[TaskRow, int](
 """The tasks that own temporary queues; what all rows have in common is the server's clock."""
 
 
-def _state(row: QueueRow | Removal, _: Cell[int]) -> list[Piece]:
-    if not isinstance(row, QueueRow):
+def _state(row: TemporaryQueue | Removal, cell: Cell[int]) -> list[Piece]:
+    if not isinstance(row, TemporaryQueue):
         return [("nobody owns it", "warn")]
-    if row.is_expired:
+    if row.is_expired(cell.view):
         return [("time is over", "warn")]
-    return [("somebody waits" if row.is_waited_on else "holds messages" if row.exists else "empty", "text")]
+    return [("somebody waits" if row.is_waited_on(cell.view) else "holds messages" if row.exists else "empty", "text")]
 
 
-def _bytes(row: QueueRow | Removal, _: Cell[int]) -> list[Piece]:
-    return [(fmt.ZERO, "ghost")] if isinstance(row, QueueRow) and not row.exists else fmt.size(row.bytes)
+def _bytes(row: TemporaryQueue | Removal, _: Cell[int]) -> list[Piece]:
+    return [(fmt.ZERO, "ghost")] if isinstance(row, TemporaryQueue) and not row.exists else fmt.size(row.bytes)
 
 
-def _ends(row: QueueRow | Removal, cell: Cell[int]) -> list[Piece]:
-    return _left(row.expires_ms, cell.view) if isinstance(row, QueueRow) else [(fmt.NONE, "ghost")]
+def _ends(row: TemporaryQueue | Removal, cell: Cell[int]) -> list[Piece]:
+    return _left(row.expires_ms, cell.view) if isinstance(row, TemporaryQueue) else [(fmt.NONE, "ghost")]
 
 
-def _sign(row: QueueRow | Removal, _: int) -> Piece:
-    if not isinstance(row, QueueRow) or row.is_expired:
+def _sign(row: TemporaryQueue | Removal, now_ms: int) -> Piece:
+    if not isinstance(row, TemporaryQueue) or row.is_expired(now_ms):
         return "▲", "warn"
-    return ("▸", "accent") if row.is_waited_on else ("•", "muted")
+    return ("▸", "accent") if row.is_waited_on(now_ms) else ("•", "muted")
 
 
-QUEUES: Final = Table[QueueRow | Removal, int](
+QUEUES: Final = Table[TemporaryQueue | Removal, int](
     Column("queue", REST, lambda row, cell: cell.name(row.name)),
     Column("state", 14, _state),
     Column("bytes", 9, _bytes, right=True),

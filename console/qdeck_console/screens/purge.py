@@ -8,7 +8,6 @@ from textual.containers import Vertical
 
 from qdeck.admin import FOREIGN_RULES, Shares
 from qdeck_console.actions import PURGE, Action, bindings
-from qdeck_console.leftovers import RULES, Leftovers
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun, PlanRow, RuleRow
@@ -16,6 +15,7 @@ from qdeck_console.presenters.purgeentries import sample_lines
 from qdeck_console.presenters.purgeruns import Runs
 from qdeck_console.screens.purgeentries import NO_JOBS, EntriesScreen, read_jobs
 from qdeck_console.screens.purgework import PurgeWork
+from qdeck_console.temporary import RULES, FoundQueues
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class PurgeScreen(PurgeWork):
             return "dry run is not done"
         if self.plan is None:
             return "dry run first"
-        if not self.plan.count and not self.left.count:
+        if not self.plan.count and not self.temporary.count:
             return "nothing to do"
         if self.is_done:
             return "undone: d makes another" if self.was_undone else "it is applied: d makes another"
@@ -375,7 +375,7 @@ class PurgeScreen(PurgeWork):
         snapshot = self.picture.snapshot
         rows = snapshot.queues if snapshot is not None else ()
         rules = self.on()
-        self.left = Leftovers(rules)
+        self.temporary = FoundQueues(rules)
         weights = {
             (row.name, rule): present.weight(rule, row)
             for row in rows
@@ -383,7 +383,7 @@ class PurgeScreen(PurgeWork):
             for rule in rules
             if rule not in FOREIGN_RULES and rule not in RULES
         }
-        self.dry = DryRun(rules, weights, waits=self.left.waits)
+        self.dry = DryRun(rules, weights, waits=self.temporary.waits)
         self.plan, self.index, self.result, self.shares, self.cleaned = None, None, None, Shares(), None
         self.folds.clear()
         self.whats.clear()
@@ -427,6 +427,6 @@ class PurgeScreen(PurgeWork):
             self.folds[row.rule] = not row.folded
             self.draw(fresh=False)
         elif self.index is not None:
-            entries = self.left if row.share.rule in RULES else self.index
+            entries = self.temporary if row.share.rule in RULES else self.index
             threshold = present.threshold_words(self.made_with[0] if self.made_with else self.limits, row.rule)
             self.console.open(EntriesScreen(entries, row.share, threshold))

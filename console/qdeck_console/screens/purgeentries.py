@@ -12,11 +12,11 @@ from qdeck import QdeckError
 from qdeck.admin import PlanEntry, PurgeRule
 from qdeck_console.actions import ENTRIES, PURGE, Action, bindings
 from qdeck_console.format import NONE
-from qdeck_console.leftovers import RULES
 from qdeck_console.presenters import purge as present
 from qdeck_console.presenters.parts import queue_path
 from qdeck_console.presenters.purgeentries import entry_head, entry_line
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.temporary import RULES
 from qdeck_console.widgets.lines import Item, LineList, Lines, Listing, Window
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from qdeck.admin import AsyncReader, JobRecord, PlanIndex, Share, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
-    from qdeck_console.leftovers import Leftovers
     from qdeck_console.screens.export import Export, Sheet
+    from qdeck_console.temporary import FoundQueues
 
 _FIRST_ROWS = 60
 NO_JOBS = (*RULES, PurgeRule.ORPHANED_RECORDS.value)  # what they take is no job that could be read
@@ -57,7 +57,7 @@ class EntriesScreen(FrameScreen):
     SCOPE = ENTRIES
     BINDINGS: ClassVar[list[BindingType]] = bindings(ENTRIES)
 
-    def __init__(self, index: PlanIndex | Leftovers, share: Share, threshold: str) -> None:
+    def __init__(self, index: PlanIndex | FoundQueues, share: Share, threshold: str) -> None:
         super().__init__()
         self.index, self.share, self.threshold = index, share, threshold
         self._window = Window(share.count, 0, ())

@@ -20,7 +20,6 @@ from qdeck.admin import (
     read_rules,
     save_settings,
 )
-from qdeck_console.leftovers import NOBODY, RULES, Leftovers, queues_words
 from qdeck_console.newfile import check_new_file, new_file
 from qdeck_console.operating import outcome
 from qdeck_console.presenters import purge as present
@@ -32,6 +31,7 @@ from qdeck_console.screens.confirm import ConfirmScreen
 from qdeck_console.screens.dialog import inside
 from qdeck_console.screens.form import Field, FormScreen
 from qdeck_console.screens.frame import FrameScreen
+from qdeck_console.temporary import ORPHANED, RULES, FoundQueues, queues_words
 from qdeck_console.widgets.lines import LineList
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class PurgeWork(FrameScreen):
         self.plan: Plan | None = None
         self.index: PlanIndex | None = None
         self.made_with: tuple[Limits, frozenset[str]] | None = None
-        self.left = Leftovers()
+        self.temporary = FoundQueues()
         self.result: BatchResult | None = None
         self.cleaned: CleanReport | None = None
         self.folds: dict[str, bool] = {}
@@ -78,7 +78,7 @@ class PurgeWork(FrameScreen):
         whole = all(rule in wanted for rule in PurgeRule)
         self.off_before = {rule for rule in PurgeRule if rule not in wanted}
         self.off_before |= set() if whole else {rule for rule in FOREIGN_RULES if rule not in wanted}
-        self.off_before.add(NOBODY)  # whose they are, an operator has to judge
+        self.off_before.add(ORPHANED)  # whose they are, an operator has to judge
         self.off = set(self.off_before)
 
     def rules(self) -> list[str]:
@@ -97,7 +97,7 @@ class PurgeWork(FrameScreen):
 
     def found_shares(self) -> list[Share]:
         """What was found: of the plan, or of the dry run so far, and whole queues."""
-        return [*(self.index.shares if self.index is not None else self.shares.all()), *self.left.shares]
+        return [*(self.index.shares if self.index is not None else self.shares.all()), *self.temporary.shares]
 
     @property
     def runs(self) -> Runs | None:
@@ -254,7 +254,8 @@ class PurgeWork(FrameScreen):
                 run.over.add((queue, rule.value))
 
         def found() -> bool:
-            run.scanned, run.now, run.waits = scanned_before + self.left.scanned, "temporary queues", self.left.waits
+            queues = self.temporary
+            run.scanned, run.now, run.waits = scanned_before + queues.scanned, "temporary queues", queues.waits
             if work is not None:
                 work.done = run.scanned
             return work is not None and work.cancelled
@@ -269,11 +270,11 @@ class PurgeWork(FrameScreen):
             )  # fmt: skip
             index = await asyncio.to_thread(PlanIndex.read, plan)
             scanned_before = run.scanned
-            await self.left.search(console.reader, found)
+            await self.temporary.search(console.reader, found)
             if found():
                 raise InvalidOption("cancelled")
             self.plan, self.index, self.made_with = plan, index, made_with
-            count = plan.count + self.left.count
+            count = plan.count + self.temporary.count
             words = f"{count:,} would go" if count else "nothing is over its threshold"
             console.say(f"{words}; nothing was written", "ok", "✓")
         except InvalidOption:
@@ -306,7 +307,7 @@ class PurgeWork(FrameScreen):
         if result is not None:
             self.result = result
             told.append(outcome(result))
-        if self.left.count and self.cleaned is None and (result is None or self.is_whole):
+        if self.temporary.count and self.cleaned is None and (result is None or self.is_whole):
             told.append(await self._clean())
         console.say(*told_at_once(told))
         self.redraw()
@@ -320,21 +321,21 @@ class PurgeWork(FrameScreen):
     def is_done(self) -> bool:
         """Whether all that was found was dealt with."""
         plan_done = self.is_whole or (self.plan is not None and not self.plan.count)
-        return plan_done and (self.cleaned is not None or not self.left.count)
+        return plan_done and (self.cleaned is not None or not self.temporary.count)
 
     async def _clean(self) -> tuple[str, str, str]:
         """Removes the temporary queues that were found, as a batch of their own; what came of it in words."""
         operator = self.console.operator
         work = operator.work
         if work is not None:
-            work.done, work.total = 0, self.left.count
+            work.done, work.total = 0, self.temporary.count
 
         def removed(count: int) -> bool:
             if work is not None:
                 work.done = count
             return work is not None and work.cancelled
 
-        report = await self.left.remove(self.console.writer, removed)
+        report = await self.temporary.remove(self.console.writer, removed)
         self.cleaned = report
         if report.batch is not None and report.undoable:
             jobs = self.result.batch if self.result is not None and self.result.undoable else ""
@@ -350,7 +351,7 @@ class PurgeWork(FrameScreen):
         field = Field(
             label="to the file", value=f"{plan.id}.jsonl", hint="qdeck purge --apply FILE does it", check=check_new_file
         )
-        queues = self.left.count
+        queues = self.temporary.count
         about: list[Line] = []
         if queues:
             about = [(("▲ ", "warn"), (f"{queues_words(queues)} not in the file: ", "text"), *_CLEANS)]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck.messages import Removal
-from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, QueueRow, TaskPage, TaskRow
+from qdeck.messages import OrphanCleaning, QueuePage, Removal, TaskPage, TaskRow, TemporaryQueue
 from qdeck_console.actions import HEALTH, TASKS, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.presenters import tasks as present
@@ -29,6 +28,17 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line
 
 MOST = 500
+MOST_ORPHANS = 1000  # by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphans:
+    """The orphaned queues that were found so far: how many, and the first by name."""
+
+    scanned: int
+    count: int
+    rows: tuple[Removal, ...]
+    is_done: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +77,7 @@ class TasksScreen(TasksBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._search = OrphanSearch()
+        self._search = OrphanCleaning(dry_run=True, most=MOST_ORPHANS)
 
     @property
     def reads(self) -> str:
@@ -79,7 +89,12 @@ class TasksScreen(TasksBase):
 
         async def read(_snapshot: Snapshot) -> TasksSeen:
             page = await self.console.reader.temporary_tasks(most=MOST)
-            return TasksSeen(page=page, orphans=await self.console.reader.search_orphans(self._search))
+            more = await self.console.reader.search(self._search)
+            found = self._search.report
+            orphans = Orphans(
+                scanned=found.scanned, count=found.removed, rows=tuple(found.samples), is_done=not more
+            )  # fmt: skip
+            return TasksSeen(page=page, orphans=orphans)
 
         return read
 
@@ -210,7 +225,9 @@ class TaskScreen(TasksBase):
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:
         """One queue."""
         row = item.row
-        return (present.QUEUES.line(row, cells, self.now_ms, at_cursor=at_cursor),) if isinstance(row, QueueRow) else ()
+        if not isinstance(row, TemporaryQueue):
+            return ()
+        return (present.QUEUES.line(row, cells, self.now_ms, at_cursor=at_cursor),)
 
     def words(self, shown: int) -> str:
         """How many there are, and of what."""

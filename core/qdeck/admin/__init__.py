@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from qdeck._operations.activity import make as new_activity
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
-    from qdeck._operations.clean_lists import ListsCleaned, ListsFound
     from qdeck._operations.closeup import CloseUp, Spread
     from qdeck._operations.editing import Draft, new_body
     from qdeck._operations.foreign import shown
@@ -93,11 +92,9 @@ if TYPE_CHECKING:
     from qdeck.adapters.native.walk import Needs, Walk
     from qdeck.admin._reader import AsyncReader, Reader
     from qdeck.admin._writer import AsyncWriter, Writer
-    from qdeck.messages._cleaning import SLICE as CLEAN_SLICE
 
 __all__ = [
     "ADAPTERS",
-    "CLEAN_SLICE",
     "ENOUGH",
     "FOREIGN_RULES",
     "GRACE_MS",
@@ -151,8 +148,6 @@ __all__ = [
     "JobRecord",
     "Kind",
     "Limits",
-    "ListsCleaned",
-    "ListsFound",
     "Needs",
     "NewJob",
     "Outcomes",
@@ -268,7 +263,6 @@ _HOMES: Final = {
     "qdeck._names": "QueueType",
     "qdeck._operations.activity": "new_activity=make",
     "qdeck._operations.applying": "Tally",
-    "qdeck._operations.clean_lists": "ListsCleaned ListsFound",
     "qdeck._operations.closeup": "CloseUp Spread",
     "qdeck._operations.editing": "Draft new_body",
     "qdeck._operations.foreign": "shown",
@@ -300,7 +294,6 @@ _HOMES: Final = {
     "qdeck._words": "counted",
     "qdeck.admin._reader": "AsyncReader Reader",
     "qdeck.admin._writer": "AsyncWriter Writer",
-    "qdeck.messages._cleaning": "CLEAN_SLICE=SLICE",
 }
 
 if not TYPE_CHECKING:

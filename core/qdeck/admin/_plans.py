@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from qdeck._engine.ops import Program
     from qdeck._filter import Filter
     from qdeck._operations.batches import Batch
-    from qdeck._operations.clean_lists import ListsFound
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, Outcomes, PlanEntry, Verb
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
@@ -139,13 +138,6 @@ class Plans(Client):
             queues=names(queues), path=path, life_ms=life_ms, reason=reason, progress=progress, cancelled=cancelled,
             watch=watch,
         )  # fmt: skip
-
-    @reads
-    def plan_clean_lists(self, task_id: str | None = None, *, idle_s: float = 0) -> Program[ListsFound]:
-        """Return the lists that cleaning a task, or all that no task claims, would remove."""
-        from qdeck._operations import clean_lists
-
-        return clean_lists.find(self.others, task_id, idle_s)
 
     @reads
     def outcomes(self, plan: Plan) -> Program[Outcomes]:

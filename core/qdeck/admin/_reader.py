@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from qdeck._schedules.model import Definition, ScheduleRow
     from qdeck._settings import Configuration, Target
     from qdeck.adapters.native.walk import Walk as FilterWalk
-    from qdeck.messages._cleaning import Removal, Slice
-    from qdeck.messages.looking import Orphans, OrphanSearch, QueuePage, RemovableSearch, TaskPage
+    from qdeck.messages._cleaning import Cleaning
+    from qdeck.messages._tasks import QueuePage, TaskPage
 
 
 class Reads(Plans):
@@ -336,40 +336,24 @@ class Reads(Plans):
     @reads
     def temporary_tasks(self, *, after: str = "", most: int = 500) -> Program[TaskPage]:
         """Return the tasks that own temporary queues, by name."""
-        from qdeck.messages import looking
+        from qdeck.messages import _tasks
 
-        return looking.read_tasks(after=after, most=most)
+        return _tasks.read_tasks(after=after, most=most)
 
     @reads
     def temporary_queues(self, *, task: str | None = None, start: int = 0, most: int = 500) -> Program[QueuePage]:
         """Return the temporary queues of a task, or of all, those first that expire first."""
-        from qdeck.messages import looking
+        from qdeck.messages import _tasks
 
-        return looking.read_queues(task=task, start=start, most=most)
-
-    @reads
-    def expired_queues(self, start: int = 0) -> Program[list[Removal]]:
-        """Return a slice of the temporary queues that have expired."""
-        from qdeck.messages import _cleaning
-
-        return _cleaning.look_expired(start)
+        return _tasks.read_queues(task=task, start=start, most=most)
 
     @reads
-    def orphaned_queues(self, cursor: Any, *, idle_s: int) -> Program[Slice]:
-        """Return the orphaned temporary queues of one slice of the keyspace."""
-        from qdeck.messages import _cleaning
+    def search(self, cleaning: Cleaning) -> Program[bool]:
+        """Look through one more slice for temporary queues that a cleaning would remove; return whether there is more.
 
-        return _cleaning.find_orphans(cursor, idle_s=idle_s)
-
-    @reads
-    def search_orphans(self, search: OrphanSearch) -> Program[Orphans]:
-        """Look through one more slice of the keyspace for orphaned temporary queues."""
-        return search.step()
-
-    @reads
-    def search_removable(self, search: RemovableSearch) -> Program[bool]:
-        """Look through one more slice for temporary queues to remove; return whether there is more."""
-        return search.step()
+        The cleaning has to be a dry run: its report is what was found.
+        """
+        return cleaning.step()
 
 
 class Reader(Reads, Blocking):

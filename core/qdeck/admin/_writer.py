@@ -19,15 +19,13 @@ if TYPE_CHECKING:
     from qdeck._names import QueueName
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
-    from qdeck._operations.clean_lists import ListsCleaned, ListsFound
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.planfile import Plan
     from qdeck._redis.steps import Steps
     from qdeck._schedules.model import Definition
     from qdeck._settings import Target
-    from qdeck.messages._batch import Keeper
-    from qdeck.messages._cleaning import CleanReport, Removal
+    from qdeck.messages._cleaning import Cleaning, CleanReport
 
 
 T = TypeVar("T")
@@ -281,33 +279,16 @@ class Writes(Reads):
 
         return activity.record_again(entry) if again else activity.record(entry)
 
-    @writes
-    def clean_lists(self, found: ListsFound) -> Program[ListsCleaned]:
-        """Remove the lists that `plan_clean_lists` found, as a batch that can be undone."""
-        from qdeck._operations import clean_lists
-
-        return clean_lists.remove(found)
-
-    @writes
-    def begin_cleaning(self, where: str) -> Program[Keeper]:
-        """Open a batch for temporary queues that are to be removed."""
-        from qdeck.messages import _cleaning
-
-        return _cleaning.keep(where)
-
-    @writes
-    def remove_queues(self, names: Sequence[str], *, idle_s: int, event: str, keeper: Keeper) -> Program[list[Removal]]:
-        """Remove temporary queues where nobody waits and that were not used for `idle_s`."""
-        from qdeck.messages import _cleaning
-
-        return _cleaning.remove(names, idle_s=idle_s, event=event, keeper=keeper)
-
-    @writes
-    def end_cleaning(self, keeper: Keeper, report: CleanReport) -> Program[None]:
-        """Close the batch of a cleaning, log it, and put into the report until when it can be undone."""
-        from qdeck.messages import _cleaning
-
-        return _cleaning.end(keeper, report)
+    @operates
+    def clean(
+        self,
+        cleaning: Cleaning,
+        *,
+        progress: Callable[[CleanReport], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Steps[CleanReport]:
+        """Remove temporary queues, as a batch that can be undone. `progress` receives the report after each slice."""
+        return cleaning.steps(progress, cancelled)
 
 
 class Writer(Writes, Reader):
@@ -339,7 +320,7 @@ def _undo_cleaning(
 ) -> Steps[tuple[int, list[Skip], bool]]:
     from qdeck.messages import _batch
 
-    return _batch.put_back_steps(batch, progress, cancelled)
+    return _batch.undo_steps(batch, progress, cancelled)
 
 
 def _queue_name(queue: str | QueueName) -> str:

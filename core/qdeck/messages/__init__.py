@@ -2,31 +2,69 @@
 
 from __future__ import annotations
 
-from qdeck.messages._cleaning import CleanReport, Removal
-from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
-from qdeck.messages._manager import Delivery, DomainQueueManager, LifeCycleCount, SyncDomainQueueManager
-from qdeck.messages._messenger import Messenger
-from qdeck.messages._naming import TIERS, Names, TaskQueueName, segment
-from qdeck.messages._registry import Temporary
-from qdeck.messages._service import Service
+from typing import TYPE_CHECKING, Final
+
+from qdeck._lazy import attach
+
+if TYPE_CHECKING:
+    from qdeck.messages._cleaning import (
+        Cleaning,
+        CleanReport,
+        ExpiredCleaning,
+        OrphanCleaning,
+        PlannedCleaning,
+        Removal,
+        TaskCleaning,
+    )
+    from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
+    from qdeck.messages._manager import Delivery, DomainQueueManager, SyncDomainQueueManager
+    from qdeck.messages._messenger import Messenger
+    from qdeck.messages._naming import TIERS, Names, TaskQueueName, segment
+    from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
+    from qdeck.messages._service import Service
+    from qdeck.messages._tasks import QueuePage, TaskPage, TaskRow
 
 __all__ = [
     "TIERS",
     "CleanReport",
+    "Cleaning",
     "Delivery",
     "DomainAction",
     "DomainActionResponse",
     "DomainQueueManager",
     "ErrorDetail",
+    "ExpiredCleaning",
     "LifeCycleCount",
     "Messenger",
     "Names",
+    "OrphanCleaning",
+    "PlannedCleaning",
+    "QueuePage",
     "Removal",
     "Service",
     "SyncDomainQueueManager",
+    "TaskCleaning",
+    "TaskPage",
     "TaskQueueName",
-    "Temporary",
+    "TaskRow",
+    "TemporaryQueue",
     "callback_to",
     "response_to",
     "segment",
 ]
+
+_HOMES: Final = {
+    "qdeck.messages._cleaning": (
+        "CleanReport Cleaning ExpiredCleaning OrphanCleaning PlannedCleaning Removal TaskCleaning"
+    ),
+    "qdeck.messages._envelopes": "DomainAction DomainActionResponse ErrorDetail callback_to response_to",
+    "qdeck.messages._manager": "Delivery DomainQueueManager SyncDomainQueueManager",
+    "qdeck.messages._messenger": "Messenger",
+    "qdeck.messages._naming": "Names TIERS TaskQueueName segment",
+    "qdeck.messages._registry": "LifeCycleCount TemporaryQueue",
+    "qdeck.messages._service": "Service",
+    "qdeck.messages._tasks": "QueuePage TaskPage TaskRow",
+}
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -1,17 +1,20 @@
-"""Temporary queues that a cleaning by hand removed: a copy is kept for a day, and undo puts them back.
+"""The batch of a cleaning: copies of what it removes are kept for a day, and undo puts them back.
 
-The copy is written in the step that removes the queue, beside it in the same slot; the names are noted before. So
-whatever is removed can be put back, also when the one who cleaned did not live to see it.
+A copy is written in the step that removes the queue, beside it in the same slot; the names are noted before. So
+whatever is removed can be put back, also when the process that cleaned did not live to see it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from qdeck._deck.reasons import Skip, SkipCode
-from qdeck._engine import acts, keys, ops, programs, scripts
+from qdeck._engine import acts, ops, programs, scripts
+from qdeck._engine.keys import MESSAGES
 from qdeck._engine.numbers import digits
-from qdeck._operations import activity, batches
+from qdeck._operations import batches
 from qdeck._redis import reads
 from qdeck._redis.steps import Step
 from qdeck.messages._registry import ABOUT, CALLBACKS, QUEUES, TASKS, copy_key
@@ -19,7 +22,7 @@ from qdeck.messages._registry import ABOUT, CALLBACKS, QUEUES, TASKS, copy_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._engine.ops import Arg, Program
     from qdeck._operations.batches import Batch, OpenBatch
     from qdeck._redis.steps import Steps
 
@@ -31,120 +34,155 @@ SLICE: Final = 100
 _WHY: Final = {"gone": SkipCode.UNDO_EXPIRED, "again": SkipCode.ALREADY_THERE}
 
 
+class Noted(msgspec.Struct, frozen=True, array_like=True):
+    """What was known of a queue: its registration, and the set of its task with that set's time to live."""
+
+    about: bytes = b""
+    task_set: bytes = b""
+    set_ttl_ms: int = -1
+
+
 def index_key(batch: str) -> bytes:
-    """Where the names are: name → what the registry knew about it."""
-    return f"{keys.MESSAGES}:undo:{batch}".encode()
+    """Return the key of the names: name → what was noted of it."""
+    return f"{MESSAGES}:undo:{batch}".encode()
 
 
-class Keeper:
-    """What one cleaning keeps. The room for all that can be undone is one, so it may be less than was removed."""
+class CleaningBatch:
+    """The batch of one cleaning. The room for all that can be undone is one, so it may keep less than was removed.
 
-    def __init__(self, batch: str, where: str, *, automatic: bool = False) -> None:
-        self.batch = batch
-        self._automatic = automatic
-        self.count = 0
-        self.until_ms = 0
-        self._where = where
-        self._room = self._bytes = 0
+    It is opened when there is something to keep. An automatic one is no operator's: only messages are a reason for it,
+    and all of them share half of the room.
+    """
+
+    def __init__(self, where: str, *, automatic: bool = False) -> None:
+        self.id = batches.new_batch_id()
+        self._where, self._automatic = where, automatic
+        self._bytes = self._count = 0
         self._open: OpenBatch | None = None
-
-    def open(self) -> Program[None]:
-        """Tells that this batch can be undone, before anything is removed."""
-        begin = batches.begin_automatic if self._automatic else batches.begin
-        self._open = yield from begin(self.batch, VERB, where=self._where)
-        if self._open is not None:
-            self._room, self.until_ms = self._open.room, self._open.record.until_ms
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a batch; an automatic one is opened late, and not once they used up their share."""
+        """Whether undo knows of it."""
         return self._open is not None
 
-    def most(self, count: int) -> int:
-        """How many bytes the copy of each of so many queues may take."""
-        return min(MOST_ONE, max(0, self._room // max(1, count) - OVERHEAD))
+    @property
+    def keeps_empty(self) -> bool:
+        """Whether undo registers queues again that held nothing."""
+        return self._open is not None and not self._automatic
 
-    def note(self, names: Sequence[str]) -> Program[None]:
-        """Notes what the registry knows about queues that are to be removed."""
-        [about] = yield reads.read((b"HMGET", ABOUT, *names))
-        flat = [part for name, text in zip(names, reads.good(about), strict=True) for part in (name, text or b"")]
-        index = index_key(self.batch)
+    def note(self, names: Sequence[str], task_set: bytes = b"") -> Program[int]:
+        """Note what goes with these queues, and return how many bytes the copy of each may take: 0 for none."""
+        if self._open is None:
+            self._open = yield from self._begin(names)
+        if self._open is None:
+            return 0
+        about, *ttl = yield reads.read((b"HMGET", ABOUT, *names), *([(b"PTTL", task_set)] if task_set else []))
+        set_ttl_ms = int(reads.good(ttl[0])) if ttl else -1
+        flat: list[Arg] = []
+        for name, text in zip(names, reads.good(about), strict=True):
+            flat += (name, msgspec.msgpack.encode(Noted(text or b"", task_set, set_ttl_ms)))
+        index = index_key(self.id)
         for reply in (yield ops.commands((b"HSET", index, *flat), (b"PEXPIRE", index, acts.KEEP_MS), key=index)):
             reads.good(reply)
+        return min(MOST_ONE, max(0, (self._open.room - self._bytes) // len(names) - OVERHEAD))
+
+    def _begin(self, names: Sequence[str]) -> Program[OpenBatch | None]:
+        if not self._automatic:
+            return (yield from batches.begin(self.id, VERB, where=self._where))
+        there = yield from reads.ask([(b"EXISTS", name) for name in names])
+        if all(count == 0 for count in there):
+            return None
+        return (yield from batches.begin_automatic(self.id, VERB, where=self._where))
 
     def settle(self, kept: Mapping[str, int], left: Sequence[str]) -> Program[None]:
-        """Counts what was kept, with its bytes, and strikes off what was not."""
-        self.count += len(kept)
-        size = sum(size + OVERHEAD for size in kept.values())
-        self._room -= size
-        self._bytes += size
+        """Count what was kept, with its bytes, and forget what was left."""
+        if self._open is None:
+            return
+        self._bytes += sum(size + OVERHEAD for size in kept.values())
+        self._count += len(kept)
         if left:
-            index = index_key(self.batch)
+            index = index_key(self.id)
             [reply] = yield ops.commands((b"HDEL", index, *left), key=index)
             reads.good(reply)
 
-    def close(self, counts: Mapping[str, int]) -> Program[None]:
-        """Writes how much is kept, and the line of the log."""
-        if self._open is not None:
-            yield from self._open.close(counts.get("applied", 0), self._bytes)
-        undoable = self.until_ms if self.count else None
-        entry = activity.make(
-            VERB, (yield from reads.clock()), where=self._where, counts=counts, batch=self.batch, undo_until_ms=undoable
-        )
-        yield from activity.record(entry)
+    def close(self, counts: Mapping[str, int]) -> Program[int | None]:
+        """Write how much is kept, and the line of the log; return until when it can be undone."""
+        if self._open is None:
+            return None
+        yield from self._open.close(counts["applied"], self._bytes)
+        yield from self._open.log(counts, undoable=self._count)
+        return self._open.undo_until_ms(self._count)
 
 
-def put_back_steps(
+def undo_steps(
     batch: Batch, progress: Callable[[int], None] | None = None, cancelled: Callable[[], bool] | None = None
 ) -> Steps[tuple[int, list[Skip], bool]]:
-    """Puts the queues of a cleaning back: how many, which not and why, and whether all were looked at."""
+    """Put the queues of a cleaning back: how many, which not and why, and whether all were looked at."""
     restored, skipped = 0, list[Skip]()
     noted = yield Step(reads.scan_hash(index_key(batch.id).decode()), writes=False)
-    rows = [(name.decode("utf-8", "replace"), about) for name, about in noted.items()]
+    rows = [(name.decode("utf-8", "replace"), _read(raw)) for name, raw in noted.items()]
     for start in range(0, len(rows), SLICE):
         if cancelled is not None and cancelled():
             return restored, skipped, False
         for name, told in (yield Step(_put_back(rows[start : start + SLICE], batch.id))):
             if told == "back":
                 restored += 1
-            else:
+            elif told:
                 skipped.append(Skip(id=name, code=_WHY[told], queue=name))
         if progress is not None:
             progress(restored)
     return restored, skipped, True
 
 
-def _put_back(rows: Sequence[tuple[str, bytes]], batch: str) -> Program[list[tuple[str, str]]]:
-    now = yield from reads.clock()
-    found: list[tuple[str, str]] = []
-    for name, about in rows:
-        if about and not (yield from _register(name, about, now)):
-            found.append((name, "again"))
-            continue
-        script = scripts.plain("messages/put_back")
-        reply: bytes = yield from programs.run_script(script, [name.encode(), copy_key(name, batch)], [])
-        word = reply.decode()
+def _read(raw: bytes) -> Noted:
+    try:
+        return msgspec.msgpack.decode(raw, type=Noted)
+    except msgspec.MsgspecError:
+        return Noted()  # nothing that could be registered again: the list alone comes back
+
+
+def _put_back(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tuple[str, str]]]:
+    """What became of each queue: `back`, why not, or nothing where only its name was in the set of its task."""
+    free = yield from _register([(name, noted.about) for name, noted in rows if noted.about])
+    mine = [(name, noted) for name, noted in rows if free.get(name, True)]
+    script = scripts.plain("messages/put_back")
+    calls = [(b"EVALSHA", script.digest, 2, name, copy_key(name, batch)) for name, _ in mine]
+    words: list[bytes] = []
+    if mine:
+        yield from programs.check_rights(script, mine[0][0].encode())
+        words = yield from programs.run_each(script, calls)
+    found = {name: "again" for name, _ in rows}
+    for (name, noted), word in zip(mine, words, strict=True):
         # Of a queue that was registered and empty, the registration is all there was.
-        found.append((name, "back" if word == "gone" and about else word))
-    return found
+        found[name] = "back" if word == b"gone" and noted.about else word.decode()
+        if noted.task_set and word != b"again":
+            ttl, key = noted.set_ttl_ms, noted.task_set
+            yield from programs.run_script(scripts.plain("messages/rejoin"), [key], [ttl, name])
+            found[name] = "" if found[name] == "gone" else found[name]
+    return list(found.items())
 
 
-def _register(name: str, about: bytes, now: int) -> Program[bool]:
-    """Registers a queue as it was, for as long as it had been made for; False when it is another's by now."""
-    words = about.decode("utf-8", "replace").split(" ", 5)
-    ttl = digits(words[1]) if len(words) == 6 else None
-    if ttl is None:
-        return True  # nothing that could be registered again: the list alone comes back
-    until, kind, task = now + ttl, words[3], words[5]
-    made, there = yield ops.commands((b"HSETNX", ABOUT, name, about), (b"HGET", ABOUT, name), key=ABOUT)
-    reads.good(made)
-    if bytes(reads.good(there) or b"").split(b" ", 2)[2:] != about.split(b" ", 2)[2:]:
-        return False
-    commands: list[tuple[bytes | str | int, ...]] = [(b"ZADD", QUEUES, b"NX", until, name)]
-    if task:
-        commands.append((b"ZADD", TASKS, 0, f"{task}\0{name}"))
-    if kind == "callbacks":
-        commands.append((b"ZADD", CALLBACKS, 0, name))
-    for reply in (yield ops.commands(*commands, key=QUEUES)):
+def _register(rows: Sequence[tuple[str, bytes]]) -> Program[dict[str, bool]]:
+    """Register queues as they were, for as long as each had been made for; False for one that is another's by now."""
+    facts = {name: about.decode("utf-8", "replace").split(" ", 5) for name, about in rows}
+    known = [(name, about) for name, about in rows if len(facts[name]) == 6 and digits(facts[name][1]) is not None]
+    if not known:
+        return {}
+    now = yield from reads.clock()
+    replies = yield ops.commands(
+        *(call for name, about in known for call in ((b"HSETNX", ABOUT, name, about), (b"HGET", ABOUT, name))),
+        key=ABOUT,
+    )
+    found: dict[str, bool] = {}
+    calls: list[tuple[Arg, ...]] = []
+    for (name, about), made, there in zip(known, replies[::2], replies[1::2], strict=True):
+        reads.good(made)
+        found[name] = bytes(reads.good(there) or b"").split(b" ", 2)[2:] == about.split(b" ", 2)[2:]
+        if found[name]:
+            _, ttl, _, kind, _, task = facts[name]
+            calls.append((b"ZADD", QUEUES, b"NX", now + int(ttl), name))
+            calls += [(b"ZADD", TASKS, 0, f"{task}\0{name}")] if task else []
+            calls += [(b"ZADD", CALLBACKS, 0, name)] if kind == "callbacks" else []
+    for reply in (yield ops.commands(*calls, key=QUEUES)) if calls else ():
         reads.good(reply)
-    return True
+    return found

@@ -282,7 +282,8 @@ class Inlets:
         client = self._owner.app.aclient()
         while True:
             async with _patient("temporary queues"):
-                while cleaning.goes_on(await client.run(cleaning.sweep_expired())):
+                expired = cleaning.ExpiredCleaning()
+                while await client.run(expired.step()):
                     pass
             await asyncio.sleep(EXPIRED_S)
 

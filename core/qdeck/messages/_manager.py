@@ -15,12 +15,11 @@ from qdeck._engine import codec, ops, programs
 from qdeck._errors import Reject, UsageError
 from qdeck._options import read_duration, retry_delay_ms
 from qdeck._redis.both import AsyncRunner, BlockingRunner, Both
-from qdeck._redis.steps import Step
 from qdeck._worker.run import error_event
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
-from qdeck.messages._cleaning import CleanReport
+from qdeck.messages._cleaning import ExpiredCleaning, OrphanCleaning, TaskCleaning
 from qdeck.messages._envelopes import DomainAction
 from qdeck.messages._messenger import RETRIES, Messenger
 from qdeck.messages._naming import TIERS
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
     from qdeck._app import App
     from qdeck._engine.ops import Claimed, Ending, Program, Turn
-    from qdeck._redis.steps import Steps
-    from qdeck.messages._cleaning import Removal
-    from qdeck.messages._registry import Temporary
+    from qdeck._redis.steps import Step, Steps
+    from qdeck.messages._cleaning import CleanReport
+    from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -53,17 +52,6 @@ class Delivery:
     token: str
     retries: int
     backoff: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LifeCycleCount:
-    """How often something happened to temporary queues: made, cleaned, expired, orphaned, …; `freed` is bytes."""
-
-    event: str
-    service: str
-    type: str
-    tier: str
-    count: int
 
 
 class run(Both[P, T]):  # noqa: N801 - a decorator
@@ -155,28 +143,19 @@ class _Manager:
 
         Those within this service's prefix and environment; unread messages are copied for undo, or stay.
         """
-        ended = yield from cleaning.end_task(task_id, self.names.holds, idle_s=round(idle))
-        return cleaning.report_of(ended, dry_run=False).removed
+        return (yield from cleaning.end_task(task_id, self.names.holds, idle_s=round(idle))).removed
 
     @run
     def report_task_queues(
-        self,
-        task_id: str,
-        *,
-        idle: float = 0,
-        dry_run: bool = True,
-        undo: bool = False,
-        everywhere: bool = False,
+        self, task_id: str, *, idle: float = 0, dry_run: bool = True, undo: bool = False
     ) -> Program[CleanReport]:
-        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day.
-
-        `everywhere`: in every prefix and environment, for an operator.
-        """
-        within = cleaning.everywhere if everywhere else self.names.holds
-        return cleaning.report_task(task_id, idle_s=round(idle), dry_run=dry_run, undo=undo, within=within)
+        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day."""
+        return TaskCleaning(
+            task_id, within=self.names.holds, idle_s=round(idle), dry_run=dry_run, undo=undo
+        ).run()  # fmt: skip
 
     @run
-    def task_queues(self, task_id: str) -> Program[list[Temporary]]:
+    def task_queues(self, task_id: str) -> Program[list[TemporaryQueue]]:
         """Return the temporary queues of a task, as registered."""
         names = yield from registry.of_task(task_id)
         return [found for found in (yield from registry.describe(names)) if found is not None]
@@ -194,40 +173,17 @@ class _Manager:
 
         It goes through the keys in slices; `progress` is called after each, and cancelling it leaves nothing half done.
         """
-        report, cursor = CleanReport(dry_run=dry_run), 0
-        # At least a second: an orphan is known by being left alone, and the server counts in seconds.
-        idle_s = max(1, round(idle))
-        keeper = (yield Step(cleaning.keep("orphans"))) if undo and not dry_run else None
-        try:
-            while True:
-                seen = yield Step(cleaning.orphans(cursor, idle_s=idle_s, dry_run=dry_run, keeper=keeper))
-                cursor = seen.cursor
-                report.scanned += seen.scanned
-                for one in seen.found:
-                    report.add(one)
-                if progress is not None:
-                    progress(report)
-                if cursor == 0:
-                    return report
-        finally:
-            if keeper is not None:
-                yield Step(cleaning.end(keeper, report))
+        return OrphanCleaning(idle_s=round(idle), dry_run=dry_run, undo=undo).steps(progress)
 
-    @run
-    def clean_expired_queues(self) -> Program[CleanReport]:
+    @operate
+    def clean_expired_queues(self) -> Steps[CleanReport]:
         """Remove registered queues whose time to live is over."""
-        found: list[Removal] = []
-        while True:
-            some = yield from cleaning.sweep_expired()
-            found += some
-            if not cleaning.goes_on(some):
-                return cleaning.report_of(found, dry_run=False)
+        return ExpiredCleaning().steps()
 
     @run
     def metrics(self) -> Program[list[LifeCycleCount]]:
         """Return what happened to temporary queues, per service, type and tier."""
-        rows = yield from registry.metrics()
-        return [LifeCycleCount(event=e, service=s, type=k, tier=t, count=n) for e, s, k, t, n in rows]
+        return registry.metrics()
 
     def _claim(self, queue: str) -> Program[Turn]:
         self._number += 1

@@ -15,7 +15,7 @@ from qdeck._errors import InvalidName, NotAllowed, UsageError
 from qdeck._names import QueueName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from qdeck._engine.ops import Arg, Program
     from qdeck._engine.scripts import Script
@@ -32,8 +32,12 @@ ACT_MS: Final = 5_000  # how long a remover may act after it announced itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Temporary:
-    """A temporary queue as the registry knows it."""
+class TemporaryQueue:
+    """A registered temporary queue.
+
+    `exists` (there is a list: a queue is registered before anything is in it), `bytes` and `idle_s` only where they
+    were asked for and the rights reach.
+    """
 
     name: str
     service: str
@@ -44,6 +48,28 @@ class Temporary:
     ttl_ms: int
     expires_ms: int
     waited_until_ms: int
+    exists: bool | None = None
+    bytes: int | None = None
+    idle_s: int | None = None
+
+    def is_waited_on(self, now_ms: int) -> bool:
+        """Return whether a reader waits."""
+        return self.waited_until_ms > now_ms
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Return whether its time to live is over, and no reader waits."""
+        return self.expires_ms <= now_ms and not self.is_waited_on(now_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LifeCycleCount:
+    """How often something happened to temporary queues: made, cleaned, expired, orphaned, …; `freed` is bytes."""
+
+    event: str
+    service: str
+    type: str
+    tier: str
+    count: int
 
 
 def script(name: str) -> Script:
@@ -169,6 +195,34 @@ def expired(most: int) -> Program[list[str]]:
     return [raw.decode() for raw in found if raw.isascii()]
 
 
+def expired_from(start: int, most: int) -> Program[list[str]]:
+    """Return names of queues whose time is over, from a place on, by plain reads."""
+    now = yield from server_ms()
+    [reply] = yield ops.commands(
+        (b"ZRANGEBYSCORE", QUEUES, b"-inf", now, b"LIMIT", start, most), key=QUEUES, reads=True
+    )
+    if isinstance(reply, ResponseError):
+        raise programs.explain(reply)
+    return [raw.decode("utf-8", "replace") for raw in reply]
+
+
+def look(names: Sequence[str]) -> Program[list[tuple[bytes, int | None, int | None]]]:
+    """Return type, idle seconds and bytes of keys, None where unknown. None of these reads counts as a use."""
+    if not names:
+        return []
+    replies = yield ops.commands(
+        *(
+            command
+            for name in names
+            for command in ((b"TYPE", name), (b"OBJECT", b"IDLETIME", name), (b"MEMORY", b"USAGE", name))
+        ),
+        key=names[0].encode(),
+        reads=True,
+    )
+    rows = zip(replies[::3], replies[1::3], replies[2::3], strict=True)
+    return [(kind, *(one if isinstance(one, int) else None for one in numbers)) for kind, *numbers in rows]
+
+
 def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_ms: int | None) -> Program[str]:
     """Puts a message on a temporary queue, once for each sender: `sent`, `again` or `late`."""
     keys = (queue.encode(), f"{{{queue}}}:once:{sender_id}".encode())
@@ -234,7 +288,7 @@ def callbacks_of(prefix: str, most: int = 1000, after: str = "") -> Program[list
     return [raw.decode("utf-8", "replace") for raw in found]
 
 
-def describe(names: Sequence[str]) -> Program[list[Temporary | None]]:
+def describe(names: Sequence[str]) -> Program[list[TemporaryQueue | None]]:
     """What the registry knows about queues; None where it knows nothing."""
     if not names:
         return []
@@ -247,11 +301,11 @@ def describe(names: Sequence[str]) -> Program[list[Temporary | None]]:
     return [_read(*row) for row in zip(names, about, until, waiting, strict=True)]
 
 
-def _read(name: str, about: bytes | None, until: bytes | None, waiting: bytes | None) -> Temporary | None:
+def _read(name: str, about: bytes | None, until: bytes | None, waiting: bytes | None) -> TemporaryQueue | None:
     if about is None:
         return None
     made, ttl, service, kind, tier, task = _words(about)
-    return Temporary(
+    return TemporaryQueue(
         name=name,
         service=service,
         type=kind,
@@ -270,18 +324,19 @@ def _words(about: bytes) -> list[str]:
     return words if len(words) == 6 and digits(words[0]) and digits(words[1]) else ["", "", *UNREADABLE]
 
 
-def metrics() -> Program[list[tuple[str, str, str, str, int]]]:
-    """What happened to temporary queues: event, service, type, tier, count."""
+def metrics() -> Program[list[LifeCycleCount]]:
+    """Return what happened to temporary queues since the server was set up, per service, type and tier."""
     [flat] = yield ops.commands((b"HGETALL", METRICS), key=METRICS, reads=True)
     if isinstance(flat, ResponseError):
         raise programs.explain(flat)
-    pairs: Iterable[tuple[bytes, bytes]] = zip(flat[::2], flat[1::2], strict=True)
-    rows: list[tuple[str, str, str, str, int]] = []
-    for field, count in pairs:
-        words, number = field.decode("utf-8", "replace").split(" ", 3), digits(count)
-        if len(words) == 4 and number is not None:
-            rows.append((words[0], words[1], words[2], "" if words[3] == "-" else words[3], number))
-    return sorted(rows)
+    found: list[LifeCycleCount] = []
+    for field, raw in sorted(zip(flat[::2], flat[1::2], strict=True)):
+        words, count = field.decode("utf-8", "replace").split(" ", 3), digits(raw)
+        if len(words) == 4 and count is not None:
+            event, service, kind, tier = words
+            tier = "" if tier == "-" else tier
+            found.append(LifeCycleCount(event=event, service=service, type=kind, tier=tier, count=count))
+    return found
 
 
 def server_ms() -> Program[int]:

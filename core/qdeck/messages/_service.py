@@ -188,11 +188,11 @@ class Service(Messenger):
 
     def end_task(self, task_id: str) -> list[Removal]:
         """Removes the temporary queues of a task that is over; unread messages are copied for undo, or stay."""
-        return self.app.client.run(cleaning.end_task(task_id, self.names.holds))
+        return self.app.client.run(cleaning.end_task(task_id, self.names.holds)).samples
 
     async def aend_task(self, task_id: str) -> list[Removal]:
         """The same in asyncio."""
-        return await self.app.aclient().run(cleaning.end_task(task_id, self.names.holds))
+        return (await self.app.aclient().run(cleaning.end_task(task_id, self.names.holds))).samples
 
     def _bind(self, task: str, queue: str, *, ends_task: bool, **options: Any) -> Callable[[Handler], Handler]:
         def declare(handler: Handler) -> Handler:

@@ -13,39 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidName, InvalidOption
 from qdeck._names import QueueName
-from qdeck._redis import reads
-from qdeck.adapters.model import raw_of, text_of
+from qdeck.adapters.model import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from qdeck._engine.ops import Program
 
 TIERS: Final = "free|advance|professional|enterprise"
 BUILT_IN: Final = (f"{{domain}}:{{action_type}}:{{tier={TIERS}}}:*", f"{{domain}}:{{context}}:{{tier={TIERS}}}")
 LONGEST: Final = 500  # bytes of a name
 SUFFIX: Final = ":dead_letter"
-TASK_QUEUES: Final = b"task_queues:"
-REGISTERED_AT_ONCE: Final = 500
 _WORD: Final = re.compile(r"\{(\w+)(?:=([^{}]+))?\}")
 _TYPED: Final = re.compile(rb":(?:actions|responses|callbacks|notifications)(?::|$)")
 _GLOB: Final = re.compile(r"[\\*?\[\]]")
-
-
-def read_registered(task_id: str) -> Program[list[bytes]]:
-    """Return what a task registered, in order; raises `LayoutMismatch` when its registry is another kind of data."""
-    key, cursor, found = registry_of(task_id), b"0", set[bytes]()
-    while True:
-        [reply] = yield reads.read((b"SSCAN", key, cursor, b"COUNT", REGISTERED_AT_ONCE), key=key)
-        cursor, names = reads.good(reply)
-        found.update(names)
-        if cursor == b"0":
-            return sorted(found)
-
-
-def registry_of(task_id: str) -> bytes:
-    """Return the set of the lists that a task registered."""
-    return TASK_QUEUES + raw_of(task_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 #!lua
--- Puts the copy of a removed list back, once: the list, its copy.
+-- Puts the copy of a removed list back, once, with the time to live that it had left.
+-- keys: queue (list) copy (string: see drop.lua; `back` when it was put back)
+-- reply: `back`, or why not: `gone` (there is no copy), `again` (there is a key of that name)
 local kept = redis.call('GET', KEYS[2])
 if not kept then return 'gone' end
 if kept == 'back' then return 'back' end

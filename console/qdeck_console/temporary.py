@@ -6,9 +6,9 @@ only, as a batch of their own that can be undone like any other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import CLEAN_SLICE, PlanEntry, Share
+from qdeck.admin import PlanEntry, Share
 from qdeck_console.format import counted, span
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from qdeck.admin import AsyncReader, AsyncWriter
     from qdeck.messages import CleanReport, Removal
 
-OVER: Final = "expired_queues"
-NOBODY: Final = "orphaned_queues"
-RULES: Final[tuple[str, ...]] = (OVER, NOBODY)
+EXPIRED: Final = "expired_queues"
+ORPHANED: Final = "orphaned_queues"
+RULES: Final[tuple[str, ...]] = (EXPIRED, ORPHANED)
 IDLE_S: Final = 86_400  # for which nobody used a queue that nobody owns; as the agent and `qdeck clean` have it
 MOST: Final = 10_000  # names kept of one rule: what is left over is found by the next dry run
-_EVENTS: Final = {OVER: "expired", NOBODY: "orphaned"}
-_WORDS: Final = {OVER: "time is over", NOBODY: "nobody owns them"}
+_EVENTS: Final = {EXPIRED: "expired", ORPHANED: "orphaned"}
+_WORDS: Final = {EXPIRED: "time is over", ORPHANED: "nobody owns them"}
 
 
 def queues_words(count: int) -> str:
@@ -31,7 +31,7 @@ def queues_words(count: int) -> str:
     return counted(count, "temporary queue")
 
 
-class Leftovers:
+class FoundQueues:
     """The temporary queues that were found, as a share of each rule with all of its entries."""
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
@@ -55,41 +55,32 @@ class Leftovers:
         """So many entries of a share from a number on."""
         return self._entries.get(share.rule, [])[first : first + most]
 
-    async def search(self, reader: AsyncReader, told: Callable[[], bool]) -> None:
-        """Looks for them, a slice at a time; `told` is asked after each whether to stop."""
-        if OVER in self.rules:
-            start = 0
-            while True:
-                found = await reader.expired_queues(start)
-                self._take(OVER, found)
-                start += len(found)
-                self.scanned += len(found)
-                if told():
+    async def search(self, reader: AsyncReader, stops: Callable[[], bool]) -> None:
+        """Look for them, a slice at a time, until there are no more or `stops` returns true."""
+        from qdeck.messages import ExpiredCleaning, OrphanCleaning
+
+        for rule in self.rules:
+            found = (ExpiredCleaning if rule == EXPIRED else OrphanCleaning)(dry_run=True, most=MOST)
+            taken = 0
+            more = True
+            while more:
+                scanned = found.report.scanned
+                more = await reader.search(found)
+                self._take(rule, found.report.samples[taken:])
+                taken = len(found.report.samples)
+                self.scanned += found.report.scanned - scanned
+                if stops():
                     return
-                if len(found) < CLEAN_SLICE:
-                    break
-            self.waits.discard(OVER)
-        if NOBODY in self.rules:
-            cursor: Any = 0
-            while True:
-                seen = await reader.orphaned_queues(cursor, idle_s=IDLE_S)
-                self._take(NOBODY, seen.found)
-                cursor = seen.cursor
-                self.scanned += seen.scanned
-                if told():
-                    return
-                if cursor == 0:
-                    break
-            self.waits.discard(NOBODY)
+            self.waits.discard(rule)
 
     def _take(self, rule: str, found: Iterable[Removal]) -> None:
         kept = self._entries.setdefault(rule, [])
         for one in found:
-            if one.outcome != "would_remove" or len(kept) >= MOST:
+            if one.outcome != "would_remove":
                 continue
             idle = None if one.idle_s is None else float(one.idle_s)
             since = "" if idle is None else f", nobody used it for {span(idle * 1000)}"
-            reason = ("its time is over" if rule == OVER else "no task and no service owns it") + since
+            reason = ("its time is over" if rule == EXPIRED else "no task and no service owns it") + since
             entry = PlanEntry(
                 queue=one.name, id=one.name, state="temporary", version="", verb="discard", rule=rule, reason=reason,
                 bytes=one.bytes, age_s=idle,
@@ -99,23 +90,11 @@ class Leftovers:
             share.take((entry,))
 
     async def remove(self, writer: AsyncWriter, done: Callable[[int], bool]) -> CleanReport:
-        """Removes what was found, by name. A queue that is used now stays. `done` hears how many, and says whether to
-        stop.
+        """Remove by name what was found. A queue that is used now stays. `done` receives how many were removed, and
+        returns whether to stop.
         """
-        from qdeck.messages import CleanReport
+        from qdeck.messages import PlannedCleaning
 
-        report = CleanReport()
-        keeper = await writer.begin_cleaning("purge")
-        try:
-            for rule in self.rules:
-                names = [entry.id for entry in self._entries.get(rule, [])]
-                for at in range(0, len(names), CLEAN_SLICE):
-                    some = names[at : at + CLEAN_SLICE]
-                    idle_s = IDLE_S if rule == NOBODY else 0
-                    for one in await writer.remove_queues(some, idle_s=idle_s, event=_EVENTS[rule], keeper=keeper):
-                        report.add(one)
-                    if done(report.removed):
-                        return report
-        finally:
-            await writer.end_cleaning(keeper, report)
-        return report
+        found = ((_EVENTS[rule], [entry.id for entry in self._entries.get(rule, [])]) for rule in self.rules)
+        cleaning = PlannedCleaning(found)
+        return await writer.clean(cleaning, cancelled=lambda: done(cleaning.report.removed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,9 +10,8 @@ import pytest
 from messages.waiting import OWN, age
 from qdeck._redis import reads
 from qdeck.admin import AsyncWriter, Writer
-from qdeck.messages import Messenger, SyncDomainQueueManager
+from qdeck.messages import Messenger, OrphanCleaning, SyncDomainQueueManager, TaskCleaning
 from qdeck.messages import _registry as registry
-from qdeck.messages.looking import OrphanSearch, read_counts, read_queues, read_tasks, report_task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,30 +43,30 @@ def test_tasks_and_their_queues_are_told_without_being_touched(
         registry.register(names[1], "callbacks", "ingestion_service", task="t:1", tier="", ttl_ms=1, wait_ms=60_000)
     )
     age(raw, *names[:2])
-    page = deck.run(read_tasks())
+    page = deck.temporary_tasks()
     assert [(row.task, row.queues, row.waited_on, row.services, row.tier) for row in page.rows] == [
         ("t:1", 2, 1, ("ingestion_service",), "free"),
         ("t:2", 1, 0, ("ingestion_service",), "free"),
     ]
     assert (page.queues, page.unowned, page.next) == (4, 1, None)
-    rows = {row.name: row for row in deck.run(read_queues()).rows}
+    rows = {row.name: row for row in deck.temporary_queues().rows}
     assert rows.keys() == {*names, alone}
-    assert [row.name for row in deck.run(read_queues(task="t:1")).rows] == sorted(names[:2])
+    assert [row.name for row in deck.temporary_queues(task="t:1").rows] == sorted(names[:2])
     assert (rows[names[0]].exists, rows[names[2]].exists, rows[alone].task) == (True, False, "")
-    assert (rows[names[0]].is_waited_on, rows[names[1]].is_waited_on) == (False, True)
+    assert (rows[names[0]].is_waited_on(page.now_ms), rows[names[1]].is_waited_on(page.now_ms)) == (False, True)
     assert (rows[names[0]].bytes or 0) > 100
-    deck.run(read_queues())
+    deck.temporary_queues()
     assert int(raw.object("idletime", names[0])) >= 100_000
-    counts = {one.event: one.count for one in deck.run(read_counts())}
+    counts = {one.event: one.count for one in deck.run(registry.metrics())}
     assert counts == {"made": 4}
 
 
 def test_a_deck_cleans_a_task_after_it_told_what_that_does(client: Messenger, deck: Writer, raw: redis.Redis) -> None:
     name = make(client, "t", "a")
     raw.rpush(name, b"x")
-    plan = deck.run(report_task("t", idle_s=0, dry_run=True))
+    plan = deck.run(TaskCleaning("t", idle_s=0, dry_run=True).run())
     assert (plan.removed, plan.undoable, plan.batch, raw.exists(name)) == (1, 1, None, 1)
-    done = deck.write(report_task("t", idle_s=0))
+    done = deck.clean(TaskCleaning("t", idle_s=0))
     assert (done.removed, raw.exists(name)) == (1, 0)
     assert deck.undo(done.batch).restored == 1
     assert raw.exists(name)
@@ -77,14 +77,14 @@ def test_many_are_told_page_by_page(client: Messenger, deck: Writer) -> None:
     tasks: list[tuple[str, int]] = []
     after: str | None = ""
     while after is not None:
-        page = deck.run(read_tasks(after=after, most=7))
+        page = deck.temporary_tasks(after=after, most=7)
         tasks += [(row.task, row.queues) for row in page.rows]
         after = page.next
     assert tasks == [(f"t-{n:02}", 3) for n in range(10)]
     seen: list[str] = []
     start: int | None = 0
     while start is not None:
-        some = deck.run(read_queues(start=start, most=7))
+        some = deck.temporary_queues(start=start, most=7)
         assert some.total == 30
         seen += [row.name for row in some.rows]
         start = some.next
@@ -95,9 +95,9 @@ def test_a_task_of_more_queues_than_a_page_is_told_whole(client: Messenger, deck
     for n in range(20):
         make(client, "big", str(n))
     make(client, "small", "x")
-    page = deck.run(read_tasks(most=5))
+    page = deck.temporary_tasks(most=5)
     assert [(row.task, row.queues) for row in page.rows] == [("big", 20)]
-    rest = deck.run(read_tasks(after=page.next or "", most=5))
+    rest = deck.temporary_tasks(after=page.next or "", most=5)
     assert [(row.task, row.queues, rest.next) for row in rest.rows] == [("small", 1, None)]
 
 
@@ -124,10 +124,13 @@ def test_orphans_are_searched_step_by_step(client: Messenger, deck: Writer, raw:
     for name in names:
         raw.rpush(name, b"x")
     age(raw, *names)
-    search = OrphanSearch(most=10)
-    while not (seen := deck.run(search.step())).is_done:
+    search = OrphanCleaning(dry_run=True, most=10)
+    while deck.search(search):
         pass
-    assert (seen.count, len(seen.rows), seen.scanned >= 50) == (50, 10, True)
+    seen = search.report
+    assert (seen.removed, len(seen.samples), seen.scanned >= 50) == (50, 10, True)
     assert seen.bytes > 0
-    assert deck.run(search.step()) == seen
+    before = replace(seen)
+    assert not deck.search(search)
+    assert seen == before
     assert SyncDomainQueueManager(client).clean_orphaned_queues().removed == 50

@@ -1,0 +1,132 @@
+"""Tasks and the temporary queues that they own, page by page, from plain reads: none of them counts as a use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from qdeck._redis import reads
+from qdeck.messages import _registry as registry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._engine.ops import Program
+    from qdeck.messages._registry import TemporaryQueue
+
+PAGE: Final = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePage:
+    """Some of the queues; `total` is how many there are, `next` where the rest begins, None at the end."""
+
+    now_ms: int
+    total: int
+    rows: tuple[TemporaryQueue, ...] = ()
+    next: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow:
+    """A task that owns temporary queues. Its queues live until the last of them ends; `services` made them."""
+
+    task: str
+    queues: int
+    waited_on: int
+    expired: int
+    services: tuple[str, ...]
+    tier: str
+    made_ms: int
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPage:
+    """Some of the tasks; `next` is what to give as `after` for the rest, None at the end.
+
+    `queues` is how many temporary queues there are of all tasks and of none, `unowned` those that belong to no task.
+    """
+
+    now_ms: int
+    queues: int
+    unowned: int
+    rows: tuple[TaskRow, ...] = ()
+    next: str | None = None
+
+
+def read_queues(*, task: str | None = None, start: int = 0, most: int = PAGE) -> Program[QueuePage]:
+    """Return registered temporary queues: of a task, or of all, those first that expire first."""
+    now = yield from reads.clock()
+    if task is not None:
+        names = yield from registry.of_task(task, start + most + 1)
+        total, names = len(names), names[start:]
+    else:
+        total_reply, raw = yield reads.read(
+            (b"ZCARD", registry.QUEUES), (b"ZRANGE", registry.QUEUES, start, start + most)
+        )
+        total = int(reads.good(total_reply))
+        names = [name.decode("utf-8", "replace") for name in reads.good(raw)]
+    shown = names[:most]
+    rows = yield from _rows(shown)
+    return QueuePage(now_ms=now, total=total, rows=rows, next=start + most if len(names) > most else None)
+
+
+def read_tasks(*, after: str = "", most: int = PAGE) -> Program[TaskPage]:
+    """Return tasks that own temporary queues, by name, with about `most` queues."""
+    now = yield from reads.clock()
+    first = f"({after}\0\xff" if after else "-"
+    cards = yield reads.read(
+        (b"ZCARD", registry.QUEUES),
+        (b"ZCARD", registry.TASKS),
+        (b"ZRANGEBYLEX", registry.TASKS, first, b"+", b"LIMIT", 0, most + 1),
+    )
+    queues, owned, raw = int(reads.good(cards[0])), int(reads.good(cards[1])), reads.good(cards[2])
+    pairs = [_pair(member) for member in raw]
+    cut = len(pairs) > most
+    if cut:
+        # The last task may go on beyond the page: it is the next page's, unless the page is all its own.
+        last = pairs[-1][0]
+        whole = [pair for pair in pairs if pair[0] != last]
+        pairs = whole or [(last, name) for name in (yield from registry.of_task(last, 10 * most))]
+    known = yield from registry.describe([name for _, name in pairs])
+    found = zip((task for task, _ in pairs), known, strict=True)
+    rows = [
+        _task(task, [one for _, one in group if one is not None], now)
+        for task, group in groupby(found, key=lambda row: row[0])
+    ]
+    after = pairs[-1][0] if cut and pairs else ""
+    kept = tuple(row for row in rows if row.queues)
+    return TaskPage(now_ms=now, queues=queues, unowned=max(0, queues - owned), rows=kept, next=after or None)
+
+
+def _pair(member: bytes) -> tuple[str, str]:
+    """Task and queue of a member of the registry; one without a mark is passed over like a task without queues."""
+    text = member.decode("utf-8", "replace")
+    task, mark, name = text.rpartition("\0")
+    return (task, name) if mark else (text, "")
+
+
+def _rows(names: Sequence[str]) -> Program[tuple[TemporaryQueue, ...]]:
+    known = yield from registry.describe(names)
+    there = [one for one in known if one is not None]
+    facts = yield from registry.look([one.name for one in there])
+    return tuple(
+        replace(one, exists=kind == b"list", bytes=size, idle_s=idle)
+        for one, (kind, idle, size) in zip(there, facts, strict=True)
+    )
+
+
+def _task(task: str, queues: Sequence[TemporaryQueue], now: int) -> TaskRow:
+    tiers = {one.tier for one in queues if one.tier}
+    return TaskRow(
+        task=task,
+        queues=len(queues),
+        waited_on=sum(one.is_waited_on(now) for one in queues),
+        expired=sum(one.is_expired(now) for one in queues),
+        services=tuple(sorted({one.service for one in queues})),
+        tier=tiers.pop() if len(tiers) == 1 else "",
+        made_ms=min((one.made_ms for one in queues), default=0),
+        expires_ms=max((one.expires_ms for one in queues), default=0),
+    )
