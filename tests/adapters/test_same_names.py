@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from characterisation.seed import fill
 from characterisation.seed_native import MAIL
 from qdeck import UnknownJob, UsageError
-from qdeck.admin import Code, Limits, QueueRef, Thresholds, Writer
+from qdeck.admin import Code, Limits, QueueRef, Thresholds, Writer, load_plan
+from qdeck.testing.adapters import values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,3 +117,79 @@ def test_a_filter_takes_the_adapter_too(deck: Writer) -> None:
     assert {group.adapter for group in deck.groups(where=f"queue:lists/{MAIL}").groups} == {"lists"}
     assert {group.adapter for group in deck.groups(where="queue:native/*").groups} == {"native"}
     assert not deck.groups(where="queue:lists/nothing").groups
+
+
+def test_a_plan_over_all_keeps_them_apart_and_so_does_its_batch(deck: Writer, seeded: redis.Redis) -> None:
+    before = values(seeded)
+    plan = deck.plan("retry", where=f"queue:{MAIL}")
+    assert set(plan.head.queues) == {OWN, LIST, POOL}
+    assert plan.by_queue == {OWN: 5, LIST: 4}
+    assert [plan.label(queue) for queue in plan.by_queue] == [str(OWN), str(LIST)]
+    assert Counter(entry.ref for entry in load_plan(plan.path).entries()) == plan.by_queue
+    result = deck.apply(plan)
+    assert (result.applied, result.queues) == (8, (OWN, LIST)), "another job holds one unique name"
+    assert result.labels == [str(OWN), str(LIST)]
+    batch = deck.batches()[result.batch]
+    assert (batch.queues, batch.native_queues, batch.adapters) == ([OWN, LIST], [MAIL], ["lists"])
+    assert deck.activity()[-1].queues == (str(OWN), str(LIST))
+    assert deck.undo(result.batch).restored == 8
+    assert list_of(values(seeded)) == list_of(before)
+
+
+def list_of(found: dict[bytes, object]) -> dict[bytes, object]:
+    return {key: value for key, value in found.items() if key.startswith(MAIL.encode())}
+
+
+@pytest.mark.parametrize(("ref", "verb", "count"), [(OWN, "discard", 5), (LIST, "retry", 4), (POOL, "discard", 1)])
+def test_a_plan_of_one_touches_no_other(
+    deck: Writer, seeded: redis.Redis, ref: QueueRef, verb: str, count: int
+) -> None:
+    others = {key: value for key, value in values(seeded).items() if not is_of(ref, key)}
+    plan = deck.plan(verb, str(ref), where="state:dead" if ref != POOL else "")
+    assert (plan.head.queues, plan.by_queue) == ([ref], {ref: count})
+    result = deck.apply(plan)
+    assert (result.applied, result.queues) == (count, (ref,))
+    after = values(seeded)
+    assert {key: after.get(key) for key in others} == others
+    assert deck.undo(result.batch).restored == count
+
+
+def is_of(ref: QueueRef, key: bytes) -> bool:
+    """Whether a key is one that a change of this queue may write."""
+    own = {"native": f"{{{MAIL}}}:", "lists": MAIL, "vmpooler": "vmpooler__"}[ref.adapter]
+    return key.startswith((own.encode(), b"qdeck:", b"{qdeck"))
+
+
+def test_of_the_same_id_in_each_only_the_marked_ones_are_planned(deck: Writer) -> None:
+    marked = [job for ref in (OWN, LIST) for job in deck.jobs(ref) if job.id == "twin"]
+    plan, left_out = deck.plan_jobs("discard", marked)
+    assert ({entry.ref for entry in plan.entries()}, left_out) == ({OWN, LIST}, [])
+    [job] = [job for job in deck.jobs(POOL) if job.id == "twin"]
+    plan, left_out = deck.plan_jobs("discard", [job])
+    assert ([entry.ref for entry in plan.entries()], left_out) == ([POOL], [])
+
+
+def test_what_is_skipped_says_of_which_queue(deck: Writer) -> None:
+    plan = deck.plan("retry", str(LIST), ids=["nowhere"])
+    [skip] = plan.tail.skipped
+    assert (skip.ref, skip.as_json()["adapter"]) == (LIST, "lists")
+
+
+@pytest.mark.parametrize(("ref", "found"), [(OWN, {OWN}), (POOL, set()), (LIST, set())])
+def test_a_purge_of_one_takes_nothing_of_another(deck: Writer, ref: QueueRef, found: set[QueueRef]) -> None:
+    plan = deck.plan_purge(queues=str(ref), limits=Limits(dlq_ttl=0.001))
+    assert (plan.head.queues, set(plan.by_queue)) == ([ref], found)
+    with pytest.raises(UsageError, match=f"^'{MAIL}' is a queue of"):
+        deck.plan_purge(queues=MAIL)
+
+
+def test_groups_and_stuck_jobs_are_of_one_queue_each(deck: Writer) -> None:
+    assert {group.ref for group in deck.groups().groups if group.queue == MAIL} == {OWN, LIST}
+    assert {group.ref for group in deck.groups(str(LIST)).groups} == {LIST}
+    assert {job.ref for job in deck.stuck() if job.queue in SHARED} == {OWN, QueueRef("scheduler", "scheduler")}
+    assert {job.ref for job in deck.stuck("scheduler/scheduler")} == {("scheduler", "scheduler")}
+
+
+def test_a_native_queue_is_named_with_its_adapter_in_a_filter(deck: Writer) -> None:
+    assert {group.ref for group in deck.groups(where=f"queue:native/{MAIL}").groups} == {OWN}
+    assert deck.plan("retry", where=f"queue:native/{MAIL}").by_queue == {OWN: 5}

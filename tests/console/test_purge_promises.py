@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck.admin import AsyncWriter, BatchResult, Skip, SkipCode, UndoResult, Verb, Writer
+from qdeck.admin import AsyncWriter, BatchResult, QueueRef, Skip, SkipCode, UndoResult, Verb, Writer
 from qdeck_console.operating import outcome, undone
 from qdeck_console.presenters import purgeruns
 from qdeck_console.presenters.purge import Applied, DryRun
@@ -24,7 +24,7 @@ MAIL = "shop:dev:mail:actions"
 def result(applied: int, undoable: int) -> BatchResult:
     return BatchResult(
         batch="b-1", verb=Verb.PURGE, applied=applied, asked=0, skipped=(), skipped_count=0, undoable=undoable,
-        undo_until_ms=1, queues=(MAIL,), error=None, stopped=None,
+        undo_until_ms=1, queues=(QueueRef("native", MAIL),), error=None, stopped=None,
     )  # fmt: skip
 
 

@@ -265,11 +265,11 @@ def test_several_queues_in_one_plan(deck: Writer, yard: Yard) -> None:
     yard.bulk_dead(250)
     other.bulk_dead(250)
     plan = deck.plan("retry", where="error:ValueError")
-    assert plan.tail.by_queue == {OTHER: 125, QUEUE: 125}
+    assert plan.by_queue == {("native", OTHER): 125, ("native", QUEUE): 125}
     narrow = deck.plan("retry", where=f"queue:{OTHER}")
-    assert narrow.tail.by_queue == {OTHER: 250}
+    assert narrow.by_queue == {("native", OTHER): 250}
     result = deck.apply(plan)
-    assert (result.applied, set(result.queues)) == (250, {QUEUE, OTHER})
+    assert (result.applied, set(result.labels)) == (250, {QUEUE, OTHER})
     assert deck.undo(result.batch).restored == 250
 
 

@@ -192,6 +192,6 @@ def test_a_plan_may_take_the_place_of_itself(deck: Writer, yard: Yard) -> None:
     kept = list(plan.entries())[:1]
     with PlanWriter(plan.head, plan.path, replaces=True) as writer:
         writer.add(kept)
-        tail = plan.tail.__class__(count=0, states={"dead": 1}, by_queue={QUEUE: 1})
+        tail = plan.tail.__class__(count=0, states={"dead": 1}, by_queue={f"native/{QUEUE}": 1})
         writer.finish(tail)
     assert deck.apply(load_plan(plan.path)).applied == 1

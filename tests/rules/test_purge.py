@@ -118,7 +118,7 @@ def test_purge_metrics_count_age_and_reason(yard: Yard) -> None:
     yard.ended("cancelled", 25 * HOUR)
     plan = yard.deck.plan_purge()
     assert plan.tail.rules == {"done_too_old": 1, "dead_too_old": 1, "cancelled_too_old": 1}
-    assert plan.tail.by_queue == {QUEUE: 3}
+    assert plan.tail.by_queue == {f"native/{QUEUE}": 3}
     assert plan.tail.bytes == sum(entry.bytes for entry in plan.entries()) > 0
     for entry in plan.entries():
         assert entry.age_s is not None

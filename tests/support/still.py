@@ -26,7 +26,7 @@ from qdeck._deck import history
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._operations import batches
 from qdeck._redis import Endpoint, SyncClient
-from qdeck.admin import NATIVE, AsyncWriter, Definition, Limits, NewJob, Sample, Target
+from qdeck.admin import NATIVE, AsyncWriter, Definition, Limits, NewJob, QueueRef, Sample, Target
 from qdeck.testing import Past
 from qdeck_console import screens
 from qdeck_console.actions import PURGE
@@ -248,7 +248,7 @@ def _kept(raw: redis.Redis) -> str:
     raw.hset(keys.undo_key(queue, batch), mapping={"#1": "0", "0": packed, "slices": 1, "bytes": len(packed)})
     until = NOW_MS - 180_000 + 86_400_000
     kept = batches.Batch(id=batch, verb="retry", by="ana@ops-1", at_ms=NOW_MS - 180_000, until_ms=until,
-                         queues=[queue], bytes=8_700_000, applied=10)  # fmt: skip
+                         queues=[QueueRef(NATIVE, queue)], bytes=8_700_000, applied=10)  # fmt: skip
     raw.hset(keys.UNDO, batch, msgspec.json.encode(kept))
     return batch
 

@@ -32,7 +32,7 @@ from qdeck_console.cli.output import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from qdeck.admin import BatchResult, Outcomes, Plan, PlanEntry, Writer
+    from qdeck.admin import BatchResult, Outcomes, Plan, PlanEntry, QueueRef, Writer
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "done", "dead", "cancelled")
 INTERRUPTED: Final = 130
@@ -225,7 +225,7 @@ def show_plan(plan: Plan, *, as_json: bool) -> int:
         _print_plan(plan)
     if not plan.count:
         note("qdeck: nothing matches that this can be done to")
-    note_skips(plan.tail.skipped, len(plan.tail.skipped))
+    note_skips(plan.tail.skipped, len(plan.tail.skipped), plan.head.shared)
     return 1 if plan.tail.skipped else 0
 
 
@@ -237,7 +237,7 @@ def show_batch(result: BatchResult, *, as_json: bool, outcomes: Outcomes | None 
         _print_batch(result, outcomes)
     if not result.applied and not result.skipped_count and result.error is None:
         note("qdeck: nothing matches that this can be done to")
-    note_skips(result.skipped, result.skipped_count)
+    note_skips(result.skipped, result.skipped_count, result.shared)
     if result.stopped is not None:
         note(f"qdeck: stopped after {result.applied:,}: {result.stopped}; --apply {result.batch[2:]} does the rest")
     if result.error is not None:
@@ -251,9 +251,9 @@ def batch_json(result: BatchResult, outcomes: Outcomes | None = None) -> dict[st
     return {
         "batch": result.batch,
         "verb": result.verb.value,
-        "adapter": result.adapter,
-        "queue": result.queues[0] if len(result.queues) == 1 else None,
-        "queues": list(result.queues),
+        "adapter": _adapter_of(result.queues),
+        "queue": result.queues[0].name if len(result.queues) == 1 else None,
+        "queues": result.labels,
         "applied": result.applied,
         "asked": result.asked,
         "skipped": [skip.as_json() for skip in result.skipped],
@@ -282,14 +282,14 @@ def batch_json(result: BatchResult, outcomes: Outcomes | None = None) -> dict[st
 def _write_plan(plan: Plan) -> None:
     """One JSON document, entry by entry, so that a plan of a million takes no memory."""
     head, tail = plan.head, plan.tail
-    queues = _queues_of(plan)
+    queues = head.queues
     facts = {
         "plan": plan.id,
         "file": str(plan.path),
         "verb": plan.verb.value,
-        "adapter": _adapter_of(plan),
-        "queue": queues[0] if len(queues) == 1 else None,
-        "queues": tail.by_queue,
+        "adapter": _adapter_of(queues),
+        "queue": queues[0].name if len(queues) == 1 else None,
+        "queues": {plan.label(queue): count for queue, count in plan.by_queue.items()},
         "created_at": iso(head.created_ms),
         "expires_at": iso(head.expires_ms),
         "where": head.where,
@@ -311,13 +311,9 @@ def _write_plan(plan: Plan) -> None:
     write_with_entries(facts, map(_entry, plan.entries()))
 
 
-def _queues_of(plan: Plan) -> list[str]:
-    return [*plan.head.queues, *(queue for _, queue in plan.head.abroad)]
-
-
-def _adapter_of(plan: Plan) -> str | None:
-    """The adapter of all its queues; None when they are of several."""
-    adapters = {*(["native"] if plan.head.queues else []), *(adapter for adapter, _ in plan.head.abroad)}
+def _adapter_of(queues: Sequence[QueueRef]) -> str | None:
+    """The adapter of all these queues; None when they are of several."""
+    adapters = {queue.adapter for queue in queues}
     return adapters.pop() if len(adapters) == 1 else None if adapters else "native"
 
 
@@ -339,8 +335,8 @@ def _print_plan(plan: Plan) -> None:
     states = ", ".join(f"{count:,} {state}" for state, count in tail.states.items())
     to = "" if head.priority is None else f" to {head.priority}"
     to = to if head.target is None else f" to {safe(head.target)}"
-    queues = _queues_of(plan)
-    place = safe(queues[0]) if len(queues) == 1 else f"{len(tail.by_queue):,} queues"
+    queues = head.queues
+    place = safe(plan.label(queues[0])) if len(queues) == 1 else f"{len(tail.by_queue):,} queues"
     size = f", {tail.bytes:,} bytes" if tail.bytes else ""
     line(f"would {plan.verb.value} {counted(plan.count, 'job')} of {place}{to}{size}{': ' if states else ''}{states}")
     if totals.dependents and plan.verb.value in ("cancel", "discard", "bury"):
@@ -351,9 +347,9 @@ def _print_plan(plan: Plan) -> None:
         line(f"{counted(totals.failure_handlers, 'job')} of failure handlers will be made")
     for warning in tail.warnings:
         line(f"mind: {safe(warning)}")
-    if plan.goes_abroad:
+    if plan.adapters:
         columns = [Column("queue", most=60), Column("id", most=60), Column("state"), Column("change", most=100)]
-        table(columns, ([e.queue, e.id, e.state, e.reason] for e in islice(plan.entries(), _SHOWN)))
+        table(columns, ([plan.label(e.ref), e.id, e.state, e.reason] for e in islice(plan.entries(), _SHOWN)))
     else:
         table([Column("id", most=128), Column("state")], ([e.id, e.state] for e in islice(plan.entries(), _SHOWN)))
     if plan.count > _SHOWN:
@@ -363,7 +359,7 @@ def _print_plan(plan: Plan) -> None:
 
 
 def _print_batch(result: BatchResult, outcomes: Outcomes | None) -> None:
-    place = f" of {safe(result.queues[0])}" if len(result.queues) == 1 else ""
+    place = f" of {safe(result.labels[0])}" if len(result.queues) == 1 else ""
     told = f"{_DONE[result.verb.value]} {counted(result.applied - result.asked, 'job')}{place}"
     line(f"{told}; {result.asked:,} are running and will be told" if result.asked else told)
     if outcomes is not None and outcomes.total:

@@ -21,7 +21,7 @@ import click
 from qdeck.admin import escaped_json, is_shown, mask_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from qdeck.admin import Skip
 
@@ -69,10 +69,10 @@ def note_unread(unread: Sequence[str]) -> int:
     return 1 if unread else 0
 
 
-def note_skips(skips: Sequence[Skip], count: int) -> None:
+def note_skips(skips: Sequence[Skip], count: int, shared: Collection[str] = ()) -> None:
     """A line on stderr for each of the first of so many jobs, queues or keys that were left alone."""
     for skip in skips[:_SKIP_LINES]:
-        name = skip.id or skip.queue
+        name = skip.subject(shared)
         note(f"qdeck: {name} is skipped: {skip.why}" if name else f"qdeck: {skip.why}")
     if count > _SKIP_LINES:
         note(f"qdeck: {count - _SKIP_LINES:,} more are skipped")

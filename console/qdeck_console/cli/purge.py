@@ -74,7 +74,7 @@ def purge(ctx: click.Context, /, *, plan_ref: str | None, now: bool, yes: bool, 
     else:
         _print_plan(plan)
         _print_temporary(temporary)
-    note_skips(plan.tail.skipped, len(plan.tail.skipped))
+    note_skips(plan.tail.skipped, len(plan.tail.skipped), plan.head.shared)
     ctx.exit(1 if plan.tail.skipped else 0)
 
 
@@ -119,7 +119,7 @@ def _apply(writer: Writer, plan: Plan, *, as_json: bool) -> int:
         line(f"purged {counted(result.applied, 'entry', 'entries')}; batch {result.batch}")
         if result.undoable:
             line(f"qdeck undo {result.batch} takes {result.undoable:,} of them back until {iso(result.undo_until_ms)}")
-    note_skips(result.skipped, result.skipped_count)
+    note_skips(result.skipped, result.skipped_count, result.shared)
     if result.error is not None:
         note(f"qdeck: ended after {result.applied:,}: {result.error}; the same command goes on from there")
         return 2
@@ -163,7 +163,7 @@ def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:
         "rules": head.where,
         "count": plan.count,
         "counts": tail.rules,
-        "queues": tail.by_queue,
+        "queues": {plan.label(queue): count for queue, count in plan.by_queue.items()},
         "states": tail.states,
         "bytes": tail.bytes,
         "temporary": temporary,
@@ -203,7 +203,10 @@ def _print_plan(plan: Plan) -> None:
     table([Column("rule"), Column("entries", right=True)], ([rule, f"{n:,}"] for rule, n in tail.rules.items()))
     line()
     columns = [Column("queue", most=60), Column("id", most=40), Column("verb"), Column("age", right=True)]
-    table([*columns, Column("reason", most=200)], map(_cells, islice(plan.entries(), _SHOWN)))
+    table(
+        [*columns, Column("reason", most=200)],
+        ([plan.label(entry.ref), *_cells(entry)] for entry in islice(plan.entries(), _SHOWN)),
+    )
     if plan.count > _SHOWN:
         line(f"and {plan.count - _SHOWN:,} more (--json has all of them)")
     totals = tail.totals
@@ -218,4 +221,4 @@ def _print_plan(plan: Plan) -> None:
 
 
 def _cells(entry: PlanEntry) -> list[str]:
-    return [entry.queue, entry.id, entry.verb, age(entry.age_s), entry.reason]
+    return [entry.id, entry.verb, age(entry.age_s), entry.reason]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck.admin import NO_UNDO, PRIORITIES, Verb
+from qdeck.admin import NATIVE, NO_UNDO, PRIORITIES, Verb
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import name_parts
 from qdeck_console.text import cut_end, safe_text, wrap
@@ -79,7 +79,8 @@ def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -
     """Label, number, words: what is done, where, what else it reaches, and what undo can take back."""
     tail, totals, verb = plan.tail, plan.tail.totals, plan.verb
     rows: list[tuple[str, str, str, str]] = []
-    told = [f"{count:,} {_short(queue, hide)}" for queue, count in sorted(tail.by_queue.items(), key=lambda q: -q[1])]
+    by_count = sorted(plan.by_queue.items(), key=lambda one: -one[1])
+    told = [f"{count:,} {_short(plan.label(queue), hide)}" for queue, count in by_count]
     more = f", {len(told) - 3:,} more queues" if len(told) > 3 else ""
     rows.append(("entries", f"{plan.count:,}", "strong bold", ", ".join(told[:3]) + more))
     if plan.head.where:
@@ -129,7 +130,7 @@ def _undo(plan: Plan) -> tuple[str, str, str]:
         left = plan.count - plan.tail.totals.running
         return fmt.count(left), "warn bold", "the others, within 24 h"
     if NO_UNDO in plan.tail.warnings:
-        abroad = sum(plan.tail.by_queue.get(queue, 0) for _, queue in plan.head.abroad)
+        abroad = sum(count for queue, count in plan.by_queue.items() if queue.adapter != NATIVE)
         lost = "its worker loses it for good" if plan.count - abroad == 1 else "their workers lose them for good"
         if not abroad:
             return "none", "warn bold", lost

@@ -85,7 +85,7 @@ def state(drive: Drive) -> Piece:
 def redrive_lines(drive: Drive, cells: int, *, hide: str, beside: bool = False) -> list[Line]:
     """All of it; with `beside`, what is around it stands in a pane of its own."""
     plan, word = drive.plan, state(drive)
-    queues = list(plan.tail.by_queue)
+    queues = [plan.label(queue) for queue in plan.by_queue]
     place = (
         queue_path(queues[0], max(8, cells - width(word[0]) - 22), "strong bold", hide=hide)
         if len(queues) == 1

@@ -96,12 +96,12 @@ def counters(plan: Plan, result: BatchResult) -> dict[str, int]:
         return dict(planned)
     done: dict[str, int] = {}
     # Entries are done in the order of the plan: the skipped ones are left out, and what was not reached is at its end.
-    missed = {(skip.queue, skip.id) for skip in result.skipped}
+    missed = {(skip.ref, skip.id) for skip in result.skipped}
     room = result.applied
     for entry in plan.entries():
         if room == 0:
             break
-        if (entry.queue, entry.id) not in missed:
+        if (entry.ref, entry.id) not in missed:
             done[entry.rule or ""] = done.get(entry.rule or "", 0) + 1
             room -= 1
     return done

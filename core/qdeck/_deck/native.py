@@ -160,7 +160,7 @@ def names(memory: Memory) -> Program[list[str]]:
     return memory.names
 
 
-def readable(names: Sequence[str], unread: list[tuple[QueueRef | None, str]]) -> Program[list[str]]:
+def readable(names: Sequence[str], unread: list[tuple[QueueRef, str]]) -> Program[list[str]]:
     """Those of these queues that this qdeck can read; the others with the reason in `unread`. Deleted ones are in
     neither. Raises where none may be read.
     """

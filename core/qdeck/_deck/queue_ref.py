@@ -18,6 +18,12 @@ class QueueRef(NamedTuple):
     def __str__(self) -> str:
         return f"{self.adapter}/{self.name}"
 
+    @classmethod
+    def parse(cls, text: str) -> QueueRef:
+        """Read what `str` wrote."""
+        adapter, _, name = text.partition("/")
+        return cls(adapter, name)
+
     def label(self, shared: Collection[str]) -> str:
         """Return how the queue is shown: its name, with the adapter where the name is one of `shared`."""
         return str(self) if self.name in shared else self.name

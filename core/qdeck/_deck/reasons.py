@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from qdeck._deck.queue_ref import QueueRef
+from qdeck._deck.words import NATIVE
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
 
 class SkipCode(StrEnum):
@@ -87,6 +90,7 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: SkipCode
     id: str = ""
     queue: str = ""
+    adapter: str = NATIVE
     data: str = ""  # what belongs to the code: a state, an id, a number, or the text of an error
 
     @property
@@ -94,14 +98,28 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The reason in words."""
         return self.code.words(self.data)
 
+    @property
+    def ref(self) -> QueueRef:
+        """The queue that it is of; without a name, one of several."""
+        return QueueRef(self.adapter, self.queue)
+
+    def subject(self, shared: Collection[str] = ()) -> str:
+        """Return what was left alone: the job, else its queue, else its adapter where that is not native."""
+        adapter = "" if self.adapter == NATIVE else self.adapter
+        return self.id or (self.ref.label(shared) if self.queue else adapter)
+
     def as_json(self) -> dict[str, str]:
         """Return the form of `--json`, of the agent's API and of its log."""
-        return {"id": self.id, "code": self.code.value, "why": self.why, "queue": self.queue}
+        return {
+            "id": self.id, "code": self.code.value, "why": self.why, "adapter": self.adapter, "queue": self.queue,
+        }  # fmt: skip
 
 
-def skips_of(queue: str, reasons: Iterable[tuple[str, str, str]]) -> list[Skip]:
+def skips_of(queue: str, reasons: Iterable[tuple[str, str, str]], adapter: str = NATIVE) -> list[Skip]:
     """Return the skips of a queue for what a script replied: id, code and data of each."""
-    return [Skip(id=job_id, queue=queue, code=SkipCode(code), data=data) for job_id, code, data in reasons]
+    return [
+        Skip(id=job_id, queue=queue, adapter=adapter, code=SkipCode(code), data=data) for job_id, code, data in reasons
+    ]
 
 
 class StopCode(StrEnum):

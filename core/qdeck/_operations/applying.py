@@ -25,6 +25,7 @@ from qdeck._redis.steps import Offload, Step, waiting
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from qdeck._deck.model import QueueRef
     from qdeck._engine.acts import Acted
     from qdeck._engine.ops import Op, Program
     from qdeck._operations.planfile import Plan
@@ -59,13 +60,15 @@ class Tally:
     undoable: int = 0
     skipped_count: int = 0
     skipped: list[Skip] = field(default_factory=list)
-    queues: list[str] = field(default_factory=list)
+    queues: list[QueueRef] = field(default_factory=list)
     now_ms: int = 0
 
     def add(self, part: PlanSlice, acted: Acted) -> None:
         """Count what a slice answered."""
         for at, code, data in acted.skipped[: MOST_SKIPS - len(self.skipped)]:
-            self.skipped.append(Skip(id=part.entries[at].id, code=SkipCode(code), queue=part.first.queue, data=data))
+            one = part.entries[at]
+            skip = Skip(id=one.id, code=SkipCode(code), queue=one.queue, adapter=one.adapter, data=data)
+            self.skipped.append(skip)
         applied = acted.count - len(acted.skipped)
         self.done += acted.count
         self.applied += applied
@@ -103,14 +106,11 @@ class Application:
         yield from check_server(plan)
         if plan.head.created_ms > now + _MOST_SKEW_MS:
             raise UsageError(f"the plan {plan.path} was made in the future", hint="make a new plan")
-        queues = list(plan.tail.by_queue) or list(plan.head.queues)
-        not_ours = {queue for _, queue in plan.head.abroad if queue not in plan.head.queues}
-        self.tally.queues = queues
+        self.tally.queues = list(plan.by_queue) or plan.head.queues
         self._batch = yield from batches.begin(
-            plan.batch, plan.verb.value, queues=[queue for queue in queues if queue not in not_ours],
-            adapters=foreign.adapters_of(plan.head), where=plan.head.where, target=plan.head.target,
-            keep_bytes=self._keep_bytes, keep_ms=self._keep_ms, expires_ms=plan.head.expires_ms,
-            now=now,
+            plan.batch, plan.verb.value, queues=self.tally.queues, shared=plan.head.shared, where=plan.head.where,
+            target=plan.head.target, keep_bytes=self._keep_bytes, keep_ms=self._keep_ms,
+            expires_ms=plan.head.expires_ms, now=now,
         )  # fmt: skip
         if not self._batch.is_resumed and plan.count > acts.SLICE:
             yield from self._log("begun", {})
@@ -224,7 +224,7 @@ class Application:
     def _log(self, outcome: str, counts: Mapping[str, int]) -> Program[None]:
         plan, tally = self.plan, self.tally
         yield from self._open.log(
-            {"planned": plan.count, **counts}, queues=tally.queues, at_ms=tally.now_ms or plan.head.created_ms,
+            {"planned": plan.count, **counts}, at_ms=tally.now_ms or plan.head.created_ms,
             undoable=tally.undoable, outcome=outcome, plan=plan.id, reason=plan.head.reason,
         )  # fmt: skip
 
@@ -242,6 +242,7 @@ class Application:
             undoable=tally.undoable,
             undo_until_ms=self._open.undo_until_ms(tally.undoable),
             queues=tuple(tally.queues),
+            shared=tuple(self.plan.head.shared),
             error=error,
             stopped=stopped,
         )
@@ -250,10 +251,10 @@ class Application:
 def check_server(plan: Plan) -> Program[None]:
     """Raises when the plan was made on another server: by its process, or when it registered the queues."""
     head = plan.head
-    run_id, registered = yield from planning.identity(list(head.queues))
+    run_id, registered = yield from planning.identity(list(head.registered))
     if run_id is not None and run_id == head.run_id:
         return
-    for queue, stamp in head.queues.items():
+    for queue, stamp in head.registered.items():
         if registered.get(queue) != stamp:
             [reply] = yield reads.read((b"HGET", keys.QUEUES, queue))
             reads.good(reply, queue)  # who may not see it is told that, and not that it is another server
@@ -262,7 +263,7 @@ def check_server(plan: Plan) -> Program[None]:
                 hint="make a plan on this server, or apply it on that one",
             )
     # Where the server may not be asked for its process, each step still compares what it changes to the byte.
-    if not head.queues and plan.count and not (run_id is None and head.run_id is None):
+    if not head.registered and plan.count and not (run_id is None and head.run_id is None):
         raise UsageError(f"the plan {plan.id} was made on another server ({head.address})", hint="make a new plan")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck import changes
+from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._engine import keys, ops
 from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
 from qdeck._errors import UsageError
@@ -36,7 +37,8 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     by: str
     at_ms: int
     until_ms: int
-    queues: list[str] = []
+    queues: list[QueueRef] = []
+    shared: list[str] = []  # names that queues of several adapters had when it began
     adapters: list[str] = []  # other adapters that have something of it
     where: str = ""
     target: str | None = None
@@ -44,6 +46,16 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     undone: bool = False
     applied: int | None = None
     automatic: bool = False  # no operator asked for it: a service removed what its task left, or an agent orphans
+
+    @property
+    def native_queues(self) -> list[str]:
+        """The names of those of its queues that are native."""
+        return [name for adapter, name in self.queues if adapter == NATIVE]
+
+    @property
+    def labels(self) -> list[str]:
+        """How its queues are shown."""
+        return [ref.label(self.shared) for ref in self.queues]
 
 
 @dataclass(slots=True)
@@ -72,7 +84,6 @@ class OpenBatch:
         self,
         counts: Mapping[str, int],
         *,
-        queues: Sequence[str] | None = None,
         at_ms: int | None = None,
         undoable: int = 0,
         outcome: str = "done",
@@ -83,7 +94,7 @@ class OpenBatch:
         record = self.record
         entry = activity.make(
             record.verb, record.at_ms if at_ms is None else at_ms,
-            queues=record.queues if queues is None else queues, where=record.where, counts=counts, outcome=outcome,
+            queues=record.labels, where=record.where, counts=counts, outcome=outcome,
             batch=record.id, plan=plan, reason=reason, undo_until_ms=self.undo_until_ms(undoable),
         )  # fmt: skip
         yield from activity.record(entry)
@@ -105,7 +116,8 @@ def begin(
     batch: str,
     verb: str,
     *,
-    queues: Sequence[str] = (),
+    queues: Sequence[QueueRef] = (),
+    shared: Sequence[str] = (),
     adapters: Sequence[str] = (),
     where: str = "",
     target: str | None = None,
@@ -129,7 +141,8 @@ def begin(
     yield from _sweep(known, now)
     record = Batch(
         id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + keep_ms, queues=list(queues),
-        adapters=list(adapters), where=where, target=target, bytes=begun.bytes if begun else 0,
+        shared=list(shared), adapters=sorted({*adapters, *(ref.adapter for ref in queues)} - {NATIVE}), where=where,
+        target=target, bytes=begun.bytes if begun else 0,
     )  # fmt: skip
     yield from write(record)
     return OpenBatch(record, _room(known, batch, keep_bytes), is_resumed=begun is not None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck import changes, jobs, payload
-from qdeck._deck.model import State
+from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import skips_of
 from qdeck._deck.records import MOST_SHOWN
 from qdeck._engine import acts, codec, keys, programs
@@ -19,6 +19,8 @@ from qdeck._operations.model import BatchResult, Verb
 from qdeck._redis import reads
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from qdeck._engine.ops import Program
 
 MOST_ORIGINAL: Final = 32 * 1024  # bytes of a payload that the events of a job can hold
@@ -29,6 +31,11 @@ class Draft:
 
     def __init__(self, queue: str, job_id: str, state: str, version: str, body: bytes) -> None:
         self.queue, self.id, self.state, self.version, self.body = queue, job_id, state, version, body
+
+    @property
+    def ref(self) -> QueueRef:
+        """The queue that it is in."""
+        return QueueRef(NATIVE, self.queue)
 
     @property
     def shown(self) -> Any:
@@ -181,10 +188,10 @@ def _alike(item: Any, shown: Any) -> int:
     return int(type(item) is type(shown))
 
 
-def apply_edit(draft: Draft, body: bytes, reason: str = "") -> Program[BatchResult]:
+def apply_edit(draft: Draft, body: bytes, reason: str = "", shared: Collection[str] = ()) -> Program[BatchResult]:
     """Gives the job the payload, and lets it run again when it was dead."""
     batch = yield from batches.begin(
-        batches.new_batch_id(), Verb.EDIT.value, queues=[draft.queue], where=f"id:{draft.id}"
+        batches.new_batch_id(), Verb.EDIT.value, queues=[draft.ref], shared=sorted(shared), where=f"id:{draft.id}"
     )
     event = codec.encode_json({"reason": reason or "edited by an operator", "by": changes.actor(), "batch": batch.id})
     acted = yield from programs.call(
@@ -199,7 +206,7 @@ def apply_edit(draft: Draft, body: bytes, reason: str = "") -> Program[BatchResu
     yield from batch.log({"applied": applied, "skipped": len(skipped)}, undoable=applied, reason=reason)
     return BatchResult(
         batch=batch.id, verb=Verb.EDIT, applied=applied, skipped=skipped, skipped_count=len(skipped),
-        undoable=applied, undo_until_ms=batch.undo_until_ms(applied), queues=(draft.queue,),
+        undoable=applied, undo_until_ms=batch.undo_until_ms(applied), queues=(draft.ref,), shared=tuple(shared),
     )  # fmt: skip
 
 

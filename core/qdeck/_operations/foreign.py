@@ -41,17 +41,19 @@ SLICE: Final = 50  # changes that are made in one go
 @dataclass(slots=True)
 class Ground:
     """The queues that a plan is about: our own by name, and those of other adapters. `unread` has what was left out of
-    all queues: the queue, where it is one, and the reason.
+    all queues: the queue, or the adapter alone, and the reason.
     """
 
     native: tuple[str, ...] = ()
     foreign: list[tuple[Adapter, str]] = field(default_factory=list)
-    unread: list[tuple[QueueRef | None, str]] = field(default_factory=list)
+    unread: list[tuple[QueueRef, str]] = field(default_factory=list)
+    shared: frozenset[str] = frozenset()
 
     @property
-    def abroad(self) -> list[tuple[str, str]]:
-        """Adapter and name of the foreign ones; bytes of a name that are no text are told, for a plan is a text."""
-        return [(adapter.name, shown(queue)) for adapter, queue in self.foreign]
+    def refs(self) -> list[QueueRef]:
+        """All of them; bytes of a name that are no text are told, for a plan is a text."""
+        native = [QueueRef(NATIVE, queue) for queue in self.native]
+        return native + [QueueRef(adapter.name, shown(queue)) for adapter, queue in self.foreign]
 
 
 def shown(name: str) -> str:
@@ -104,7 +106,7 @@ def _survey(
                 raise UsageError(f"there is no queue {told!r} in these adapters", hint="qdeck status lists the queues")
             yield from changes.need_queue(memory, ref.name)
             names.append(ref.name)
-        ground.native = tuple(names)
+        ground.native, ground.shared = tuple(names), others.shared
         return ground
     if others.shows_native:
         known = yield from native.names(memory)
@@ -113,6 +115,7 @@ def _survey(
     if others.adapters:
         found = yield from others.queues(ground.unread)
         ground.foreign = [(adapter, queue) for adapter, queue in found if QueueRef(adapter.name, queue).is_in(limits)]
+    ground.shared = others.shared
     return ground
 
 
@@ -179,7 +182,7 @@ def match(
         if cursor is None:
             break
     for missing in sorted(left):
-        sums.miss(queue, missing, SkipCode.NOT_FOUND, " or ".join(states))
+        sums.miss(QueueRef(adapter.name, queue), missing, SkipCode.NOT_FOUND, " or ".join(states))
 
 
 def _planned(
@@ -199,12 +202,13 @@ def plan_entry(
     """The line of a plan for an entry; None when it cannot be done, which is told."""
     name = shown(entry.id)
     if isinstance(change, UsageError):
-        sums.skip(shown(entry.queue), name, SkipCode.NOT_CAPABLE, shown(str(change).removeprefix(f"{entry.id!r}: ")))
+        why = shown(str(change).removeprefix(f"{entry.id!r}: "))
+        sums.skip(shown(entry.queue), name, SkipCode.NOT_CAPABLE, why, entry.adapter)
         return None
     try:
         entry.queue.encode()
     except UnicodeEncodeError:
-        sums.skip(ascii(entry.queue), name, SkipCode.QUEUE_NOT_TEXT)
+        sums.skip(ascii(entry.queue), name, SkipCode.QUEUE_NOT_TEXT, adapter=entry.adapter)
         return None
     if change.warning and shown(change.warning) not in sums.warnings:
         sums.warnings.append(shown(change.warning))
@@ -313,8 +317,3 @@ class Abroad:
 
     def _with_reason(self, shared: dict[str, Any], entry: PlanEntry) -> dict[str, Any]:
         return {**shared, "reason": entry.reason, "rule": entry.rule} if entry.rule is not None else shared
-
-
-def adapters_of(head: PlanHead) -> list[str]:
-    """The other adapters that a plan is about."""
-    return sorted({adapter for adapter, _ in head.abroad if adapter != NATIVE})

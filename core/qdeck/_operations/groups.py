@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._deck import payload
 from qdeck._deck.model import NATIVE, State
-from qdeck._deck.queue_ref import InQueue
+from qdeck._deck.queue_ref import InQueue, QueueRef
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._engine.numbers import need
@@ -203,7 +203,7 @@ def read_groups(
     limits = None if wanted is None else wanted.pushdown(now)
     exact = counted = wanted is None or wanted.is_everything
     for queue in queues:
-        if limits is not None and limits.queues is not None and queue not in limits.queues:
+        if limits is not None and not QueueRef(NATIVE, queue).is_in(limits.queues):
             continue
         if counted and (yield from reads.contained(_counted(queue, gathering, now), queue, [])):
             continue

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from qdeck._deck.model import NATIVE, State
+from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import Skip, Stop  # noqa: TC001 - structs look their types up when they are made
 
 PLAN_FORMAT: Final = 1
@@ -80,6 +80,11 @@ class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     age_s: float | None = None
     adapter: str = NATIVE
 
+    @property
+    def ref(self) -> QueueRef:
+        """The queue that it is in."""
+        return QueueRef(self.adapter, self.queue)
+
 
 class PlanTotals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What else a plan reaches: jobs that others wait for, with a unique name, running, with a failure handler.
@@ -105,13 +110,14 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     format: int = PLAN_FORMAT
     run_id: str | None = None
     db: int | None = None  # none in plans of before, which are not bound to one
-    queues: dict[str, str] = {}  # queue → when it was registered: that is how another server is told apart
+    queues: list[QueueRef] = []
+    shared: list[str] = []  # names that queues of several adapters had then
+    registered: dict[str, str] = {}  # native queue → when it was registered: so another server is told apart
     where: str = ""
     by: str = ""
     reason: str = ""
     priority: int | None = None
     target: str | None = None
-    abroad: list[tuple[str, str]] = []  # queues of other adapters: adapter and name
     ages: dict[str, int | None] = {}  # of a purge of other adapters, where they are not the usual ones
 
 
@@ -123,7 +129,7 @@ class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bytes: int = 0
     states: dict[str, int] = {}
     rules: dict[str, int] = {}
-    by_queue: dict[str, int] = {}
+    by_queue: dict[str, int] = {}  # by the text of the queue, `adapter/name`
     totals: PlanTotals = PlanTotals()
     skipped: tuple[Skip, ...] = ()
     warnings: tuple[str, ...] = ()  # what another system may do to it afterwards
@@ -146,10 +152,15 @@ class BatchResult:
     asked: int = 0
     undoable: int = 0
     undo_until_ms: int | None = None
-    queues: tuple[str, ...] = ()
+    queues: tuple[QueueRef, ...] = ()
+    shared: tuple[str, ...] = ()  # names that queues of several adapters had when it was planned
     error: str | None = None
     stopped: Stop | None = None
-    adapter: str = NATIVE
+
+    @property
+    def labels(self) -> list[str]:
+        """How its queues are shown."""
+        return [ref.label(self.shared) for ref in self.queues]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,9 +86,7 @@ class PlanOutcomes:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.adapters: dict[str, Adapter] = {
-            name: make(name) for name, queue in plan.head.abroad if plan.tail.by_queue.get(queue)
-        }
+        self.adapters: dict[str, Adapter] = {name: make(name) for name in plan.adapters}
 
     @property
     def evidence(self) -> str:
@@ -204,7 +202,7 @@ def of_batch(batch_id: str) -> Program[BatchOutcomes]:
     sums: Counter[str | None] = Counter()
     errors: Counter[str] = Counter()
     jobs = 0
-    for queue in batch.queues:
+    for queue in batch.native_queues:
         jobs += yield from _count_batch(batch, queue, sums, errors)
     if batch.adapters and batch.verb == Verb.RETRY:
         theirs, of_plan = yield from _of_adapters(batch)
@@ -215,7 +213,7 @@ def of_batch(batch_id: str) -> Program[BatchOutcomes]:
         verb=batch.verb,
         jobs=jobs,
         errors=MappingProxyType(dict(errors.most_common())),
-        queues=tuple(batch.queues),
+        queues=tuple(batch.labels),
         undone=batch.undone,
         until_ms=batch.until_ms,
         all_kept_bytes=sum(one.bytes for one in known.values()),

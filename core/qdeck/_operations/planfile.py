@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import msgspec
 import platformdirs
 
-from qdeck._deck.model import NATIVE
+from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._errors import UsageError
 from qdeck._files import draft_beside, give_name, private_folder, state_dir
 from qdeck._operations.model import NO_STATE, PLAN_FORMAT, PLAN_MOST_LIFE_MS, PlanEntry, PlanHead, PlanTail, Verb
@@ -82,9 +82,18 @@ class Plan:
         return f"b-{self.head.plan}"
 
     @property
-    def goes_abroad(self) -> bool:
-        """Whether it takes something of other adapters, rather than having looked there in vain."""
-        return any(self.tail.by_queue.get(queue) for _, queue in self.head.abroad)
+    def by_queue(self) -> dict[QueueRef, int]:
+        """How many entries it has of each queue."""
+        return {QueueRef.parse(text): count for text, count in self.tail.by_queue.items()}
+
+    @property
+    def adapters(self) -> list[str]:
+        """The other adapters that it takes something of, rather than having looked there in vain."""
+        return sorted({ref.adapter for ref, count in self.by_queue.items() if count and ref.adapter != NATIVE})
+
+    def label(self, queue: QueueRef) -> str:
+        """Return how a queue of it is shown."""
+        return queue.label(self.head.shared)
 
     def entries(self) -> Iterator[PlanEntry]:
         """The entries, as they are read."""
@@ -289,8 +298,8 @@ def check_whole(plan: Plan) -> None:
         raise _changed(plan, wrong)
     by_queue: Counter[str] = Counter()
     states: Counter[str] = Counter()
-    for (queue, state, _, _), count in kinds.items():
-        by_queue[queue] += count
+    for (queue, state, _, adapter), count in kinds.items():
+        by_queue[str(QueueRef(adapter, queue))] += count
         states[state] += count
     if by_queue != Counter(plan.tail.by_queue) or states != Counter(plan.tail.states):
         raise _changed(plan, "its last line says other numbers of jobs than its entries")

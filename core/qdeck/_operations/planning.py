@@ -25,7 +25,7 @@ from qdeck.adapters.native.rows import Row, reaches_no_secret
 from qdeck.adapters.native.walk import Needs, Walk, fill, put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from qdeck._deck.native import Memory
     from qdeck._engine.ops import Program
@@ -70,7 +70,7 @@ def identity(queues: Sequence[str]) -> Program[tuple[str | None, dict[str, str]]
 
 def start_head(
     verb: Verb,
-    queues: Sequence[str],
+    queues: Sequence[QueueRef],
     address: str,
     *,
     db: int | None = None,
@@ -79,17 +79,16 @@ def start_head(
     priority: int | None = None,
     target: str | None = None,
     life_ms: int = PLAN_LIFE_MS,
-    abroad: Sequence[tuple[str, str]] = (),
+    shared: Iterable[str] = (),
     ages: dict[str, int | None] | None = None,
 ) -> Program[PlanHead]:
     """The head of a plan that is made now, on this server."""
     now = yield from reads.clock()
-    run_id, registered = yield from identity(queues)
+    run_id, registered = yield from identity([name for adapter, name in queues if adapter == NATIVE])
     return PlanHead(
         plan=new_id(), verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address, run_id=run_id,
-        db=db,
-        queues=registered, where=where, by=changes.actor(), reason=reason, priority=priority, target=target,
-        abroad=list(abroad), ages=ages or {},
+        db=db, queues=list(queues), shared=sorted(shared), registered=registered, where=where, by=changes.actor(),
+        reason=reason, priority=priority, target=target, ages=ages or {},
     )  # fmt: skip
 
 
@@ -108,8 +107,8 @@ def build(
     ground = yield from foreign.survey(memory, others, wish)
     queues = ground.native
     head = yield from start_head(
-        wish.verb, queues, address, db=db, where=str(wish.wanted or ""), reason=wish.reason, priority=priority,
-        target=target, life_ms=wish.life_ms, abroad=ground.abroad,
+        wish.verb, ground.refs, address, db=db, where=str(wish.wanted or ""), reason=wish.reason, priority=priority,
+        target=target, life_ms=wish.life_ms, shared=ground.shared,
     )  # fmt: skip
     sums = Sums()
     with PlanWriter(head, wish.path) as writer:
@@ -125,7 +124,7 @@ def build(
                 progress(sums.scanned, writer.count)
 
         for ref, error in ground.unread:
-            sums.skip("" if ref is None else ref.name, "", SkipCode.UNREADABLE, error)
+            sums.skip(ref.name, "", SkipCode.UNREADABLE, error, ref.adapter)
         for queue in queues:
             unread: list[str] = []
             yield from reads.contained(_match(queue, wish, head.created_ms, sums, take), queue, unread)
@@ -139,7 +138,7 @@ def build(
 
 def _match(queue: str, wish: Wish, now: int, sums: Sums, take: Callable[[list[Row]], Program[None]]) -> Program[None]:
     limits = None if wish.wanted is None else wish.wanted.pushdown(now)
-    if limits is not None and limits.queues is not None and queue not in limits.queues:
+    if limits is not None and not QueueRef(NATIVE, queue).is_in(limits.queues):
         return
     ids = wish.ids or (() if limits is None or limits.ids is None else tuple(sorted(limits.ids)))
     if wish.ids or (limits is not None and limits.ids is not None):
@@ -193,7 +192,7 @@ def _named(
                 if not tell:
                     continue
                 if place is None:
-                    sums.miss(queue, job_id, SkipCode.NOT_FOUND)
+                    sums.miss(QueueRef(NATIVE, queue), job_id, SkipCode.NOT_FOUND)
                 else:
                     sums.skip(queue, job_id, SkipCode.WRONG_STATE, place.state)
             else:

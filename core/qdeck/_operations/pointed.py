@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qdeck._deck.model import NATIVE, JobRecord, State
+from qdeck._deck.model import NATIVE, JobRecord, QueueRef, State
 from qdeck._deck.reasons import Skip, SkipCode
 from qdeck._engine.codec import BAND, score_seen
 from qdeck._operations.foreign import shown
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from qdeck._operations.planfile import Plan
     from qdeck.adapters.others import Others
 
-Place = tuple[str, str, str]
+Place = tuple[QueueRef, str, str]
 
 
 def plan(
@@ -33,7 +33,7 @@ def plan(
 ) -> Program[tuple[Plan, list[Skip]]]:
     """Make the plan. A job that is not as it was shown is not in it, and returned with the reason."""
     seen = {_place(job): job for job in jobs}
-    queues = tuple(sorted({job.queue for job in jobs}))
+    queues = tuple(sorted({job.ref for job in jobs}))
     ids = tuple(dict.fromkeys(job.id if job.adapter == NATIVE else job.key for job in jobs))
     made = yield from build(memory, address, Wish(verb=verb, queues=queues, ids=ids, **request), db=db, others=others)
     kept, left_out = _compare(made, seen)
@@ -43,39 +43,40 @@ def plan(
 def _place(job: JobRecord) -> Place:
     """What tells a job from all others: of other adapters, ids may repeat, and what was seen of an entry tells it."""
     seen = getattr(job, "seen", None)
-    return job.queue, shown(job.id), seen.mark if isinstance(seen, Seen) else ""
+    return job.ref, shown(job.id), seen.mark if isinstance(seen, Seen) else ""
 
 
 def _place_of(entry: PlanEntry) -> Place:
-    return entry.queue, entry.id, "" if entry.adapter == NATIVE else Seen.parse(entry.version).mark
+    return entry.ref, entry.id, "" if entry.adapter == NATIVE else Seen.parse(entry.version).mark
 
 
 def _compare(plan: Plan, seen: dict[Place, JobRecord]) -> tuple[list[PlanEntry], list[Skip]]:
-    kept, skips = [], {(skip.queue, skip.id): skip for skip in plan.tail.skipped}
+    kept, skips = [], {(skip.ref, skip.id): skip for skip in plan.tail.skipped}
     met = set()
     for entry in plan.entries():
         place = _place_of(entry)
-        place = place if place in seen else (entry.queue, entry.id, "")
+        place = place if place in seen else (entry.ref, entry.id, "")
         job = seen.get(place)
         if job is None:
             if entry.adapter != NATIVE:
-                skips.setdefault((entry.queue, entry.id), _skip(entry, SkipCode.CHANGED))
+                skips.setdefault((entry.ref, entry.id), _skip(entry, SkipCode.CHANGED))
             continue  # the same id in another queue: not the one that was meant
         skip = difference(job, entry, plan.head.created_ms)
         if skip is not None:
-            skips[entry.queue, entry.id] = skip
+            skips[entry.ref, entry.id] = skip
         else:
             kept.append(entry)
             met.add(place)
     return kept, [
-        skips.get((queue, job_id)) or Skip(id=job_id, queue=queue, code=SkipCode.LEFT_STATE, data=job.state)
-        for (queue, job_id, mark), job in seen.items()
-        if (queue, job_id, mark) not in met
+        skips.get((ref, job_id))
+        or Skip(id=job_id, queue=ref.name, adapter=ref.adapter, code=SkipCode.LEFT_STATE, data=job.state)
+        for (ref, job_id, mark), job in seen.items()
+        if (ref, job_id, mark) not in met
     ]
 
 
 def _skip(entry: PlanEntry, code: SkipCode, data: str = "") -> Skip:
-    return Skip(id=entry.id, queue=entry.queue, code=code, data=data)
+    return Skip(id=entry.id, queue=entry.queue, adapter=entry.adapter, code=code, data=data)
 
 
 def difference(job: JobRecord, entry: PlanEntry, now_ms: int) -> Skip | None:
@@ -104,7 +105,7 @@ def _only(plan: Plan, kept: Sequence[PlanEntry]) -> Plan:
     tail = msgspec.structs.replace(
         plan.tail,
         states=dict(states),
-        by_queue=dict(Counter(entry.queue for entry in kept)),
+        by_queue=dict(Counter(str(entry.ref) for entry in kept)),
         bytes=sum(entry.bytes for entry in kept),
         totals=msgspec.structs.replace(plan.tail.totals, running=states[State.RUNNING]) if kept else plan.tail.totals,
         skipped=(),

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import State
+from qdeck._deck.model import NATIVE, State
 from qdeck._deck.reasons import Skip
 from qdeck._operations.model import PLAN_LIFE_MS, PlanTail, PlanTotals
 
@@ -66,29 +66,29 @@ class Sums:
     skipped: list[Skip] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     _met: set[str] = field(default_factory=set)
-    _missed: dict[str, tuple[set[str], SkipCode, str]] = field(default_factory=dict)
+    _missed: dict[str, tuple[set[QueueRef], SkipCode, str]] = field(default_factory=dict)
 
     def add(self, entries: Sequence[PlanEntry]) -> None:
         """Counts entries that are all of one queue."""
         if not entries:
             return
         self.states.update(entry.state for entry in entries)
-        self.by_queue[entries[0].queue] += len(entries)
+        self.by_queue[str(entries[0].ref)] += len(entries)
         self.bytes += sum(entry.bytes for entry in entries)
         self.rules.update(entry.rule for entry in entries if entry.rule is not None)
 
-    def skip(self, queue: str, job_id: str, code: SkipCode, data: str = "") -> None:
+    def skip(self, queue: str, job_id: str, code: SkipCode, data: str = "", adapter: str = NATIVE) -> None:
         """Notes a job that was named and is left alone."""
         if len(self.skipped) < MOST_SKIPS:
             # A plan is a text: bytes of an id that are none are written out.
             shown = job_id.encode("utf-8", "backslashreplace").decode()
-            self.skipped.append(Skip(id=shown, code=code, queue=queue, data=data))
+            self.skipped.append(Skip(id=shown, code=code, queue=queue, adapter=adapter, data=data))
 
     def meet(self, job_id: str) -> None:
         """Notes that a job that was named is in some queue."""
         self._met.add(job_id)
 
-    def miss(self, queue: str, job_id: str, code: SkipCode, data: str = "") -> None:
+    def miss(self, queue: QueueRef, job_id: str, code: SkipCode, data: str = "") -> None:
         """Notes that a job that was named is not in this queue; it may be in another."""
         self._missed.setdefault(job_id, (set(), code, data))[0].add(queue)
 
@@ -96,7 +96,8 @@ class Sums:
         """Skips what was named and found nowhere."""
         for job_id, (queues, code, data) in self._missed.items():
             if job_id not in self._met:
-                self.skip(next(iter(queues)) if len(queues) == 1 else "", job_id, code, data)
+                adapter, name = next(iter(queues)) if len(queues) == 1 else (NATIVE, "")
+                self.skip(name, job_id, code, data, adapter)
 
     def tail(self) -> PlanTail:
         """The last line of the plan."""

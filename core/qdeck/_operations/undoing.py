@@ -118,7 +118,7 @@ class _Undoing:
         for _ in range(_ROUNDS):
             before = self._reached
             self._reached = {}
-            todo = list(self.kept.queues)
+            todo = self.kept.native_queues
             for queue in todo:  # which grows
                 yield from _deliver(queue)
                 found = yield from _read_reached(queue, self.kept.id)
@@ -136,7 +136,7 @@ class _Undoing:
         Again and again those with jobs whose parents, maybe of another queue, were not back yet.
         """
         todo: list[_Place] = []
-        for queue in reversed(self.kept.queues):
+        for queue in reversed(self.kept.native_queues):
             todo += [(queue, number) for number in range(self._reached[queue].slices, 0, -1)]
         for queue, found in self._reached.items():
             todo += [(queue, f"~{number}") for number in range(1, found.fallen + 1)]
@@ -169,13 +169,13 @@ class _Undoing:
         outcomes = yield from applied.undo(adapter, self.kept.id)
         self.restored += sum(outcome.done for outcome in outcomes)
         missed = [(outcome.id, outcome.code, outcome.data) for outcome in outcomes if outcome.code is not None]
-        self.skipped += skips_of("", missed)
+        self.skipped += skips_of("", missed, adapter)
 
     def finish(self) -> Program[None]:
         """Tells other queues what they have to know, and writes down what was done."""
         for (queue, _), undone in self._fates.items():
             self.skipped += skips_of(queue, undone.skipped)
-        for queue in self._reached or self.kept.queues:
+        for queue in self._reached or self.kept.native_queues:
             yield from _deliver(queue)
         yield from _finish(self)
 
@@ -198,7 +198,7 @@ def _read_reached(queue: str, batch: str) -> Program[_Reached]:
 
 def _undo_slice(kept: Batch, queue: str, number: int) -> Program[acts.Undone]:
     if kept.verb == Verb.MOVE and kept.target is not None:
-        return (yield from _move_back(kept, queue, kept.queues.index(queue), number))
+        return (yield from _move_back(kept, queue, kept.native_queues.index(queue), number))
     return (yield from programs.call(acts.undo(queue, kept.id, number)))
 
 
@@ -242,7 +242,7 @@ def _finish(run: _Undoing) -> Program[None]:
         yield from batches.write(kept)
     counts = {"restored": run.restored, "skipped": len(run.skipped)}
     entry = activity.make(
-        "undo", now, queues=kept.queues, where=kept.where,
+        "undo", now, queues=kept.labels, where=kept.where,
         counts=counts | ({"dependents": run.dependents} if run.dependents else {}),
         outcome="failed" if run.error else "done" if run.whole else "stopped", batch=kept.id, reason=kept.verb,
     )  # fmt: skip

@@ -96,7 +96,7 @@ class Taking:
             except NotAllowed:
                 raise
             except QdeckError as error:  # a key of this adapter is not what it should be: the other adapters go on
-                self.sums.skip(adapter.name, "", SkipCode.UNREADABLE, str(error))
+                self.sums.skip("", "", SkipCode.UNREADABLE, str(error), adapter.name)
                 return
             self.sums.scanned += page.scanned
             found = []
@@ -112,7 +112,7 @@ class Taking:
                 except NotAllowed:
                     raise
                 except QdeckError as error:  # a key beside these entries is not what it should be
-                    self.sums.skip(some[0].entry.queue, "", SkipCode.UNREADABLE, str(error))
+                    self.sums.skip(some[0].entry.queue, "", SkipCode.UNREADABLE, str(error), adapter.name)
             if self.cancelled is not None and self.cancelled():
                 raise InvalidOption("the plan was not finished", hint="it was cancelled")
             if self.progress is not None:

@@ -103,8 +103,8 @@ class _Build:
         ground = yield from ground_of(memory, others, self.queues)
         queues = ground.native
         head = yield from start_head(
-            Verb.PURGE, queues, address, db=db, where=self._where(ground), reason=self.reason, life_ms=self.life_ms,
-            abroad=ground.abroad, ages=foreign.told_ages(self.limits) if ground.foreign else None,
+            Verb.PURGE, ground.refs, address, db=db, where=self._where(ground), reason=self.reason,
+            life_ms=self.life_ms, shared=ground.shared, ages=foreign.told_ages(self.limits) if ground.foreign else None,
         )  # fmt: skip
         too_old = Rule.DEAD_TOO_OLD in self.rules
         purge = select.Purge(
@@ -114,7 +114,7 @@ class _Build:
             head.created_ms - self.limits.age_ms(Rule.DEAD_TOO_OLD) if too_old else None,
         )
         for ref, error in ground.unread:
-            self.sums.skip("" if ref is None else ref.name, "", SkipCode.UNREADABLE, error)
+            self.sums.skip(ref.name, "", SkipCode.UNREADABLE, error, ref.adapter)
         with PlanWriter(head, self.path) as writer:
             for queue in queues:
                 for rule in self.rules:

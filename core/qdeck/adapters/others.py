@@ -154,12 +154,12 @@ class Others:
         adapter = next((one for one in self.adapters if one.name == name), None)
         return "" if adapter is None or adapter.tells_fates else f"{name} does not tell how retried entries fare"
 
-    def queues(self, unread: list[tuple[QueueRef | None, str]] | None = None) -> Program[list[tuple[Adapter, str]]]:
+    def queues(self, unread: list[tuple[QueueRef, str]] | None = None) -> Program[list[tuple[Adapter, str]]]:
         """The foreign queues that are there now; what was left out, with the reason, is in `unread`."""
         rows, _ = yield from self.rows((yield from reads.clock()))
         by_name = {adapter.name: adapter for adapter in self.adapters}
         if unread is not None:
-            unread += [(None, why) for why in self.unread]
+            unread += [(QueueRef("", ""), why) for why in self.unread]
             unread += [
                 (row.ref, reads.unread_words(row.ref.label(self.shared), row.problem)) for row in rows if row.problem
             ]

@@ -119,7 +119,7 @@ class Reads(Plans):
         """Return where a job is, of every queue. Queues that cannot be read are added to `unread`."""
         from qdeck._deck import job
 
-        left_out: list[tuple[QueueRef | None, str]] = []
+        left_out: list[tuple[QueueRef, str]] = []
         names = yield from native.readable((yield from native.names(self.memory)), left_out)
         unread = [] if unread is None else unread
         unread += [why for _, why in left_out]

@@ -124,7 +124,7 @@ class Writes(Reads):
         """Give a job the payload in `text`, and let it run again when it was dead."""
         from qdeck._operations import editing
 
-        return editing.apply_edit(draft, editing.new_body(draft, text), reason)
+        return editing.apply_edit(draft, editing.new_body(draft, text), reason, self.others.shared)
 
     @writes
     def enqueue(
