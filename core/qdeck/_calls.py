@@ -16,7 +16,8 @@ from qdeck._names import QueueName
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Made, NewJob, Program
+    from qdeck._engine.ops import Made, NewJob
+    from qdeck._redis.commands import Program
 
 MAX_DEPENDENCIES: Final = 500
 

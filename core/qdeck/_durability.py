@@ -12,16 +12,15 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import ResponseError
-
 from qdeck._engine import keys, ops, programs
-from qdeck._errors import InvalidOption, ServerRefused
+from qdeck._errors import InvalidOption, QdeckError, ServerRefused
+from qdeck._redis.commands import Request
 from qdeck._words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Arg, Program
+    from qdeck._redis.commands import Command, Program
 
 COUNTER: Final = "n:durable"  # in `{q}:meta`: jobs whose safety was asked for
 _LEAST_S: Final = 0.02  # for a queue whose turn comes when the time of its call is over
@@ -111,17 +110,17 @@ def _wait(queue: str, job_ids: Sequence[str], wanted: Durable, seconds: float) -
         found = found and all((yield from programs.exists(queue, job_ids[at : at + ops.SLICE])))
     last = job_ids[(len(job_ids) - 1) // ops.SLICE * ops.SLICE :]
     meta, ms = keys.key(queue, "meta"), round(seconds * 1000)
-    wait: tuple[Arg, ...] = (b"WAITAOF", 1, wanted.replicas, ms) if wanted.fsync else (b"WAIT", wanted.replicas, ms)
-    counted, heads, ended, reply = yield ops.commands(
+    wait: Command = (b"WAITAOF", 1, wanted.replicas, ms) if wanted.fsync else (b"WAIT", wanted.replicas, ms)
+    steps: list[Command] = [
         (b"HINCRBY", meta, COUNTER, len(job_ids)),
         (b"HMGET", keys.key(queue, "head"), *last),
         (b"ZMSCORE", keys.key(queue, "done"), *last),
         wait,
-        key=meta,
-    )
-    for one in (counted, heads, ended, reply):
-        if isinstance(one, ResponseError):
-            raise _explain(one, queue)
+    ]
+    try:
+        _, heads, ended, reply = yield Request(steps, meta)
+    except QdeckError as error:
+        raise _explain(error) from error
     found = found and all(head is not None or end is not None for head, end in zip(heads, ended, strict=True))
     if wanted.fsync:
         local, replicas = reply
@@ -129,12 +128,12 @@ def _wait(queue: str, job_ids: Sequence[str], wanted: Durable, seconds: float) -
     return Durability(wanted=wanted, replicas=reply, found=found)
 
 
-def _explain(error: ResponseError, queue: str) -> Exception:
+def _explain(error: QdeckError) -> QdeckError:
     text = str(error)
     if "appendonly is disabled" in text:
         return ServerRefused(
             "the server keeps no append-only file", hint="set appendonly yes there, or ask for replicas only"
         )
-    if "unknown command" in text and "WAITAOF" in text.upper():
+    if "does not know this" in text and "WAITAOF" in text.upper():
         return ServerRefused("the server does not know WAITAOF", hint="fsync needs Redis 7.2 or Valkey")
-    return programs.explain(error, queue)
+    return error

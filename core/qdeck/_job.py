@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from redis.exceptions import ResponseError
-
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._errors import JobFailed, QdeckError, ResultTimeout, UnknownJob
 
@@ -16,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._durability import Durability
-    from qdeck._engine.ops import Program
     from qdeck._redis import AsyncClient, SyncClient
+    from qdeck._redis.commands import Program
 
 _FIRST_PAUSE: Final = 0.002
 _LONGEST_PAUSE: Final = 0.1
@@ -34,17 +32,11 @@ class Look(NamedTuple):
 def look(queue: str, job_id: str) -> Program[Look]:
     """Reads a job's state and result with plain reads."""
     states = ("done", "dead", "cancelled", "running", "ready", "delayed", "blocked")
-    replies = yield ops.commands(
+    *scores, result, events = yield [
         *((b"ZSCORE", keys.key(queue, state), job_id) for state in states),
         (b"HGET", keys.key(queue, "result"), job_id),
         (b"HGET", keys.key(queue, "error"), job_id),
-        key=keys.key(queue, "meta"),
-        reads=True,
-    )
-    for reply in replies:
-        if isinstance(reply, ResponseError):
-            raise programs.explain(reply, queue)
-    *scores, result, events = replies
+    ]
     # A job that moves between two of these reads is found by the next look.
     found = next((state for state, score in zip(states, scores, strict=True) if score is not None), "unknown")
     return Look(found, result, events)

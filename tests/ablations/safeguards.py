@@ -115,7 +115,7 @@ SAFEGUARDS: Final = (
         file="core/qdeck/_engine/programs.py",
         text="        try:\n            yield from self._effect(entry_id, entry, self._read_ms)\n",
         without=(
-            '        yield commands((b"XDEL", self._key, entry_id), key=self._key)\n'
+            '        yield (b"XDEL", self._key, entry_id)\n'
             "        try:\n            yield from self._effect(entry_id, entry, self._read_ms)\n"
         ),
         tests=("tests/engine/test_outbox.py", "tests/engine/test_across_queues.py"),
@@ -212,8 +212,8 @@ SAFEGUARDS: Final = (
         name="reads that may not write",
         prevents="a refresh of the console changes data",
         file="core/qdeck/admin/_client.py",
-        text="                if not (send.reads or writes):",
-        without="                if False:",
+        text="        if not request.reads:",
+        without="        if False:",
         tests=("tests/core",),
     ),
     Safeguard(

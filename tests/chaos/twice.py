@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Send
+    from qdeck._redis.commands import Request
 
 SHARE = 3
 
@@ -23,33 +23,33 @@ def send_twice(dice: random.Random, patch: Callable[[object, str, Any], None] = 
     """
     counts = [0, 0]
     plain, aplain = SyncClient._exchange, AsyncClient._exchange
-    late: dict[int, Send] = {}
+    late: dict[int, Request] = {}
 
-    def twin(client: object, send: Send) -> tuple[Send | None, Send | None]:
+    def twin(client: object, request: Request) -> tuple[Request | None, Request | None]:
         """What is to be sent after this call: what was put off before, and this one again."""
         counts[0] += 1
         old = late.pop(id(client), None)
         again = None
-        if not send.reads and dice.randrange(SHARE) == 0:
+        if not request.reads and dice.randrange(SHARE) == 0:
             counts[1] += 1
             if dice.random() < 0.5:
-                again = send
+                again = request
             else:
-                late[id(client)] = send
+                late[id(client)] = request
         return old, again
 
-    def exchange(client: SyncClient, send: Send) -> list[Any]:
-        old, again = twin(client, send)
-        replies = plain(client, send)
+    def exchange(client: SyncClient, request: Request) -> list[Any]:
+        old, again = twin(client, request)
+        replies = plain(client, request)
         if again is not None:
             replies = plain(client, again)
         if old is not None:
             plain(client, old)
         return replies
 
-    async def aexchange(client: AsyncClient, send: Send) -> list[Any]:
-        old, again = twin(client, send)
-        replies = await aplain(client, send)
+    async def aexchange(client: AsyncClient, request: Request) -> list[Any]:
+        old, again = twin(client, request)
+        replies = await aplain(client, request)
         if again is not None:
             replies = await aplain(client, again)
         if old is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from qdeck._engine import codec, keys, ops
-from qdeck._engine.ops import commands
 from qdeck.admin import WorkerRow, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import workers as present
@@ -16,6 +16,9 @@ from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.workers import WorkerScreen, WorkersScreen
 from support.hostile import HOSTILE, is_clean
 from support.screens import MAIL, SEARCH, app_of, console, lines, run, text, until
+
+if TYPE_CHECKING:
+    from qdeck._redis.commands import Program
 
 
 def tell(url: str, worker: str, **said: object) -> None:
@@ -29,8 +32,8 @@ def tell(url: str, worker: str, **said: object) -> None:
         deck.write(_told(worker, codec.encode_json(facts | said)))
 
 
-def _told(worker: str, line: bytes) -> ops.Program[None]:
-    yield commands((b"HSET", keys.WORKERS, worker.encode("utf-8", "surrogatepass"), line), key=keys.WORKERS.encode())
+def _told(worker: str, line: bytes) -> Program[None]:
+    yield (b"HSET", keys.WORKERS, worker.encode("utf-8", "surrogatepass"), line)
 
 
 @pytest.mark.parametrize("size", [(160, 48), (80, 24)])

@@ -18,7 +18,7 @@ from qdeck._engine.ids import new_id
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._schedules import store
 from qdeck.admin import NATIVE, AsyncReader, AsyncWriter, QueueRef, Reader, State, Status, Writer
-from qdeck.admin._client import operates, writes
+from qdeck.admin._client import writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -371,7 +371,6 @@ def test_a_reader_has_nothing_that_writes(reader: type, writer: type) -> None:
     assert public(writer) - public(reader) == WRITES
     methods = {name: inspect.getattr_static(reader, name) for name in public(reader)}
     assert not any(isinstance(method, writes) for method in methods.values())
-    assert {name for name, method in methods.items() if isinstance(method, operates)} == {"diagnosis"}
 
 
 def test_read_only_refuses_before_anything_is_sent() -> None:

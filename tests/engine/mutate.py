@@ -108,7 +108,7 @@ class Recorder:
         called: set[str] = set()
         load = scripts.load
 
-        def watched(name: str) -> scripts.Script:
+        def watched(name: str) -> scripts.QueueScript:
             called.add(name)
             return load(name)
 

@@ -11,50 +11,34 @@ from engine.model_jobs import RESEND_MS
 from engine.test_removed import act
 from qdeck import UnknownDependency
 from qdeck._engine import keys, ops, programs
+from qdeck._redis.commands import Request
+from qdeck._redis.errors import Late
+from support.programs import answer, feed, go_on, once, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.harness import Rig
-    from qdeck._engine.ops import Send
+    from qdeck._redis.commands import Item
     from qdeck.admin import Program
 
 
-def run_until(rig: Rig, program: Program[Any], stop: Callable[[Send], bool]) -> Send | None:
+def run_until(rig: Rig, program: Program[Any], stop: Callable[[Item], bool]) -> Item | None:
     """Runs a program up to a request that fits, which is not sent: its process dies or stands still before it."""
-
-    def once(send: Send) -> Any:
-        return (yield send)
-
     try:
-        send = next(program)
-        while not stop(send):
-            send = program.send(rig.client.run(once(send)))
+        item = next(program)
+        while not stop(item):
+            item = feed(program, answer(rig.client, item))
     except StopIteration:
         return None
-    return send
+    return item
 
 
-def calls(name: str) -> Callable[[Send], bool]:
+def calls(name: str) -> Callable[[Item], bool]:
     """Whether a request calls this script."""
     from qdeck._engine.scripts import load
 
-    return lambda send: load(name).digest in send.data
-
-
-def go_on(rig: Rig, program: Program[Any], send: Send) -> Any:
-    """Sends what was held back, and goes on to the end."""
-
-    def rest() -> Any:
-        held = send
-        while True:
-            reply = yield held
-            try:
-                held = program.send(reply)
-            except StopIteration as end:
-                return end.value
-
-    return rig.client.run(rest())
+    return lambda item: load(name).digest in words_of(item)
 
 
 def forget_done(rig: Rig, queue: str) -> None:
@@ -86,15 +70,14 @@ def test_a_deliverer_that_stood_still_delivers_nothing_again(loose_rig: Rig, kin
     rig = loose_rig
     bring_to_outbox(rig, kind)
     frozen = programs.deliver(rig.queue, rig.now)
-    held = run_until(rig, frozen, lambda send: b"EVALSHA" in send.data)
-    assert held is not None
+    held = run_until(rig, frozen, lambda item: b"EVALSHA" in words_of(item))
+    assert isinstance(held, Request)
     rig.deliver()
     assert rig.sizes(OTHER) == {"ready": 1}
     forget_done(rig, OTHER)
-    send = held.data.replace(
-        str(rig.now - RESEND_MS - 1).encode(), str(rig.now).encode(), 1
-    )  # the server's time goes on
-    go_on(rig, frozen, held.__class__(send, held.count, held.key, held.reads))
+    [command] = held.commands
+    at = command.index(rig.now - RESEND_MS - 1)  # what the script takes for the server's time
+    go_on(rig.client, frozen, held._replace(commands=[(*command[:at], rig.now, *command[at + 1 :])]))
     assert rig.sizes(OTHER) == {}
 
 
@@ -103,7 +86,7 @@ def test_a_deliverer_that_died_before_it_deleted_the_entry(loose_rig: Rig, kind:
     """Hours later another delivers the entry again; the job is done and trimmed."""
     rig = loose_rig
     bring_to_outbox(rig, kind)
-    held = run_until(rig, programs.deliver(rig.queue, rig.now), lambda send: b"XDEL" in send.data)
+    held = run_until(rig, programs.deliver(rig.queue, rig.now), lambda item: b"XDEL" in words_of(item))
     assert held is not None
     assert rig.sizes(OTHER) == {"ready": 1}
     forget_done(rig, OTHER)
@@ -123,23 +106,19 @@ def test_a_deliverer_that_stood_still_looks_again(rig: Rig) -> None:
     rig.add("a", on_failure=f"mend {OTHER}")
     rig.bury(rig.claim_one())
     frozen = programs.deliver(rig.queue)
-    reply = rig.client.run(_once(next(frozen)))
+    reply = rig.client.run(once(next(frozen)))
     reply[0] = [b"%d" % (int(reply[0][0]) - 31), reply[0][1]]
-    assert go_on(rig, frozen, frozen.send(reply)) == 1
+    assert go_on(rig.client, frozen, frozen.send(reply)) == 1
     assert rig.sizes(OTHER) == {"ready": 1}
     assert rig.picture().outbox == []
 
 
-def _once(send: Send) -> Any:
-    return (yield send)
-
-
 def test_an_end_that_arrives_late_is_refused(rig: Rig) -> None:
     op = ops.resolve(rig.queue, "child", f"parent@{OTHER}", "dead", rig.now, read_ms=rig.now - RESEND_MS)
-    with pytest.raises(programs.Late):
+    with pytest.raises(Late):
         rig.call(op)
     assert rig.picture().zsets["removed"] == []
-    with pytest.raises(programs.Late):
+    with pytest.raises(Late):
         rig.call(ops.watch(rig.queue, [("parent", f"child@{OTHER}")], rig.now, read_ms=rig.now - RESEND_MS // 2 - 1))
     assert rig.call(ops.watch(rig.queue, [("a", "b@c")], rig.now, read_ms=rig.now - RESEND_MS // 2)) == ["unknown"]
 
@@ -200,7 +179,7 @@ def test_a_parent_that_ends_while_its_child_is_on_the_way(loose_rig: Rig, outcom
     rig.deliver()
     assert rig.picture().outbox == []
     rig.raw.delete(*(keys.key(rig.queue, part) for part in ("done", "head", "body")))
-    go_on(rig, program, held)
+    go_on(rig.client, program, held)
     assert rig.state("child", OTHER) == ("ready" if outcome == "done" else "dead")
     if outcome != "done":
         assert rig.events("child", OTHER)[0].data == {"on": f"parent@{rig.queue}", "outcome": outcome}
@@ -212,12 +191,12 @@ def test_a_producer_that_stood_still_announces_again(rig: Rig) -> None:
     rig.queues.add(OTHER)
     child = rig.job("child", after=[f"parent@{rig.queue}!live"])
     op = ops.enqueue(OTHER, [child], rig.now, rig.now - RESEND_MS // 2 - 1)
-    with pytest.raises(programs.Late):
+    with pytest.raises(Late):
         rig.call(op)
     assert rig.sizes(OTHER) == {}
     frozen = programs.enqueue(OTHER, [rig.job("child", after=[f"parent@{rig.queue}"])])
-    reply = rig.client.run(_once(next(frozen)))
-    [made] = go_on(rig, frozen, frozen.send([[b"%d" % (int(reply[0][0]) - 31), reply[0][1]]]))
+    reply = rig.client.run(once(next(frozen)))
+    [made] = go_on(rig.client, frozen, frozen.send([[b"%d" % (int(reply[0][0]) - 31), reply[0][1]]]))
     assert (made.created, rig.state("child", OTHER)) == (True, "blocked")
     assert rig.picture().waiting(">") == {"parent": [f"child@{OTHER}"]}, "it is there once"
 

@@ -16,14 +16,15 @@ from engine.model_jobs import Entry, Late, Refused, Spec
 from engine.picture import Picture, check_rules, take_picture
 from qdeck import UnknownDependency
 from qdeck._engine import codec, keys, ops, programs, scripts
-from qdeck._redis import Endpoint, SyncClient
+from qdeck._redis import Endpoint, SyncClient, errors
+from support.programs import answer, feed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import redis
 
-    from qdeck._engine.ops import Ending, Op, Send
+    from qdeck._engine.ops import Ending, Op
     from qdeck.admin import NewJob
 
 QUEUES: Final = (QUEUE, OTHER)
@@ -213,7 +214,7 @@ class Machine(RuleBasedStateMachine):
             answers = self.models[queue].enqueue(self.now, specs, announced_ms)
         except Late:
             if op.script.name == "enqueue_linked":
-                with pytest.raises(programs.Late):
+                with pytest.raises(errors.Late):
                     self.call(op)
                 return
             answers = self.models[queue].enqueue(self.now, specs)
@@ -440,26 +441,20 @@ class Machine(RuleBasedStateMachine):
         model = deliver(self.models, queue, self.now)
         taken = 0
         try:
-            send = next(program)
+            item = next(program)
             while True:
-                reply = self.exchange(send)
+                reply = answer(self.client, item)
                 next(model)
                 taken += 1
                 if taken == stop_after:
                     return
-                send = program.send(reply)
+                item = feed(program, reply)
         except StopIteration:
             pass
         if twice:
             self.client.run(programs.deliver(queue, self.now))
             for _ in deliver(self.models, queue, self.now):
                 pass
-
-    def exchange(self, send: Send) -> list[Any]:
-        def once() -> Any:
-            return (yield send)
-
-        return self.client.run(once())
 
     @rule(ms=st.sampled_from((0, 1, 1, 7, 60, 501, 1_001, 5_000)))
     def wait(self, ms: int) -> None:

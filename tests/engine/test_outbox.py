@@ -10,6 +10,7 @@ import pytest
 from engine.harness import OTHER, Rig
 from qdeck import LayoutMismatch
 from qdeck._engine import keys, ops, programs
+from support.programs import answer, feed, words_of
 
 if TYPE_CHECKING:
     from qdeck.admin import Program
@@ -149,18 +150,18 @@ def test_a_page_of_an_outbox_is_bounded_by_bytes(rig: Rig) -> None:
     rig.queues.add(OTHER)
     sizes: list[int] = []
 
-    def watched(program: Program[int]) -> Program[int]:
-        send = next(program)
+    def watched(program: Program[int]) -> int:
+        item = next(program)
         while True:
-            reply = yield send
-            if b"XRANGE" in send.data:
+            reply = answer(rig.client, item)
+            if b"XRANGE" in words_of(item):
                 sizes.append(len(reply[1]))
             try:
-                send = program.send(reply)
+                item = feed(program, reply)
             except StopIteration as end:
                 return int(end.value)
 
-    assert rig.run(watched(programs.deliver(rig.queue, rig.now))) == 40
+    assert watched(programs.deliver(rig.queue, rig.now)) == 40
     assert sizes[0] == 16
     assert max(sizes[1:]) <= 10, "2 MiB of 200 KB each"
     assert rig.sizes(OTHER) == {"ready": 40}

@@ -11,6 +11,7 @@ from engine.harness import LEASE_MS, OTHER, QUEUE, Rig
 from qdeck import NotAllowed
 from qdeck._engine import ops, programs, scripts
 from qdeck._redis import AsyncClient, Endpoint, SyncClient
+from qdeck._redis.scripts import check_rights, commands_of, plain
 from qdeck._schedules import store
 from qdeck.admin import Definition
 from support.servers import Server
@@ -122,7 +123,7 @@ MAKE: Final[dict[str, tuple[str, Callable[[Rig], Make]]]] = {
 def writes_of(name: str) -> list[str]:
     """The commands of a script that change something."""
     script = scripts.load("_schedules/tick" if name == "tick" else name)
-    used = {word.lower() for word in scripts.commands_of(script.source.decode())}
+    used = {word.lower() for word in commands_of(script.source.decode())}
     return sorted(used - READS)
 
 
@@ -189,13 +190,13 @@ PLAIN: Final = ["_agent/maintenance"] + [
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_server_knows_each_command_that_is_asked_about(server: Server, rig: Rig, name: str) -> None:
     """Commands with a second word too, such as `memory|usage`: the rule for it is the one that the error names."""
-    script = scripts.plain(name)
+    script = plain(name)
     client = as_user(server, rig.raw, "flushall")
-    client.run(programs.check_rights(script, b"key"))
+    client.run(check_rights(script, b"key"))
     for command in script.commands:
         rig.raw.execute_command("ACL", "SETUSER", "op", f"-{command}")
     with pytest.raises(NotAllowed) as refused:
-        client.run(programs.check_rights(script, b"key"))
+        client.run(check_rights(script, b"key"))
     assert refused.value.hint.startswith(f"give this user {' '.join(f'+{command}' for command in script.commands)};")
     client.close()
 

@@ -10,6 +10,7 @@ from operations.yard import OTHER, QUEUE, Yard
 from qdeck._operations import planning
 from qdeck._operations.request import Wish
 from qdeck.admin import State, Verb, parse
+from support.programs import once, words_of
 
 if TYPE_CHECKING:
     from qdeck.admin import Writer
@@ -66,25 +67,21 @@ def test_a_job_is_edited_while_a_plan_is_made(deck: Writer, yard: Yard) -> None:
     job_id = yard.add(42)
     asked = Wish(verb=Verb.DISCARD, queues=(QUEUE,), wanted=parse("payload.0:42"))
     program = planning.build(deck.memory, deck.address, asked, others=deck.others)
-    send = next(program)
+    item = next(program)
     edited = False
     while True:
-        reply = yard.client.run(_once(send))
-        if b"HMGET\r\n" in send.data and b"{%s}:body" % QUEUE.encode() in send.data and not edited:
+        reply = yard.client.run(once(item))
+        if {b"HMGET", b"{%s}:body" % QUEUE.encode()} <= words_of(item) and not edited:
             edited = True
             edit(deck, job_id, "[[43], {}]")
         try:
-            send = program.send(reply)
+            item = program.send(reply)
         except StopIteration as end:
             plan = end.value
             break
     assert edited
     assert plan.count == 1
     assert [skip.why for skip in deck.apply(plan).skipped] == [CHANGED]
-
-
-def _once(send: Any) -> Any:
-    return (yield send)
 
 
 def test_two_edits_and_the_undo_of_the_first(deck: Writer, yard: Yard) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import qdeck
-from qdeck._engine import codec, programs, scripts
+from qdeck._engine import codec, programs
 from qdeck._redis import AsyncClient
+from qdeck._redis.scripts import plain
 from qdeck._schedules import store
 from qdeck._schedules.ticker import Ticker
 from qdeck.admin import Definition
@@ -273,7 +274,7 @@ async def test_it_survives_an_emptied_script_cache(app: qdeck.App, raw: redis.Re
     await tick_once(app)
     assert len(ids(raw)) == 1
     assert app.client.run(programs.exists(QUEUE, ids(raw))) == [True]
-    assert scripts.plain("_schedules/schedule", asks_itself=True).digest
+    assert plain("_schedules/schedule", asks_itself=True).digest
 
 
 async def test_a_clock_that_was_far_ahead_for_a_while_does_not_end_a_schedule(app: qdeck.App, raw: redis.Redis) -> None:

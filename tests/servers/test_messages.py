@@ -141,6 +141,4 @@ def test_orphans_are_found_on_all_servers_of_a_cluster(cluster: Cluster) -> None
 
 
 def _push(name: str) -> Any:
-    from qdeck._engine import ops
-
-    yield ops.commands((b"RPUSH", name, b"x"), key=name.encode())
+    yield (b"RPUSH", name, b"x")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from redis.crc import key_slot
@@ -17,16 +17,18 @@ from redis.exceptions import (
 )
 
 from qdeck import OutcomeUnknown, ServerUnreachable
-from qdeck._engine.ops import commands, pack
 from qdeck._redis import Endpoint
 from qdeck._redis.address import Node
 from qdeck._redis.cluster import ClusterRoutes
+from qdeck._redis.commands import Command, Request, pack
 from qdeck._redis.effort import Effort
 from qdeck._redis.routes import Lost, SentinelRoutes
-from qdeck._redis.wire import Wide, split
+from qdeck._redis.wide import Wide, place_of
 
-if TYPE_CHECKING:
-    from qdeck._engine.ops import Send
+
+def commands(*given: Command, key: bytes = b"") -> Request:
+    return Request(given, key)
+
 
 A, B, C = Node("a", 1), Node("b", 2), Node("c", 3)
 SLOTS = [[0, 5460, [b"a", 1]], [5461, 10922, [b"b", 2]], [10923, 16383, [b"c", 3]]]
@@ -48,9 +50,9 @@ class Net:
         self.rounds: list[list[tuple[Node, list[bytes]]]] = []
         self.waited: list[float] = []
 
-    def send(self, send: Send) -> list[Any]:
+    def send(self, request: Request) -> list[Any]:
         effort = Effort(self.endpoint, self.patience, met=True)
-        steps = self.routes.exchange(send, effort)
+        steps = self.routes.exchange(request, effort)
         came: Any = None
         try:
             while True:
@@ -59,7 +61,7 @@ class Net:
                     self.waited.append(wish)
                     came = None
                     continue
-                names = [[b" ".join(_words(one.data)) for one in split(t.data, t.count + 1, again=False)] for t in wish]
+                names = [[b" ".join(_words(pack([one]))) for one in talk.request.commands] for talk in wish]
                 if names != [[b"CLUSTER SLOTS"]]:
                     self.rounds.append([(talk.node, said) for talk, said in zip(wish, names, strict=True)])
                 came = [self._answer(talk.node, said) for talk, said in zip(wish, names, strict=True)]
@@ -85,7 +87,7 @@ def _words(data: bytes) -> list[bytes]:
 def test_reads_go_to_all_servers_at_once_and_come_back_in_order() -> None:
     net = Net()
     asked = [(b"GET", ON_B), (b"GET", ON_A), (b"TIME",), (b"GET", ON_C), (b"HGET", ON_A, b"f")]
-    assert net.send(commands(*asked, reads=True)) == [b" ".join(words) for words in asked]
+    assert net.send(commands(*asked)) == [b" ".join(words) for words in asked]
     assert len(net.rounds) == 1
     assert {node for node, _ in net.rounds[0]} == {A, B, C}
 
@@ -105,10 +107,10 @@ def test_writes_without_a_key_have_no_order_to_keep() -> None:
 def test_what_moved_alone_is_sent_on() -> None:
     net = Net()
     net.said[A, b"GET {b}:x"] = [MovedError(f"{key_slot(ON_A)} c:3")]
-    assert net.send(commands((b"GET", ON_A), (b"GET", ON_B), reads=True)) == [b"GET {b}:x", b"GET {c}:x"]
+    assert net.send(commands((b"GET", ON_A), (b"GET", ON_B))) == [b"GET {b}:x", b"GET {c}:x"]
     assert net.rounds[1] == [(C, [b"GET {b}:x"])]
     assert not net.waited
-    net.send(commands((b"GET", ON_A), reads=True))
+    net.send(commands((b"GET", ON_A)))
     assert net.rounds[2][0][0] == C  # it is remembered, until the slots are asked for again
 
 
@@ -134,7 +136,7 @@ def test_servers_that_send_on_and_on_are_asked_ever_more_slowly(error: type[AskE
 def test_a_server_without_a_name_is_the_one_that_was_asked() -> None:
     net = Net()
     net.said[A, b"GET {b}:x"] = [MovedError(f"{key_slot(ON_A)} :9")]
-    net.send(commands((b"GET", ON_A), reads=True))
+    net.send(commands((b"GET", ON_A)))
     assert net.rounds[1][0][0] == Node("a", 9)
 
 
@@ -160,19 +162,19 @@ def test_what_was_lost_on_the_way_is_sent_again_and_nothing_else() -> None:
     assert net.rounds[1] == [(A, [b"SET {b}:x"])]
 
 
-@pytest.mark.parametrize(("reads", "error"), [(True, ServerUnreachable), (False, OutcomeUnknown)])
-def test_a_server_that_stays_away(reads: bool, error: type[Exception]) -> None:
+@pytest.mark.parametrize(("name", "error"), [(b"GET", ServerUnreachable), (b"SET", OutcomeUnknown)])
+def test_a_server_that_stays_away(name: bytes, error: type[Exception]) -> None:
     net = Net(patience=0.0)
-    net.said[A, b"SET {b}:x"] = [Lost(ConnectionResetError(), sent=True)]
+    net.said[A, name + b" {b}:x"] = [Lost(ConnectionResetError(), sent=True)]
     with pytest.raises(error):
-        net.send(commands((b"SET", ON_A), reads=reads))
+        net.send(commands((name, ON_A)))
 
 
 def test_scripts_are_loaded_everywhere_also_where_the_first_slot_is_on_its_way() -> None:
     net = Net()
     net.said[A, b"SET {b}:x"] = [AskError(f"{key_slot(ON_A)} d:4")]
     net.send(commands((b"SET", ON_A), key=ON_A))
-    net.send(commands((b"SCRIPT", b"LOAD", b"return"), key=ON_A, reads=True))
+    net.send(commands((b"SCRIPT", b"LOAD", b"return"), key=ON_A))
     assert {node for node, _ in net.rounds[-1]} == {A, B, C, Node("d", 4)}
 
 
@@ -183,7 +185,7 @@ def test_a_walk_through_the_keys_goes_from_server_to_server() -> None:
             net.said[node, b"SCAN " + given] = [[cursor, [str(node).encode()]]]
     cursor, found = b"0", []
     for _ in range(5):
-        [(cursor, names)] = net.send(commands((b"SCAN", cursor), reads=True))
+        [(cursor, names)] = net.send(commands((b"SCAN", cursor)))
         found += names
     assert found == [b"a:1", b"a:1", b"b:2", b"c:3", b"c:3"]
     assert cursor == b"0"
@@ -192,7 +194,7 @@ def test_a_walk_through_the_keys_goes_from_server_to_server() -> None:
 def test_a_walk_goes_on_where_a_server_left() -> None:
     net = Net()
     net.said[B, b"SCAN 0"] = [[b"0", [b"b"]]]
-    [(cursor, found)] = net.send(commands((b"SCAN", b"aa:9/77"), reads=True))
+    [(cursor, found)] = net.send(commands((b"SCAN", b"aa:9/77")))
     assert (cursor, found) == (b"c:3/0", [b"b"])
 
 
@@ -201,7 +203,7 @@ def test_amounts_of_all_servers_are_added_and_the_worst_is_told() -> None:
     say = b"redis_mode:cluster\r\nused_memory:%d\r\nmaxmemory:%d\r\nmaxmemory_policy:%b\r\nloading:%d"
     for node, policy, loading in ((A, b"noeviction", 0), (B, b"allkeys-lru", 1), (C, b"noeviction", 0)):
         net.said[node, b"INFO"] = [say % (10, 100, policy, loading)]
-    [info] = net.send(commands((b"INFO",), reads=True))
+    [info] = net.send(commands((b"INFO",)))
     assert set(info.split(b"\r\n")) == {
         b"redis_mode:cluster", b"used_memory:30", b"maxmemory:300", b"maxmemory_policy:allkeys-lru", b"loading:1",
     }  # fmt: skip
@@ -220,11 +222,7 @@ def test_amounts_of_all_servers_are_added_and_the_worst_is_told() -> None:
     ],
 )
 def test_where_the_key_of_a_command_is(call: tuple[Any, ...], place: object) -> None:
-    alone = pack(*call)
-    assert split(alone, 1, again=False)[0].place == place
-    two = split(alone + pack(b"GET", b"\r\n*1\r\n$4\r\nPING\r\n"), 2, again=False)
-    assert [one.place for one in two] == [place, key_slot(b"\r\n*1\r\n$4\r\nPING\r\n")]
-    assert two[0].data == alone
+    assert place_of(call) == place
 
 
 class Watch:
@@ -237,8 +235,8 @@ class Watch:
         self.replies = replies
         self.asked: list[Node] = []
 
-    def send(self, send: Send, *, patience: float = 5.0) -> list[Any]:
-        steps = self.routes.exchange(send, Effort(self.endpoint, patience, met=True))
+    def send(self, request: Request, *, patience: float = 5.0) -> list[Any]:
+        steps = self.routes.exchange(request, Effort(self.endpoint, patience, met=True))
         came: Any = None
         try:
             while True:
@@ -262,11 +260,11 @@ class Watch:
 
 
 @pytest.mark.parametrize("refusal", [ReadOnlyError("READONLY no"), MasterDownError("MASTERDOWN no")])
-@pytest.mark.parametrize("reads", [True, False])
-def test_a_request_that_a_former_master_refuses_goes_to_the_new_one(refusal: Exception, *, reads: bool) -> None:
+@pytest.mark.parametrize("name", [b"GET", b"SET"])
+def test_a_request_that_a_former_master_refuses_goes_to_the_new_one(refusal: Exception, name: bytes) -> None:
     """Its connection outlived the change of roles: nothing was written there, so the same request may be sent again."""
     watch = Watch([A, B], {A: [b"1", refusal], B: [b"2"]})
-    step = commands((b"SET", b"x", b"1"), reads=reads)
+    step = commands((name, b"x", b"1"))
     assert watch.send(step) == [b"1"]
     assert watch.send(step) == [b"2"]
     assert watch.asked == [A, A, B]

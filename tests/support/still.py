@@ -26,6 +26,7 @@ from qdeck._deck import history
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._operations import batches
 from qdeck._redis import Endpoint, SyncClient
+from qdeck._redis.commands import Offload, Pause, Request, raw_of, request_of
 from qdeck.admin import NATIVE, AsyncWriter, Definition, Limits, NewJob, QueueRef, Sample, Target
 from qdeck.testing import Past
 from qdeck_console import screens
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.pilot import Pilot
 
-    from qdeck._engine.ops import Send
+    from qdeck._redis.commands import Item
     from qdeck.admin import Program
 
 T = TypeVar("T")
@@ -104,13 +105,26 @@ class StillContexts(Contexts):
 
 def _still(program: Program[T]) -> Program[T]:
     try:
-        send = next(program)
+        item = next(program)
         while True:
-            replies = yield send
-            send = program.send([_ANSWERS.get(word, reply) for word, reply in zip(_words(send), replies, strict=True)])
+            try:
+                reply = yield item
+            except Exception as error:  # noqa: BLE001 - the program's own
+                item = program.throw(error)
+            else:
+                item = program.send(_fixed(item, reply))
     except StopIteration as stop:
         value: T = stop.value
         return value
+
+
+def _fixed(item: Item, reply: Any) -> Any:
+    if isinstance(item, Pause | Offload):
+        return reply
+    commands = request_of(item).commands
+    if not isinstance(item, Request | list):
+        return _ANSWERS.get(raw_of(commands[0][0]), reply)
+    return [_ANSWERS.get(raw_of(command[0]), one) for command, one in zip(commands, reply, strict=True)]
 
 
 class FixedCost(Cost):
@@ -119,24 +133,6 @@ class FixedCost(Cost):
     def per_second(self) -> tuple[float, float]:
         """What looking costs."""
         return 38.0, 5200.0
-
-
-def _words(send: Send) -> list[bytes]:
-    """The command words of a request."""
-    data, at, words = send.data, 0, []
-    while at < len(data):
-        count, at = _number(data, at)
-        for place in range(count):
-            size, at = _number(data, at)
-            if place == 0:
-                words.append(bytes(data[at : at + size]).upper())
-            at += size + 2
-    return words
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    end = data.index(b"\r\n", at)
-    return int(data[at + 1 : end]), end + 2
 
 
 def paint(url: str, raw: redis.Redis) -> None:

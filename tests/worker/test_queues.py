@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     import redis
 
+    from qdeck._redis.commands import Request
+
 
 QUEUE = "test:actions"
 FAR = "test:far:actions"
@@ -187,9 +189,9 @@ def test_an_idle_worker_costs_next_to_nothing(
     asked: list[int] = []
     for client in (SyncClient, AsyncClient):
 
-        def counted(self: Any, send: ops.Send, real: Any = client._exchange) -> Any:
-            asked.append(send.count)
-            return real(self, send)
+        def counted(self: Any, request: Request, real: Any = client._exchange) -> Any:
+            asked.append(len(request.commands))
+            return real(self, request)
 
         monkeypatch.setattr(client, "_exchange", counted)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from qdeck._agent.readers import Readers
     from qdeck._deck.model import JobRecord
-    from qdeck._engine.ops import Program
     from qdeck._redis import AsyncClient
+    from qdeck._redis.commands import Program
 
 
 _ALWAYS: Final = 1 << 62
@@ -62,7 +62,7 @@ async def _newest(client: AsyncClient, queues: Sequence[str]) -> list[tuple[str,
 def _read_newest(queues: Sequence[str]) -> Program[list[int]]:
     calls = [(b"ZRANGE", keys.key(queue, "dead"), -1, -1, b"WITHSCORES") for queue in queues]
     replies = yield from reads.ask(calls)
-    return [clipped(reads.good(flat, queue)[1]) if flat else 0 for queue, flat in zip(queues, replies, strict=True)]
+    return [clipped(reads.good(flat)[1]) if flat else 0 for queue, flat in zip(queues, replies, strict=True)]
 
 
 def _moment(record: JobRecord) -> int:

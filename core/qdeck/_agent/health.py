@@ -10,7 +10,7 @@ from qdeck._rules.report import document, rates_document
 from qdeck._words import iso
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck._rules.health import HealthReport
 
 KEY: Final = "qdeck:health"  # hash: metrics (JSON), status, last_check (ISO 8601); gone when nobody checked for an hour

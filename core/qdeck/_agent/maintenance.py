@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qdeck._agent.readers import Readers
     from qdeck._deck.agent_tasks import Ending
     from qdeck._deck.model import Snapshot
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck._rules.health import HealthReport
     from qdeck.messages import LifeCycleCount
 

@@ -12,12 +12,13 @@ from qdeck._deck import workers
 from qdeck._engine import keys, ops, programs
 from qdeck._engine.numbers import digits
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from qdeck._deck.model import QueueRow
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
 
 WORKER_MS: Final = 24 * 3_600_000  # a worker that was not heard of for so long is struck off the list
 UNMADE_MS: Final = 3_600_000  # a name is registered a moment before its queue is made
@@ -67,7 +68,7 @@ class WorkDone:
 
 def find_work(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[list[QueueWork]]:
     """What there is to do, from plain reads: overdue leases, leases that lost their place, effects not delivered."""
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     for row in rows:
         running = keys.key(row.name, "running")
         calls += [
@@ -142,7 +143,7 @@ def prune_workers(now: int, done: WorkDone) -> Program[None]:
     said = yield from reads.scan_hash(keys.WORKERS)
     gone = [name for name, raw in said.items() if name and _silent(name, raw, now)]
     for part in _slices(gone):
-        replies = yield ops.commands(
+        replies = yield ask(
             *((b"HDEL", key, *part) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode()
         )
         done.workers += int(reads.good(replies[0]))
@@ -164,9 +165,9 @@ def prune_queues(now: int) -> Program[list[str]]:
         there = yield from reads.ask([(b"EXISTS", meta) for meta in metas])
         missing = [(n, m, known[n]) for n, m, e in zip(part, metas, there, strict=True) if reads.good(e) == 0]
         for name, meta, raw in missing:
-            removed, exists = yield ops.commands((b"HDEL", keys.QUEUES, name), (b"EXISTS", meta), key=meta)
+            removed, exists = yield ask((b"HDEL", keys.QUEUES, name), (b"EXISTS", meta), key=meta)
             if reads.good(exists):
-                yield ops.commands((b"HSETNX", keys.QUEUES, name, raw), key=meta)
+                yield ask((b"HSETNX", keys.QUEUES, name, raw), key=meta)
             elif reads.good(removed):
                 gone.append(name.decode())
     return gone

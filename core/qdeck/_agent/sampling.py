@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from redis.exceptions import ResponseError
-
 from qdeck._deck import history
 from qdeck._deck.history import COARSE, FINE, LATEST, Sample, Tier
-from qdeck._engine import ops, programs
 from qdeck._engine.numbers import digits
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.model import QueueRow
-    from qdeck._engine.ops import Program
-    from qdeck._redis.reads import Call
+    from qdeck._redis.commands import Command, Program
 
 SLICE: Final = 500  # writes in one round trip
 LATEST_TTL_S: Final = 86_400
@@ -49,7 +47,7 @@ class Sampler:
         new_minute = (
             (digits(last) if isinstance(last, bytes) else None) or 0
         ) // COARSE.step_ms != at_ms // COARSE.step_ms
-        calls: list[Call] = []
+        calls: list[Command] = []
         for tier in (FINE, COARSE) if new_minute else (FINE,):
             calls += self._tier(tier, usable, at_ms - at_ms % tier.step_ms)
         self.unread = []
@@ -57,8 +55,8 @@ class Sampler:
         yield from reads.contained(_tell_latest(usable, at_ms), LATEST, self.unread)
         return len(calls) // 2
 
-    def _tier(self, tier: Tier, rows: Sequence[QueueRow], moment: int) -> list[Call]:
-        calls: list[Call] = []
+    def _tier(self, tier: Tier, rows: Sequence[QueueRow], moment: int) -> list[Command]:
+        calls: list[Command] = []
         before, after = self.tracks[tier], {}
         for row in rows:
             sample = history.of_totals(moment, row.ready or 0, row.dead or 0, row.totals)
@@ -76,12 +74,12 @@ def _next(track: _Track | None, sample: Sample, tier: Tier) -> _Track:
     return _Track(chunk, sample)
 
 
-def _appends(queue: str, tier: Tier, track: _Track | None, sample: Sample, keep_ms: int) -> list[Call]:
+def _appends(queue: str, tier: Tier, track: _Track | None, sample: Sample, keep_ms: int) -> list[Command]:
     """The sample, and before it the last one that was left out: until then nothing had happened."""
     samples = [sample]
     if track is not None and track.left_out is not None and not track.left_out.same(sample):
         samples.insert(0, track.left_out)
-    calls: list[Call] = []
+    calls: list[Command] = []
     for one in samples:
         number = one.at_ms // tier.chunk_ms
         key = history.chunk_key(queue, tier, number)
@@ -90,12 +88,12 @@ def _appends(queue: str, tier: Tier, track: _Track | None, sample: Sample, keep_
     return calls
 
 
-def _send(calls: Sequence[Call], unread: list[str]) -> Program[None]:
+def _send(calls: Sequence[Command], unread: list[str]) -> Program[None]:
     for at in range(0, len(calls), SLICE):
         # Appended twice after a lost answer, a sample is read once.
         part = calls[at : at + SLICE]
-        for call, reply in zip(part, (yield ops.commands(*part)), strict=True):
-            error = programs.explain(reply) if isinstance(reply, ResponseError) else None
+        for call, reply in zip(part, (yield ask(*part)), strict=True):
+            error = reply if is_error(reply) else None
             if error is not None and reads.concerns_all(error):
                 raise error
             if error is not None:
@@ -114,9 +112,9 @@ def _tell_latest(rows: Sequence[QueueRow], at_ms: int) -> Program[None]:
         text = " ".join(str(word) for words in (*kept, (at_ms, row.totals["enqueued"], went)) for word in words)
         pairs += (name, text.encode())
     gone = list(set(known) - {row.name.encode() for row in rows} - {b""})
-    calls: list[Call] = [(b"HSET", LATEST, *pairs[at : at + 2 * SLICE]) for at in range(0, len(pairs), 2 * SLICE)]
+    calls: list[Command] = [(b"HSET", LATEST, *pairs[at : at + 2 * SLICE]) for at in range(0, len(pairs), 2 * SLICE)]
     calls += [(b"HDEL", LATEST, *gone[at : at + SLICE]) for at in range(0, len(gone), SLICE)]
     calls += [(b"HSET", LATEST, b"", at_ms), (b"EXPIRE", LATEST, LATEST_TTL_S)]
     for call in calls:
-        for reply in (yield ops.commands(call)):
+        for reply in (yield ask(call)):
             reads.good(reply)

@@ -13,7 +13,7 @@ from qdeck.adapters.vmpooler.health import own_shape, read_letters, write_health
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck._rules.limits import Limits
     from qdeck._settings.thresholds import Thresholds
     from qdeck.admin import AsyncWriter

@@ -6,17 +6,16 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import ResponseError
-
-from qdeck._engine import codec, ops, programs, scripts
+from qdeck._engine import codec
 from qdeck._engine.numbers import digits, score_ms
-from qdeck._redis import reads
+from qdeck._redis import reads, scripts
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import Arg, Program
-    from qdeck._engine.scripts import Script
+    from qdeck._redis.commands import Arg, Program, Script
 
 EVERY: Final = "every_s"  # in a summary: the seconds between two runs
 
@@ -75,13 +74,13 @@ def claim(
 ) -> Program[Claim]:
     """Asks for the next run of a maintenance task. `aligned` runs start at whole multiples of the interval."""
     args: list[Arg] = [now, "claim", agent, every_ms, lease_ms, int(aligned), secrets.token_hex(8)]
-    token, wait, at, started = yield from programs.run_script(_script(), [key(task)], args)
+    token, wait, at, started = yield from scripts.run(_script(), [key(task)], args)
     return Claim(token, wait, at, started)
 
 
 def renew(task: str, token: int, lease_ms: int, now: int = 0) -> Program[bool]:
     """Keeps a run; False when it is another's."""
-    kept = yield from programs.run_script(_script(), [key(task)], [now, "renew", token, lease_ms])
+    kept = yield from scripts.run(_script(), [key(task)], [now, "renew", token, lease_ms])
     return bool(kept)
 
 
@@ -95,7 +94,7 @@ def finish(task: str, token: int, ending: Ending, now: int = 0) -> Program[bool]
     for name, value in ending.hash_fields.items():
         args += (name, value)
     names = [key(task), *([ending.hash_key.encode()] if ending.hash_key else [])]
-    taken = yield from programs.run_script(_script(), names, args)
+    taken = yield from scripts.run(_script(), names, args)
     return bool(taken)
 
 
@@ -103,7 +102,7 @@ def count(task: str, counters: Mapping[str, int]) -> Program[None]:
     """Adds to the counters of a maintenance task what was done outside its runs."""
     calls = [(b"HINCRBY", key(task), f"n:{name}", more) for name, more in counters.items() if more]
     if calls:
-        for reply in (yield ops.commands(*calls, key=key(task))):
+        for reply in (yield ask(*calls, key=key(task))):
             reads.good(reply)
 
 
@@ -113,7 +112,7 @@ def read(tasks: Sequence[str]) -> Program[list[AgentTask]]:
     now = reads.stamp(replies[0]) or reads.local_ms()
     found = []
     for task, flat in zip(tasks, replies[1:], strict=True):
-        error = programs.explain(flat) if isinstance(flat, ResponseError) else None
+        error = flat if is_error(flat) else None
         if error is not None and reads.concerns_all(error):
             raise error
         # A key that is not ours: health reports it, and the other tasks are shown.

@@ -14,7 +14,7 @@ from qdeck._errors import InvalidOption, UsageError
 from qdeck._redis import reads
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 SLICE: Final = 200  # jobs changed in one step
 

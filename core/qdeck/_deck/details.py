@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.words import Unreadable, UnreadableCode
-from qdeck._engine import codec, keys, programs
+from qdeck._engine import codec, keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import score_ms
 from qdeck._redis import reads
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.model import QueueRow
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
     from qdeck._settings.thresholds import Thresholds
 
 MOST_BANDS: Final = 16  # priorities looked at in one queue; with more of them the oldest is "at least"
@@ -49,7 +49,7 @@ def read_details(rows: Sequence[QueueRow], now: int, thresholds: Thresholds) -> 
 
 
 def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int, stuck_age_ms: int) -> Program[None]:
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     for row in rows:
         ready, delayed = keys.key(row.name, "ready"), keys.key(row.name, "delayed")
         calls += [
@@ -61,7 +61,7 @@ def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int, 
     replies = yield from reads.ask(calls)
     open_bands: dict[str, tuple[int, int]] = {}
     limit = now - stuck_age_ms
-    late: list[tuple[str, reads.Call]] = []
+    late: list[tuple[str, Command]] = []
     for at, row in enumerate(rows):
         detail = found[row.name]
         first, last, due = (_score(reply, detail, row.name) for reply in replies[4 * at : 4 * at + 3])
@@ -81,11 +81,11 @@ def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int, 
     yield from _count_late(late, found)
 
 
-def _late_in(queue: str, band: int, limit: int) -> reads.Call:
+def _late_in(queue: str, band: int, limit: int) -> Command:
     return (b"ZCOUNT", keys.key(queue, "ready"), band * BAND, b"(%d" % (band * BAND + limit))
 
 
-def _count_late(late: Sequence[tuple[str, reads.Call]], found: dict[str, Detail]) -> Program[None]:
+def _count_late(late: Sequence[tuple[str, Command]], found: dict[str, Detail]) -> Program[None]:
     for (name, _), count in zip(late, (yield from reads.ask([call for _, call in late])), strict=True):
         if isinstance(count, int):
             found[name].late = (found[name].late or 0) + count
@@ -94,7 +94,7 @@ def _count_late(late: Sequence[tuple[str, reads.Call]], found: dict[str, Detail]
 def _read_bands(
     open_bands: dict[str, tuple[int, int]],
     found: dict[str, Detail],
-    late: list[tuple[str, reads.Call]],
+    late: list[tuple[str, Command]],
     limit: int,
 ) -> Program[None]:
     """The head of `ready` is its most urgent job, not its oldest: so the head of each priority is asked for."""
@@ -117,14 +117,14 @@ def _read_bands(
         found[name].exact = False
 
 
-def _next_band(queue: str, band: int) -> reads.Call:
+def _next_band(queue: str, band: int) -> Command:
     after = (band + 1) * BAND
     return (b"ZRANGEBYSCORE", keys.key(queue, "ready"), after, b"+inf", b"WITHSCORES", b"LIMIT", 0, 1)
 
 
 def _score(reply: Any, detail: Detail, queue: str) -> int | None:
     if reads.is_error(reply):
-        detail.problem = Unreadable.of(programs.explain(reply, queue))
+        detail.problem = Unreadable.of(reply)
         return None
     if not reply:
         return None
@@ -136,7 +136,7 @@ def _score(reply: Any, detail: Detail, queue: str) -> int | None:
 
 
 def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) -> Program[None]:
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     for row in rows:
         running = keys.key(row.name, "running")
         calls += [
@@ -148,7 +148,7 @@ def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) 
     for at, row in enumerate(rows):
         late, ids = replies[2 * at : 2 * at + 2]
         if reads.is_error(late):
-            found[row.name].problem = Unreadable.of(programs.explain(late, row.name))
+            found[row.name].problem = Unreadable.of(late)
             continue
         found[row.name].stuck = late
         if ids:

@@ -16,7 +16,7 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 # hash: queue → its last two samples, as `ms came went ms came went`; "" → ms of the last
 LATEST: Final = "qdeck:history"

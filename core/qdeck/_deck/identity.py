@@ -18,7 +18,7 @@ from qdeck._redis import Endpoint, SyncClient, reads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck._settings import Target
 
 PROBE_S: Final = 1.0  # for all servers of production together
@@ -30,7 +30,7 @@ def read_identity() -> Program[frozenset[str]]:
     replies = yield reads.read((b"INFO", b"server"), (b"INFO", b"replication"), (b"CLUSTER", b"NODES"))
     *infos, nodes = replies
     for info in infos:
-        if reads.is_error(info) and str(info).startswith("BUSY"):
+        if reads.is_error(info) and str(info.__cause__).startswith("BUSY"):
             reads.good(info)  # it will answer later: this is no answer to go on with
     found = {f"{name} {value}" for info in infos for name, value in info_fields(info).items() if name in _FIELDS}
     if isinstance(nodes, bytes):

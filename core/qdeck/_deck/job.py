@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.records import Raw
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
 
 _MOST_CHUNKS: Final = 20  # of the list of dependents, each of about 200
 _PARTS: Final = ("head", "tries", "lease", "error", "body", "result", "log")
@@ -118,7 +118,7 @@ def find(names: Sequence[str], job_id: str, unread: list[str] | None = None) -> 
     unread = [] if unread is None else unread
     found: list[Found] = []
     field = raw_id(job_id)
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     for name in names:
         calls += [(b"HEXISTS", keys.key(name, "head"), field), (b"ZSCORE", keys.key(name, "done"), field)]
     replies = yield from reads.ask(calls)

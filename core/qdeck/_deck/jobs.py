@@ -14,8 +14,8 @@ from qdeck._errors import InvalidOption
 from qdeck._redis import reads
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._redis.commands import Program
 
 SLICE: Final = 500
 ALL_STATES: Final = (

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from qdeck._deck import changes
-from qdeck._engine import keys, ops
+from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._files import state_dir
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 T = TypeVar("T")
 KEEP: Final = 10_000  # entries on the server, about
@@ -31,7 +32,7 @@ def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
         with contextlib.suppress(OSError):
             append(text)
     with contextlib.suppress(QdeckError):
-        [reply] = yield ops.commands(
+        [reply] = yield ask(
             (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text), key=keys.ACTIVITY.encode()
         )
         reads.good(reply)

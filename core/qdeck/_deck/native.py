@@ -11,16 +11,17 @@ from qdeck._deck.details import Detail, read_details
 from qdeck._deck.model import NATIVE, QueueRef, QueueRow, Snapshot, Totals, UnknownTask, WorkerRow
 from qdeck._deck.server import read_server
 from qdeck._deck.words import Unreadable, UnreadableCode
-from qdeck._engine import keys, programs
+from qdeck._engine import keys
 from qdeck._engine.numbers import need
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError
 from qdeck._redis import keyspace, reads
+from qdeck._redis.errors import LOST
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from qdeck._engine.ops import Program, Send
+    from qdeck._redis.commands import Command, Program
 
 VERSION: Final = b"1"
 CHUNK: Final = 50  # queues read in one round trip; a few ms of work for whoever shares the loop
@@ -75,10 +76,6 @@ class Part:
     names: list[str]
     read_ms: int = 0
 
-    def send(self) -> Send:
-        """The request for their counts: made anew each time, as it is longer than all else that is kept of them."""
-        return reads.read(*[_call(name) for name in self.names])
-
 
 @dataclass(slots=True)
 class Memory:
@@ -110,7 +107,7 @@ class Memory:
             self.parts = [Part(found[at : at + CHUNK], read_ms) for at in range(0, len(found), CHUNK)]
 
 
-def _call(queue: str) -> reads.Call:
+def _call(queue: str) -> Command:
     return (b"HMGET", keys.key(queue, "meta"), *_FIELDS)
 
 
@@ -170,7 +167,7 @@ def readable(names: Sequence[str], unread: list[tuple[QueueRef, str]]) -> Progra
         if version == VERSION:
             found.append(name)
         elif reads.is_error(version):
-            error = programs.explain(version, name)
+            error = version
             unread.append((QueueRef(NATIVE, name), reads.unread_words(name, error)))
             denied += [error] if isinstance(error, NotAllowed) else []
         elif version is not None:
@@ -213,7 +210,7 @@ def _search(memory: Memory) -> keyspace.KeySearch:
     return keyspace.KeySearch(memory.strays, b"{*}:meta", None, take)
 
 
-def _search_due(memory: Memory) -> list[reads.Call]:
+def _search_due(memory: Memory) -> list[Command]:
     """The next step of the search for queues that the registry lacks: where it names queues, now and then is enough."""
     now = reads.local_ms()
     if memory.registered > 0 and 0 <= now - memory.searched_ms < STRAYS_MS:
@@ -229,7 +226,7 @@ def _discover(memory: Memory, size: Any, steps: Sequence[Any], now: int, notices
         steps = yield reads.read(search.call())
     is_refused = any(map(reads.is_error, steps))
     if reads.is_error(size) and is_refused:
-        refused = programs.explain(size)
+        refused = size
         if not isinstance(refused, NotAllowed):
             raise refused  # a script holds the server, or it is no Redis at all
         raise NotAllowed(
@@ -271,7 +268,7 @@ def _numbers(
     fresh: set[QueueRef] = set()
     denied: list[Unreadable] = []
     for part in parts:
-        replies = yield part.send()
+        replies = yield reads.read(*map(_call, part.names))
         part.read_ms = now
         seen: dict[str, QueueRow] = {}
         for name, reply in zip(part.names, replies, strict=True):
@@ -328,7 +325,7 @@ def _told(reply: Any) -> bytes:
 
 def _row(name: str, reply: Any) -> QueueRow | None:
     if reads.is_error(reply):
-        return QueueRow(name=name, problem=Unreadable.of(programs.explain(reply, name)))
+        return QueueRow(name=name, problem=Unreadable.of(reply))
     version = reply[0]
     if version is None:
         return None  # registered, and never made or deleted since
@@ -394,6 +391,8 @@ def _workers(now: int, notices: list[str]) -> Program[list[WorkerRow] | None]:
             more = f" and {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
             notices.append(f"unreadable in {keys.WORKERS}: worker {unreadable[0]}{more}")
         return found
+    except LOST:
+        raise
     except QdeckError as error:
         notices.append(f"the workers cannot be read: {error}")
         return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qdeck._engine import codec, programs
 from qdeck._engine.ids import check_id, new_id
-from qdeck._engine.ops import Made, NewJob, Program
+from qdeck._engine.ops import Made, NewJob
 from qdeck._errors import DependencyCycle, InvalidOption, UnknownDependency
 from qdeck._names import QueueName
 from qdeck._options import (
@@ -24,6 +24,8 @@ from qdeck._options import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime, timedelta
+
+    from qdeck._redis.commands import Program
 
 
 def new_job(

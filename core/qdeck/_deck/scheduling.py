@@ -13,7 +13,8 @@ from qdeck._schedules.model import Definition
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import NewJob, Program
+    from qdeck._engine.ops import NewJob
+    from qdeck._redis.commands import Program
 
 
 def add(

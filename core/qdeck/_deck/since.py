@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._engine import codec, ops
+from qdeck._engine import codec
 from qdeck._engine.numbers import whole
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.words import Code, Finding
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck._settings.thresholds import Thresholds
 
 KEY: Final = "qdeck:since"  # string: what the agents that judge noted, as JSON
@@ -70,5 +71,5 @@ def note(findings: Sequence[Finding], thresholds: Thresholds, now_ms: int) -> Pr
             same = isinstance(said, list) and len(said) == 3 and said[0] == finding.severity
             now_so[finding.place] = said if same else [finding.severity.value, now_ms, fresh]
     text = codec.encode_json({"at": now_ms, "thresholds": rules, "places": now_so})
-    for reply in (yield ops.commands((b"SET", KEY, text, b"PX", LIVE_MS), key=KEY.encode())):
+    for reply in (yield ask((b"SET", KEY, text, b"PX", LIVE_MS), key=KEY.encode())):
         reads.good(reply)

@@ -14,7 +14,7 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
 
 LARGE: Final = frozenset({"body", "error", "log", "result"})
 _CALL: Final = 500  # values in one call
@@ -24,7 +24,7 @@ class _Piece(NamedTuple):
     """Some values of one part that one call reads, and their bytes."""
 
     column: int
-    call: reads.Call
+    call: Command
     bytes: int
 
 
@@ -57,7 +57,7 @@ def read_lengths(queue: str, part: str, ids: Sequence[bytes]) -> Program[list[in
     key = keys.key(queue, part)
     lengths: list[int] = []
     for at in range(0, len(ids), reads.CHUNK):
-        replies = yield ops.command_each(b"HSTRLEN", key, ids[at : at + reads.CHUNK])
+        replies = yield reads.read(*[(b"HSTRLEN", key, one) for one in ids[at : at + reads.CHUNK]])
         lengths += [reads.good(reply, queue) for reply in replies]
     return lengths
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from qdeck._deck.model import Check, Code, Finding, QueueRef, QueueRow, ServerInfo, Status
-from qdeck._redis import reads
+from qdeck._redis.commands import Pause
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
 
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from qdeck._deck.words import Unreadable
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 T = TypeVar("T")
 _ORDER: Final = tuple(Status)
 _WELL: Final = Status.HEALTHY
 JUDGE_MS: Final = 5_000
-BREATH: Final = reads.read((b"TIME",))  # a round trip, in which whoever else runs on this loop goes on
 STEP: Final = 500  # queues between two breaths: about a ms, when each of them is a reason
 _CRITICAL_TIMES: Final = 2  # a queue is critically backed up at twice its limit
 
@@ -104,7 +103,7 @@ class Standing:
         elif not 0 <= now - self._judged_ms < JUDGE_MS:
             found = Findings(self._last.findings, shared)
             for _ in steps(server, rows, thresholds, found):
-                yield BREATH
+                yield Pause(0)
             self._judged_ms, self._last = now, sum_up(found.checks)
         return self._last
 

@@ -11,7 +11,7 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 MOST_SLOW: Final = 8
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import JobRecord
     from qdeck._deck.records import Raw
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 BODY: Final = 4096  # bytes of a payload up to which it is read for a row of a list
 

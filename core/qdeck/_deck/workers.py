@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from qdeck._deck.model import WorkerRow
-from qdeck._engine import codec, keys, numbers, ops
+from qdeck._engine import codec, keys, numbers
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 SILENT_MS: Final = 45_000  # a worker that was not heard of for so long is taken for gone
 ORDERS: Final = ("quiet", "stop")
@@ -119,5 +120,5 @@ def order(worker: str, what: str) -> Program[None]:
         near = difflib.get_close_matches(worker, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else "qdeck workers lists them"
         raise UsageError(f"there is no worker {worker!r}", hint=hint)
-    [reply] = yield ops.commands((b"HSET", keys.CONTROL, worker, what), key=keys.CONTROL.encode())
+    [reply] = yield ask((b"HSET", keys.CONTROL, worker, what), key=keys.CONTROL.encode())
     reads.good(reply)

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine.ops import SLICE_BYTES, Arg, Op
+from qdeck._engine.ops import SLICE_BYTES, Op
 from qdeck._engine.scripts import load
+from qdeck._redis.commands import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from qdeck._redis.commands import Arg
 
 SLICE: Final = 200  # jobs that one act changes at most
 KEEP_MS: Final = 24 * 3600 * 1000  # how long an act can be undone
@@ -64,8 +67,20 @@ def act(
     `offset`, the place of the first of them in their plan, makes it one when it is sent twice. `group` is as what those
     that die of it are counted: class and shape of a message, a line each.
     """
-    args: list[Arg] = [now, verb, state, offset, keep_bytes, keep_ms, event, extra, most_bytes, group]
-    return Op(load("act"), queue, args, _read_acted, batch, list(chain.from_iterable(entries)))
+    args = (
+        now,
+        verb,
+        state,
+        offset,
+        keep_bytes,
+        keep_ms,
+        event,
+        extra,
+        most_bytes,
+        group,
+        *chain.from_iterable(entries),
+    )
+    return Op(load("act"), queue, args, _read_acted, batch)
 
 
 def edit(
@@ -118,7 +133,7 @@ def undo(queue: str, batch: str, number: int | str, now: int = 0) -> Op[Undone]:
 
     def read(reply: Any) -> Undone:
         at, restored, count, *skipped = reply
-        ids = [job_id.decode("utf-8", "surrogateescape") for job_id in skipped[::2]]
+        ids = [*map(text_of, skipped[::2])]
         reasons = [(job_id, *_reason(raw)) for job_id, raw in zip(ids, skipped[1::2], strict=True)]
         return Undone(at, restored, count, reasons)
 

@@ -1,163 +1,50 @@
-"""Operations as values: which script, on which queue, with which arguments, and how to read the answer.
-
-A program is a generator that yields `Send`s and gets their replies; a client of either kind, blocking or asyncio, runs
-it. So the semantics are written once.
-"""
+"""Transitions of a queue as values: which script, on which queue, with which arguments, and how to read the answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from qdeck._engine import keys
-from qdeck._engine.scripts import Script, load
+from qdeck._engine.scripts import load
 from qdeck._engine.shapes import group_of
+from qdeck._redis.commands import Request, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from qdeck._engine.scripts import QueueScript
+    from qdeck._redis.commands import Arg, Command
 
 T = TypeVar("T")
-Arg = bytes | str | int
-_FEW: Final = 2  # arguments before the ids of a command
-_MANY: Final = 16
 SLICE: Final = 500  # jobs in one call at most: `unpack` in Lua fails from 8,000 values on
 SLICE_BYTES: Final = 2 * 1024 * 1024  # of values in one call or reply, unless one job alone has more
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Bytes for the server and how many replies they bring. `reads` tells that sending again cannot matter.
-
-    `key` is one of the keys. On a cluster, commands that have none themselves go to its server, and what writes keeps
-    its order; without it, the commands of a request have nothing to do with each other. `script` is what it calls, if
-    the rights for that are to be checked first.
-    """
-
-    data: bytes
-    count: int
-    key: bytes = b""
-    reads: bool = False
-    script: Script | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wait(Send):
-    """A request whose last command blocks, for `seconds` at most.
-
-    It is sent again for `patience_s` only, counted from its first sending; the error after that is raised in the
-    program, which knows how long it wants to wait.
-    """
-
-    seconds: float = 0.0
-    patience_s: float = 0.0
-
-
-Program = Generator[Send, list[Any], T]
 
 
 @dataclass(frozen=True, slots=True)
 class Op(Generic[T]):
     """One atomic step on one queue."""
 
-    script: Script
+    script: QueueScript
     queue: str
     args: Sequence[Arg]
     read: Callable[[Any], T]
     batch: str = ""
-    pairs: Sequence[str] = ()  # very many more arguments, in pairs
 
-    def packed(self) -> bytes:
-        """The call as it goes over the wire, by digest."""
-        head, count = _prefix(self.script, self.queue, self.batch)
-        out = [b"*%d\r\n" % (count + len(self.args) + len(self.pairs)), head]
-        _pack_into(out, self.args)
-        if self.pairs:
-            _pack_pairs(out, self.pairs)
-        return b"".join(out)
+    def command(self) -> Command:
+        """Return the command that runs it."""
+        return self.script.call(self.script.keys(self.queue, self.batch), self.args)
 
-
-@lru_cache(maxsize=4096)
-def _prefix(script: Script, queue: str, batch: str) -> tuple[bytes, int]:
-    names = script.keys(queue, batch)
-    out: list[bytes] = []
-    _pack_into(out, (b"EVALSHA", script.digest, len(names), *names))
-    return b"".join(out), 3 + len(names)
-
-
-def _pack_into(out: list[bytes], args: Iterable[Arg]) -> None:
-    add = out.append
-    for arg in args:
-        if type(arg) is str:
-            try:
-                raw = arg.encode()
-            except UnicodeEncodeError:  # an id that somebody wrote in other bytes
-                raw = arg.encode(errors="surrogateescape")
-        elif type(arg) is int:
-            raw = b"%d" % arg
-        else:
-            # Bytes as they are; members of enums by what they stand for.
-            raw = arg if isinstance(arg, bytes) else str(arg).encode()
-        add(b"$%d\r\n" % len(raw))
-        add(raw)
-        add(b"\r\n")
-
-
-def pack(*args: Arg) -> bytes:
-    """One command as it goes over the wire."""
-    out = [b"*%d\r\n" % len(args)]
-    head = len(args)
-    if len(args) > _MANY and set(map(type, args[_FEW:])) == {bytes}:
-        head = _FEW
-    _pack_into(out, args[:head])
-    if head < len(args):
-        _pack_bytes(out, args[head:])
-    return b"".join(out)
-
-
-def _pack_pairs(out: list[bytes], args: Sequence[str]) -> None:
-    """Very many ids, each with what was seen of it: mostly all of one length, and then one format fits all."""
-    first, second = set(map(len, args[::2])), set(map(len, args[1::2]))
-    text = f"${max(first)}\r\n%s\r\n${max(second)}\r\n%s\r\n" * (len(args) // 2) % tuple(args)
-    if len(first) == len(second) == 1 and text.isascii():
-        out.append(text.encode())
-    else:
-        _pack_into(out, args)
-
-
-def _pack_bytes(out: list[bytes], args: Sequence[Any]) -> None:
-    """Very many ids: they are nearly always of one length, and then what is between them is the same."""
-    sizes = set(map(len, args))
-    if len(sizes) > 1:
-        _pack_into(out, args)
-        return
-    mark = b"$%d\r\n" % sizes.pop()
-    out += (mark, (b"\r\n" + mark).join(args), b"\r\n")
-
-
-def commands(*calls: tuple[Arg, ...], key: bytes = b"", reads: bool = False) -> Send:
-    """Several plain commands in one round trip."""
-    return Send(b"".join(pack(*call) for call in calls), len(calls), key, reads)
-
-
-def command_each(name: bytes, key: bytes, fields: Sequence[bytes]) -> Send:
-    """Build one plain read of a key for each of very many fields, in one round trip."""
-    head = b"*3\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(key), key)
-    return Send(b"".join([b"%b$%d\r\n%b\r\n" % (head, len(one), one) for one in fields]), len(fields), reads=True)
-
-
-def wait(command: tuple[Arg, ...], key: bytes, seconds: float, *, patience_s: float = 0.0, reads: bool = False) -> Wait:
-    """Build a request of one command that blocks on a key."""
-    return Wait(pack(*command), 1, key, reads, seconds=seconds, patience_s=patience_s)
+    def request(self) -> Request:
+        """Return the request that runs it alone."""
+        keys = self.script.keys(self.queue, self.batch)
+        return Request((self.script.call(keys, self.args),), keys[0], script=self.script)
 
 
 def init(queue: str) -> Op[None]:
     """Makes a queue ready for use; refuses when something else has one of its keys."""
     script = load("init")
     return Op(script, queue, [keys.part_type(part) for part in script.parts], lambda _: None)
-
-
-def read_id(raw: bytes) -> str:
-    """Return an id as text; bytes that are not UTF-8 survive the way there and back."""
-    return raw.decode(errors="surrogateescape")
 
 
 class NewJob(NamedTuple):
@@ -206,7 +93,7 @@ def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0, announced_ms: int 
 
     def read(reply: Any) -> list[Made]:
         return [
-            Made(job.id, answer == 1) if isinstance(answer, int) else Made(read_id(answer), created=False)
+            Made(job.id, answer == 1) if isinstance(answer, int) else Made(text_of(answer), created=False)
             for job, answer in zip(jobs, reply[1:], strict=True)
         ]
 
@@ -290,11 +177,11 @@ def turn(
     def read(reply: Any) -> Turn:
         at, wait, due, deadline, outbox, stale, rows, unknown = reply
         jobs = [
-            Claimed(read_id(rows[i]), token, rows[i + 1], rows[i + 2] or b"", rows[i + 3])
+            Claimed(text_of(rows[i]), token, rows[i + 1], rows[i + 2] or b"", rows[i + 3])
             for i in range(0, len(rows), 4)
             if rows[i + 1] is not None
         ]
-        return Turn(at, wait, due, deadline, outbox, [read_id(raw) for raw in stale], jobs, unknown)
+        return Turn(at, wait, due, deadline, outbox, [text_of(raw) for raw in stale], jobs, unknown)
 
     return Op(load("turn"), queue, args, read)
 
@@ -313,7 +200,7 @@ def beat(queue: str, held: Sequence[tuple[str, str]], now: int = 0) -> Op[Beat]:
     args: list[Arg] = [now]
     for pair in held:
         args += pair
-    return Op(load("beat"), queue, args, lambda r: Beat(r[0], [*map(read_id, r[1])], [*map(read_id, r[2])]))
+    return Op(load("beat"), queue, args, lambda r: Beat(r[0], [*map(text_of, r[1])], [*map(text_of, r[2])]))
 
 
 @dataclass(frozen=True, slots=True)

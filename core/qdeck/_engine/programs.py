@@ -5,16 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redis.exceptions import NoScriptError, ResponseError
-
 from qdeck._engine import acts, keys, ops, outbox
 from qdeck._engine.numbers import score_ms
-from qdeck._engine.ops import Arg, Made, NewJob, Op, Program, Send, commands, pack
-from qdeck._engine.scripts import Script, load
-from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError, ServerRefused, UnknownDependency, UsageError
+from qdeck._errors import QdeckError
+from qdeck._redis import scripts
+from qdeck._redis.commands import Request, ask
+from qdeck._redis.errors import LOST, Late, NewQueue, UnknownScript, good, is_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from qdeck._engine.ops import Made, NewJob, Op
+    from qdeck._engine.scripts import QueueScript
+    from qdeck._redis.commands import Arg, Program
 
 T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
@@ -22,25 +25,9 @@ _ANNOUNCEMENTS: Final = 5  # tries to enqueue jobs soon after they were announce
 _FIRST_PAGE: Final = 16  # entries of an outbox read at first: nobody knows yet how large they are
 
 
-class Late(QdeckError):
-    """What a client read before is too old to act on."""
-
-
 def call(op: Op[T]) -> Program[T]:
     """Runs one operation; loads its script and makes its queue when they are not there yet."""
-    made = False
-    while True:
-        [reply] = yield Send(op.packed(), 1, op.script.keys(op.queue)[0], script=op.script)
-        if isinstance(reply, NoScriptError):
-            yield from load_script(op.script, op.script.keys(op.queue)[0])
-        elif isinstance(reply, ResponseError):
-            if str(reply).startswith("QDECK FRESH") and not made:
-                made = True
-                yield from make_queue(op.queue)
-            else:
-                raise explain(reply, op.queue)
-        else:
-            return op.read(reply)
+    return op.read((yield from _on_queue(op.script, op.queue, op.request())))
 
 
 def call_each(calls: Sequence[Op[T]]) -> Program[list[T | QdeckError]]:
@@ -48,114 +35,56 @@ def call_each(calls: Sequence[Op[T]]) -> Program[list[T | QdeckError]]:
     found: list[T | QdeckError | None] = [None] * len(calls)
     todo, made = list(range(len(calls))), set[str]()
     script = calls[0].script
+    key = script.keys(calls[0].queue)[0] if len(calls) == 1 else b""
     while todo:
-        key = script.keys(calls[0].queue)[0] if len(calls) == 1 else b""
-        replies = yield Send(b"".join(calls[at].packed() for at in todo), len(todo), key, script=script)
+        replies = yield Request([calls[at].command() for at in todo], key, ask=True, script=script)
         again: list[int] = []
         for at, reply in zip(todo, replies, strict=True):
             op = calls[at]
-            if isinstance(reply, NoScriptError):
+            if isinstance(reply, UnknownScript):
                 again.append(at)
-            elif not isinstance(reply, ResponseError):
+            elif not is_error(reply):
                 found[at] = op.read(reply)
-            elif str(reply).startswith("QDECK FRESH") and op.queue not in made:
+            elif isinstance(reply, NewQueue) and op.queue not in made:
                 made.add(op.queue)
                 yield from make_queue(op.queue)
                 again.append(at)
             else:
-                found[at] = explain(reply, op.queue)
-        if any(isinstance(reply, NoScriptError) for reply in replies):
-            yield from load_script(script, key)
+                found[at] = reply
+        if any(isinstance(reply, UnknownScript) for reply in replies):
+            yield scripts.load(script, key)
         todo = again
     return [one for one in found if one is not None]
 
 
-def load_script(script: Script, key: bytes) -> Program[None]:
-    """Gives the server the source of a script; a failover or a restart empties its cache."""
-    [reply] = yield Send(pack("SCRIPT", "LOAD", script.source), 1, key, reads=True)
-    if isinstance(reply, ResponseError):
-        raise explain(reply)
-
-
-def evaluate(script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
-    """Run a script on these keys and return its reply, which may be an error; gives the server its source if needed."""
-    [reply] = yield Send(pack(b"EVALSHA", script.digest, len(keys), *keys, *args), 1, keys[0], script=script)
-    if isinstance(reply, NoScriptError):
-        [reply] = yield commands((b"EVAL", script.source, len(keys), *keys, *args), key=keys[0])
-    return reply
-
-
-def run_script(script: Script, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
-    """Run a script on keys of its own and return its reply."""
-    reply = yield from evaluate(script, keys, args)
-    if isinstance(reply, ResponseError):
-        raise explain(reply)
-    return reply
-
-
-def run_each(script: Script, calls: Sequence[tuple[Arg, ...]], key: bytes = b"") -> Program[list[Any]]:
-    """Run many calls of one script in one round trip and return their replies; gives the server its source if needed.
-
-    Without a key the servers of a cluster do their parts at the same time.
-    """
-    replies = yield commands(*calls, key=key)
-    missing = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-    if missing:
-        [loaded] = yield commands((b"SCRIPT", b"LOAD", script.source), key=key)
-        if isinstance(loaded, ResponseError):
-            raise explain(loaded)
-        again = yield commands(*(calls[at] for at in missing), key=key)
-        for at, reply in zip(missing, again, strict=True):
-            replies[at] = reply
-    for reply in replies:
-        if isinstance(reply, ResponseError):
-            raise explain(reply)
-    return replies
-
-
-def run_on_queue(script: Script, queue: str, args: Sequence[Arg], more_keys: Sequence[bytes] = ()) -> Program[Any]:
+def run_on_queue(script: QueueScript, queue: str, args: Sequence[Arg], more_keys: Sequence[bytes] = ()) -> Program[Any]:
     """Run a script on a queue, which is made when it is not there yet, and return its reply."""
-    keys = [*script.keys(queue), *more_keys]
+    keys = (*script.keys(queue), *more_keys)
+    return (yield from _on_queue(script, queue, Request((script.call(keys, args),), keys[0], script=script)))
+
+
+def _on_queue(script: QueueScript, queue: str, request: Request) -> Program[Any]:
     made = False
     while True:
-        reply = yield from evaluate(script, keys, args)
-        if not isinstance(reply, ResponseError):
+        try:
+            [reply] = yield request
+        except UnknownScript:
+            yield scripts.load(script, request.key)
+        except NewQueue:
+            if made:
+                raise
+            made = True
+            yield from make_queue(queue)
+        else:
             return reply
-        if made or not str(reply).startswith("QDECK FRESH"):
-            raise explain(reply, queue)
-        made = True
-        yield from make_queue(queue)
-
-
-def check_rights(script: Script, key: bytes) -> Program[None]:
-    """Raise `NotAllowed` unless this user may run every command of a script, before it is called for many keys."""
-    denied = yield from run_script(load("rights"), [key], script.commands)
-    if denied:
-        raise not_allowed([name.decode() for name in denied])
-
-
-def not_allowed(names: Sequence[str]) -> NotAllowed:
-    """Return the error for a script whose user lacks some of its commands.
-
-    A script that is refused half way leaves half of a change behind: a job that is there and is not counted, or one in
-    two states. Asking in each call would take half as long again; so a client asks before it calls a script the first
-    time on a connection.
-    """
-    return NotAllowed(
-        f"the server does not allow this user to run {', '.join(names)}: nothing was changed",
-        hint=f"give this user {' '.join(f'+{name}' for name in names)}; `qdeck doctor` prints its whole line",
-    )
 
 
 def make_queue(queue: str) -> Program[None]:
     """Registers a queue, then makes it: a name too many in the registry is harmless, one too few is not."""
-    op = ops.init(queue)
-    [stamp] = yield commands((b"TIME",), key=keys.QUEUES.encode(), reads=True)
-    now_ms = int(stamp[0]) * 1000 if isinstance(stamp, list) else 0
-    [reply] = yield commands((b"HSETNX", keys.QUEUES, queue, now_ms), key=keys.QUEUES.encode())
-    if isinstance(reply, ResponseError):
-        raise explain(reply, queue)
-    yield from call(op)
+    registry = keys.QUEUES.encode()
+    [stamp] = yield ask((b"TIME",), key=registry)
+    yield Request(((b"HSETNX", registry, queue, read_time(stamp) // 1000 * 1000),), registry)
+    yield from call(ops.init(queue))
 
 
 def enqueue(queue: str, jobs: Sequence[NewJob], now: int = 0) -> Program[list[Made]]:
@@ -189,7 +118,7 @@ def _make(queue: str, jobs: Sequence[NewJob], now: int) -> Program[list[Made]]:
 
 def _announce(queue: str, jobs: Sequence[NewJob], now: int) -> Program[tuple[int, list[NewJob]]]:
     """Tells other queues who waits for their jobs; gives the jobs with what was answered, and a time before that."""
-    [stamp] = yield commands((b"TIME",), key=keys.key(queue, "meta"), reads=True)
+    [stamp] = yield ask((b"TIME",), key=keys.key(queue, "meta"))
     pairs: dict[str, list[tuple[str, str]]] = {}  # queue → its jobs and who waits for them
     for job in jobs:
         for ref in job.after:
@@ -244,6 +173,8 @@ def deliver(queue: str, now: int = 0, report: Callable[[str], None] | None = Non
         for entry_id, flat in entries:
             try:
                 yield from run.deliver(entry_id, flat)
+            except LOST:
+                raise
             except QdeckError as error:
                 refused = refused or error
             else:
@@ -275,13 +206,9 @@ class _Delivery:
         self._places: dict[str, list[bytes]] = {}  # of deleted entries, by the queue that took their jobs in
 
     def read(self, first: bytes, last: bytes, most: int) -> Program[list[tuple[bytes, list[bytes]]]]:
-        stamp, entries = yield commands(
-            (b"TIME",), (b"XRANGE", self._key, first, last, b"COUNT", most), key=self._key, reads=True
-        )
-        if isinstance(entries, ResponseError):
-            raise explain(entries, self.queue)
+        stamp, entries = yield ask((b"TIME",), (b"XRANGE", self._key, first, last, b"COUNT", most), key=self._key)
         self._read_ms = self.now or read_time(stamp)
-        return list(entries)
+        return list(good(entries))
 
     def deliver(self, entry_id: bytes, flat: Sequence[bytes]) -> Program[None]:
         try:
@@ -296,13 +223,13 @@ class _Delivery:
         except Late:
             # This process stood still, or the clocks of two servers differ: look again, by the clock of the other one.
             other = entry.other_queue or self.queue
-            [stamp] = yield commands((b"TIME",), key=keys.key(other, "meta"), reads=True)
+            [stamp] = yield ask((b"TIME",), key=keys.key(other, "meta"))
             before = self._read_ms
             if not (yield from self.read(entry_id, entry_id, 1)):
                 return
             self._read_ms = before
             yield from self._effect(entry_id, entry, read_time(stamp))
-        _, stamp = yield commands((b"XDEL", self._key, entry_id), (b"TIME",), key=self._key)
+        _, stamp = yield ask((b"XDEL", self._key, entry_id), (b"TIME",), key=self._key)
         self._deleted_ms = self.now or read_time(stamp)
         if entry.makes_job:
             self._places.setdefault(entry.text["q"], []).append(self._place(entry_id))
@@ -327,11 +254,11 @@ class _Delivery:
     def confirm(self) -> Program[None]:
         """Let the other queues forget the places of entries that were deleted."""
         for other, places in self._places.items():
-            pairs: list[ops.Arg] = []
+            pairs: list[Arg] = []
             for place in places:
                 pairs += (self._deleted_ms, place)
             removed = keys.key(other, "removed")
-            yield commands((b"ZADD", removed, b"XX", *pairs), key=removed)
+            yield ask((b"ZADD", removed, b"XX", *pairs), key=removed)
         self._places.clear()
 
 
@@ -352,18 +279,12 @@ class Peek:
 
 def peek(queue: str) -> Program[Peek]:
     """Looks whether there is something to do, with a few plain reads: an idle worker's whole cost."""
-    replies = yield commands(
+    ready, due, deadline, outbox = yield [
         (b"ZCARD", keys.key(queue, "ready")),
         (b"ZRANGE", keys.key(queue, "delayed"), b"0", b"0", b"WITHSCORES"),
         (b"ZRANGE", keys.key(queue, "running"), b"0", b"0", b"WITHSCORES"),
         (b"XLEN", keys.key(queue, "outbox")),
-        key=keys.key(queue, "meta"),
-        reads=True,
-    )
-    for reply in replies:
-        if isinstance(reply, ResponseError):
-            raise explain(reply, queue)
-    ready, due, deadline, outbox = replies
+    ]
     return Peek(ready, _time(due), _time(deadline), outbox)
 
 
@@ -375,92 +296,5 @@ def _time(first: list[bytes]) -> int:
 def exists(queue: str, job_ids: Sequence[str]) -> Program[list[bool]]:
     """Which of these jobs are in the queue, in any state."""
     head, done = keys.key(queue, "head"), keys.key(queue, "done")
-    heads, ended = yield commands((b"HMGET", head, *job_ids), (b"ZMSCORE", done, *job_ids), key=head, reads=True)
-    for reply in (heads, ended):
-        if isinstance(reply, ResponseError):
-            raise explain(reply, queue)
+    heads, ended = yield [(b"HMGET", head, *job_ids), (b"ZMSCORE", done, *job_ids)]
     return [h is not None or d is not None for h, d in zip(heads, ended, strict=True)]
-
-
-_REFUSALS: Final = {
-    "OOM": "the server is out of memory: raise maxmemory or make room",
-    "MISCONF": "the server cannot save to disk: see its log, mend the disk",
-    "NOREPLICAS": "too few replicas are connected: see min-replicas-to-write",
-    "READONLY": "this server is a replica: connect to the master, or through Sentinel",
-    "BUSY": "a script blocks the server: wait, or SCRIPT KILL",
-    "MASTERDOWN": "the replica lost its master",
-    "CLUSTERDOWN": "the cluster is down",
-    "TRYAGAIN": "the queue's slot is on its way to another server of the cluster: try again",
-}
-_NO_SERVER: Final = "it has to be Redis 7, Valkey 8 or later, without renamed commands; of a Sentinel write redis+sentinel://host/service"
-_CLUSTER: Final = {
-    "MOVED": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
-    "ASK": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
-    "CROSSSLOT": (
-        "not on Cluster: this takes keys that are on several servers",
-        "use a server of its own, or Sentinel",
-    ),
-}
-
-_WORDS: Final = {
-    "OutOfMemoryError": "OOM", "ReadOnlyError": "READONLY", "MasterDownError": "MASTERDOWN", "MovedError": "MOVED",
-    "AskError": "ASK", "TryAgainError": "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN",
-    "ClusterCrossSlotError": "CROSSSLOT",
-}  # fmt: skip
-
-
-def explain(error: ResponseError, queue: str = "") -> QdeckError:
-    """Our error for an answer of the server, with what to do about it."""
-    text = str(error)
-    # Only the first word is the same with every brand of server; redis-py takes it off for the classes it knows.
-    word = getattr(error, "status_code", None) or text.split(" ", 1)[0]
-    if text.startswith("QDECK "):
-        return _explain_ours(text.split(" "), queue)
-    if word == "NOPERM" or type(error).__name__ == "NoPermissionError" or "ACL failure in script" in str(error):
-        return NotAllowed(
-            f"the server does not allow this: {text}", hint="give this user the right, or use another user"
-        )
-    word = _WORDS.get(type(error).__name__, word)
-    if word in _CLUSTER:
-        message, hint = _CLUSTER[word]
-        return ServerRefused(f"{message}: {text}", hint=hint)
-    if word in _REFUSALS:
-        return ServerRefused(f"the server refuses: {text}", hint=_REFUSALS[word])
-    if word == "WRONGTYPE":
-        return LayoutMismatch(
-            f"a key of queue {queue!r} holds another kind of data: {text}",
-            hint="another program uses the same names; use another queue name",
-        )
-    if text.startswith("unknown command"):
-        # Behind the comma are arguments, which may be anything.
-        return ServerRefused(f"the server does not know this: {text.split(',', 1)[0]}", hint=_NO_SERVER)
-    return QdeckError(f"the server answered with an error: {text}")
-
-
-def _explain_ours(words: list[str], queue: str) -> QdeckError:
-    kind, rest = words[1], words[2:]
-    if kind == "VERSION":
-        return LayoutMismatch(
-            f"queue {queue!r} has layout version {rest[0]}, this qdeck knows version 1",
-            hint="upgrade this qdeck: pip install -U qdeck",
-        )
-    if kind == "DEPENDENCY":
-        return UnknownDependency(
-            f"no job {rest[0]!r} in queue {queue!r} to wait for",
-            hint="enqueue it first; a job that ended long ago is not known any more",
-        )
-    if kind == "FOREIGN":
-        return LayoutMismatch(
-            f"key {rest[0]!r} holds a {rest[1]}, qdeck needs a {rest[2]} there",
-            hint="another program uses the same names; use another queue name",
-        )
-    if kind == "LATE":
-        return Late(
-            f"queue {queue!r} refuses what was read over 30 s ago",
-            hint="compare the clocks of the servers of the cluster",
-        )
-    if kind == "UNDONE":
-        return UsageError("this batch was undone", hint="make a new plan to do it again")
-    if kind == "EXPIRED":
-        return UsageError("what this batch took is not kept any more", hint="it is kept for a day")
-    return UsageError(" ".join(words))

@@ -17,7 +17,7 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 _PAGE: Final = 500
 

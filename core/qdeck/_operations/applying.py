@@ -20,17 +20,17 @@ from qdeck._operations.model import BatchResult, PlanEntry, Verb
 from qdeck._operations.planfile import check_whole
 from qdeck._operations.slices import Pace, PlanSlices
 from qdeck._redis import reads
-from qdeck._redis.steps import Offload, Step, waiting
+from qdeck._redis.commands import Offload, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import QueueRef
     from qdeck._engine.acts import Acted
-    from qdeck._engine.ops import Op, Program
+    from qdeck._engine.ops import Op
     from qdeck._operations.planfile import Plan
     from qdeck._operations.slices import PlanSlice
-    from qdeck._redis.steps import Steps
+    from qdeck._redis.commands import Program
 
 MOST_SKIPS: Final = 10_000  # that are told one by one
 NOTE_EVERY: Final = 100  # slices between two records of how much undo takes
@@ -46,7 +46,7 @@ class StopRule(Protocol):
     sample_left: int
 
     def add(self, done: Sequence[Done]) -> None: ...
-    def check(self, cancelled: Callable[[], bool] | None, *, is_last: bool) -> Steps[Stop | None]: ...
+    def check(self, cancelled: Callable[[], bool] | None, *, is_last: bool) -> Program[Stop | None]: ...
 
 
 @dataclass(slots=True)
@@ -267,7 +267,7 @@ def check_server(plan: Plan) -> Program[None]:
         raise UsageError(f"the plan {plan.id} was made on another server ({head.address})", hint="make a new plan")
 
 
-def check_plan(plan: Plan, db: int) -> Steps[None]:
+def check_plan(plan: Plan, db: int) -> Program[None]:
     """Raise when a plan is not what it was made as, or not for this database; `begin` asks the server itself."""
     yield Offload(lambda: check_whole(plan))
     made = plan.head.db
@@ -287,10 +287,10 @@ def apply_steps(
     cancelled: Callable[[], bool] | None = None,
     keep_bytes: int = acts.KEEP_BYTES,
     keep_ms: int = acts.KEEP_MS,
-) -> Steps[BatchResult]:
+) -> Program[BatchResult]:
     """Apply a plan, at most `rate` entries a second where one is given; a `rule` has a sample and may stop it."""
     run = Application(plan, keep_bytes=keep_bytes, keep_ms=keep_ms)
-    yield Step(run.begin())
+    yield from run.begin()
     error = stopped = None
     try:
         stopped = yield from _run(run, rate, rule, progress, cancelled)
@@ -299,7 +299,7 @@ def apply_steps(
             raise
         error = str(caught)
     try:
-        yield Step(run.end("failed" if error else "stopped" if stopped else "done"))
+        yield from run.end("failed" if error else "stopped" if stopped else "done")
     except QdeckError as caught:
         error = error or str(caught)
     return run.result(error=error, stopped=stopped)
@@ -311,13 +311,13 @@ def _run(
     rule: StopRule | None,
     progress: Progress | None,
     cancelled: Callable[[], bool] | None,
-) -> Steps[Stop | None]:
+) -> Program[Stop | None]:
     """Apply slice after slice; return why it stopped before the end of the plan."""
     most = acts.SLICE if rate is None else max(1, min(acts.SLICE, int(rate / 5)))
     started, before = time.monotonic(), 0
     while cancelled is None or not cancelled():
         sample = 0 if rule is None else rule.sample_left
-        done = yield Step(run.step(sample or most))
+        done = yield from run.step(sample or most)
         if done is None:
             return None
         if progress is not None:

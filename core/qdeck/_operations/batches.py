@@ -12,16 +12,17 @@ import msgspec
 
 from qdeck._deck import changes
 from qdeck._deck.model import NATIVE, QueueRef
-from qdeck._engine import keys, ops
+from qdeck._engine import keys
 from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
 from qdeck._errors import UsageError
 from qdeck._operations import activity
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 MOST: Final = 1000  # batches that are remembered
 
@@ -182,7 +183,7 @@ def read() -> Program[dict[str, Batch]]:
 
 def write(batch: Batch) -> Program[None]:
     """Write the record of a batch."""
-    [reply] = yield ops.commands((b"HSET", keys.UNDO, batch.id, msgspec.json.encode(batch)), key=keys.UNDO.encode())
+    [reply] = yield ask((b"HSET", keys.UNDO, batch.id, msgspec.json.encode(batch)), key=keys.UNDO.encode())
     reads.good(reply)
 
 
@@ -192,7 +193,7 @@ def _sweep(known: dict[str, Batch], now: int) -> Program[None]:
     rest = sorted((batch.at_ms, name) for name, batch in known.items() if name not in set(over))
     over += [name for _, name in rest[:-MOST]]
     if over:
-        [reply] = yield ops.commands((b"HDEL", keys.UNDO, *over), key=keys.UNDO.encode())
+        [reply] = yield ask((b"HDEL", keys.UNDO, *over), key=keys.UNDO.encode())
         reads.good(reply)
         for name in over:
             del known[name]

@@ -21,7 +21,7 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
 
 MOST: Final = 200  # jobs of a state that are looked at one by one
 _PLACES: Final = 100  # looked at in a longer line of several priorities
@@ -111,7 +111,7 @@ def _details(
     queue: str, sized: list[bytes], running: list[bytes], done: list[bytes]
 ) -> Program[tuple[float | None, list[int], list[int | None]]]:
     """The mean size of some payloads, since when some jobs run, and when some that are done were enqueued."""
-    calls: list[reads.Call] = [(b"HSTRLEN", keys.key(queue, "body"), job_id) for job_id in sized]
+    calls: list[Command] = [(b"HSTRLEN", keys.key(queue, "body"), job_id) for job_id in sized]
     if running:
         calls.append((b"HMGET", keys.key(queue, "lease"), *running))
     if done:

@@ -21,7 +21,7 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 MOST_ORIGINAL: Final = 32 * 1024  # bytes of a payload that the events of a job can hold
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qdeck._deck.native import Memory
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
     from qdeck._operations.model import PlanHead
     from qdeck._operations.request import Sums, Wish
+    from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import Change
     from qdeck.adapters.others import Others

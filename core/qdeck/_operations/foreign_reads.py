@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import QueueRef
     from qdeck._deck.native import Memory
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.others import Others
 

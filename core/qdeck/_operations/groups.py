@@ -20,8 +20,8 @@ from qdeck.adapters.native.walk import Needs, Walk, fill
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._redis.commands import Command, Program
     from qdeck.adapters.model import Entry
 
 MOST: Final = 1000  # groups; what is beyond them is counted as `other`
@@ -256,7 +256,7 @@ def read_counted(queues: Sequence[str]) -> Program[dict[str, Groups]]:
     A queue that does not count all of its dead letters, or whose numbers moved while they were read, is left out.
     """
     now = yield from reads.clock()
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     for queue in queues:
         dead = keys.key(queue, "dead")
         calls += [(b"ZCARD", dead), (b"HGETALL", keys.key(queue, "groups")), (b"ZCARD", dead)]

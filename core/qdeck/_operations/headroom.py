@@ -13,7 +13,7 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
 
 # What a queue keeps where nothing else is set; the script that trims has the same numbers.
 MOST: Final = 100_000
@@ -34,7 +34,7 @@ class Headroom:
 
 def read_headroom(queues: Sequence[str]) -> Program[list[Headroom]]:
     """The headroom of these queues; one that cannot be read is left out."""
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     for queue in queues:
         calls.append((b"HMGET", keys.key(queue, "meta"), "dead_max", "dead_ttl", "dead_letter", "n:dropped_dead"))
         calls.append((b"ZRANGE", keys.key(queue, State.DEAD), 0, 0, b"WITHSCORES"))

@@ -21,6 +21,7 @@ from qdeck._operations import batches
 from qdeck._operations.model import Outcomes, Verb
 from qdeck._operations.planfile import own_plan
 from qdeck._redis import reads
+from qdeck._redis.commands import Pause
 from qdeck.adapters import make
 from qdeck.adapters.changes import done_places
 from qdeck.adapters.model import Seen, Tried
@@ -28,10 +29,10 @@ from qdeck.adapters.model import Seen, Tried
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from qdeck._engine.ops import Program
     from qdeck._operations.batches import Batch
     from qdeck._operations.model import PlanEntry
     from qdeck._operations.planfile import Plan
+    from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
 
 MOST: Final = 20_000  # jobs of a batch that are looked for
@@ -153,7 +154,7 @@ class PlanOutcomes:
         repeated: set[int] = set()
         for number, entry in enumerate(self.plan.entries(), 1):
             if number % _YIELD_EVERY == 0:
-                yield from reads.clock()  # others on the event loop go on meanwhile
+                yield Pause(0)  # others on the event loop go on meanwhile
             adapter = self.adapters.get(entry.adapter)
             if adapter is not None and adapter.repeats:
                 mark = hash(adapter.likeness(Seen.parse(entry.version)))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from qdeck._deck.native import Memory
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
     from qdeck.adapters.others import Others
 
 NO_UNDO: Final = "this cannot be undone: the workers that have these jobs lose them for good"
@@ -257,7 +257,7 @@ def make_entries(rows: Sequence[Row], verb: Verb, now: int, sums: Sums) -> Progr
 def _look_around(queue: str, state: str, rows: Sequence[Row], verb: Verb, sums: Sums) -> Program[list[int]]:
     """Reads what the filter did not: heads, who waits, and for what goes away its size."""
     ids = [row.raw_id for row in rows]
-    calls: list[reads.Call] = [(b"HMGET", keys.key(queue, "head"), *ids), (b"HLEN", keys.key(queue, "after"))]
+    calls: list[Command] = [(b"HMGET", keys.key(queue, "head"), *ids), (b"HLEN", keys.key(queue, "after"))]
     if state == State.RUNNING:
         calls.append((b"HMGET", keys.key(queue, "lease"), *ids))
     heads, after, *more = yield reads.read(*calls)

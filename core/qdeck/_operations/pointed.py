@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.native import Memory
-    from qdeck._engine.ops import Program
     from qdeck._operations.model import PlanEntry, Verb
     from qdeck._operations.planfile import Plan
+    from qdeck._redis.commands import Program
     from qdeck.adapters.others import Others
 
 Place = tuple[QueueRef, str, str]

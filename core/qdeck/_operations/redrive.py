@@ -13,14 +13,14 @@ from qdeck._errors import InvalidOption, QdeckError
 from qdeck._operations.applying import StopRule, apply_steps
 from qdeck._operations.model import BatchResult, Outcomes, PlanEntry
 from qdeck._operations.outcomes import PlanOutcomes, outcomes_of
-from qdeck._redis.steps import Pause, Step
+from qdeck._redis.commands import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from qdeck._operations.applying import Done, Progress
     from qdeck._operations.planfile import Plan
-    from qdeck._redis.steps import Steps
+    from qdeck._redis.commands import Program
 
 WATCHED: Final = 200  # of the jobs that were retried last, how many are watched
 ENOUGH: Final = 5  # so many have to end before they are judged, unless fewer were retried
@@ -64,7 +64,7 @@ class Watch(StopRule):
             self._recent.extend(applied)
             self.sample_left = max(0, self.sample_left - len(applied))
 
-    def check(self, cancelled: Callable[[], bool] | None, *, is_last: bool) -> Steps[Stop | None]:
+    def check(self, cancelled: Callable[[], bool] | None, *, is_last: bool) -> Program[Stop | None]:
         """Wait for the sample when all of it was applied, and look now and then; return why to stop."""
         if self._is_sample:
             if self.sample_left:
@@ -76,7 +76,7 @@ class Watch(StopRule):
         yield from self._look()
         return None if is_last else self._verdict(all_of_them=False)
 
-    def _wait_for_sample(self, cancelled: Callable[[], bool] | None) -> Steps[Stop | None]:
+    def _wait_for_sample(self, cancelled: Callable[[], bool] | None) -> Program[Stop | None]:
         until = time.monotonic() + self._patience_s
         over_at: float | None = None
         while True:
@@ -99,11 +99,11 @@ class Watch(StopRule):
                 return self._verdict(all_of_them=False)
             yield Pause(_LOOK_S)
 
-    def _look(self) -> Steps[None]:
+    def _look(self) -> Program[None]:
         """Read the outcomes so far. A job that is nowhere at one look may be between two places: it is running."""
         self._looked = time.monotonic()
         places = [place for place, _ in self._recent]
-        found = yield Step(self.plan_outcomes.read(self._recent), writes=False)
+        found = yield from self.plan_outcomes.read(self._recent)
         lost = {place for place, outcome in zip(places, found, strict=True) if outcome == "unknown"}
         new = lost - self._lost
         self._lost = lost
@@ -133,12 +133,12 @@ def redrive_steps(
     cancelled: Callable[[], bool] | None = None,
     keep_bytes: int = acts.KEEP_BYTES,
     keep_ms: int = acts.KEEP_MS,
-) -> Steps[tuple[BatchResult, Outcomes]]:
+) -> Program[tuple[BatchResult, Outcomes]]:
     """Apply a plan of retries with a watch; return what was done and what happened to the jobs."""
     result = yield from apply_steps(
         plan, rate=rate, rule=watch, progress=progress, cancelled=cancelled, keep_bytes=keep_bytes, keep_ms=keep_ms
     )
     try:
-        return result, (yield Step(watch.plan_outcomes.count(enumerate(plan.entries())), writes=False))
+        return result, (yield from watch.plan_outcomes.count(enumerate(plan.entries())))
     except QdeckError as caught:
         return replace(result, error=result.error or str(caught)), watch.outcomes

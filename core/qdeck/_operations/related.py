@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from qdeck._deck.model import JobRecord
-    from qdeck._engine.ops import Program
     from qdeck._operations.groups import Kind
+    from qdeck._redis.commands import Program
 
 MOST: Final = 40  # jobs in one look
 

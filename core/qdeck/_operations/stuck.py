@@ -14,14 +14,15 @@ from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
+from qdeck._redis.errors import LOST
 from qdeck.adapters.native.walk import Needs, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._deck.model import WorkerRow
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._redis.commands import Program
     from qdeck.adapters.native.rows import Row
 
 NEEDED: Final = ("head", "lease", "tries", "error")
@@ -98,6 +99,8 @@ def read_owners(now_ms: int) -> Program[dict[str, WorkerRow] | None]:
     """The workers that are known, or None when they may not be read."""
     try:
         return {row.id: row for row in (yield from workers.list_workers(now_ms))}
+    except LOST:
+        raise
     except QdeckError:
         return None
 

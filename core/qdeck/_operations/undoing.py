@@ -13,18 +13,16 @@ from qdeck._errors import NotAllowed, QdeckError, UsageError
 from qdeck._operations import activity, batches
 from qdeck._operations.model import UndoResult, Verb
 from qdeck._redis import reads
-from qdeck._redis.steps import Step
 from qdeck.adapters import changes as applied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from qdeck._engine.ops import Program
     from qdeck._operations.batches import Batch
-    from qdeck._redis.steps import Steps
+    from qdeck._redis.commands import Program
 
     UndoSteps = Callable[
-        [Batch, Callable[[int], None] | None, Callable[[], bool] | None], Steps[tuple[int, list[Skip], bool]]
+        [Batch, Callable[[int], None] | None, Callable[[], bool] | None], Program[tuple[int, list[Skip], bool]]
     ]
     """Undoes a batch: how much was restored, what was not, and whether all was looked at."""
 
@@ -62,17 +60,17 @@ def undo_steps(
     kinds: Mapping[str, UndoSteps] = MappingProxyType({}),
     progress: Callable[[int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
-) -> Steps[UndoResult]:
+) -> Program[UndoResult]:
     """Takes a batch back, or this user's own last one. `kinds` has who undoes batches that are of no jobs, by verb."""
-    kept = yield Step(find(batch), writes=False)
+    kept = yield from find(batch)
     run = _Undoing(kept)
     try:
-        yield Step(run.gather())
+        yield from run.gather()
         for step in run.steps():
             if cancelled is not None and cancelled():
                 run.whole = False
                 break
-            yield Step(step)
+            yield from step
             if progress is not None:
                 progress(run.restored)
         if kept.verb in kinds:
@@ -81,7 +79,7 @@ def undo_steps(
         if isinstance(caught, NotAllowed) and not run.restored:
             raise  # nothing was changed, as with a plan that is refused
         run.error, run.whole = str(caught), False
-    yield Step(run.finish())
+    yield from run.finish()
     return UndoResult(
         batch=kept.id, restored=run.restored, skipped=tuple(run.skipped), dependents=run.dependents, error=run.error,
         verb=kept.verb,

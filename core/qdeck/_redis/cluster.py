@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, MasterDownError, MovedError, ResponseError, TryAgainError
 
-from qdeck._engine import keys
-from qdeck._engine.ops import pack
 from qdeck._errors import InvalidOption
 from qdeck._redis import wide
 from qdeck._redis.address import Node
+from qdeck._redis.commands import Command, Request
 from qdeck._redis.routes import Lost, NoAnswer, Routes, Talk
-from qdeck._redis.wire import Command, Wide, split
+from qdeck._redis.wide import Wide, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from qdeck._engine.ops import Send
     from qdeck._redis.effort import Effort
     from qdeck._redis.endpoint import Endpoint
     from qdeck._redis.routes import Heard, Steps
 
-_HOME: Final = key_slot(keys.QUEUES.encode())
-_ASKING: Final = pack(b"ASKING")
-_SLOTS: Final = pack(b"CLUSTER", b"SLOTS")
+_HOME: Final = key_slot(b"qdeck:queues")  # where commands without a key go
+_ASKING: Final[Command] = (b"ASKING",)
+_SLOTS: Final = Request(((b"CLUSTER", b"SLOTS"),))
 _REFRESH_S: Final = 0.2  # a slot that moved is known at once; how it is with the others is asked no oftener
 _HOPS: Final = 8  # a request that is sent on and on waits between two tries from then on
 _LATER: Final = (TryAgainError, ClusterDownError, MasterDownError)
@@ -82,6 +80,7 @@ class _Part:
 
     command: Command
     slot: int | None
+    place: Wide | None = None
     pinned: Node | None = None
     asks: Node | None = None  # where it is to be asked for once, while its slot moves
     reply: Any = None
@@ -107,25 +106,25 @@ class ClusterRoutes(Routes):
         self._guests: dict[Node, None] = {}  # servers that get their first slot: they need the scripts already
         self._learned = 0.0
 
-    def exchange(self, send: Send, effort: Effort) -> Steps:
+    def exchange(self, request: Request, effort: Effort) -> Steps:
         """Sends each command to where its slot is. Those of a writing request with a key keep their order.
 
         A command that is sent on, or is too early, was not done: it alone is sent again. One that was lost on the way
         is sent again too, as all steps are idempotent.
         """
-        yield from self._know(effort, reads=send.reads)
-        commands = split(send.data, send.count, again=send.reads)
-        own = key_slot(send.key) if send.key else _HOME
-        parts = [self._parts(command, own) for command in commands]
+        reads = request.reads
+        yield from self._know(effort, reads=reads)
+        own = key_slot(request.key) if request.key else _HOME
+        parts = [self._parts(command, own) for command in request.commands]
         left = [part for some in parts for part in some]
         hops = 0
         while left:
-            ordered = not send.reads and bool(send.key)
-            talks = self._plan(send, left, ordered=ordered)
+            ordered = not reads and bool(request.key)
+            talks = self._plan(request, left, ordered=ordered)
             if not talks:
                 self.doubt()
-                yield effort.next_pause(ConnectionError("the cluster has no server for a slot"), reads=send.reads)
-                yield from self._know(effort, reads=send.reads)
+                yield effort.next_pause(ConnectionError("the cluster has no server for a slot"), reads=reads)
+                yield from self._know(effort, reads=reads)
                 continue
             outcomes = yield [talk for talk, _ in talks]
             came = _Round()
@@ -137,39 +136,40 @@ class ClusterRoutes(Routes):
                 if effort.is_over and came.trouble is None:
                     break  # the program reads what the server said last
                 error = came.trouble
-                yield effort.next_length() if error is None else effort.next_pause(error, reads=send.reads)
+                yield effort.next_length() if error is None else effort.next_pause(error, reads=reads)
             if left:
-                yield from self._know(effort, reads=send.reads)
-                self._turn_to_others(commands, parts)
-        return [self._whole(command, some) for command, some in zip(commands, parts, strict=True)]
+                yield from self._know(effort, reads=reads)
+                self._turn_to_others(request.commands, parts)
+        return [self._whole(command, some) for command, some in zip(request.commands, parts, strict=True)]
 
     def _parts(self, command: Command, own: int) -> list[_Part]:
-        if isinstance(command.place, int):
-            return [_Part(command, command.place)]
+        place = place_of(command)
+        if isinstance(place, int):
+            return [_Part(command, place)]
         masters = self._map.masters if self._map is not None else ()
-        if command.place is Wide.ALL:
+        if place is Wide.ALL:
             everybody = dict.fromkeys([*masters, *self._guests])
-            return [_Part(command, None, pinned=node) for node in everybody]
-        if command.place is Wide.WALK:
+            return [_Part(command, None, place, pinned=node) for node in everybody]
+        if place is Wide.WALK:
             node, plain = wide.step(command, masters)
-            return [_Part(plain, None, pinned=node)]
+            return [_Part(plain, None, place, pinned=node)]
         return [_Part(command, own)]
 
     def _turn_to_others(self, commands: Sequence[Command], parts: list[list[_Part]]) -> None:
         """A walk does not wait for a server that is gone: another has its slots."""
         for command, some in zip(commands, parts, strict=True):
-            if command.place is Wide.WALK and not some[0].done and self._map is not None:
+            if some[0].place is Wide.WALK and not some[0].done and self._map is not None:
                 some[0].pinned, some[0].command = wide.step(command, self._map.masters)
 
     def _whole(self, command: Command, parts: list[_Part]) -> Any:
         masters = self._map.masters if self._map is not None else ()
-        if command.place is Wide.ALL:
-            return wide.together(command.name, [part.reply for part in parts if part.reply is not None])
-        if command.place is Wide.WALK:
+        if parts[0].place is Wide.ALL:
+            return wide.together(command, [part.reply for part in parts if part.reply is not None])
+        if parts[0].place is Wide.WALK:
             return wide.stepped(parts[0].reply, parts[0].pinned, masters)
         return parts[0].reply
 
-    def _plan(self, send: Send, left: list[_Part], *, ordered: bool) -> list[tuple[Talk, list[_Part]]]:
+    def _plan(self, request: Request, left: list[_Part], *, ordered: bool) -> list[tuple[Talk, list[_Part]]]:
         """The talks of one round, one for each server; of an ordered request those that come before a change of it."""
         found: dict[tuple[Node, bool], list[_Part]] = {}
         for part in left:
@@ -182,7 +182,7 @@ class ClusterRoutes(Routes):
             if ordered and found and place not in found:
                 break
             found.setdefault(place, []).append(part)
-        return [(_talk(send, node, members, asking=asking), members) for (node, asking), members in found.items()]
+        return [(_talk(request, node, members, asking=asking), members) for (node, asking), members in found.items()]
 
     def _take(self, talk: Talk, members: list[_Part], heard: Heard, came: _Round, effort: Effort) -> None:
         asked = members[0].asks is not None
@@ -194,7 +194,7 @@ class ClusterRoutes(Routes):
             came.trouble = heard.error
             for part in members:
                 # A server that holds nothing of this request but was to be asked too: the others will do.
-                part.done = part.command.place is Wide.ALL
+                part.done = part.place is Wide.ALL
             return
         replies = heard[1::2] if asked else heard
         for part, reply in zip(members, replies, strict=True):
@@ -239,7 +239,7 @@ class ClusterRoutes(Routes):
         random.shuffle(known)
         last: BaseException = ConnectionError("no server of the cluster answers")
         for node in dict.fromkeys([*known, *self._seeds]):
-            [heard] = yield [Talk(node, _SLOTS, 1)]
+            [heard] = yield [Talk(node, _SLOTS)]
             if isinstance(heard, Lost):
                 last = heard.error
             elif isinstance(heard[0], ResponseError):
@@ -255,10 +255,11 @@ class ClusterRoutes(Routes):
         raise NoAnswer(last)
 
 
-def _talk(send: Send, node: Node, members: list[_Part], *, asking: bool) -> Talk:
-    if not asking:
-        return Talk(node, b"".join(part.command.data for part in members), len(members), send)
-    return Talk(node, b"".join(_ASKING + part.command.data for part in members), 2 * len(members), send)
+def _talk(request: Request, node: Node, members: list[_Part], *, asking: bool) -> Talk:
+    commands = [part.command for part in members]
+    if asking:
+        commands = [word for command in commands for word in (_ASKING, command)]
+    return Talk(node, request._replace(commands=commands))
 
 
 def _sent_to(reply: AskError, asked: Node) -> Node:

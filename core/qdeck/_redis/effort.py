@@ -23,8 +23,9 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from qdeck._engine import ops, programs
 from qdeck._errors import InvalidOption, NotAllowed, OutcomeUnknown, QdeckError, ServerUnreachable
+from qdeck._redis.commands import Request
+from qdeck._redis.errors import explain
 
 if TYPE_CHECKING:
     from qdeck._redis.endpoint import Endpoint
@@ -37,23 +38,6 @@ BROKEN: Final = (redis.ConnectionError, redis.TimeoutError, OSError, TimeoutErro
 # What ends one try: the connection is dropped, and `Effort` says whether there is another.
 TROUBLE: Final = (*BROKEN, *_WRONG_PLACE, BusyLoadingError)
 _LONGEST_PAUSE: Final = 0.5
-# Errors that redis-py before 8 returns as plain ones, except to its own cluster client.
-_CODES: Final[dict[str, type[ResponseError]]] = {
-    "ASK": AskError,
-    "CLUSTERDOWN": ClusterDownError,
-    "MASTERDOWN": MasterDownError,
-    "MOVED": MovedError,
-    "TRYAGAIN": TryAgainError,
-}
-
-
-def classify(error: ResponseError) -> ResponseError:
-    """Return an error reply as the class of its first word, whichever version of redis-py read it."""
-    code, _, text = str(error).partition(" ")
-    kind = _CODES.get(code) if type(error) is ResponseError else None
-    return error if kind is None else kind(text)
-
-
 # What a server says that does not have a key any more, or not yet. The classes of some errors lose that first word.
 _MOVES: Final = (MovedError, AskError, ReadOnlyError, ClusterDownError, TryAgainError, MasterDownError)
 _UNBLOCKED: Final = "UNBLOCKED"
@@ -67,7 +51,7 @@ def need_same_server(replies: list[Any]) -> None:
 
 
 # A server that loads its data refuses all commands but a few, INFO among them.
-ASK_LOADING: Final = ops.commands((b"INFO", b"persistence"), reads=True)
+ASK_LOADING: Final = Request(((b"INFO", b"persistence"),))
 _FACT: Final = re.compile(rb"^(loading_loaded_perc|loading_eta_seconds):([0-9.]{1,20})", re.MULTILINE)
 
 
@@ -141,7 +125,7 @@ def _explain(endpoint: Endpoint, error: BaseException) -> QdeckError:
         if "unknown command 'CLUSTER'" in str(error):
             hint = "write redis+sentinel://host/service for Sentinels, redis:// for one server"
             return InvalidOption(f"{endpoint} is no server of a cluster", hint=hint)
-        return programs.explain(error)
+        return explain(error)
     if isinstance(error, InvalidResponse):
         hint = "is this the address of a Redis or Valkey server, and does it want rediss:// (TLS)?"
         return ServerUnreachable(f"{endpoint} does not answer as a Redis server does: {reason(error)}", hint=hint)

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from redis.exceptions import ResponseError
 
-from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._errors import QdeckError
+    from qdeck._redis.commands import Command, Program
 
 STEP: Final = 6000  # keys that the server reads in one call: 0.5 ms, and 1.6 ms where all are of native queues
 FIRST_S: Final = 1.2  # of a first refresh, until every key was seen once: longer nobody wants to wait for it
@@ -59,9 +60,9 @@ class KeySearch:
     kind: str | None
     take: Callable[[Sequence[bytes]], None]
 
-    def call(self) -> reads.Call:
+    def call(self) -> Command:
         """Return the next step."""
-        call: reads.Call = (b"SCAN", self.position.cursor, b"MATCH", self.glob, b"COUNT", STEP)
+        call: Command = (b"SCAN", self.position.cursor, b"MATCH", self.glob, b"COUNT", STEP)
         return call if self.kind is None else (*call, b"TYPE", self.kind)
 
     def accept(self, reply: Any) -> None:
@@ -73,7 +74,7 @@ class KeySearch:
             self.position.finish()
 
 
-def sweep(searches: Sequence[KeySearch], *, is_first: bool) -> Program[ResponseError | None]:
+def sweep(searches: Sequence[KeySearch], *, is_first: bool) -> Program[QdeckError | None]:
     """Take the steps of one refresh for all searches side by side; returns the error of a server that refuses.
 
     Until every key was seen once a first refresh goes on for a while; those after it take a few steps.
@@ -85,9 +86,9 @@ def sweep(searches: Sequence[KeySearch], *, is_first: bool) -> Program[ResponseE
         due = [one for one in due if number == 0 or one.position.cursor != "0"]
         if not due:
             break
-        replies = yield reads.read(*(one.call() for one in due))
+        replies = yield ask(*(one.call() for one in due))
         for one, reply in zip(due, replies, strict=True):
-            if isinstance(reply, ResponseError):
-                return reply
+            if is_error(reply):
+                return reply  # type: ignore[no-any-return]  # it is one
             one.accept(reply)
     return None

@@ -5,44 +5,48 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redis.exceptions import ResponseError
-
-from qdeck._engine import ops, programs
-from qdeck._engine.ops import Arg, Program, Send
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
+from qdeck._redis import commands, errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from qdeck._redis.commands import Command, Program, Request
+
 T = TypeVar("T")
 CHUNK: Final = 1000  # commands in one round trip: a reply of some hundred KB, a few ms of the server
 LOCAL_CLOCK: Final = "the server's clock may not be read (TIME): ages are by this machine's clock"
-Call = tuple[Arg, ...]
 
 
-def read(*calls: Call, key: bytes = b"") -> Send:
-    """Plain reads in one round trip; sending them again cannot matter."""
-    return ops.commands(*calls, key=key, reads=True)
+def read(*calls: Command, key: bytes = b"") -> Request:
+    """Plain reads in one round trip."""
+    return commands.ask(*calls, key=key)
 
 
-def ask(calls: Sequence[Call]) -> Program[list[Any]]:
+def ask(calls: Sequence[Command]) -> Program[list[Any]]:
     """Any number of plain reads, a chunk a round trip. An error of the server is a value among the replies."""
     replies: list[Any] = []
     for at in range(0, len(calls), CHUNK):
-        replies += yield read(*calls[at : at + CHUNK])
+        replies += yield commands.ask(*calls[at : at + CHUNK])
+    return replies
+
+
+def fetch(calls: Sequence[Command]) -> Program[list[Any]]:
+    """Any number of plain reads, a chunk a round trip."""
+    replies: list[Any] = []
+    for at in range(0, len(calls), CHUNK):
+        replies += yield list(calls[at : at + CHUNK])
     return replies
 
 
 def good(reply: Any, queue: str = "") -> Any:
-    """The reply, or our error for what the server answered instead."""
-    if isinstance(reply, ResponseError):
-        raise programs.explain(reply, queue)
-    return reply
+    """Return a reply that was asked for with its errors; raise it if it is one."""
+    return errors.good(reply)
 
 
 def is_error(reply: Any) -> bool:
-    """Whether the server answered with an error."""
-    return isinstance(reply, ResponseError)
+    """Return whether a reply that was asked for with its errors is one."""
+    return errors.is_error(reply)
 
 
 def concerns_all(error: QdeckError) -> bool:
@@ -78,8 +82,7 @@ def scan_hash(key: str | bytes, *, most: int = 1_000_000) -> Program[dict[bytes,
     found: dict[bytes, bytes] = {}
     cursor: Any = b"0"
     while True:
-        [reply] = yield read((b"HSCAN", key, cursor, b"COUNT", CHUNK))
-        cursor, flat = good(reply)
+        cursor, flat = yield (b"HSCAN", key, cursor, b"COUNT", CHUNK)
         found.update(pairs(flat))
         if cursor in (b"0", 0) or len(found) >= most:
             return found
@@ -92,7 +95,7 @@ def local_ms() -> int:
 
 def clock() -> Program[int]:
     """The server's clock, or this machine's where the rights do not reach."""
-    [reply] = yield read((b"TIME",))
+    [reply] = yield commands.ask((b"TIME",))
     return stamp(reply) or local_ms()
 
 

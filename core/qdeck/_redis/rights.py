@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import NoPermissionError, ResponseError
 
-from qdeck._engine import programs
-from qdeck._engine.ops import pack
-from qdeck._engine.scripts import load
+from qdeck._redis.commands import pack
+from qdeck._redis.errors import not_allowed
+from qdeck._redis.scripts import plain
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Send
     from qdeck._errors import QdeckError
+    from qdeck._redis.commands import Request
 
 _CHECKED = "qdeck_checked"
 
@@ -30,21 +30,21 @@ def forget(connection: Any) -> None:
     connection.__dict__[_CHECKED] = set()
 
 
-def question(connection: Any, send: Send) -> bytes | None:
+def question(connection: Any, request: Request) -> bytes | None:
     """Return the command to send first, which has one reply; None when nothing is to be checked on this connection."""
-    script = send.script
+    script = request.script
     if script is None or not script.commands or script.digest in connection.__dict__[_CHECKED]:
         return None
     # By its text, so that the server needs not know it yet: one round trip, with a right that scripts take anyway.
-    return pack("EVAL", load("rights").source, 1, send.key, *script.commands)
+    return pack([(b"EVAL", plain("_redis/rights").source, 1, request.key, *script.commands)])
 
 
-def check(connection: Any, send: Send, reply: object) -> None:
+def check(connection: Any, request: Request, reply: object) -> None:
     """Raise `Refused` if the answer says so. An error comes again with the script, and says more there.
 
     A user who may not even ask is not asked about again.
     """
     if isinstance(reply, list) and reply:
-        raise Refused(programs.not_allowed([name.decode() for name in reply]))
-    if send.script is not None and (isinstance(reply, NoPermissionError) or not isinstance(reply, ResponseError)):
-        connection.__dict__[_CHECKED].add(send.script.digest)
+        raise Refused(not_allowed([name.decode() for name in reply]))
+    if request.script is not None and (isinstance(reply, NoPermissionError) or not isinstance(reply, ResponseError)):
+        connection.__dict__[_CHECKED].add(request.script.digest)

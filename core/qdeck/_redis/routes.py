@@ -14,24 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import MasterDownError, ReadOnlyError, ResponseError
 
-from qdeck._engine.ops import pack
 from qdeck._errors import InvalidOption
+from qdeck._redis.commands import Request
 from qdeck._redis.effort import Effort, reason
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Send
     from qdeck._redis.address import Node
     from qdeck._redis.endpoint import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """Bytes for one server, and how many replies they bring; `send` is the request that they are part of."""
+    """What one server is sent: a request, or the part of one that is for it."""
 
     node: Node
-    data: bytes
-    count: int
-    send: Send | None = None
+    request: Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class Routes(ABC):
         self.changes = 0
 
     @abstractmethod
-    def exchange(self, send: Send, effort: Effort) -> Steps:
+    def exchange(self, request: Request, effort: Effort) -> Steps:
         """Sends a request to where it belongs, again and elsewhere when it has to be, and returns the replies."""
 
     def doubt(self) -> None:
@@ -85,19 +82,19 @@ class SentinelRoutes(Routes):
         self._service = endpoint.address.service
         self._master: Node | None = None
 
-    def exchange(self, send: Send, effort: Effort) -> Steps:
+    def exchange(self, request: Request, effort: Effort) -> Steps:
         """Sends a request to the master; one that a replica refuses was not done, and goes to the new master."""
         while True:
             try:
                 master = yield from self._known_master()
             except NoAnswer as error:
-                yield effort.next_pause(error.last, reads=send.reads)
+                yield effort.next_pause(error.last, reads=request.reads)
                 continue
-            [heard] = yield [Talk(master, send.data, send.count, send)]
+            [heard] = yield [Talk(master, request)]
             if isinstance(heard, Lost):
                 self.doubt()
                 effort.sent = effort.sent or heard.sent
-                yield effort.next_pause(heard.error, reads=send.reads)
+                yield effort.next_pause(heard.error, reads=request.reads)
             elif any(isinstance(reply, _NO_MASTER) for reply in heard) and not effort.is_over:
                 self.doubt()
                 yield effort.next_length()
@@ -116,11 +113,11 @@ class SentinelRoutes(Routes):
         return self._master
 
     def _learn(self) -> Generator[list[Talk] | float, Any, None]:
-        ask = pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._service)
+        ask = Request(((b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", self._service),))
         node, unknown = None, False
         last: BaseException = ConnectionError("no Sentinel answers")
         for at, sentinel in enumerate(list(self._seeds)):
-            [heard] = yield [Talk(sentinel, ask, 1)]
+            [heard] = yield [Talk(sentinel, ask)]
             if isinstance(heard, Lost):
                 last = heard.error
             elif isinstance(heard[0], ResponseError):

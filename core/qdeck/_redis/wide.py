@@ -1,18 +1,29 @@
-"""Commands without a key on a cluster: one picture of all servers, and a walk through the keys of all of them."""
+"""Where a command goes on a cluster, and those without a key: one answer for all servers, and a walk through them."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
+from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from qdeck._engine.ops import pack
-from qdeck._redis.wire import Command, words_of
+from qdeck._redis.commands import raw_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._redis.address import Node
+    from qdeck._redis.commands import Command
+
+
+class Wide(Enum):
+    """Commands that have no key, by whom they are for on a cluster."""
+
+    HOME = "home"  # one server, and always the same one: that of the keys which are sent with it, if any are
+    ALL = "all"  # every server that has keys
+    WALK = "walk"  # one server after the other
+
 
 _SUMS: Final = frozenset(
     {"used_memory", "connected_clients", "blocked_clients", "instantaneous_ops_per_sec", "total_commands_processed"}
@@ -26,12 +37,38 @@ _GOOD: Final = {
 _LIMIT: Final = "maxmemory"
 
 
-def together(name: bytes, replies: Sequence[Any]) -> Any:
+_PLACES: Final = {
+    b"SCAN": Wide.WALK, b"INFO": Wide.ALL, b"SCRIPT": Wide.ALL,
+} | dict.fromkeys(
+    (b"TIME", b"HELLO", b"PING", b"CONFIG", b"ACL", b"CLIENT", b"COMMAND", b"DBSIZE", b"ROLE", b"LATENCY", b"SLOWLOG",
+     b"CLUSTER", b"WAIT", b"WAITAOF"),
+    Wide.HOME,
+)  # fmt: skip
+_SECOND: Final = frozenset({b"OBJECT", b"MEMORY", b"XINFO", b"XGROUP"})
+_COUNTED: Final = frozenset({b"EVAL", b"EVALSHA", b"EVAL_RO", b"EVALSHA_RO", b"FCALL", b"FCALL_RO"})
+_STREAMS: Final = frozenset({b"XREAD", b"XREADGROUP"})
+
+
+def place_of(command: Command) -> int | Wide:
+    """Return the slot of a command, or whom it is for."""
+    name = raw_of(command[0]).upper()
+    if name in _PLACES:
+        return _PLACES[name]
+    if name in _COUNTED:
+        return key_slot(raw_of(command[3])) if len(command) > 3 and int(command[2]) else Wide.HOME
+    if name in _STREAMS:
+        words = [raw_of(word).upper() for word in command]
+        return key_slot(raw_of(command[words.index(b"STREAMS") + 1]))
+    first = 2 if name in _SECOND else 1
+    return key_slot(raw_of(command[first])) if len(command) > first else Wide.HOME
+
+
+def together(command: Command, replies: Sequence[Any]) -> Any:
     """One answer for those of all servers."""
     good = [reply for reply in replies if not isinstance(reply, ResponseError)]
     if len(good) < len(replies) or not good:
         return next(reply for reply in replies if isinstance(reply, ResponseError)) if replies else None
-    if name == b"INFO":
+    if command[0] == b"INFO":
         return _info(good)
     if isinstance(good[0], list):  # SCRIPT EXISTS: what one of them lacks is lacking
         return [min(flags) for flags in zip(*good, strict=True)]
@@ -59,12 +96,12 @@ def _info(replies: Sequence[bytes]) -> bytes:
 
 def step(command: Command, masters: Sequence[Node]) -> tuple[Node, Command]:
     """The server whose turn it is in a walk, and the command for it. Our cursors are `host:port/cursor`."""
-    scan, given, *rest = words_of(command)
-    place, slash, cursor = given.rpartition(b"/")
+    scan, given, *rest = command
+    place, slash, cursor = raw_of(given).rpartition(b"/")
     node = _at_or_after(place.decode(), masters) if slash else masters[0]
     # A server that has no slots any more was on its way out: the walk goes on with the next one from its beginning.
     plain = cursor if slash and str(node) == place.decode() else b"0"
-    return node, command._replace(data=pack(scan, plain, *rest))
+    return node, (scan, plain, *rest)
 
 
 def stepped(reply: Any, node: Node | None, masters: Sequence[Node]) -> Any:

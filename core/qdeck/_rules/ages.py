@@ -15,7 +15,7 @@ from qdeck._redis import reads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
 
 BUDGET: Final = 200_000  # jobs looked at in all
 LEAST: Final = 20  # of one list, however many lists there are
@@ -44,7 +44,7 @@ def measure(lists: Sequence[tuple[str, State]], now_ms: int) -> Program[list[Age
 
 def _measure(lists: Sequence[tuple[str, State]], now_ms: int, most: int) -> Program[list[Ages | None]]:
     sizes = yield from reads.ask([(b"ZCARD", keys.key(queue, state)) for queue, state in lists])
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     spans: list[int] = []
     for (queue, state), size in zip(lists, sizes, strict=True):
         key, before = keys.key(queue, state), len(calls)
@@ -71,7 +71,7 @@ def _since(
 ) -> Program[list[list[int]]]:
     """Since when each job is in its state; where no score tells, its lease or its head does."""
     by_field = [at for at, (_, state) in enumerate(lists) if state in _BY_FIELD and entries[at]]
-    calls: list[reads.Call] = [
+    calls: list[Command] = [
         (b"HMGET", keys.key(lists[at][0], _BY_FIELD[lists[at][1]]), *(member for member, _ in entries[at]))
         for at in by_field
     ]

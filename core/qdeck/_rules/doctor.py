@@ -8,8 +8,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import ResponseError
-
 from qdeck._deck import native, verdict, workers
 from qdeck._deck.model import NATIVE, Code, Status
 from qdeck._deck.server import read_server
@@ -17,14 +15,14 @@ from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
 from qdeck._redis import reads
-from qdeck._redis.steps import Step
+from qdeck._redis.commands import NO_SCRIPT, Command
+from qdeck._redis.errors import LOST, is_error
 from qdeck._rules import rights, unreadable
 from qdeck._words import counted
 
 if TYPE_CHECKING:
     from qdeck._deck.model import Check, ServerInfo, Snapshot
-    from qdeck._engine.ops import Program
-    from qdeck._redis.steps import Steps
+    from qdeck._redis.commands import Program
     from qdeck._settings import Configuration, Target
     from qdeck._settings.thresholds import Thresholds
     from qdeck.adapters.adapter import Adapter
@@ -69,12 +67,12 @@ def diagnose(
     target: Target,
     *,
     read_only: bool,
-) -> Steps[Diagnosis]:
+) -> Program[Diagnosis]:
     """Check the setup, then the server."""
     found = setup(configuration, target)
     try:
         server = _server(address, others, thresholds, found_read_only=read_only)
-        found += yield Step(server, writes=False)
+        found += yield from server
     except (ServerUnreachable, NotAllowed) as error:
         found.append(DoctorFinding(name="connection", ok=False, detail=str(error), fix=error.hint))
         return Diagnosis(findings=tuple(found), error=error)
@@ -171,7 +169,7 @@ def _clock(server_ms: int | None, before: int, after: int) -> DoctorFinding:
     return DoctorFinding(name="clock", ok=False, detail=detail, fix="let both machines follow a time server (NTP)")
 
 
-def _probes() -> list[reads.Call]:
+def _probes() -> list[Command]:
     """Every read command that looking uses, on keys that nobody has."""
 
     def key(part: str) -> bytes:
@@ -212,24 +210,24 @@ def _may_look(fix: str) -> Program[DoctorFinding]:
     return DoctorFinding(name="looking", ok=False, detail=detail, fix=fix)
 
 
-def _told(call: reads.Call) -> str:
+def _told(call: Command) -> str:
     name = call[0].decode() if isinstance(call[0], bytes) else str(call[0])
     on = call[1] if len(call) > 1 and isinstance(call[1], str) else None  # keys that all queues share
     return f"{name} {on}" if on else name
 
 
 def _is_denied(reply: Any) -> bool:
-    return isinstance(reply, ResponseError) and (
+    return is_error(reply) and (
         "NOPERM" in str(reply) or type(reply).__name__ == "NoPermissionError" or "no permissions" in str(reply).lower()
     )
 
 
-def _changes() -> list[reads.Call]:
+def _changes() -> list[Command]:
     """Every command that the scripts use, and what it takes to run them, each with a key."""
     used = {word for name in scripts.NAMES for word in _CALL.findall(scripts.load(name).source.decode())}
     words = sorted({word.upper() for word in used} | {"BLPOP", "HSETNX", "XDEL"})
     key = keys.key(_QUEUE, "meta")
-    calls: list[reads.Call] = [(b"EVALSHA", b"0" * 40, 1, key), (b"SCRIPT", b"LOAD", b"return 1")]
+    calls: list[Command] = [(b"EVALSHA", NO_SCRIPT, 1, key), (b"SCRIPT", b"LOAD", b"return 1")]
     return calls + [(word.encode(), *_ARGUMENTS.get(word, (key, b"1"))) for word in words]
 
 
@@ -272,6 +270,8 @@ def _queue_keys(user: str | None, fix: str, *, read_only: bool) -> Program[Docto
     """Whether this user's key patterns open the queues that exist: the other checks use keys of their own."""
     try:
         names = (yield from native.names(native.Memory()))[:_QUEUES_CHECKED]
+    except LOST:
+        raise
     except QdeckError as error:
         return DoctorFinding(name="queue_keys", ok=False, detail=str(error), fix=error.hint)
     metas = [keys.key(name, "meta") for name in names]
@@ -342,6 +342,8 @@ def _adapters(others: Others) -> Program[list[DoctorFinding]]:
         rows = yield from workers.list_workers()
         notices = list(seen.notices)
         broken = yield from unreadable.check(seen, notices)
+    except LOST:
+        raise
     except QdeckError as error:
         return [DoctorFinding(name="adapters", ok=False, detail=str(error), fix=error.hint)]
     counts = Counter(row.adapter for row in seen.queues)

@@ -9,6 +9,7 @@ import msgspec
 from qdeck._deck.reasons import SkipCode
 from qdeck._errors import InvalidOption, NotAllowed, QdeckError
 from qdeck._operations.foreign import SLICE, build_changes, plan_entry
+from qdeck._redis.errors import LOST
 from qdeck._rules.limits import HOUR_S, Limits, Rule
 from qdeck._settings.model import FOREIGN_RULES
 from qdeck.adapters.model import Act, Ages
@@ -16,10 +17,10 @@ from qdeck.adapters.model import Act, Ages
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from qdeck._engine.ops import Program
     from qdeck._operations.model import PlanHead
     from qdeck._operations.planfile import PlanWriter
     from qdeck._operations.request import Sums
+    from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.model import Stale
 
@@ -93,7 +94,7 @@ class Taking:
         while self.rules:
             try:
                 page = yield from adapter.stale(self.ages, head.created_ms, cursor)
-            except NotAllowed:
+            except (NotAllowed, *LOST):
                 raise
             except QdeckError as error:  # a key of this adapter is not what it should be: the other adapters go on
                 self.sums.skip("", "", SkipCode.UNREADABLE, str(error), adapter.name)
@@ -109,7 +110,7 @@ class Taking:
             for some in _alike(found):
                 try:
                     yield from self._write(adapter, some, head)
-                except NotAllowed:
+                except (NotAllowed, *LOST):
                     raise
                 except QdeckError as error:  # a key beside these entries is not what it should be
                     self.sums.skip(some[0].entry.queue, "", SkipCode.UNREADABLE, str(error), adapter.name)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from qdeck._deck.model import QueueRef
 from qdeck._errors import QdeckError
+from qdeck._redis.errors import LOST
 from qdeck._rules.foreign import ages_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck._rules.limits import Limits
     from qdeck.adapters.model import AdapterHealth, StateHealth
     from qdeck.adapters.others import Others
@@ -38,6 +39,8 @@ def measure(others: Others, now: int, limits: Limits) -> Program[Theirs]:
             continue
         try:
             health = yield from adapter.health(now, ages_of(limits))
+        except LOST:
+            raise
         except QdeckError as error:
             found.notices.append(f"{adapter.name} was not measured: {error}")
             found.orphaned = None

@@ -15,6 +15,7 @@ from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, 
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
+from qdeck._redis.errors import LOST
 from qdeck._rules import ages, foreign_health, unreadable
 from qdeck._rules import orphans as orphan_count
 from qdeck._rules.foreign_health import Theirs
@@ -25,7 +26,7 @@ from qdeck._words import counted
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.others import Others
 
 
@@ -180,6 +181,8 @@ def _handlers_check(now_ms: int) -> Program[Check]:
     name = "stuck_handlers"
     try:
         alive = [row for row in (yield from workers.list_workers(now_ms)) if row.alive]
+    except LOST:
+        raise
     except QdeckError:
         return Check(name=name, status=None, detail="the workers cannot be read")
     held = [(row.id, row.stuck_handlers) for row in alive if row.stuck_handlers]

@@ -8,6 +8,7 @@ from qdeck._deck import jobs
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
+from qdeck._redis.errors import LOST
 from qdeck._rules import select
 from qdeck._rules.limits import Rule
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from qdeck._deck.model import QueueRow
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
     from qdeck._rules.limits import Limits
 
 MOST_FIELDS: Final = 200_000  # looked through in all
@@ -33,6 +34,8 @@ def count(rows: Sequence[QueueRow], limits: Limits, now_ms: int, notices: list[s
             return None
         homeless = yield from _homeless(rows, sizes)
         return (yield from _count_old(homeless, limits, now_ms))
+    except LOST:
+        raise
     except QdeckError as error:
         notices.append(f"records of no job are not counted: {error}")
         return None
@@ -67,7 +70,7 @@ def _homeless(rows: Sequence[QueueRow], sizes: Mapping[tuple[str, str], int]) ->
 
 def _scan(places: Sequence[tuple[str, str, bytes]]) -> Program[list[tuple[list[bytes], bytes]]]:
     """A step through each of these hashes: the names of its fields, without the one that only pads, and the cursor."""
-    calls: list[reads.Call] = [
+    calls: list[Command] = [
         (b"HSCAN", keys.key(name, part), cursor, b"COUNT", select.SLICE, b"NOVALUES") for name, part, cursor in places
     ]
     replies = yield from reads.ask(calls)
@@ -76,8 +79,8 @@ def _scan(places: Sequence[tuple[str, str, bytes]]) -> Program[list[tuple[list[b
         plain = [(*call[:4], select.SLICE // 10) for call in calls]
         replies, step = (yield from reads.ask(plain)), 2
     found = []
-    for (name, _, _), reply in zip(places, replies, strict=True):
-        following, flat = reads.good(reply, name)
+    for reply in replies:
+        following, flat = reads.good(reply)
         cursor = following if isinstance(following, bytes) else b"%d" % following
         found.append(([field for field in flat[::step] if field], cursor))
     return found

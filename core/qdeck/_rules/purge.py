@@ -18,6 +18,7 @@ from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, Verb
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import start_head
 from qdeck._operations.request import Sums
+from qdeck._redis.errors import LOST
 from qdeck._rules import foreign, select
 from qdeck._rules.limits import Effect, Limits, Rule
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     from qdeck._deck import native
     from qdeck._deck.model import QueueRef
-    from qdeck._engine.ops import Program
     from qdeck._operations.planfile import Plan
+    from qdeck._redis.commands import Program
     from qdeck._rules.select import Pick
     from qdeck.adapters.others import Others
 
@@ -136,7 +137,7 @@ class _Build:
         while True:
             try:
                 found = yield from select.take(purge, queue, rule, place)
-            except NotAllowed:
+            except (NotAllowed, *LOST):
                 raise
             except QdeckError as error:  # a key of this queue is not ours: the other queues go on
                 self.sums.skip(queue, "", SkipCode.UNREADABLE, f"{rule.value}: {error}")
@@ -184,6 +185,8 @@ class _Build:
 def _alive(now: int) -> Program[frozenset[str] | None]:
     try:
         rows = yield from workers.list_workers(now)
+    except LOST:
+        raise
     except QdeckError:
         return None
     return frozenset(row.id for row in rows if row.alive)

@@ -22,7 +22,7 @@ from qdeck._rules.limits import Effect, Limits, Rule
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
 
 SLICE: Final = 500
 _STATE_OF: Final = {
@@ -265,7 +265,7 @@ def _orphans(purge: Purge, queue: str, place: Place) -> Program[Found]:
     after = None if last and place.part + 1 == len(PARTS) else following
     homeless = yield from _homeless(queue, fields)
     if homeless and place.part:
-        calls: list[reads.Call] = [
+        calls: list[Command] = [
             (b"HEXISTS", keys.key(queue, part), raw) for raw in homeless for part in PARTS[: place.part]
         ]
         replies = yield from reads.ask(calls)

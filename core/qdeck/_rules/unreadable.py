@@ -15,7 +15,7 @@ from qdeck._deck import history, jobs, since, workers
 from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, State, Status
 from qdeck._deck.verdict import Findings, make_check
 from qdeck._deck.words import Unreadable, UnreadableCode
-from qdeck._engine import codec, keys, programs
+from qdeck._engine import codec, keys
 from qdeck._engine.numbers import MOST, digits, score_ms
 from qdeck._operations import activity, batches
 from qdeck._redis import reads
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from redis.exceptions import ResponseError
 
     from qdeck._deck.model import Page, Snapshot
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
 
 MOST_QUEUES: Final = 2_000  # whose keys are looked at one by one
 BUDGET: Final = 20_000  # jobs looked at in all
@@ -129,7 +129,7 @@ def check(seen: Snapshot, notices: list[str]) -> Program[Check]:
 
 def _lists(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
     """Keys of another type, and scores that are no moments."""
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     for row in rows:
         for part in _SCORED:
             key = keys.key(row.name, part)
@@ -150,7 +150,7 @@ def _lists(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
 
 
 def _refused(reply: ResponseError, key: str) -> Unreadable:
-    problem = Unreadable.of(programs.explain(reply))
+    problem = Unreadable.of(reply)
     return _other_type(key, "zset") if problem.code is UnreadableCode.WRONGTYPE else problem
 
 

@@ -6,17 +6,20 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import ResponseError
-
-from qdeck._engine import keys, ops, programs, scripts
+from qdeck._engine import keys, ops, programs
 from qdeck._engine.ids import new_id
+from qdeck._engine.scripts import load
 from qdeck._errors import InvalidOption, QdeckError, UnknownJob, UsageError
+from qdeck._redis import scripts
+from qdeck._redis.commands import Request, ask
+from qdeck._redis.errors import good, is_error
 from qdeck._schedules.model import Definition, Past, ScheduleRow, read_definition, read_past
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Arg, NewJob, Program
+    from qdeck._engine.ops import NewJob
+    from qdeck._redis.commands import Arg, Program
 
 SCHEDULES: Final = "qdeck:schedules"  # hash: name → definition (JSON)
 STATE: Final = "{qdeck:schedules}:state"  # hash: name → what is known about its runs; in the slot of the other
@@ -52,12 +55,12 @@ class Book:
 
 def _step(verb: str, name: str, *args: Arg) -> Program[tuple[int, str]]:
     script = scripts.plain("_schedules/schedule", asks_itself=True)
-    now, word = yield from programs.run_script(script, _KEYS, [verb, name, *args])
+    now, word = yield from scripts.run(script, _KEYS, [verb, name, *args])
     return int(now), word.decode()
 
 
 def _mark(queue: str, name: str, upto: Arg) -> Program[None]:
-    script = scripts.load("_schedules/tick")
+    script = load("_schedules/tick")
     args: list[Arg] = [0, 0, name, upto, 0, "", "", ""]
     yield from programs.run_on_queue(script, queue, args, [cron_key(queue)])
 
@@ -100,20 +103,16 @@ def _leave_queue(name: str, raw: bytes, to: str) -> Program[None]:
 
 def clock() -> Program[int]:
     """The server's clock in ms."""
-    [stamp] = yield ops.commands((b"TIME",), key=_KEYS[0], reads=True)
+    [stamp] = yield Request(((b"TIME",),), _KEYS[0])
     return _ms(stamp)
 
 
 def _ms(stamp: Any) -> int:
-    if isinstance(stamp, ResponseError):
-        raise programs.explain(stamp)
     return int(stamp[0]) * 1000 + int(stamp[1]) // 1000
 
 
 def _find(name: str) -> Program[bytes | None]:
-    [raw] = yield ops.commands((b"HGET", SCHEDULES, name), key=_KEYS[0], reads=True)
-    if isinstance(raw, ResponseError):
-        raise programs.explain(raw)
+    raw = yield (b"HGET", SCHEDULES, name)
     found: bytes | None = raw
     return found
 
@@ -197,7 +196,7 @@ def note_run(name: str, job_id: str) -> Program[None]:
 
 def tick(definition: Definition, look_ms: int, turns: Sequence[int], upto: int) -> Program[Ticked]:
     """Makes the jobs of turns that nobody made yet, and settles all turns up to one."""
-    script = scripts.load("_schedules/tick")
+    script = load("_schedules/tick")
     d = definition
     args: list[Arg] = [0, look_ms, d.name, upto, d.priority, d.tail, d.body, d.unique]
     for turn in turns:
@@ -223,9 +222,7 @@ def note_outcome(name: str, job_id: str, outcome: str) -> Program[None]:
 
 def peek(names: Sequence[str]) -> Program[tuple[int, bytes | None, dict[str, Past]]]:
     """The clock, the count of changes, and what is known about the runs of some schedules."""
-    stamp, words = yield ops.commands((b"TIME",), (b"HMGET", STATE, "", *names), key=_KEYS[0], reads=True)
-    if isinstance(words, ResponseError):
-        raise programs.explain(words)
+    stamp, words = yield Request(((b"TIME",), (b"HMGET", STATE, "", *names)), _KEYS[0])
     return _ms(stamp), words[0], {name: read_past(raw) for name, raw in zip(names, words[1:], strict=True)}
 
 
@@ -234,16 +231,12 @@ def open_book(*, looks: bool = False) -> Program[Book]:
 
     Who only looks, and may not read the server's clock, gets this machine's.
     """
-    stamp, flat, lines = yield ops.commands(
-        (b"TIME",), (b"HGETALL", SCHEDULES), (b"HGETALL", STATE), key=_KEYS[0], reads=True
-    )
-    for reply in (flat, lines):
-        if isinstance(reply, ResponseError):
-            raise programs.explain(reply)
+    stamp, flat, lines = yield ask((b"TIME",), (b"HGETALL", SCHEDULES), (b"HGETALL", STATE), key=_KEYS[0])
+    flat, lines = good(flat), good(lines)
     said = {lines[i].decode("utf-8", "replace"): lines[i + 1] for i in range(0, len(lines), 2)}
     definitions = {flat[i].decode("utf-8", "replace"): flat[i + 1] for i in range(0, len(flat), 2)}
     past = {name: read_past(said.get(name)) for name in definitions}
-    now_ms = time.time_ns() // 1_000_000 if looks and isinstance(stamp, ResponseError) else _ms(stamp)
+    now_ms = time.time_ns() // 1_000_000 if looks and is_error(stamp) else _ms(good(stamp))
     return Book(now_ms, said.get(""), definitions, past)
 
 
@@ -266,10 +259,10 @@ def read() -> Program[list[ScheduleRow]]:
 def states_of(queue: str, ids: Sequence[str]) -> Program[dict[str, str]]:
     """In which states jobs are; those that are not known any more are left out."""
     sends: list[tuple[Arg, ...]] = [(b"ZMSCORE", keys.key(queue, state), *ids) for state in STATES]
-    replies = yield ops.commands(*sends, key=keys.key(queue, "meta"), reads=True)
+    replies = yield ask(*sends, key=keys.key(queue, "meta"))
     found: dict[str, str] = {}
     for state, scores in zip(STATES, replies, strict=True):
-        if isinstance(scores, ResponseError):
+        if is_error(scores):
             continue
         for job_id, score in zip(ids, scores, strict=True):
             if score is not None:

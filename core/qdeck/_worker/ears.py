@@ -6,17 +6,15 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import ResponseError
-
-from qdeck._engine import ops, programs
 from qdeck._redis import AsyncClient
 from qdeck._redis.address import Kind
+from qdeck._redis.commands import wait
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Program
     from qdeck._redis import Endpoint
+    from qdeck._redis.commands import Program
 
 LONGEST_S: Final = 30.0
 # Where a master may change: a server that went silent must not be listened to for long.
@@ -29,13 +27,13 @@ class Tokens:
 
     def wait(self, names: Sequence[bytes], seconds: float) -> Program[list[bytes]]:
         """Block on keys of one server; returns those with news for this worker, perhaps none."""
-        [reply] = _checked((yield ops.wait((b"BLPOP", *names, b"%.3f" % seconds), names[0], seconds)))
+        [reply] = yield wait((b"BLPOP", *names, b"%.3f" % seconds), names[0], seconds)
         return [] if reply is None else [reply[0]]
 
     def take(self, names: Sequence[bytes]) -> Program[list[bytes]]:
         """Return those with news without waiting."""
-        replies = yield ops.commands(*((b"LPOP", name) for name in names))
-        return [name for name, reply in zip(names, _checked(replies), strict=True) if reply is not None]
+        replies = yield [(b"LPOP", name) for name in names]
+        return [name for name, reply in zip(names, replies, strict=True) if reply is not None]
 
 
 class Requests:
@@ -55,17 +53,15 @@ class Requests:
         """Block on keys of one server; returns those with news for this worker, perhaps none."""
         after = (self._read.get(name, self._first) for name in names)
         command = (b"XREAD", b"BLOCK", b"%d" % round(seconds * 1000), b"STREAMS", *names, *after)
-        [reply] = _checked((yield ops.wait(command, names[0], seconds)))
+        [reply] = yield wait(command, names[0], seconds)
         return [name for name, entries in reply or () if self._is_asked(name, entries)]
 
     def take(self, names: Sequence[bytes]) -> Program[list[bytes]]:
         """Return those with news without waiting."""
-        replies = yield ops.commands(
-            *((b"XRANGE", name, b"(" + self._read.get(name, self._first), b"+") for name in names), reads=True
-        )
+        replies = yield [(b"XRANGE", name, b"(" + self._read.get(name, self._first), b"+") for name in names]
         return [
             name
-            for name, entries in zip(names, _checked(replies), strict=True)
+            for name, entries in zip(names, replies, strict=True)
             if isinstance(entries, list) and self._is_asked(name, entries)
         ]
 
@@ -108,10 +104,3 @@ class Ear:
         """Closes the connections; the next `hear` connects again, to whoever has the bells then."""
         client, self._client = self._client, self._make_client()
         await client.close()
-
-
-def _checked(replies: list[Any]) -> list[Any]:
-    for reply in replies:
-        if isinstance(reply, ResponseError):
-            raise programs.explain(reply)
-    return replies

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._errors import QdeckError
 from qdeck._redis import Endpoint, SyncClient
+from qdeck._redis.commands import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck._worker.lane import Lane
     from qdeck._worker.run import Run, StopReason
 
@@ -176,7 +177,7 @@ class Heartbeat:
 
 
 def _tell(worker: str, text: bytes, tasks: bytes) -> Program[str]:
-    replies = yield ops.commands(
+    replies = yield ask(
         (b"HSET", keys.WORKERS, worker, text),
         (b"HGET", keys.CONTROL, worker),
         (b"HSET", keys.TASKS, worker, tasks),
@@ -186,6 +187,4 @@ def _tell(worker: str, text: bytes, tasks: bytes) -> Program[str]:
 
 
 def _leave(worker: str) -> Program[None]:
-    yield ops.commands(
-        *((b"HDEL", key, worker) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode()
-    )
+    yield ask(*((b"HDEL", key, worker) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode())

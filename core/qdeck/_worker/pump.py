@@ -12,14 +12,16 @@ import redis
 
 from qdeck._engine import keys, ops, programs
 from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
+from qdeck._redis.commands import ask
 from qdeck._worker.ears import Ear, Tokens
 from qdeck._worker.shares import Shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Claimed, Op, Program
+    from qdeck._engine.ops import Claimed, Op
     from qdeck._redis import AsyncClient
+    from qdeck._redis.commands import Program
     from qdeck._worker.hands import Hands
     from qdeck._worker.lane import Lane
     from qdeck._worker.run import Run
@@ -358,6 +360,6 @@ class Pump:
 
 
 def _server_time() -> Program[float]:
-    [reply] = yield ops.commands((b"TIME",), reads=True)
+    [reply] = yield ask((b"TIME",))
     # Some users may not ask; the first turn tells it as well.
     return int(reply[0]) * 1000 + int(reply[1]) / 1000 if isinstance(reply, list) else time.time() * 1000

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from qdeck._deck.model import QueueRow, State
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck._redis.reads import ask, clock, good, is_error, pairs, read
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End

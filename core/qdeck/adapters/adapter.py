@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import JobDetail, Page
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
 
 

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._deck.reasons import SkipCode
-from qdeck._engine import programs, scripts
 from qdeck._errors import InvalidOption
-from qdeck._redis import reads
+from qdeck._redis import reads, scripts
 from qdeck.adapters.cells import Cell, Mark, Value, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Arg, Program
-    from qdeck._engine.scripts import Script
+    from qdeck._redis.commands import Arg, Program, Script
     from qdeck.adapters.cells import Change
 
 KEEP_MS: Final = 24 * 3600 * 1000
@@ -102,7 +100,7 @@ def apply(
             _call(undo, ("do", number, keep_ms, keep_bytes, _text(change.id)), some)
             for number, change, some in zip(numbers[start : start + CHUNK], part, cells, strict=True)
         ]
-        replies = yield from programs.run_each(_script(), calls, undo)
+        replies = yield from scripts.run_each(_script(), calls, undo)
         found += [_outcome(change.id, change.cells, reply) for change, reply in zip(part, replies, strict=True)]
     return found
 
@@ -110,7 +108,7 @@ def apply(
 def apply_once(change: Change) -> Program[Outcome]:
     """Make a change that nothing undoes; sent twice it meets itself."""
     call = _call(_NOWHERE, ("once", 0, 0, 0, _text(change.id)), change.cells)
-    [reply] = yield from programs.run_each(_script(), [call])
+    [reply] = yield from scripts.run_each(_script(), [call])
     return _outcome(change.id, change.cells, reply)
 
 
@@ -130,7 +128,7 @@ def undo(adapter: str, batch: str) -> Program[list[Outcome]]:
         part = [(number, *_read(kept[b"%d" % number])) for number in numbers[start : start + CHUNK]]
         there = [(number, name, cells) for number, name, cells in part if cells]
         calls = [_call(key, ("undo", number, 0, 0, b""), cells) for number, _, cells in there]
-        replies = yield from programs.run_each(_script(), calls, key)
+        replies = yield from scripts.run_each(_script(), calls, key)
         found += [_outcome(name, cells, reply) for (_, name, cells), reply in zip(there, replies, strict=True)]
     if lost := sum(not kept[b"%d" % number] for number in numbers):
         found.append(Outcome(id="", done=False, code=SkipCode.UNDO_NOT_KEPT, data=str(lost)))

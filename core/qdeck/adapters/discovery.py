@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
 
 KEPT_EVERY_S: Final = 10.0  # what was found is written down by who looks again and again

@@ -14,8 +14,8 @@ from qdeck.adapters.model import SLICE, Entry, Kind, Raw, Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._redis.commands import Program
 
 MOST_EMPTY: Final = 20  # slices without an entry of the queue that one page goes through
 

@@ -11,7 +11,7 @@ from qdeck.adapters.model import AdapterHealth, Ages, StateHealth
 
 if TYPE_CHECKING:
     from qdeck._deck.model import JobRecord, QueueRow
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.model import Look
 
 MOST: Final = 2000  # entries of one queue whose ages are read

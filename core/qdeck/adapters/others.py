@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from qdeck._deck.model import Found, QueueRow, Snapshot
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from qdeck._engine.ops import Program, Send
 from qdeck._errors import QdeckError, UsageError
+from qdeck._redis.commands import Offload, Pause, Request, ask, request_of
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from qdeck._redis.commands import Item, Program
 
 T = TypeVar("T")
 
@@ -39,31 +42,33 @@ def all_of(programs: Sequence[Program[T]]) -> Program[list[T]]:
 
 def _together(programs: Sequence[Program[T]], kept: type[E]) -> Program[list[T | E]]:
     found: list[Any] = [None] * len(programs)
-    asking: dict[int, Send] = {}
+    items: dict[int, Item] = {}
     for at, program in enumerate(programs):
-        _go_on(program, None, at, asking, found, kept)
-    while asking:
-        sends = list(asking.items())
-        asking = {}
-        data = b"".join(send.data for _, send in sends)
-        replies = yield Send(data, sum(send.count for _, send in sends), reads=all(send.reads for _, send in sends))
+        _go_on(program, None, at, items, found, kept)
+    while items:
+        asking, items = items, {}
+        requests: dict[int, Request] = {}
+        for at, item in asking.items():
+            if isinstance(item, Pause | Offload):
+                _go_on(programs[at], (yield item), at, items, found, kept)
+            else:
+                requests[at] = request_of(item)
+        replies = yield ask(*(command for request in requests.values() for command in request.commands))
         taken = 0
-        for at, send in sends:
-            _go_on(programs[at], replies[taken : taken + send.count], at, asking, found, kept)
-            taken += send.count
+        for at, request in requests.items():
+            own = replies[taken : taken + len(request.commands)]
+            taken += len(request.commands)
+            error = None if request.ask else next(filter(is_error, own), None)
+            value = own[0] if type(asking[at]) is tuple else own
+            _go_on(programs[at], error or value, at, items, found, kept)
     return found
 
 
 def _go_on(
-    program: Program[Any],
-    replies: list[Any] | None,
-    at: int,
-    asking: dict[int, Send],
-    found: list[Any],
-    kept: type[QdeckError],
+    program: Program[Any], value: Any, at: int, items: dict[int, Item], found: list[Any], kept: type[QdeckError]
 ) -> None:
     try:
-        asking[at] = next(program) if replies is None else program.send(replies)
+        items[at] = program.throw(value) if is_error(value) else program.send(value)
     except StopIteration as stop:
         found[at] = stop.value
     except kept as error:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from qdeck._deck.words import NATIVE, Code, State, Status
     from qdeck._engine.acts import KEEP_BYTES
     from qdeck._engine.codec import UNKNOWN_TASK
-    from qdeck._engine.ops import NewJob, Program
+    from qdeck._engine.ops import NewJob
     from qdeck._files import Dropped, check_new_file, new_file, state_dir
     from qdeck._filter import PRIORITIES, Filter, explain, parse
     from qdeck._hidden import HIDDEN, escaped_json, is_shown, json_escape
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
     from qdeck._operations.stuck import StuckJob
     from qdeck._redis import mask_url
+    from qdeck._redis.commands import Program
     from qdeck._redis.reads import LOCAL_CLOCK, concerns_all, unread_words
     from qdeck._rules.doctor import Diagnosis, DoctorFinding
     from qdeck._rules.health import HealthReport

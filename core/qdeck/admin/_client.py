@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
-
-from redis.exceptions import ResponseError
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from qdeck._adapter_names import ADAPTERS
 from qdeck._deck import native
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from qdeck._deck.model import QueueRef
-    from qdeck._engine.ops import Program
-    from qdeck._redis.steps import Step
+    from qdeck._redis.commands import Program, Request
     from qdeck._settings import Target
 
 T = TypeVar("T")
@@ -32,7 +29,6 @@ P = ParamSpec("P")
 READ_PATIENCE_S: Final = 1.0
 WRITE_PATIENCE_S: Final = 15.0
 CONNECT_S: Final = 1.5
-_CLOCK: Final = b"\r\nTIME\r\n"  # as it stands in what is sent
 
 
 class Options(TypedDict, total=False):
@@ -64,8 +60,6 @@ class Client:
             on_cluster=self.endpoint.is_cluster,
         )
         self._on_request = options.get("on_request")
-        self.local_clock = False
-        """Whether the server's clock may not be read: then ages are by this machine's."""
 
     @classmethod
     def at(cls, target: Target, *, on_request: Callable[[int, int], None] | None = None) -> Self:
@@ -116,22 +110,9 @@ class Client:
         """Raise unless this client may write."""
         raise NotAllowed("a reader tried to write", hint="this is a fault of qdeck: please report it")
 
-    def _guarded(self, program: Program[T], *, writes: bool) -> Program[T]:
-        """The program, with every command that is not a plain read held back unless it may write."""
-        try:
-            send = next(program)
-            while True:
-                if not (send.reads or writes):
-                    raise NotAllowed("a read tried to write", hint="this is a fault of qdeck: please report it")
-                if self._on_request is not None:
-                    self._on_request(send.count, len(send.data))
-                replies = yield send
-                if _CLOCK in send.data and any(map(_is_denied_clock, replies)):
-                    self.local_clock = True
-                send = program.send(replies)
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
+    def _need_read(self, request: Request) -> None:
+        if not request.reads:
+            raise NotAllowed("a read tried to write", hint="this is a fault of qdeck: please report it")
 
 
 class Blocking(Client, BlockingRunner):
@@ -139,8 +120,10 @@ class Blocking(Client, BlockingRunner):
 
     def __init__(self, url: str, **options: Unpack[Options]) -> None:
         super().__init__(url, **options)
-        self._reading = SyncClient(self._untouched, patience=READ_PATIENCE_S)
-        self._writing = SyncClient(self.endpoint, patience=WRITE_PATIENCE_S)
+        self._reading = SyncClient(
+            self._untouched, patience=READ_PATIENCE_S, guard=self._need_read, on_request=self._on_request
+        )
+        self._writing = SyncClient(self.endpoint, patience=WRITE_PATIENCE_S, on_request=self._on_request)
 
     def __enter__(self) -> Self:
         return self
@@ -153,16 +136,18 @@ class Blocking(Client, BlockingRunner):
         self._reading.close()
         self._writing.close()
 
+    @property
+    def local_clock(self) -> bool:
+        """Whether the server's clock may not be read: then ages are by this machine's."""
+        return self._reading.clock_denied or self._writing.clock_denied
+
     def run(self, program: Program[T]) -> T:
-        """Run a program that only reads; one that would write is stopped before anything is sent."""
-        return self._reading.run(self._guarded(program, writes=False))
+        """Run a program that only reads; one that would write is stopped before that is sent."""
+        return self._reading.run(program)
 
     def _run_write(self, program: Program[T]) -> T:
         self._before_write()
-        return self._writing.run(self._guarded(program, writes=True))
-
-    def _run_step(self, step: Step) -> Any:
-        return self._run_write(step.program) if step.writes else self.run(step.program)
+        return self._writing.run(program)
 
 
 class Asynchronous(Client, AsyncRunner):
@@ -186,27 +171,31 @@ class Asynchronous(Client, AsyncRunner):
         for client in self._clients.pop(asyncio.get_running_loop(), ()):
             await client.close()
 
+    @property
+    def local_clock(self) -> bool:
+        """Whether the server's clock may not be read: then ages are by this machine's."""
+        return any(client.clock_denied for client in self._loop_clients())
+
     async def run(self, program: Program[T]) -> T:
-        """Run a program that only reads; one that would write is stopped before anything is sent."""
-        return await self._loop_clients()[0].run(self._guarded(program, writes=False))
+        """Run a program that only reads; one that would write is stopped before that is sent."""
+        return await self._loop_clients()[0].run(program)
 
     async def _run_write(self, program: Program[T]) -> T:
         if self._production:
             await asyncio.to_thread(self._before_write)
         else:
             self._before_write()
-        return await self._loop_clients()[1].run(self._guarded(program, writes=True))
-
-    async def _run_step(self, step: Step) -> Any:
-        return await (self._run_write(step.program) if step.writes else self.run(step.program))
+        return await self._loop_clients()[1].run(program)
 
     def _loop_clients(self) -> tuple[AsyncClient, AsyncClient]:
         loop = asyncio.get_running_loop()
         clients = self._clients.get(loop)
         if clients is None:
             clients = (
-                AsyncClient(self._untouched, patience=READ_PATIENCE_S),
-                AsyncClient(self.endpoint, patience=WRITE_PATIENCE_S),
+                AsyncClient(
+                    self._untouched, patience=READ_PATIENCE_S, guard=self._need_read, on_request=self._on_request
+                ),
+                AsyncClient(self.endpoint, patience=WRITE_PATIENCE_S, on_request=self._on_request),
             )
             self._clients[loop] = clients
         return clients
@@ -219,19 +208,9 @@ class reads(Both[P, T]):  # noqa: N801 - a decorator
 
 
 class writes(Both[P, T]):  # noqa: N801 - a decorator
-    """A method that writes in one program."""
+    """A method that writes."""
 
     runner = "_run_write"
-
-
-class operates(Both[P, T]):  # noqa: N801 - a decorator
-    """A method of many steps, some of which write, with pauses between them."""
-
-    runner = "_run_steps"
-
-
-def _is_denied_clock(reply: object) -> bool:
-    return isinstance(reply, ResponseError) and "'time'" in str(reply)
 
 
 def _with_connect_timeout(url: str) -> str:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import JobRecord
     from qdeck._deck.reasons import Skip
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
     from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, Outcomes, PlanEntry, Verb
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
     from qdeck._operations.planfile import Plan
+    from qdeck._redis.commands import Program
     from qdeck._rules.limits import Limits, Rule
 
 Queues = str | QueueRef | Sequence[str | QueueRef]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from qdeck._deck import changes, jobs, native
 from qdeck._deck.progress import Walk
-from qdeck.admin._client import Asynchronous, Blocking, operates, reads
+from qdeck.admin._client import Asynchronous, Blocking, reads
 from qdeck.admin._plans import Plans, Queues, States, names, need_states, parsed
 
 if TYPE_CHECKING:
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from qdeck._deck.model import Finding, Found, JobDetail, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
     from qdeck._deck.vitals import Vitals
     from qdeck._deck.window import Stretch
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
     from qdeck._operations.closeup import CloseUp
     from qdeck._operations.groups import Groups, GroupWalk, Kind
     from qdeck._operations.headroom import Headroom
     from qdeck._operations.stuck import StuckJob
-    from qdeck._redis.steps import Steps
+    from qdeck._redis.commands import Program
     from qdeck._rules.doctor import Diagnosis
     from qdeck._rules.health import HealthReport
     from qdeck._rules.limits import Limits
@@ -326,8 +325,8 @@ class Reads(Plans):
 
         return since.dated(findings, self.thresholds, now_ms)
 
-    @operates
-    def diagnosis(self, configuration: Configuration, target: Target, *, read_only: bool) -> Steps[Diagnosis]:
+    @reads
+    def diagnosis(self, configuration: Configuration, target: Target, *, read_only: bool) -> Program[Diagnosis]:
         """Check the configuration, then the server and the rights that this user has on it."""
         from qdeck._rules import doctor
 

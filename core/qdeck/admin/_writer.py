@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
 from qdeck._errors import InvalidOption, NotAllowed
-from qdeck.admin._client import Options, operates, writes
+from qdeck.admin._client import Options, writes
 from qdeck.admin._reader import AsyncReader, Reader, Reads
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import QueueRef, Settings
     from qdeck._deck.reasons import Skip
-    from qdeck._engine.ops import Made, Program
+    from qdeck._engine.ops import Made
     from qdeck._names import QueueName
     from qdeck._operations.applying import Tally
     from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
     from qdeck._operations.planfile import Plan
-    from qdeck._redis.steps import Steps
+    from qdeck._redis.commands import Program
     from qdeck._schedules.model import Definition
     from qdeck._settings import Target
     from qdeck.messages._cleaning import Cleaning, CleanReport
@@ -54,7 +54,7 @@ class Writes(Reads):
             raise
         self._production = ()
 
-    @operates
+    @writes
     def apply(
         self,
         plan: Plan,
@@ -64,7 +64,7 @@ class Writes(Reads):
         cancelled: Callable[[], bool] | None = None,
         keep_bytes: int = KEEP_BYTES,
         keep_ms: int = KEEP_MS,
-    ) -> Steps[BatchResult]:
+    ) -> Program[BatchResult]:
         """Do what a plan says, to each entry that still is as the plan saw it; go on where an earlier run ended.
 
         A plan whose file was changed since it was made is refused. At most `rate` entries a second; `progress`
@@ -80,7 +80,7 @@ class Writes(Reads):
             )
         )
 
-    @operates
+    @writes
     def redrive(
         self,
         plan: Plan,
@@ -94,7 +94,7 @@ class Writes(Reads):
         cancelled: Callable[[], bool] | None = None,
         keep_bytes: int = KEEP_BYTES,
         keep_ms: int = KEEP_MS,
-    ) -> Steps[tuple[BatchResult, Outcomes]]:
+    ) -> Program[tuple[BatchResult, Outcomes]]:
         """Apply a plan of retries: `sample` jobs first, then the rest at `rate`; stop when they die again."""
         from qdeck._operations import applying, redrive
 
@@ -106,14 +106,14 @@ class Writes(Reads):
             )
         )
 
-    @operates
+    @writes
     def undo(
         self,
         batch: str | None = None,
         *,
         progress: Callable[[int], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
-    ) -> Steps[UndoResult]:
+    ) -> Program[UndoResult]:
         """Revert a batch, without an id the last one of this user. Twice is once."""
         from qdeck._operations import undoing
 
@@ -279,14 +279,14 @@ class Writes(Reads):
 
         return activity.record_again(entry) if again else activity.record(entry)
 
-    @operates
+    @writes
     def clean(
         self,
         cleaning: Cleaning,
         *,
         progress: Callable[[CleanReport], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
-    ) -> Steps[CleanReport]:
+    ) -> Program[CleanReport]:
         """Remove temporary queues, as a batch that can be undone. `progress` receives the report after each slice."""
         return cleaning.steps(progress, cancelled)
 
@@ -317,7 +317,7 @@ class AsyncWriter(Writes, AsyncReader):
 
 def _undo_cleaning(
     batch: Batch, progress: Callable[[int], None] | None, cancelled: Callable[[], bool] | None
-) -> Steps[tuple[int, list[Skip], bool]]:
+) -> Program[tuple[int, list[Skip], bool]]:
     from qdeck.messages import _batch
 
     return _batch.undo_steps(batch, progress, cancelled)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from qdeck._engine import keys, ops
+from qdeck._engine import keys
 from qdeck._job import look
+from qdeck._redis.commands import ask
 
 if TYPE_CHECKING:
     from qdeck._app import App
     from qdeck._context import Failure
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 
 class Enqueued(str):
@@ -65,7 +66,7 @@ class Enqueued(str):
 
 def _read_log(queue: str, job_id: str) -> Program[bytes]:
     key = keys.key(queue, "log")
-    [text] = yield ops.commands((b"HGET", key, job_id), key=key, reads=True)
+    [text] = yield ask((b"HGET", key, job_id), key=key)
     return text if isinstance(text, bytes) else b""
 
 

@@ -15,8 +15,6 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import ResponseError
-
 from qdeck._app import App
 from qdeck._engine import codec, keys, ops, programs, scripts
 from qdeck._engine.ids import new_id
@@ -32,7 +30,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import ModuleType
 
-    from qdeck._engine.ops import Made, NewJob, Program
+    from qdeck._engine.ops import Made, NewJob
+    from qdeck._redis.commands import Program
 
 __all__ = ["Enqueue", "EnqueueOrGet", "Enqueued", "TaskQueue", "TaskRecord", "Worker", "task_queue"]
 
@@ -210,9 +209,7 @@ def _keep_long(queue: str) -> Program[None]:
     }
     yield from programs.make_queue(queue)
     key = keys.key(queue, "meta")
-    [there] = yield ops.commands((b"HMGET", key, *wanted), key=key, reads=True)
-    if isinstance(there, ResponseError):
-        raise programs.explain(there, queue)
+    there = yield (b"HMGET", key, *wanted)
     missing = {name: value for (name, value), old in zip(wanted.items(), there, strict=True) if old is None}
     if missing:
         yield from programs.call(ops.configure(queue, missing))

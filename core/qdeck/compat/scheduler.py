@@ -10,19 +10,19 @@ import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from redis.exceptions import ResponseError
-
 from qdeck._engine import codec, keys, ops, programs, scripts, shapes
 from qdeck._engine.ids import check_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
 from qdeck._options import Priority, read_due, read_duration, read_priority
 from qdeck._redis import Endpoint, SyncClient
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from qdeck._engine.ops import Arg, Program
+    from qdeck._redis.commands import Arg, Program
 
 __all__ = ["JobPriority", "QueueManager", "Stats"]
 
@@ -233,27 +233,20 @@ def _moment(when: datetime | float) -> int:
 
 
 def _clock() -> Program[int]:
-    [stamp] = yield ops.commands((b"TIME",), reads=True)
-    if isinstance(stamp, ResponseError):
+    [stamp] = yield ask((b"TIME",))
+    if is_error(stamp):
         return time.time_ns() // 1_000_000
     return int(stamp[0]) * 1000 + int(stamp[1]) // 1000
 
 
 def _lease_of(queue: str, job_id: str) -> Program[str | None]:
     key = keys.key(queue, "lease")
-    [lease] = yield ops.commands((b"HGET", key, job_id), key=key, reads=True)
-    if isinstance(lease, ResponseError):
-        raise programs.explain(lease, queue)
+    lease = yield (b"HGET", key, job_id)
     return None if lease is None else lease.decode().split(" ", 1)[0] + " "
 
 
 def _stats(queue: str) -> Program[Stats]:
     parts = ("ready", "delayed", "running", "dead")
-    replies: list[Any] = yield ops.commands(
-        *((b"ZCARD", keys.key(queue, part)) for part in parts), key=keys.key(queue, "meta"), reads=True
-    )
-    for reply in replies:
-        if isinstance(reply, ResponseError):
-            raise programs.explain(reply, queue)
+    replies: list[Any] = yield [(b"ZCARD", keys.key(queue, part)) for part in parts]
     ready, delayed, running, dead = map(int, replies)
     return Stats(priority=ready, delayed=delayed, processing=running, dlq=dead)

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._deck.reasons import Skip, SkipCode
-from qdeck._engine import acts, ops, programs, scripts
+from qdeck._engine import acts
 from qdeck._engine.keys import MESSAGES
 from qdeck._engine.numbers import digits
 from qdeck._operations import batches
-from qdeck._redis import reads
-from qdeck._redis.steps import Step
+from qdeck._redis import reads, scripts
+from qdeck._redis.commands import ask
 from qdeck.messages._registry import ABOUT, CALLBACKS, QUEUES, TASKS, copy_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from qdeck._engine.ops import Arg, Program
     from qdeck._operations.batches import Batch, OpenBatch
-    from qdeck._redis.steps import Steps
+    from qdeck._redis.commands import Arg, Program
 
 VERB: Final = "clean"
 MOST_ONE: Final = 1024 * 1024  # a longer list is not copied: that would block the server
@@ -82,7 +81,7 @@ class CleaningBatch:
         for name, text in zip(names, reads.good(about), strict=True):
             flat += (name, msgspec.msgpack.encode(Noted(text or b"", task_set, set_ttl_ms)))
         index = index_key(self.id)
-        for reply in (yield ops.commands((b"HSET", index, *flat), (b"PEXPIRE", index, acts.KEEP_MS), key=index)):
+        for reply in (yield ask((b"HSET", index, *flat), (b"PEXPIRE", index, acts.KEEP_MS), key=index)):
             reads.good(reply)
         return min(MOST_ONE, max(0, (self._open.room - self._bytes) // len(names) - OVERHEAD))
 
@@ -102,7 +101,7 @@ class CleaningBatch:
         self._count += len(kept)
         if left:
             index = index_key(self.id)
-            [reply] = yield ops.commands((b"HDEL", index, *left), key=index)
+            [reply] = yield ask((b"HDEL", index, *left), key=index)
             reads.good(reply)
 
     def close(self, counts: Mapping[str, int]) -> Program[int | None]:
@@ -116,15 +115,15 @@ class CleaningBatch:
 
 def undo_steps(
     batch: Batch, progress: Callable[[int], None] | None = None, cancelled: Callable[[], bool] | None = None
-) -> Steps[tuple[int, list[Skip], bool]]:
+) -> Program[tuple[int, list[Skip], bool]]:
     """Put the queues of a cleaning back: how many, which not and why, and whether all were looked at."""
     restored, skipped = 0, list[Skip]()
-    noted = yield Step(reads.scan_hash(index_key(batch.id).decode()), writes=False)
+    noted = yield from reads.scan_hash(index_key(batch.id).decode())
     rows = [(name.decode("utf-8", "replace"), _read(raw)) for name, raw in noted.items()]
     for start in range(0, len(rows), SLICE):
         if cancelled is not None and cancelled():
             return restored, skipped, False
-        for name, told in (yield Step(_put_back(rows[start : start + SLICE], batch.id))):
+        for name, told in (yield from _put_back(rows[start : start + SLICE], batch.id)):
             if told == "back":
                 restored += 1
             elif told:
@@ -149,15 +148,15 @@ def _put_back(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tup
     calls = [(b"EVALSHA", script.digest, 2, name, copy_key(name, batch)) for name, _ in mine]
     words: list[bytes] = []
     if mine:
-        yield from programs.check_rights(script, mine[0][0].encode())
-        words = yield from programs.run_each(script, calls)
+        yield from scripts.check_rights(script, mine[0][0].encode())
+        words = yield from scripts.run_each(script, calls)
     found = {name: "again" for name, _ in rows}
     for (name, noted), word in zip(mine, words, strict=True):
         # Of a queue that was registered and empty, the registration is all there was.
         found[name] = "back" if word == b"gone" and noted.about else word.decode()
         if noted.task_set and word != b"again":
             ttl, key = noted.set_ttl_ms, noted.task_set
-            yield from programs.run_script(scripts.plain("messages/rejoin"), [key], [ttl, name])
+            yield from scripts.run(scripts.plain("messages/rejoin"), [key], [ttl, name])
             found[name] = "" if found[name] == "gone" else found[name]
     return list(found.items())
 
@@ -169,7 +168,7 @@ def _register(rows: Sequence[tuple[str, bytes]]) -> Program[dict[str, bool]]:
     if not known:
         return {}
     now = yield from reads.clock()
-    replies = yield ops.commands(
+    replies = yield ask(
         *(call for name, about in known for call in ((b"HSETNX", ABOUT, name, about), (b"HGET", ABOUT, name))),
         key=ABOUT,
     )
@@ -183,6 +182,6 @@ def _register(rows: Sequence[tuple[str, bytes]]) -> Program[dict[str, bool]]:
             calls.append((b"ZADD", QUEUES, b"NX", now + int(ttl), name))
             calls += [(b"ZADD", TASKS, 0, f"{task}\0{name}")] if task else []
             calls += [(b"ZADD", CALLBACKS, 0, name)] if kind == "callbacks" else []
-    for reply in (yield ops.commands(*calls, key=QUEUES)) if calls else ():
+    for reply in (yield ask(*calls, key=QUEUES)) if calls else ():
         reads.good(reply)
     return found

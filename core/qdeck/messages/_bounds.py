@@ -18,7 +18,7 @@ from qdeck.messages._naming import is_within, may_be_elsewhere
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.messages._envelopes import DomainAction
     from qdeck.messages._naming import Names
 

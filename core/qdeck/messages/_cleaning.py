@@ -16,11 +16,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine import ops
 from qdeck._errors import InvalidName, LayoutMismatch, NotAllowed, UsageError
 from qdeck._names import QueueName
 from qdeck._redis import reads
-from qdeck._redis.steps import Step
+from qdeck._redis.commands import ask
 from qdeck.adapters.lists.names import Names as ListNames
 from qdeck.messages import _registry as registry
 from qdeck.messages._batch import MOST_ONE, CleaningBatch
@@ -29,8 +28,7 @@ from qdeck.messages._naming import TaskQueueName
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from qdeck._engine.ops import Program
-    from qdeck._redis.steps import Steps
+    from qdeck._redis.commands import Program
 
 IDLE_S: Final = 86_400
 SLICE: Final = 500
@@ -137,16 +135,16 @@ class Cleaning(ABC):
 
     def steps(
         self, progress: Callable[[CleanReport], None] | None = None, cancelled: Callable[[], bool] | None = None
-    ) -> Steps[CleanReport]:
+    ) -> Program[CleanReport]:
         """Take all of it, with others in between; what is cancelled leaves nothing half done."""
         try:
             more = True
             while more and not (cancelled is not None and cancelled()):
-                more = yield Step(self.step(), writes=not self.report.dry_run)
+                more = yield from self.step()
                 if progress is not None:
                     progress(self.report)
         finally:
-            yield Step(self.close(), writes=not self.report.dry_run)
+            yield from self.close()
         return self.report
 
     def _take(self, names: Sequence[str], *, any_list: bool = False, task_set: bytes = b"") -> Program[list[Removal]]:
@@ -199,7 +197,7 @@ class Cleaning(ABC):
                     outcome[name] = Removal(name=name, outcome="removed", messages=0, undoable=keeps_empty)
             if task_set:
                 names_there = [name for name, *_ in ended]
-                [reply] = yield ops.commands((b"SREM", task_set, *names_there), key=task_set)
+                [reply] = yield ask((b"SREM", task_set, *names_there), key=task_set)
                 reads.good(reply)
         if left:
             yield from registry.keep(left)
@@ -311,7 +309,7 @@ class OrphanCleaning(Cleaning):
         self._cursor: Any = 0
 
     def _slice(self) -> Program[bool]:
-        [reply] = yield ops.commands((b"SCAN", self._cursor, b"COUNT", SLICE, b"TYPE", b"list"), reads=True)
+        [reply] = yield ask((b"SCAN", self._cursor, b"COUNT", SLICE, b"TYPE", b"list"))
         cursor, keys = reads.good(reply)
         tasks: dict[str, str | None] = {}
         others: list[str] = []

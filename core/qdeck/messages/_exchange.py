@@ -7,20 +7,20 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import ResponseError
-
-from qdeck._engine import codec, keys, ops, programs
+from qdeck._engine import codec, keys, programs
 from qdeck._engine.ops import NewJob
-from qdeck._errors import LayoutMismatch, PayloadTooLarge, ServerUnreachable
+from qdeck._errors import LayoutMismatch, OutcomeUnknown, PayloadTooLarge, ServerUnreachable
 from qdeck._names import QueueType
 from qdeck._options import read_task_name
+from qdeck._redis.commands import Request, ask
 from qdeck.messages import _registry as registry
 from qdeck.messages._naming import TIERS, segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from qdeck._engine.ops import Arg, Made, Program
+    from qdeck._engine.ops import Made
+    from qdeck._redis.commands import Arg, Program
     from qdeck.messages._envelopes import DomainAction, DomainActionResponse
 
 WITHIN: Final = "reply_within_ms"
@@ -110,9 +110,7 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
     """
     # A dead action that is retried may still end well: then that is told too, each outcome once.
     once = f"{job_id(asked.action_id)}-{'done' if callback.data.get('success', True) else 'failed'}"
-    [native] = yield ops.commands((b"HEXISTS", keys.QUEUES, text), key=keys.QUEUES.encode(), reads=True)
-    if isinstance(native, ResponseError):
-        raise programs.explain(native)
+    native = yield (b"HEXISTS", keys.QUEUES, text)
     if native:
         [made] = yield from programs.enqueue(text, [job_of(callback, retries=retries, id=once)])
         return "sent" if made.created else "again"
@@ -134,9 +132,7 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
 def ring(name: str) -> Program[None]:
     """Tell followers of a service's callbacks which queue to look at."""
     bell = bell_of(name)
-    yield ops.commands(
-        (b"RPUSH", bell, name), (b"LTRIM", bell, -100, -1), (b"PEXPIRE", bell, _BELL_MS), key=bell.encode()
-    )
+    yield ask((b"RPUSH", bell, name), (b"LTRIM", bell, -100, -1), (b"PEXPIRE", bell, _BELL_MS), key=bell.encode())
 
 
 def bell_of(callbacks: str) -> str:
@@ -147,22 +143,19 @@ def bell_of(callbacks: str) -> str:
 def forward(name: str, inbox: str, job: NewJob, message: bytes) -> Program[None]:
     """Moves one message of a temporary queue to the workers' queue; done twice it has the effect of one."""
     yield from programs.enqueue(inbox, [job])
-    yield ops.commands((b"LREM", name, 1, message), key=name.encode())
+    yield ask((b"LREM", name, 1, message), key=name.encode())
 
 
 def first_of(name: str) -> Program[bytes | None]:
     """The first message of a list, which stays there; None also where there is something else than a list."""
-    [found] = yield ops.commands((b"LINDEX", name, 0), key=name.encode(), reads=True)
-    if isinstance(found, ResponseError):
-        error = programs.explain(found)
-        if isinstance(error, LayoutMismatch):
-            return None
-        raise error
-    message: bytes | None = found
+    try:
+        message: bytes | None = yield (b"LINDEX", name, 0)
+    except LayoutMismatch:
+        return None
     return message
 
 
-def packed_peek(name: str, seconds: float) -> tuple[Arg, ...]:
+def peek_command(name: str, seconds: float) -> tuple[Arg, ...]:
     """Build the command that waits for the first message of a list and leaves it there.
 
     It turns a list of one message around to itself. So a reader whose connection broke in the middle asks again.
@@ -172,7 +165,7 @@ def packed_peek(name: str, seconds: float) -> tuple[Arg, ...]:
 
 def peek(name: str, until: float) -> Program[bytes | None]:
     """Wait for the first message of a list, which stays there; None when the time is over."""
-    found: bytes | None = yield from wait(lambda seconds: packed_peek(name, seconds), name, until)
+    found: bytes | None = yield from wait(lambda seconds: peek_command(name, seconds), name, until)
     return found
 
 
@@ -187,11 +180,10 @@ def wait(command: Callable[[float], tuple[Arg, ...]], name: str, until: float) -
     while (left := until - time.monotonic()) > 0:
         seconds, patience_s = min(left, PIECE_S), min(left, 1.0)
         try:
-            [reply] = yield ops.wait(command(seconds), name.encode(), seconds, patience_s=patience_s, reads=True)
-        except ServerUnreachable:
+            request = Request((command(seconds),), name.encode(), blocks_s=seconds, patience_s=patience_s)
+            [reply] = yield request
+        except (OutcomeUnknown, ServerUnreachable):
             continue
-        if isinstance(reply, ResponseError):
-            raise programs.explain(reply)
         if reply is not None:
             return reply
     return None
@@ -205,4 +197,4 @@ def announce(stream: str, event: DomainAction) -> Program[str]:
 
 def skip(name: str, message: bytes) -> Program[None]:
     """Takes a message from a list that was read."""
-    yield ops.commands((b"LREM", name, 1, message), key=name.encode())
+    yield ask((b"LREM", name, 1, message), key=name.encode())

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
-from redis.exceptions import ResponseError
 
-from qdeck._engine import codec, ops, programs
+from qdeck._engine import codec, programs
 from qdeck._engine.ops import NewJob
 from qdeck._errors import LayoutMismatch, QdeckError, UsageError
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
@@ -31,7 +32,7 @@ from qdeck.messages._naming import segment
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
-    from qdeck._engine.ops import Arg, Program
+    from qdeck._redis.commands import Arg, Program
     from qdeck.messages._messenger import Messenger
 
 _log = logging.getLogger(__name__)
@@ -82,7 +83,7 @@ class Follower:
         """Looks at all registered queues; those that a reader waits on are the reader's."""
         count, after = 0, ""
         while names := (yield from registry.callbacks_of(f"{self.inbox}:", cleaning.SLICE, after)):
-            sizes = yield ops.commands(*((b"LLEN", name) for name in names), key=names[0].encode(), reads=True)
+            sizes = yield ask(*((b"LLEN", name) for name in names), key=names[0].encode())
             full = [name for name, size in zip(names, sizes, strict=True) if isinstance(size, int) and size]
             now = yield from registry.server_ms()
             for name, known in zip(full, (yield from registry.describe(full)), strict=True):
@@ -126,9 +127,9 @@ class Subscription:
     def open(self, start: str = "") -> Program[None]:
         """Makes the group, from which moment on no event is missed."""
         made = (b"XGROUP", b"CREATE", self.stream, self.group, start or self.start, b"MKSTREAM")
-        [reply] = yield ops.commands(made, key=self.stream.encode())
-        if isinstance(reply, ResponseError) and "BUSYGROUP" not in str(reply):
-            raise programs.explain(reply, self.stream)
+        [reply] = yield ask(made, key=self.stream.encode())
+        if is_error(reply) and "BUSYGROUP" not in str(reply):
+            raise reply
 
     def destroy(self) -> Program[None]:
         """Removes the group, and the stream when it was the last."""
@@ -155,7 +156,7 @@ class Subscription:
         if jobs:
             yield from programs.enqueue(self.inbox, jobs)
         if ids:
-            yield ops.commands((b"XACK", self.stream, self.group, *ids), key=self.stream.encode())
+            yield ask((b"XACK", self.stream, self.group, *ids), key=self.stream.encode())
         return len(ids)
 
     def reclaim(self, consumer: str, idle_ms: int) -> Program[int]:
@@ -163,13 +164,11 @@ class Subscription:
         count, cursor = 0, b"0-0"
         while True:
             claim = (b"XAUTOCLAIM", self.stream, self.group, consumer, idle_ms, cursor, b"COUNT", COUNT)
-            [reply] = yield ops.commands(claim, key=self.stream.encode())
-            if isinstance(reply, ResponseError):
-                raise programs.explain(reply, self.stream)
+            reply = yield claim
             cursor, entries = reply[0], reply[1]
             if entries:
                 pending = (b"XPENDING", self.stream, self.group, entries[0][0], entries[-1][0], COUNT * 10, consumer)
-                [rows] = yield ops.commands(pending, key=self.stream.encode(), reads=True)
+                [rows] = yield ask(pending, key=self.stream.encode())
                 many = {row[0]: row[3] for row in rows} if isinstance(rows, list) else {}
                 count += yield from self.take(entries, many)
             if cursor == b"0-0":
@@ -178,8 +177,8 @@ class Subscription:
     def trim(self) -> Program[int]:
         """Drops the events that all groups have acknowledged."""
         key = self.stream.encode()
-        [groups] = yield ops.commands((b"XINFO", b"GROUPS", self.stream), key=key, reads=True)
-        if isinstance(groups, ResponseError) or not groups:
+        [groups] = yield ask((b"XINFO", b"GROUPS", self.stream), key=key)
+        if is_error(groups) or not groups:
             return 0
         rows = [dict(zip(row[::2], row[1::2], strict=True)) for row in groups]
         # First all groups in one answer, then what is pending: that only grows behind what was delivered then.
@@ -189,13 +188,13 @@ class Subscription:
                 ms, _, number = row[b"last-delivered-id"].partition(b"-")
                 oldest.append((int(ms), int(number) + 1))
                 continue
-            [summary] = yield ops.commands((b"XPENDING", self.stream, row[b"name"]), key=key, reads=True)
-            if isinstance(summary, ResponseError) or not summary[1]:
+            [summary] = yield ask((b"XPENDING", self.stream, row[b"name"]), key=key)
+            if is_error(summary) or not summary[1]:
                 return 0  # acknowledged meanwhile; the next trim sees it
             ms, _, number = summary[1].partition(b"-")
             oldest.append((int(ms), int(number)))
         first = "{}-{}".format(*min(oldest))
-        [gone] = yield ops.commands((b"XTRIM", self.stream, b"MINID", first), key=key)
+        [gone] = yield ask((b"XTRIM", self.stream, b"MINID", first), key=key)
         return gone if isinstance(gone, int) else 0
 
 

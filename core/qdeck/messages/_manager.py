@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from qdeck._app import App
-    from qdeck._engine.ops import Claimed, Ending, Program, Turn
-    from qdeck._redis.steps import Step, Steps
+    from qdeck._engine.ops import Claimed, Ending, Turn
+    from qdeck._redis.commands import Program
     from qdeck.messages._cleaning import CleanReport
     from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
 
@@ -64,12 +64,6 @@ class poll(Both[P, T]):  # noqa: N801 - a decorator
     """A method that sends polls. They are numbered, and must arrive in that order: one such method at a time."""
 
     runner = "_run_poll"
-
-
-class operate(Both[P, T]):  # noqa: N801 - a decorator
-    """A method of many steps; what is cancelled still takes those that end it."""
-
-    runner = "_run_steps"
 
 
 class _Manager:
@@ -160,7 +154,7 @@ class _Manager:
         names = yield from registry.of_task(task_id)
         return [found for found in (yield from registry.describe(names)) if found is not None]
 
-    @operate
+    @run
     def clean_orphaned_queues(
         self,
         *,
@@ -168,15 +162,15 @@ class _Manager:
         dry_run: bool = False,
         undo: bool = False,
         progress: Callable[[CleanReport], None] | None = None,
-    ) -> Steps[CleanReport]:
+    ) -> Program[CleanReport]:
         """Remove temporary queues that nobody registered or waits on and that were idle for so many seconds.
 
         It goes through the keys in slices; `progress` is called after each, and cancelling it leaves nothing half done.
         """
         return OrphanCleaning(idle_s=round(idle), dry_run=dry_run, undo=undo).steps(progress)
 
-    @operate
-    def clean_expired_queues(self) -> Steps[CleanReport]:
+    @run
+    def clean_expired_queues(self) -> Program[CleanReport]:
         """Remove registered queues whose time to live is over."""
         return ExpiredCleaning().steps()
 
@@ -230,9 +224,6 @@ class DomainQueueManager(_Manager, AsyncRunner):
         async with self._polls:
             return await self._run(program)
 
-    async def _run_step(self, step: Step) -> Any:
-        return await self._run(step.program)
-
 
 class SyncDomainQueueManager(_Manager, BlockingRunner):
     """The manager for blocking code: the same methods."""
@@ -247,6 +238,3 @@ class SyncDomainQueueManager(_Manager, BlockingRunner):
     def _run_poll(self, program: Program[T]) -> T:
         with self._polls:
             return self._run(program)
-
-    def _run_step(self, step: Step) -> Any:
-        return self._run(step.program)

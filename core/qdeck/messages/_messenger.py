@@ -6,13 +6,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import ResponseError
-
-from qdeck._engine import ops, scripts
+from qdeck._engine import ops
 from qdeck._errors import InvalidOption, OutcomeUnknown, QdeckError, ResultTimeout, ServerUnreachable, UsageError
 from qdeck._job import Job
 from qdeck._names import QueueName, QueueType
 from qdeck._options import read_duration
+from qdeck._redis import scripts
+from qdeck._redis.commands import Request
+from qdeck._redis.errors import is_error
 from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
 from qdeck.messages._bounds import proof_of
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._app import App
-    from qdeck._engine.ops import NewJob, Program
+    from qdeck._engine.ops import NewJob
+    from qdeck._redis.commands import Program
 
 TIMEOUT_S: Final = 30.0
 RETRIES: Final = 3
@@ -55,17 +57,19 @@ class _Asked:
         """
         op = ops.enqueue(self.queue, [self.job])
         seconds = min(max(0.0, until - time.monotonic()), exchange.PIECE_S)
-        data = (
-            registry.packed_register(self.name, self.kind.value, self.service, **self._life())
-            + op.packed()
-            + ops.pack(*exchange.packed_peek(self.name, seconds))
+        steps = (
+            registry.registration(self.name, self.kind.value, self.service, **self._life()),
+            op.command(),
+            exchange.peek_command(self.name, seconds),
         )
         script = scripts.together(registry.script("registry"), op.script)
         try:
-            replies = yield ops.Wait(data, 3, self.name.encode(), script=script, seconds=seconds)
+            replies = yield Request(
+                steps, self.name.encode(), ask=True, script=script, blocks_s=seconds, patience_s=0.0
+            )
         except (ServerUnreachable, OutcomeUnknown):
             replies = []
-        if replies and not any(isinstance(reply, ResponseError) for reply in replies):
+        if replies and not any(is_error(reply) for reply in replies):
             self.check(replies[0])
             found: bytes | None = replies[2]
             return found

@@ -6,19 +6,19 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from redis.exceptions import ResponseError
-
-from qdeck._engine import acts, ops, programs, scripts
+from qdeck._engine import acts
 from qdeck._engine.keys import MESSAGES
 from qdeck._engine.numbers import clipped, digits
 from qdeck._errors import InvalidName, NotAllowed, UsageError
 from qdeck._names import QueueName
+from qdeck._redis import scripts
+from qdeck._redis.commands import Request, ask
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Arg, Program
-    from qdeck._engine.scripts import Script
+    from qdeck._redis.commands import Arg, Command, Program, Script
 
 TTL_S: Final = 3600.0
 # In the order of the script.
@@ -78,7 +78,7 @@ def script(name: str) -> Script:
 
 def call(name: str, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
     """Run one script of temporary queues."""
-    return programs.run_script(script(name), keys, args)
+    return scripts.run(script(name), keys, args)
 
 
 def register(
@@ -102,23 +102,23 @@ def _registration(
     return [0, "register", name, ttl_ms, wait, service, kind, _word(tier), task]
 
 
-def packed_register(
+def registration(
     name: str, kind: str, service: str, *, task: str, tier: str, ttl_ms: int, wait_ms: int | None = None
-) -> bytes:
-    """The same as it goes over the wire, for who sends it together with what follows."""
-    args = _registration(name, kind, service, task, tier, ttl_ms, wait_ms)
-    return ops.pack(b"EVALSHA", script("registry").digest, len(KEYS), *KEYS, *args)
+) -> Command:
+    """The same as a command, for who sends it together with what follows."""
+    return script("registry").call(KEYS, _registration(name, kind, service, task, tier, ttl_ms, wait_ms))
 
 
 def unlink_and_finish(event: str, name: str) -> Program[None]:
     """Removes a temporary queue that its only reader has read, or gave up, and strikes it off."""
     registry = script("registry")
     args: list[Arg] = [0, "finish", event, name, 0, 0, "unknown unknown -"]
-    strike = ops.pack(b"EVALSHA", registry.digest, len(KEYS), *KEYS, *args)
-    gone, struck = yield ops.Send(ops.pack(b"UNLINK", name) + strike, 2, name.encode(), script=registry)
-    if isinstance(gone, ResponseError):
-        raise programs.explain(gone)
-    if isinstance(struck, ResponseError):
+    gone, struck = yield Request(
+        ((b"UNLINK", name), registry.call(KEYS, args)), name.encode(), ask=True, script=registry
+    )
+    if is_error(gone):
+        raise gone
+    if is_error(struck):
         yield from call("registry", KEYS, args)
 
 
@@ -177,7 +177,7 @@ def _group(name: str) -> str:
 def count(event: str, service: str, kind: str) -> Program[None]:
     """Count what happened to a message."""
     # A count that is broken stops nothing.
-    yield ops.commands((b"HINCRBY", METRICS, f"{event} {_word(service)} {kind} -", 1), key=METRICS)
+    yield ask((b"HINCRBY", METRICS, f"{event} {_word(service)} {kind} -", 1), key=METRICS)
 
 
 def keep(names: Sequence[str]) -> Program[None]:
@@ -191,18 +191,16 @@ def expired(most: int) -> Program[list[str]]:
     strange = [raw for raw in found if not raw.isascii()]
     if strange:
         # No queue is called so: left there they would come first each time.
-        yield ops.commands((b"ZREM", QUEUES, *strange), (b"HDEL", ABOUT, *strange), key=QUEUES)
+        yield ask((b"ZREM", QUEUES, *strange), (b"HDEL", ABOUT, *strange), key=QUEUES)
     return [raw.decode() for raw in found if raw.isascii()]
 
 
 def expired_from(start: int, most: int) -> Program[list[str]]:
     """Return names of queues whose time is over, from a place on, by plain reads."""
     now = yield from server_ms()
-    [reply] = yield ops.commands(
-        (b"ZRANGEBYSCORE", QUEUES, b"-inf", now, b"LIMIT", start, most), key=QUEUES, reads=True
-    )
-    if isinstance(reply, ResponseError):
-        raise programs.explain(reply)
+    [reply] = yield ask((b"ZRANGEBYSCORE", QUEUES, b"-inf", now, b"LIMIT", start, most), key=QUEUES)
+    if is_error(reply):
+        raise reply
     return [raw.decode("utf-8", "replace") for raw in reply]
 
 
@@ -210,14 +208,13 @@ def look(names: Sequence[str]) -> Program[list[tuple[bytes, int | None, int | No
     """Return type, idle seconds and bytes of keys, None where unknown. None of these reads counts as a use."""
     if not names:
         return []
-    replies = yield ops.commands(
+    replies = yield ask(
         *(
             command
             for name in names
             for command in ((b"TYPE", name), (b"OBJECT", b"IDLETIME", name), (b"MEMORY", b"USAGE", name))
         ),
         key=names[0].encode(),
-        reads=True,
     )
     rows = zip(replies[::3], replies[1::3], replies[2::3], strict=True)
     return [(kind, *(one if isinstance(one, int) else None for one in numbers)) for kind, *numbers in rows]
@@ -249,11 +246,11 @@ def drop_many(
     if not queues:
         return []
     drop = script("drop")
-    yield from programs.check_rights(drop, queues[0].encode())
+    yield from scripts.check_rights(drop, queues[0].encode())
     args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS, int(needs_copy))
-    calls = [(b"EVALSHA", drop.digest, 2, name, copy_key(name, batch), *args) for name in queues]
+    calls = [drop.call((name.encode(), copy_key(name, batch)), args) for name in queues]
     found: list[tuple[int, int, int] | str] = []
-    for reply in (yield from programs.run_each(drop, calls)):
+    for reply in (yield from scripts.run_each(drop, calls)):
         if isinstance(reply, list):
             messages, size, copied = map(int, reply)
             found.append((messages, size, copied))
@@ -267,9 +264,7 @@ def of_task(task: str, most: int = 1000) -> Program[list[str]]:
     head = f"{task}\0".encode()
     first, last, names = b"[" + head, b"[" + head + b"\xff", list[str]()
     while True:
-        [found] = yield ops.commands((b"ZRANGEBYLEX", TASKS, first, last, b"LIMIT", 0, most), key=TASKS, reads=True)
-        if isinstance(found, ResponseError):
-            raise programs.explain(found)
+        found = yield (b"ZRANGEBYLEX", TASKS, first, last, b"LIMIT", 0, most)
         # What has the mark twice is another task's, whose id goes on after ours.
         texts = (raw.removeprefix(head).decode("utf-8", "replace") for raw in found)
         names += [name for name in texts if "\0" not in name]
@@ -282,9 +277,7 @@ def callbacks_of(prefix: str, most: int = 1000, after: str = "") -> Program[list
     """Registered callback queues whose name starts so."""
     first = f"({after}" if after else f"[{prefix}"
     last = f"[{prefix}\xff"
-    [found] = yield ops.commands((b"ZRANGEBYLEX", CALLBACKS, first, last, b"LIMIT", 0, most), key=CALLBACKS, reads=True)
-    if isinstance(found, ResponseError):
-        raise programs.explain(found)
+    found = yield (b"ZRANGEBYLEX", CALLBACKS, first, last, b"LIMIT", 0, most)
     return [raw.decode("utf-8", "replace") for raw in found]
 
 
@@ -292,12 +285,11 @@ def describe(names: Sequence[str]) -> Program[list[TemporaryQueue | None]]:
     """What the registry knows about queues; None where it knows nothing."""
     if not names:
         return []
-    about, until, waiting = yield ops.commands(
-        (b"HMGET", ABOUT, *names), (b"ZMSCORE", QUEUES, *names), (b"ZMSCORE", WAITING, *names), key=ABOUT, reads=True
-    )
-    for reply in (about, until, waiting):
-        if isinstance(reply, ResponseError):
-            raise programs.explain(reply)
+    about, until, waiting = yield [
+        (b"HMGET", ABOUT, *names),
+        (b"ZMSCORE", QUEUES, *names),
+        (b"ZMSCORE", WAITING, *names),
+    ]
     return [_read(*row) for row in zip(names, about, until, waiting, strict=True)]
 
 
@@ -326,9 +318,7 @@ def _words(about: bytes) -> list[str]:
 
 def metrics() -> Program[list[LifeCycleCount]]:
     """Return what happened to temporary queues since the server was set up, per service, type and tier."""
-    [flat] = yield ops.commands((b"HGETALL", METRICS), key=METRICS, reads=True)
-    if isinstance(flat, ResponseError):
-        raise programs.explain(flat)
+    flat = yield (b"HGETALL", METRICS)
     found: list[LifeCycleCount] = []
     for field, raw in sorted(zip(flat[::2], flat[1::2], strict=True)):
         words, count = field.decode("utf-8", "replace").split(" ", 3), digits(raw)
@@ -341,10 +331,8 @@ def metrics() -> Program[list[LifeCycleCount]]:
 
 def server_ms() -> Program[int]:
     """The server's clock; this machine's where only looking is allowed."""
-    [stamp] = yield ops.commands((b"TIME",), reads=True)
-    if isinstance(stamp, ResponseError):
-        error = programs.explain(stamp)
-        if isinstance(error, NotAllowed):
-            return time.time_ns() // 1_000_000
-        raise error
+    try:
+        stamp = yield (b"TIME",)
+    except NotAllowed:
+        return time.time_ns() // 1_000_000
     return int(stamp[0]) * 1000 + int(stamp[1]) // 1000

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from qdeck._context import JobContext
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.messages._cleaning import Removal
 
 Handler = Any

@@ -12,7 +12,7 @@ from qdeck.messages import _registry as registry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.messages._registry import TemporaryQueue
 
 PAGE: Final = 500

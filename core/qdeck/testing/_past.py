@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import msgspec
 
 from qdeck._engine import keys, ops, programs
-from qdeck._redis import Endpoint, SyncClient
+from qdeck._redis import Endpoint, SyncClient, reads
 from qdeck._schedules import store
 from qdeck._schedules.model import Definition
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from qdeck._calls import Call
-    from qdeck._engine.ops import Claimed, Ending, Op, Program
+    from qdeck._engine.ops import Claimed, Ending, Op
+    from qdeck._redis.commands import Program
 
 T = TypeVar("T")
 CRASHES_TO_BURY: Final = ops.CRASH_LIMIT
@@ -48,11 +49,7 @@ class Past:
     def now_ms(self) -> int:
         """Return the server's clock."""
 
-        def ask() -> Program[int]:
-            [stamp] = yield ops.commands((b"TIME",), reads=True)
-            return int(stamp[0]) * 1000 + int(stamp[1]) // 1000
-
-        return self._client.run(ask())
+        return self._client.run(reads.clock())
 
     def enqueue(self, calls: Iterable[Call], at_ms: int) -> list[str]:
         """Enqueue calls of one queue; return the ids of their jobs."""
@@ -111,7 +108,7 @@ class Past:
         """Add an entry to the log of operations."""
 
         def add() -> Program[None]:
-            yield ops.commands((b"XADD", keys.ACTIVITY, f"{at_ms}-0", b"e", msgspec.json.encode(entry)))
+            yield (b"XADD", keys.ACTIVITY, f"{at_ms}-0", b"e", msgspec.json.encode(entry))
 
         self._client.run(add())
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
 from qdeck._deck.words import Unreadable
-from qdeck._engine import programs
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
@@ -43,7 +42,7 @@ from qdeck.adapters.times import read_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
 
 NAME: Final = "ifdb"
@@ -97,7 +96,7 @@ class Ifdb(Adapter):
         """One queue. Where there are very many tasks, what only their JSON tells is unknown."""
         waiting, total = yield reads.read((b"ZCARD", QUEUE), (b"HLEN", DATA))
         if reads.is_error(waiting) and reads.is_error(total):
-            return Look(rows=(QueueRow(adapter=NAME, name=NAME, problem=Unreadable.of(programs.explain(total))),))
+            return Look(rows=(QueueRow(adapter=NAME, name=NAME, problem=Unreadable.of(total)),))
         if not waiting and not total:
             return Look()
         bad = reads.is_error(waiting) or reads.is_error(total)

@@ -41,7 +41,7 @@ from qdeck.adapters.times import read_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Group
 

@@ -21,8 +21,8 @@ from qdeck.adapters.native.rows import ENDED, Row, reaches_no_secret
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qdeck._engine.ops import Program
     from qdeck._filter import Filter
+    from qdeck._redis.commands import Program
 
 PAGE: Final = 2000
 _FIRST: Final = 64

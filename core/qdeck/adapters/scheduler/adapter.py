@@ -14,7 +14,7 @@ import msgspec
 from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
 from qdeck._deck.words import Unreadable
-from qdeck._engine import codec, programs
+from qdeck._engine import codec
 from qdeck._engine.numbers import score_ms, whole
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
@@ -45,7 +45,7 @@ from qdeck.adapters.times import iso, read_ms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 PRIORITY: Final = b"scheduler:queue:priority"
 DELAYED: Final = b"scheduler:queue:delayed"
@@ -114,7 +114,7 @@ class Scheduler(Adapter):
         row = QueueRow(
             adapter=self.name, name=QUEUE, ready=ready, delayed=delayed, running=running, dead=dead, stuck=stuck,
             overdue=overdue, oldest_s=least, oldest_exact=False,
-            problem=Unreadable.of(programs.explain(counts[0])) if len(bad) == 4 else None,
+            problem=Unreadable.of(counts[0]) if len(bad) == 4 else None,
         )  # fmt: skip
         # One of another type was named when its type was read.
         types = {} if self.sight is None else self.sight.types

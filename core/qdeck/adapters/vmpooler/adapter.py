@@ -62,7 +62,7 @@ from qdeck.adapters.vmpooler.read import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
     from qdeck.adapters.cells import Change
     from qdeck.adapters.vmpooler.health import Clones
 
@@ -247,7 +247,7 @@ class VmPooler(Adapter):
     def _count_letters(self, notices: list[str]) -> Program[Counter[str] | None]:
         """Dead letters of each pool; they are read again only when their sets changed."""
         sources = yield from dead_sources()
-        calls: list[reads.Call] = []
+        calls: list[Command] = []
         for source in sources:
             is_hash = source.kind is Kind.HASH
             calls.append((b"HLEN" if is_hash else b"ZCARD", source.key))

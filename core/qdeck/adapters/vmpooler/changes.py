@@ -32,7 +32,7 @@ from qdeck.adapters.vmpooler.requests import end_request
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import Cell
 

@@ -16,7 +16,7 @@ from qdeck.adapters.vmpooler.keys import CREATE, DEAD, MOST_TOGETHER, read_lette
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
     from qdeck.adapters.model import Tried
 
 MOST_LETTERS: Final = 1000  # of each set, the newest
@@ -62,7 +62,7 @@ def _asked(letter: bytes) -> Asked:
 
 
 def _read_requests(known: dict[Asked, _Known]) -> Program[None]:
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     for alias, pool, request in known:
         tasks = [raw_of(f"{alias}:{pool}:{count}:{request}") for count in range(1, MOST_TOGETHER + 2)]
         calls.append((b"HMGET", request_key(raw_of(request)), b"status", b"requested"))

@@ -25,7 +25,7 @@ from qdeck.adapters.vmpooler.purge import read_orphans
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
 
 CLONES: Final = (b"vmpooler__tasks__clone", b"vmpooler__tasks__ondemandclone")

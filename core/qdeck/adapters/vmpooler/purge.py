@@ -23,7 +23,7 @@ from qdeck.adapters.vmpooler.read import STATE_OF, dead_sources, fill_letters, f
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Command, Program
 
 SLICE: Final = 500
 ORPHAN: Final = "orphan"
@@ -140,7 +140,7 @@ def read_orphans(vms: Sequence[bytes], now: int, *, ending: bool = False) -> Pro
 
     None for a record that is no orphan: it is none, it names no pool, or its VM is in a set.
     """
-    calls: list[reads.Call] = []
+    calls: list[Command] = []
     for vm in vms:
         calls += [(b"HMGET", vm_key(vm), b"pool", b"clone"), (b"TTL", vm_key(vm))]
     replies = yield from reads.ask(calls)

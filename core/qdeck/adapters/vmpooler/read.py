@@ -31,7 +31,7 @@ from qdeck.adapters.vmpooler.keys import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
 
 STATE_OF: Final = {
     "pending": State.DELAYED, "ready": State.READY, "running": State.RUNNING, "migrating": State.RUNNING,

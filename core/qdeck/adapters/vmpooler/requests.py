@@ -16,7 +16,7 @@ from qdeck.adapters.model import Act, Ages, Entry, raw_of, text_of
 from qdeck.adapters.vmpooler.keys import pool_key, request_key
 
 if TYPE_CHECKING:
-    from qdeck._engine.ops import Program
+    from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Cell
 
 DELETED_TTL_S: Final = 1_296_000

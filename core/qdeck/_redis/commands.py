@@ -1,0 +1,144 @@
+"""Commands as values, the requests that carry them, and the programs that yield both.
+
+A program is a generator. It yields a command and gets its reply, or a list of commands, sent in one round trip, and
+gets their replies. An error reply is raised at the `yield`, as our error. A client of either kind, blocking or asyncio,
+runs it, so what is done is written once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+import hiredis
+
+T = TypeVar("T")
+_GLANCE_S: Final = 0.2
+Arg = bytes | str | int | float
+Command = tuple[Arg, ...]  # its name, then its arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One script as the server gets it."""
+
+    name: str
+    source: bytes
+    digest: bytes
+    commands: tuple[str, ...] = ()
+    """What a client asks for before it calls the script the first time; none of a script that asks by itself."""
+
+    def call(self, keys: Sequence[bytes], args: Sequence[Arg]) -> Command:
+        """Return the command that runs it, by its digest."""
+        return (b"EVALSHA", self.digest, len(keys), *keys, *args)
+
+
+class Request(NamedTuple):
+    """Commands of one round trip, where the plain list is not enough.
+
+    `key` is one of the keys. On a cluster, commands that have none themselves go to its server, and what writes keeps
+    its order; without it, the commands of a request have nothing to do with each other.
+    """
+
+    commands: Sequence[Command]
+    key: bytes = b""
+    ask: bool = False
+    """Whether errors are given to the program, as our errors, among the replies, and not raised."""
+    script: Script | None = None
+    """The script that it calls, if the rights for that are to be checked first."""
+    blocks_s: float = 0.0
+    """How long the last command blocks at most."""
+    patience_s: float | None = None
+    """How long a request that blocks is sent again, counted from its first sending; None for one that does not."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether it only reads: sending it again cannot matter."""
+        return all(map(_reads, self.commands))
+
+
+class Pause(NamedTuple):
+    """Seconds to wait; 0 gives way to what else runs on the event loop."""
+
+    seconds: float
+
+
+class Offload(NamedTuple):
+    """Work that takes too long for an event loop, such as reading a large plan."""
+
+    work: Callable[[], Any]
+
+
+Item = Command | list[Command] | Request | Pause | Offload  # what a program may yield
+Program = Generator[Item, Any, T]
+
+_pack: Final[Callable[[Any], bytes]] = hiredis.pack_command
+_READS: Final = frozenset(
+    b"BITCOUNT DBSIZE DUMP EVALSHA_RO EVAL_RO EXISTS EXPIRETIME GET GETRANGE HELLO HEXISTS HGET HGETALL HKEYS HLEN"
+    b" HMGET HRANDFIELD HSCAN HSTRLEN HVALS INFO LINDEX LLEN LPOS LRANGE MGET PEXPIRETIME PING PTTL"
+    b" RANDOMKEY ROLE SCAN SCARD SDIFF SINTER SINTERCARD SISMEMBER SMEMBERS SMISMEMBER SRANDMEMBER SSCAN STRLEN SUNION"
+    b" TIME TTL TYPE XINFO XLEN XPENDING XRANGE XREAD XREVRANGE ZCARD ZCOUNT ZDIFF ZINTER ZLEXCOUNT ZMSCORE"
+    b" ZRANDMEMBER ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZRANK ZREVRANGE ZREVRANGEBYLEX ZREVRANGEBYSCORE ZREVRANK ZSCAN"
+    b" ZSCORE ZUNION".split()
+)
+NO_SCRIPT: Final = b"0" * 40  # the digest of no script: to call it only shows whether scripts may be called
+# By their second word. A script that is loaded changes no data.
+_READS_OF: Final = {
+    b"ACL": (b"DRYRUN", b"WHOAMI"), b"EVALSHA": (NO_SCRIPT,), b"CLUSTER": (b"NODES", b"SLOTS"), b"CONFIG": (b"GET",),
+    b"MEMORY": (b"USAGE",), b"OBJECT": (b"ENCODING", b"FREQ", b"IDLETIME"), b"SCRIPT": (b"EXISTS", b"LOAD"),
+    b"SENTINEL": (b"GET-MASTER-ADDR-BY-NAME",), b"SLOWLOG": (b"GET", b"LEN"),
+}  # fmt: skip
+
+
+def _reads(command: Command) -> bool:
+    name = command[0]
+    return name in _READS or (name in _READS_OF and command[1] in _READS_OF[name])
+
+
+def request_of(item: Command | list[Command] | Request) -> Request:
+    """Return the request for what a program yields."""
+    if isinstance(item, Request):
+        return item
+    return Request(item if isinstance(item, list) else (item,))
+
+
+def ask(*commands: Command, key: bytes = b"") -> Request:
+    """Build a request whose errors are given to the program among the replies, instead of being raised."""
+    return Request(commands, key, ask=True)
+
+
+def ordered(*commands: Command, key: bytes) -> Request:
+    """Build a request whose writes keep their order on a cluster, and whose commands without keys go where `key` is."""
+    return Request(commands, key)
+
+
+def wait(command: Command, key: bytes, seconds: float, *, patience_s: float = 0.0) -> Request:
+    """Build a request of one command that blocks on a key."""
+    return Request((command,), key, blocks_s=seconds, patience_s=patience_s)
+
+
+def pack(commands: Sequence[Command]) -> bytes:
+    """Return commands as they go over the wire."""
+    try:
+        return b"".join(map(_pack, commands))
+    except UnicodeEncodeError:  # an id that somebody wrote in other bytes than UTF-8
+        return b"".join([_pack(tuple(map(raw_of, command))) for command in commands])
+
+
+def raw_of(arg: Arg) -> bytes:
+    """Return an argument as its bytes; text that stands for other bytes than UTF-8 becomes those again."""
+    return arg if isinstance(arg, bytes) else str(arg).encode(errors="surrogateescape")
+
+
+def text_of(value: bytes) -> str:
+    """Return bytes as text; those that are not UTF-8 survive the way there and back."""
+    return value.decode(errors="surrogateescape")
+
+
+def waiting(seconds: float, cancelled: Callable[[], bool] | None) -> Program[None]:
+    """Wait; in pieces where it can be cancelled, so that at a slow rate it ends soon."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not (cancelled is not None and cancelled()):
+        yield Pause(left if cancelled is None else min(left, _GLANCE_S))

@@ -1,0 +1,195 @@
+"""What a server answers with an error, as our errors: what failed, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+
+from qdeck._errors import (
+    LayoutMismatch,
+    NotAllowed,
+    OutcomeUnknown,
+    QdeckError,
+    ServerRefused,
+    ServerUnreachable,
+    UnknownDependency,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._redis.commands import Command
+
+
+# No answer of a server, which nothing but another try can mend.
+LOST: Final = (OutcomeUnknown, ServerUnreachable)
+
+
+class UnknownScript(QdeckError):
+    """The server does not have a script: it has to be given its source."""
+
+
+class NewQueue(QdeckError):
+    """A script of ours found that its queue was not made yet."""
+
+
+class Late(QdeckError):
+    """What a client read before is too old to act on."""
+
+
+# The first words of errors, which redis-py takes off for the classes it knows. Some of them it returns as plain errors
+# before version 8, except to its own cluster client.
+_CLASSES: Final[dict[str, type[ResponseError]]] = {
+    "ASK": AskError,
+    "CLUSTERDOWN": ClusterDownError,
+    "MASTERDOWN": MasterDownError,
+    "MOVED": MovedError,
+    "NOPERM": NoPermissionError,
+    "OOM": OutOfMemoryError,
+    "READONLY": ReadOnlyError,
+    "TRYAGAIN": TryAgainError,
+}
+_WORDS: Final = {kind: word for word, kind in _CLASSES.items()}
+_REFUSALS: Final = {
+    "OOM": "the server is out of memory: raise maxmemory or make room",
+    "MISCONF": "the server cannot save to disk: see its log, mend the disk",
+    "NOREPLICAS": "too few replicas are connected: see min-replicas-to-write",
+    "READONLY": "this server is a replica: connect to the master, or through Sentinel",
+    "BUSY": "a script blocks the server: wait, or SCRIPT KILL",
+    "MASTERDOWN": "the replica lost its master",
+    "CLUSTERDOWN": "the cluster is down",
+    "TRYAGAIN": "the queue's slot is on its way to another server of the cluster: try again",
+}
+_NO_SERVER: Final = "it has to be Redis 7, Valkey 8 or later, without renamed commands; of a Sentinel write redis+sentinel://host/service"
+_CLUSTER: Final = {
+    "MOVED": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
+    "ASK": ("this server is one of a cluster, and others have the keys", "write redis+cluster://host:port"),
+    "CROSSSLOT": (
+        "not on Cluster: this takes keys that are on several servers",
+        "use a server of its own, or Sentinel",
+    ),
+}
+_QUEUE: Final = re.compile(rb"\{([^}]+)\}:")  # what the keys of a native queue start with
+
+
+def classify(error: ResponseError) -> ResponseError:
+    """Return an error reply as the class of its first word, whichever version of redis-py read it."""
+    word, _, text = str(error).partition(" ")
+    kind = _CLASSES.get(word) if type(error) is ResponseError else None
+    return error if kind is None else kind(text)
+
+
+def explain(error: ResponseError, command: Command = ()) -> QdeckError:
+    """Return our error for an answer of the server to a command."""
+    found = _explain(error, command)
+    found.__cause__ = error
+    return found
+
+
+def _explain(error: ResponseError, command: Command) -> QdeckError:
+    text = str(error)
+    if isinstance(error, NoScriptError):
+        return UnknownScript(text)
+    if text.startswith("QDECK "):
+        return _explain_ours(text.split(" "), _queue_of(command))
+    # Only the first word is the same with every brand of server.
+    word = _WORDS.get(type(error)) or getattr(error, "status_code", None) or text.split(" ", 1)[0]
+    if type(error).__name__ == "ClusterCrossSlotError":  # it was added in redis-py 5.1
+        word = "CROSSSLOT"
+    if word == "NOPERM" or "ACL failure in script" in text:
+        return NotAllowed(
+            f"the server does not allow this: {text}", hint="give this user the right, or use another user"
+        )
+    if word in _CLUSTER:
+        message, hint = _CLUSTER[word]
+        return ServerRefused(f"{message}: {text}", hint=hint)
+    if word in _REFUSALS:
+        return ServerRefused(f"the server refuses: {text}", hint=_REFUSALS[word])
+    if word == "WRONGTYPE":
+        return LayoutMismatch(
+            f"a key of queue {_queue_of(command)!r} holds another kind of data: {text}",
+            hint="another program uses the same names; use another queue name",
+        )
+    if text.startswith("unknown command"):
+        # Behind the comma are arguments, which may be anything.
+        return ServerRefused(f"the server does not know this: {text.split(',', 1)[0]}", hint=_NO_SERVER)
+    return QdeckError(f"the server answered with an error: {text}")
+
+
+def _queue_of(command: Command) -> str:
+    """Return the queue that a command is for, by the first of its keys that names one."""
+    for arg in command[1:]:
+        found = _QUEUE.match(arg if isinstance(arg, bytes) else str(arg).encode(errors="surrogateescape"))
+        if found is not None:
+            return found[1].decode("utf-8", "backslashreplace")
+    return ""
+
+
+def _explain_ours(words: list[str], queue: str) -> QdeckError:
+    kind, rest = words[1], words[2:]
+    if kind == "FRESH":
+        return NewQueue(f"queue {queue!r} was not made yet")
+    if kind == "VERSION":
+        return LayoutMismatch(
+            f"queue {queue!r} has layout version {rest[0]}, this qdeck knows version 1",
+            hint="upgrade this qdeck: pip install -U qdeck",
+        )
+    if kind == "DEPENDENCY":
+        return UnknownDependency(
+            f"no job {rest[0]!r} in queue {queue!r} to wait for",
+            hint="enqueue it first; a job that ended long ago is not known any more",
+        )
+    if kind == "FOREIGN":
+        return LayoutMismatch(
+            f"key {rest[0]!r} holds a {rest[1]}, qdeck needs a {rest[2]} there",
+            hint="another program uses the same names; use another queue name",
+        )
+    if kind == "LATE":
+        return Late(
+            f"queue {queue!r} refuses what was read over 30 s ago",
+            hint="compare the clocks of the servers of the cluster",
+        )
+    if kind == "UNDONE":
+        return UsageError("this batch was undone", hint="make a new plan to do it again")
+    if kind == "EXPIRED":
+        return UsageError("what this batch took is not kept any more", hint="it is kept for a day")
+    return UsageError(" ".join(words))
+
+
+def not_allowed(names: Sequence[str]) -> NotAllowed:
+    """Return the error for a script whose user lacks some of its commands.
+
+    A script that is refused half way leaves half of a change behind: a job that is there and is not counted, or one in
+    two states. Asking in each call would take half as long again; so a client asks before it calls a script the first
+    time on a connection.
+    """
+    return NotAllowed(
+        f"the server does not allow this user to run {', '.join(names)}: nothing was changed",
+        hint=f"give this user {' '.join(f'+{name}' for name in names)}; `qdeck doctor` prints its whole line",
+    )
+
+
+def is_error(reply: Any) -> bool:
+    """Return whether a reply that was asked for with its errors is one."""
+    return isinstance(reply, QdeckError)
+
+
+def good(reply: Any) -> Any:
+    """Return a reply that was asked for with its errors; raise it if it is one."""
+    if isinstance(reply, QdeckError):
+        raise reply
+    return reply
