@@ -1,4 +1,4 @@
-"""What a purge clears away besides jobs: temporary queues whose time is over, and those that nobody owns.
+"""What a purge clears away besides jobs: expired and orphaned temporary queues.
 
 A plan is about jobs, and these are whole queues; so they are found beside it, kept by name, and removed by these names
 only, as a batch of their own that can be undone like any other.
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 EXPIRED: Final = "expired_queues"
 ORPHANED: Final = "orphaned_queues"
 RULES: Final[tuple[str, ...]] = (EXPIRED, ORPHANED)
-IDLE_S: Final = 86_400  # for which nobody used a queue that nobody owns; as the agent and `qdeck clean` have it
+IDLE_S: Final = 86_400  # for which nothing used an orphaned queue; as the agent and `qdeck clean` have it
 MOST: Final = 10_000  # names kept of one rule: what is left over is found by the next dry run
 _EVENTS: Final = {EXPIRED: "expired", ORPHANED: "orphaned"}
-_WORDS: Final = {EXPIRED: "time is over", ORPHANED: "nobody owns them"}
+_WORDS: Final = {EXPIRED: "expired", ORPHANED: "orphaned"}
 
 
 def queues_words(count: int) -> str:
@@ -80,7 +80,7 @@ class FoundQueues:
                 continue
             idle = None if one.idle_s is None else float(one.idle_s)
             since = "" if idle is None else f", nobody used it for {span(idle * 1000)}"
-            reason = ("its time is over" if rule == EXPIRED else "no task and no service owns it") + since
+            reason = ("it has expired" if rule == EXPIRED else "no task and no service owns it") + since
             entry = PlanEntry(
                 queue=one.name, id=one.name, state="temporary", version="", verb="discard", rule=rule, reason=reason,
                 bytes=one.bytes, age_s=idle,

@@ -116,7 +116,9 @@ def test_a_registry_of_another_type_is_told(raw: redis.Redis, ask: Callable[...,
     raw.set("task_queues:9", "not a set")
     found = ask("clean", "9", "--adapter", "lists", code=1)
     assert found["removed"] == 0
-    assert [(skip["id"], skip["why"]) for skip in found["skipped"]] == [("task_queues:9", "it is no temporary queue")]
+    assert [(skip["id"], skip["why"]) for skip in found["skipped"]] == [
+        ("task_queues:9", "it is not a temporary queue")
+    ]
     assert raw.get("task_queues:9") == b"not a set"
 
 

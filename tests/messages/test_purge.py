@@ -27,7 +27,7 @@ def test_a_dry_run_shows_them(url: str, raw: redis.Redis, capsys: pytest.Capture
     time.sleep(0.05)
     before = sorted(raw.scan_iter())
     assert cli(["purge", "--url", url]) == 0
-    assert "temporary queues: 3 whose time is over, 2 of nobody" in capsys.readouterr().out
+    assert "temporary queues: 3 expired, 2 orphaned" in capsys.readouterr().out
     assert cli(["purge", "--url", url, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["temporary"]
     assert (found["expired"], found["orphaned"], found["bytes"] > 0) == (3, 2, True)

@@ -23,7 +23,7 @@ _SECONDS = click.FloatRange(min=0, min_open=True)
 @command("agent", short_help="Auto-purge, health, history, metrics.")
 @click.option("--purge-every", type=_SECONDS, metavar="S", help="Purge every so many seconds; off by default.")
 @click.option("--health-every", type=_SECONDS, metavar="S", help="Judge the health so often; off by default.")
-@click.option("--clean-every", type=_SECONDS, metavar="S", help="Remove temporary queues whose time is over so often.")
+@click.option("--clean-every", type=_SECONDS, metavar="S", help="Remove expired temporary queues so often.")
 @click.option("--http", metavar="HOST:PORT", help="Serve the API and /metrics; the token is in QDECK_HTTP_TOKEN.")
 def agent(purge_every: float | None, health_every: float | None, clean_every: float | None, http: str | None) -> None:
     """Looks after all queues until SIGTERM: takes expired leases back, delivers, trims, keeps history.

@@ -14,31 +14,33 @@ if TYPE_CHECKING:
     from qdeck.messages import Cleaning, CleanReport, Removal
 
 _WHY: Final = {
-    "in_use": "somebody waits on it",
+    "in_use": "a reader waits on it",
     "recent": "it was used lately",
     "going": "another cleaning removes it",
     "late": "it took too long; clean again",
-    "foreign": "it is no temporary queue",
+    "foreign": "it is not a temporary queue",
     "unknown": "the server keeps no idle times",
     "uncopied": "it is too large to be kept for undo",
 }
 
 
-@command("clean", short_help="Removes the temporary queues of a task, or orphaned ones.")
+@command("clean", short_help="Remove the temporary queues of a task, or orphaned ones.")
 @click.argument("task_id", required=False)
-@click.option("--orphans", is_flag=True, help="Those that nobody registered and nobody used, found by scanning.")
-@click.option("--idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Left alone for so long: 60, or a day.")
-@click.option("--dry-run", is_flag=True, help="Only tells what would be removed; the default with --orphans.")
-@click.option("--yes", is_flag=True, help="Removes orphans.")
+@click.option("--orphans", is_flag=True, help="Queues that no task registered and nothing uses, found by a scan.")
+@click.option(
+    "--idle", type=click.FloatRange(min=0), metavar="SECONDS", help="Unused for so long: 60, or a day for orphans."
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed; the default with --orphans.")
+@click.option("--yes", is_flag=True, help="Remove orphaned queues.")
 @click.pass_context
 def clean(ctx: click.Context, task_id: str | None, orphans: bool, idle: float | None, dry_run: bool, yes: bool) -> None:
-    """Removes the temporary queues of TASK_ID that are idle, and tells which were in use.
+    """Remove the idle temporary queues of TASK_ID, and list those in use.
 
-    A queue where somebody waits is never removed, nor one with messages that came within --idle seconds. With
-    --orphans: lists that are named like temporary queues and have no task; without --yes they are only counted.
-    Lists that other programs registered in task_queues:TASK_ID go too; orphans by the patterns of the adapter lists
-    only with --adapter lists.
-    Copies of what is removed are kept for a day: qdeck undo puts it back.
+    A queue that a reader waits on is never removed, nor one that was used within --idle seconds. --orphans removes
+    lists that are named like temporary queues and that no task registered; without --yes it only lists them.
+    Lists that other programs registered in task_queues:TASK_ID are removed too; orphans by the patterns of the
+    adapter lists only with --adapter lists.
+    Copies of what is removed are kept for a day: qdeck undo restores it.
     Exit code 1: some were left.
     """
     if (task_id is None) != orphans:

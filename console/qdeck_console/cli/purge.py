@@ -148,8 +148,8 @@ def _find_temporary(reader: Reader) -> dict[str, int] | None:
 def _print_temporary(found: dict[str, int] | None) -> None:
     if found is not None and (found["expired"] or found["orphaned"]):
         line()
-        line(f"temporary queues: {found['expired']:,} whose time is over, {found['orphaned']:,} of nobody")
-        line("qdeck agent --clean-every S removes the first, qdeck clean --orphans --yes the others")
+        line(f"temporary queues: {found['expired']:,} expired, {found['orphaned']:,} orphaned")
+        line("qdeck agent --clean-every S removes the expired ones, qdeck clean --orphans --yes the orphaned ones")
 
 
 def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:

@@ -36,7 +36,7 @@ _ABOUT: Final = {
     "request_too_old": "A request that nobody has asked about for so long.",
     "task_too_old": "A task that ended so long ago.",
     "broken_entries": "An entry that its own system cannot read.",
-    EXPIRED: "A temporary queue (responses, callbacks) whose task said until when it is needed, and that time is over.",
+    EXPIRED: "A temporary queue (responses, callbacks) that nothing used for its time to live.",
     ORPHANED: "A list that is called like a temporary queue, that no task or service registered, and that nobody used.",
     "overdue_delayed": "A delayed entry whose time has come for over a minute, and that nobody put in line.",
 }
@@ -105,8 +105,8 @@ _SHORT: Final = {
     "running_without_owner": "no owner",
     "dead_too_many": "dead at most",
     "orphaned_records": "records",
-    EXPIRED: "queues over",
-    ORPHANED: "queues of nobody",
+    EXPIRED: "expired queues",
+    ORPHANED: "orphaned queues",
 }
 
 
@@ -257,7 +257,7 @@ def about_parts(
     lines += [((f" {label:<9}", "muted"), (words, "text")) for label, words in facts]
     never = ["running jobs with a live lease", "anything that changed after the dry run"]
     if row.rule in RULES:
-        never = ["queues that somebody waits on", "queues that are used again by then"]
+        never = ["queues that a reader waits on", "queues that are used again by then"]
     elif effect is not Effect.CANCEL and effect is not Effect.BURY:
         never.insert(1, "jobs that still have to run")
     kept = [section("never touched", "", "muted", cells), *(((" • ", "muted"), (words, "text")) for words in never)]

@@ -1,4 +1,4 @@
-"""Temporary queues as rows: the tasks that own them, the queues of one, and those that nobody owns."""
+"""Temporary queues as rows: the tasks that own them, the queues of one, and orphaned ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def _left(expires_ms: int, now_ms: int) -> list[Piece]:
     left = expires_ms - now_ms
-    return fmt.span_pieces(left) if left > 0 else [("over", "warn")]
+    return fmt.span_pieces(left) if left > 0 else [("expired", "warn")]
 
 
 def _services(row: TaskRow, cell: Cell[int]) -> list[Piece]:
@@ -26,7 +26,7 @@ TASKS: Final = Table[TaskRow, int](
     Column("task", REST, lambda row, cell: cell.name(row.task)),
     Column("queues", 7, lambda row, _: fmt.cell(fmt.count(row.queues)), right=True),
     Column("waits", 6, lambda row, cell: fmt.cell(fmt.count(row.waited_on, cell.width)), right=True),
-    Column("over", 6, lambda row, cell: fmt.cell(fmt.count(row.expired, cell.width), "warn bold"), right=True),
+    Column("expired", 7, lambda row, cell: fmt.cell(fmt.count(row.expired, cell.width), "warn bold"), right=True),
     Column("ends in", 8, lambda row, cell: _left(row.expires_ms, cell.view), right=True),
     Column("made", 8, lambda row, cell: fmt.span_pieces(max(0, cell.view - row.made_ms)), right=True),
     Column(
@@ -44,10 +44,10 @@ TASKS: Final = Table[TaskRow, int](
 
 def _state(row: TemporaryQueue | Removal, cell: Cell[int]) -> list[Piece]:
     if not isinstance(row, TemporaryQueue):
-        return [("nobody owns it", "warn")]
+        return [("orphaned", "warn")]
     if row.is_expired(cell.view):
-        return [("time is over", "warn")]
-    return [("somebody waits" if row.is_waited_on(cell.view) else "holds messages" if row.exists else "empty", "text")]
+        return [("expired", "warn")]
+    return [("reader waits" if row.is_waited_on(cell.view) else "holds messages" if row.exists else "empty", "text")]
 
 
 def _bytes(row: TemporaryQueue | Removal, _: Cell[int]) -> list[Piece]:

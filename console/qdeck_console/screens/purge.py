@@ -33,7 +33,7 @@ _ON_RULES: frozenset[str] = frozenset({"toggle", "threshold"})
 
 
 class PurgeScreen(PurgeWork):
-    """What leftovers would go, and taking exactly that."""
+    """What a purge would remove, and removing exactly that."""
 
     TAB = PURGE
     SCOPE = PURGE

@@ -1,4 +1,4 @@
-"""Temporary queues: the tasks that own them, and those that nobody owns. Looking at one is no use of it."""
+"""Temporary queues: the tasks that own them, and orphaned ones. To read one does not count as a use."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TasksBase(TableScreen):
 
 
 class TasksScreen(TasksBase):
-    """All tasks with temporary queues, and what nobody owns."""
+    """All tasks with temporary queues, and the orphaned queues."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class TasksScreen(TasksBase):
             Item(f"orphan/{row.name}", 1, row) for row in seen.orphans.rows if wanted in row.name.casefold()
         ]  # fmt: skip
         if orphans:
-            items += [*([Item("", 1, ())] if items else []), Item("", 1, ("nobody owns them", seen.orphans)), *orphans]
+            items += [*([Item("", 1, ())] if items else []), Item("", 1, ("orphaned", seen.orphans)), *orphans]
         return items
 
     def lines_of(self, item: Item, cells: int, at_cursor: bool) -> Sequence[Line]:

@@ -44,7 +44,7 @@ async def test_temporary_queues_are_found_shown_removed_by_name_and_put_back(url
         await pilot.press("tab", "g", "j", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, EntriesScreen))
         await until(pilot, OVER)
-        await until(pilot, "its time is over")
+        await until(pilot, "it has expired")
         await pilot.press("escape", "a")
         shown = await until(pilot, "Purge 2 entries of 2 queues")
         assert "expired queues, orphaned queues" in shown
