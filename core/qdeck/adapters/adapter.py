@@ -118,7 +118,7 @@ class Adapter(ABC):
         by_key: dict[bytes, list[Raw]] = {}
         for one in seen:
             if (source := sources.get(one.key)) is not None:
-                raw = Raw(source=source, member=one.member, score=one.score, value=one.value)
+                raw = Raw(source=source, member=one.member, score=one.score, value=one.value, at=one.at)
                 by_key.setdefault(one.key, []).append(raw)
         found: dict[Seen, Entry] = {}
         for raws in by_key.values():
