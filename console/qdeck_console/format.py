@@ -5,7 +5,6 @@ A piece is a text with the role it plays (`muted`, `bad bold`); a theme turns ro
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,6 @@ counted: Final = admin.counted
 """A number of things in words, as the core has it."""
 ZERO: Final = "·"
 NONE: Final = "–"
-_SECONDS: Final = re.compile(r"\b(\d{3}|\d[\d,]{4,9}) s\b")
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
@@ -90,9 +88,9 @@ def span(ms: float, *, fine: bool = False) -> str:
     return f"{days}d {ms % _DAY // _HOUR}h" if days < 100 else f"{days:,}d"
 
 
-def seconds_as_spans(words: str) -> str:
-    """Words of a system that counts in seconds, with those from 100 on as durations: 7,200 s is `2h 00m`."""
-    return _SECONDS.sub(lambda found: span(_SECOND * int(found[1].replace(",", ""))), words)
+def span_s(seconds: float) -> str:
+    """A duration that is given in seconds."""
+    return span(_SECOND * seconds)
 
 
 def span_pieces(ms: float | None, role: str = "text", *, fine: bool = False) -> list[Piece]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode, skips_of
+from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode, Stuck, StuckCode, skips_of
 from qdeck._deck.words import Code, UnreadableCode
 from qdeck._engine import scripts
 
@@ -33,6 +33,7 @@ ON_SCREEN_ONLY = (Code.DEAD_GROWING, Code.FILLING)  # from several snapshots
     [
         ("findings[].code", [code for code in Code if code not in ON_SCREEN_ONLY]),
         ("skipped[].code", SkipCode), ("stopped_code", StopCode), ("problem_code", UnreadableCode),
+        ("code` of `stuck", StuckCode),
     ],
 )  # fmt: skip
 def test_the_documentation_lists_each_code(field: str, codes: Iterable[StrEnum]) -> None:
@@ -44,7 +45,8 @@ def test_the_documentation_lists_each_code(field: str, codes: Iterable[StrEnum])
 def test_json_has_the_code_beside_the_sentence() -> None:
     [skip] = skips_of("mail", [("a", "moved", "dead")])
     assert skip == Skip(code=SkipCode.MOVED, id="a", queue="mail", data="dead")
-    assert skip.as_json() == {"id": "a", "code": "moved", "why": "is dead now", "queue": "mail"}
+    told = {"id": "a", "code": "moved", "why": "is dead now", "adapter": "native", "queue": "mail"}
+    assert skip.as_json() == told
 
 
 @pytest.mark.parametrize("name", ["act", "undo"])
@@ -62,3 +64,13 @@ def test_scripts_reply_with_codes(name: str) -> None:
 def test_each_stop_has_words_of_its_own(code: StopCode) -> None:
     told = {other: str(Stop(code=other, count=3, ended=5, seconds=60)) for other in StopCode}
     assert [other for other in told if told[other] == told[code]] == [code]
+
+
+@pytest.mark.parametrize("code", StuckCode)
+def test_each_reason_of_a_stuck_job_has_words_of_its_own(code: StuckCode) -> None:
+    def words(code: StuckCode) -> str:
+        return Stuck(code=code, seconds=7300, limit=300, name="x").words(lambda seconds: f"{seconds:.0f}!")
+
+    assert [other for other in StuckCode if words(other) == words(code)] == [code]
+    lasts = code in (StuckCode.RUNNING_TOO_LONG, StuckCode.WAITING_TOO_LONG, StuckCode.OVERDUE)
+    assert ("7300!" in words(code)) == lasts

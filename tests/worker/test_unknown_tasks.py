@@ -211,8 +211,8 @@ def test_the_command_stuck_and_the_page_of_the_job_say_why(
     with Writer(str(app.endpoint.url)) as deck:
         [found] = deck.stuck(())
         seen = deck.job(QUEUE, job.id)
-    assert (found.id, found.why, found.worker, found.task) == (
-        job.id, "no worker knows its task", old.worker.id, "fresh"
+    assert (found.id, found.why.code, found.worker, found.task) == (
+        job.id, "unknown_task", old.worker.id, "fresh"
     )  # fmt: skip
     text = "\n".join("".join(part for part, _ in line) for line in job_lines(seen, 100, now_ms=0, hide=""))
     assert "knows task fresh" in text

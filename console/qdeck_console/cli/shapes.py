@@ -119,6 +119,7 @@ def job(record: JobRecord) -> dict[str, Any]:
 def detail(record: JobDetail) -> dict[str, Any]:
     """`qdeck job`."""
     failure = record.failure
+    held = getattr(record, "stuck", None)
     return job(record) | {
         "history": [{**event.data, "at": iso(event.at_ms), "kind": event.kind} for event in record.history],
         "error": None
@@ -155,7 +156,8 @@ def detail(record: JobDetail) -> dict[str, Any]:
         "payload_bytes": record.body_bytes,
         # Of an entry of another system: what is wrong with it, and why it does not move.
         "problem": getattr(record, "problem", None),
-        "stuck": getattr(record, "stuck", None),
+        "stuck": None if held is None else str(held),
+        "stuck_code": None if held is None else held.code.value,
     }
 
 
@@ -203,6 +205,7 @@ def stuck(job: StuckJob) -> dict[str, Any]:
         "id": exact(job.id),
         "adapter": job.adapter,
         "queue": exact(job.queue),
+        "code": job.why.code.value,
         "why": str(job.why),
         "age_s": seconds(job.age_s),
         "stuck_s": seconds(job.stuck_s),

@@ -89,12 +89,12 @@ def trouble(job: JobDetail, now_ms: int) -> str:
             return f"stuck: {fmt.span(over)} over its time limit of {fmt.span(job.time_limit_ms)}; see 3 Stuck"
     if job.state == State.DELAYED and job.history and job.history[-1].kind == UNKNOWN_TASK:
         return safe_text(f"no worker that had it knows task {job.task}; a worker that does gets it at once", limit=500)
-    told = getattr(job, "problem", None) or getattr(job, "stuck", None) or ""
-    return (
-        ""
-        if job.failure is not None and told == job.failure.message
-        else safe_text(fmt.seconds_as_spans(told), limit=500)
-    )
+    stuck = getattr(job, "stuck", None)
+    told = getattr(job, "problem", None) or ""
+    if job.failure is not None and told == job.failure.message:
+        return ""
+    told = stuck.words(fmt.span_s) if stuck is not None and told in ("", stuck.name) else told
+    return safe_text(told, limit=500)
 
 
 def is_late(job: JobRecord, now_ms: int) -> int:

@@ -85,7 +85,7 @@ class StuckSeen:
 def theirs(entry: Entry) -> Stuck:
     """An entry of another adapter that does not move."""
     age_ms = round((entry.age_s or 0) * 1000)
-    reason = fmt.seconds_as_spans(entry.stuck or "")
+    reason = "" if entry.stuck is None else entry.stuck.words(fmt.span_s)
     return Stuck(job=detail_of(entry), why=Why.THEIRS, for_ms=age_ms, lease_late_ms=0, owner=None, reason=reason)
 
 

@@ -1,4 +1,4 @@
-"""Why a job was left alone and why a batch stopped: codes that programs compare, and the words for people."""
+"""Why a job was skipped or is stuck, and why a batch stopped: codes that programs compare, and the words for people."""
 
 from __future__ import annotations
 
@@ -151,3 +151,66 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return self.text
+
+
+class StuckCode(StrEnum):
+    """Why a job does not move, most urgent first."""
+
+    OWNER_GONE = "owner_gone"
+    LEASE_EXPIRED = "lease_expired"
+    OVER_LIMIT = "over_limit"
+    NO_LEASE = "no_lease"
+    UNKNOWN_TASK = "unknown_task"
+    OWNER_UNKNOWN = "owner_unknown"
+    RUNNING_TOO_LONG = "running_too_long"
+    STALLED = "stalled"
+    HANDOVER_LOST = "handover_lost"
+    PAYLOAD_MISSING = "payload_missing"
+    UNSCHEDULABLE = "unschedulable"
+    OVERDUE = "overdue"
+    WAITING_TOO_LONG = "waiting_too_long"
+    PARENT_FAILED = "parent_failed"
+    ALREADY_ENDED = "already_ended"
+
+
+def _in_seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} s"
+
+
+class Stuck(msgspec.Struct, frozen=True, kw_only=True):
+    """Why one job is stuck; `name` is what belongs to the code: a state, a key, a job, or what is wrong with it."""
+
+    code: StuckCode
+    seconds: float = 0
+    limit: float = 0
+    name: str = ""
+
+    def words(self, span: Callable[[float], str] = _in_seconds) -> str:
+        """Return the reason, with durations as `span` writes them."""
+        return _STUCK[self.code](self, span)
+
+    def __str__(self) -> str:
+        return self.words()
+
+
+_STUCK: Final[Mapping[StuckCode, Callable[[Stuck, Callable[[float], str]], str]]] = MappingProxyType(
+    {
+        StuckCode.OWNER_GONE: lambda *_: "owner gone",
+        StuckCode.LEASE_EXPIRED: lambda *_: "lease expired",
+        StuckCode.OVER_LIMIT: lambda *_: "over its time limit",
+        StuckCode.NO_LEASE: lambda *_: "no lease",
+        StuckCode.UNKNOWN_TASK: lambda *_: "no worker knows its task",
+        StuckCode.OWNER_UNKNOWN: lambda *_: "which worker has it since when cannot be read",
+        StuckCode.RUNNING_TOO_LONG: lambda s, span: (
+            f"{s.name} for {span(s.seconds)}, over {span(s.limit)}; whether its worker lives is not known here"
+        ),
+        StuckCode.STALLED: lambda *_: "it neither waits nor has ended: its worker left it, and no other takes it",
+        StuckCode.HANDOVER_LOST: lambda s, _: f"it is not in {s.name}: no worker will find it",
+        StuckCode.PAYLOAD_MISSING: lambda *_: "it has no record: the next worker drops it",
+        StuckCode.UNSCHEDULABLE: lambda s, _: f"{s.name}: its workers stop at it, and what is behind it waits",
+        StuckCode.OVERDUE: lambda s, span: f"due for {span(s.seconds)}, and no worker put it in line",
+        StuckCode.WAITING_TOO_LONG: lambda s, span: f"{s.name} for {span(s.seconds)}, over {span(s.limit)}",
+        StuckCode.PARENT_FAILED: lambda s, _: f"it waits for {s.name!r}, which failed",
+        StuckCode.ALREADY_ENDED: lambda s, _: f"it has ended already, and is still in {s.name}",
+    }
+)

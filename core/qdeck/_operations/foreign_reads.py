@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import QueueRef
     from qdeck._deck.native import Memory
+    from qdeck._deck.reasons import Stuck
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
@@ -51,7 +52,7 @@ def read_stuck(
             for entry in page.jobs:
                 if isinstance(entry, Entry) and entry.stuck is not None and entry.key not in keys:
                     keys.add(entry.key)
-                    found.append(_stuck(entry))
+                    found.append(_stuck(entry, entry.stuck))
             if each is not None:
                 each(found)
                 found = []
@@ -61,9 +62,9 @@ def read_stuck(
     return found[:limit]
 
 
-def _stuck(entry: Entry) -> StuckJob:
+def _stuck(entry: Entry, why: Stuck) -> StuckJob:
     return StuckJob(
-        id=entry.id, queue=entry.queue, why=entry.stuck or "", age_s=entry.age_s, stuck_s=entry.age_s,
+        id=entry.id, queue=entry.queue, why=why, age_s=entry.age_s, stuck_s=entry.age_s,
         worker=entry.worker, worker_alive=None, task=entry.task, attempts=entry.attempts, adapter=entry.adapter,
     )  # fmt: skip
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import workers
 from qdeck._deck.details import GRACE_MS
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.queue_ref import InQueue
+from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
@@ -28,23 +28,13 @@ if TYPE_CHECKING:
 NEEDED: Final = ("head", "lease", "tries", "error")
 
 
-class Why(StrEnum):
-    """Why a job is stuck, most urgent first."""
-
-    OWNER_GONE = "owner gone"
-    LEASE_EXPIRED = "lease expired"
-    OVER_LIMIT = "over its time limit"
-    NO_LEASE = "no lease"
-    UNKNOWN_TASK = "no worker knows its task"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StuckJob(InQueue):
     """A stuck job. `stuck_s` is for how long it has been; it and `worker_alive` are None when that cannot be known."""
 
     id: str
     queue: str
-    why: Why | str  # of another adapter, in its words
+    why: Stuck
     age_s: float | None
     stuck_s: float | None
     worker: str | None
@@ -59,19 +49,19 @@ def judge(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> Stuc
     lease, head = read_lease(row.lease_raw), read_head(row.head_raw)
     deadline = row.at
     if lease is None:
-        return _stuck(row, Why.NO_LEASE, now_ms - deadline, None, None, now_ms)
+        return _stuck(row, StuckCode.NO_LEASE, now_ms - deadline, None, None, now_ms)
     owner = None if owners is None else owners.get(lease.worker)
     alive = None if owners is None else owner is not None and owner.alive
     late = now_ms - deadline
     if lease.expired_once:
         late = max(late, now_ms - (deadline - lease.lease_ms // 2))
     if late > 0:
-        why = Why.OWNER_GONE if alive is False else Why.LEASE_EXPIRED
-        return _stuck(row, why, late, lease.worker, alive, now_ms)
+        code = StuckCode.OWNER_GONE if alive is False else StuckCode.LEASE_EXPIRED
+        return _stuck(row, code, late, lease.worker, alive, now_ms)
     if head is not None and head.limit_ms is not None:
         over = now_ms - lease.claimed_ms - head.limit_ms
         if over > GRACE_MS:
-            return _stuck(row, Why.OVER_LIMIT, over, lease.worker, alive, now_ms)
+            return _stuck(row, StuckCode.OVER_LIMIT, over, lease.worker, alive, now_ms)
     return None
 
 
@@ -83,14 +73,14 @@ def judge_refused(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int)
     worker = str(events[-1].data.get("worker", ""))
     owner = None if owners is None else owners.get(worker)
     alive = None if owners is None else owner is not None and owner.alive
-    return _stuck(row, Why.UNKNOWN_TASK, now_ms - events[-1].at_ms, worker, alive, now_ms)
+    return _stuck(row, StuckCode.UNKNOWN_TASK, now_ms - events[-1].at_ms, worker, alive, now_ms)
 
 
-def _stuck(row: Row, why: Why, ms: int, worker: str | None, alive: bool | None, now_ms: int) -> StuckJob:
+def _stuck(row: Row, code: StuckCode, ms: int, worker: str | None, alive: bool | None, now_ms: int) -> StuckJob:
     record = row.full()
     since = record.since_ms
     return StuckJob(
-        id=row.id, queue=row.queue, why=why, age_s=None if since is None else (now_ms - since) / 1000,
+        id=row.id, queue=row.queue, why=Stuck(code=code), age_s=None if since is None else (now_ms - since) / 1000,
         stuck_s=max(0, ms) / 1000, worker=worker, worker_alive=alive, task=record.task, attempts=record.attempts,
     )  # fmt: skip
 

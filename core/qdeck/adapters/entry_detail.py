@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck.model import Failure, JobDetail, JobRecord
 
 if TYPE_CHECKING:
+    from qdeck._deck.reasons import Stuck
     from qdeck.adapters.model import Entry, Seen
 
 
@@ -16,7 +17,7 @@ class EntryDetail(JobDetail):
     """All about one entry, with what an act on it compares."""
 
     seen: Seen
-    stuck: str | None = None
+    stuck: Stuck | None = None
 
 
 _OF_ENTRY: Final = frozenset(("seen", "problem", "stuck", "queue_from", "log", "depends_on"))

@@ -20,8 +20,11 @@ from qdeck._errors import InvalidOption
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from qdeck._deck.reasons import Stuck
+
 SLICE: Final = 500
 MOST_STUCK: Final = 20_000  # entries of one list that are looked at for stuck ones
+MOST_RUNS_S: Final = 7_200  # how long a job may run that has no lease, until it counts as stuck
 KEEP_NAMES: Final = 1000  # of one group
 
 
@@ -121,7 +124,7 @@ class Entry(JobRecord):
     """One entry of a foreign queue. `problem` tells what is wrong with it, `stuck` why it does not move."""
 
     seen: Seen
-    stuck: str | None = None
+    stuck: Stuck | None = None
     queue_from: str | None = None
     log: str | None = None
     depends_on: tuple[str, ...] = ()

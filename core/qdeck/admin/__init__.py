@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from qdeck._deck.payload import mask as mask_payload
     from qdeck._deck.payload import read as read_payload
     from qdeck._deck.produce import new_job
-    from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
+    from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
     from qdeck._deck.records import MOST_SHOWN
     from qdeck._deck.verdict import check_all
     from qdeck._deck.vitals import Slow, Vitals
@@ -180,6 +180,8 @@ __all__ = [
     "Status",
     "Stop",
     "StopCode",
+    "Stuck",
+    "StuckCode",
     "StuckJob",
     "Tally",
     "Target",
@@ -246,7 +248,7 @@ _HOMES: Final = {
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
     "qdeck._deck.produce": "new_job",
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
-    "qdeck._deck.reasons": "Skip SkipCode Stop StopCode",
+    "qdeck._deck.reasons": "Skip SkipCode Stop StopCode Stuck StuckCode",
     "qdeck._deck.records": "MOST_SHOWN",
     "qdeck._deck.verdict": "check_all",
     "qdeck._deck.vitals": "Slow Vitals",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
+from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._deck.words import Unreadable
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
@@ -20,6 +21,7 @@ from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.ifdb import changes
 from qdeck.adapters.ifdb.changes import DATA, QUEUE, RETRIES, read_task
 from qdeck.adapters.model import (
+    MOST_RUNS_S,
     Act,
     Ages,
     Capability,
@@ -243,13 +245,14 @@ def _entry(
     }  # fmt: skip
     if value is None or task is None:
         gone = value is None
-        why = "it has no record: the next worker drops it" if gone else (
-            "its record is no JSON object: the worker stops at it, and so waits all behind it"
-        )  # fmt: skip
+        broken = "its record is not a JSON object"
+        code = StuckCode.PAYLOAD_MISSING if gone else StuckCode.UNSCHEDULABLE
+        stuck = Stuck(code=code, name="" if gone else broken)
         native = "pending without record" if gone else "broken"
         state = State.READY if score is not None else State.DEAD
-        return Entry(**base, state=state, native_state=native, problem=why, stuck=why if score is not None else None)
-    state, native, stuck = _state(task, score, outcomes, now)
+        return Entry(**base, state=state, native_state=native, problem="it has no record" if gone else broken,
+                     stuck=stuck if score is not None else None)  # fmt: skip
+    state, native, held = _state(task, score, outcomes, now)
     enqueued, started = read_ms(task.get("enqueue_time")), read_ms(task.get("start_time"))
     finished, due = read_ms(task.get("finish_time")), read_ms(task.get("scheduled_time"))
     since = {State.DONE: finished, State.DEAD: finished, State.RUNNING: started}.get(state, enqueued)
@@ -257,7 +260,7 @@ def _entry(
     dependency = task.get("dependency")
     log = _text(task.get("log"))
     return Entry(
-        **base, state=state, native_state=native, stuck=stuck, name=_text(task.get("name")),
+        **base, state=state, native_state=native, stuck=held, name=_text(task.get("name")),
         task=".".join(part for part in (_text(task.get("module")), _text(task.get("function"))) if part) or None,
         priority=whole(task.get("priority")), enqueued_ms=enqueued, since_ms=since, age_s=age_s(now, since),
         due_ms=due if state is State.DELAYED else None, error="Error" if failed else None, message=failed,
@@ -269,7 +272,7 @@ def _entry(
 
 def _state(
     task: dict[str, Any], score: bytes | None, outcomes: Mapping[str, dict[str, Any] | None], now: int
-) -> tuple[State, str, str | None]:
+) -> tuple[State, str, Stuck | None]:
     """A task's state: ours, theirs, and why it does not move."""
     if task.get("success"):
         return State.DONE, "success", None
@@ -278,17 +281,18 @@ def _state(
     started, due = read_ms(task.get("start_time")), read_ms(task.get("scheduled_time"))
     enqueued = read_ms(task.get("enqueue_time")) or 0
     if not task.get("pending"):
-        return State.RUNNING, "none", "neither pending nor ended: its worker left it, and none will take it"
-    lost = None if score is not None else "it is not in ifdb:task_queue: no worker will find it"
+        return State.RUNNING, "none", Stuck(code=StuckCode.STALLED)
+    lost = None if score is not None else Stuck(code=StuckCode.HANDOVER_LOST, name=text_of(QUEUE))
     if started is not None and started >= max(due or 0, enqueued):
-        age = now - started
-        over = f"started {age // 1000:,} s ago; there is no lease to tell whether a worker has it"
-        return State.RUNNING, "pending, started", lost or (over if age > 7_200_000 else None)
+        age = (now - started) / 1000
+        over = Stuck(code=StuckCode.RUNNING_TOO_LONG, name="running", seconds=age, limit=MOST_RUNS_S)
+        return State.RUNNING, "pending, started", lost or (over if age > MOST_RUNS_S else None)
     if due is not None and due > now:
         return State.DELAYED, "pending, scheduled", lost
     wanted = outcomes.get(str(task.get("dependency") or ""))
     if wanted is not None and not wanted.get("success"):
-        dead = f"it waits for {task['dependency']!r}, which failed" if wanted.get("fail") else None
+        parent = payload.mask_text(str(task["dependency"]))
+        dead = Stuck(code=StuckCode.PARENT_FAILED, name=parent) if wanted.get("fail") else None
         return State.BLOCKED, "pending, dependency", lost or dead
     return State.READY, "pending", lost
 

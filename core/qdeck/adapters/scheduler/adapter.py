@@ -13,6 +13,7 @@ import msgspec
 
 from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
+from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._deck.words import Unreadable
 from qdeck._engine import codec
 from qdeck._engine.numbers import score_ms, whole
@@ -23,6 +24,7 @@ from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.cells import Cell, Change
 from qdeck.adapters.listing import Place, every, read_slice
 from qdeck.adapters.model import (
+    MOST_RUNS_S,
     Act,
     Ages,
     Capability,
@@ -278,14 +280,15 @@ def _ready(raw: Raw, now: int) -> dict[str, Any]:
 def _delayed(raw: Raw, now: int) -> dict[str, Any]:
     name, colon, priority = text_of(raw.member).rpartition(":")
     if not colon or not name or priority not in OFFSETS:
-        why = "its name is not `id:PRIORITY`: the scheduler's workers stop at it, and so wait all that are due after it"
-        return {"problem": why, "native_state": "delayed broken", "stuck": why, "due_ms": score_ms(raw.score)}
+        problem = "its name is not `id:PRIORITY`"
+        stuck = Stuck(code=StuckCode.UNSCHEDULABLE, name=problem)
+        return {"problem": problem, "native_state": "delayed broken", "stuck": stuck, "due_ms": score_ms(raw.score)}
     due = score_ms(raw.score)
     facts: dict[str, Any] = {"id": name, "priority": _OURS[priority], "due_ms": due}
     if ":" in name and due is not None and due <= now:
-        facts["stuck"] = "its id holds a colon: the scheduler's workers cannot put it in line, nor what is due after it"
+        facts["stuck"] = Stuck(code=StuckCode.UNSCHEDULABLE, name="its id holds a colon")
     elif due is not None and now - due > 60_000:
-        facts["stuck"] = f"due for {(now - due) // 1000:,} s, and no worker put it in line"
+        facts["stuck"] = Stuck(code=StuckCode.OVERDUE, seconds=(now - due) // 1000)
     return facts
 
 
@@ -296,9 +299,12 @@ def _running(raw: Raw, now: int) -> dict[str, Any]:
     facts["body"] = raw.value
     if started is None or facts["worker"] is None:
         facts |= {"problem": "who has it since when cannot be read", "native_state": "processing broken"}
-        facts["stuck"] = facts["problem"]
-    elif now - started > 7_200_000:
-        facts["stuck"] = "in processing for over 2 h; whether its worker lives is only in PostgreSQL"
+        facts["stuck"] = Stuck(code=StuckCode.OWNER_UNKNOWN)
+    elif now - started > MOST_RUNS_S * 1000:
+        seconds = (now - started) // 1000
+        facts["stuck"] = Stuck(
+            code=StuckCode.RUNNING_TOO_LONG, name="in processing", seconds=seconds, limit=MOST_RUNS_S
+        )
     return facts
 
 

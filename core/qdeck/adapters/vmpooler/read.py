@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import payload
 from qdeck._deck.model import State
+from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec
 from qdeck._engine.numbers import digits, score_ms, whole
 from qdeck._redis import reads
@@ -107,7 +108,7 @@ def vm_entry(
     since = since_of(native, fields, checkout)
     stuck = None
     if native == "pending" and since is not None and now - since > stuck_ms:
-        stuck = f"pending for {(now - since) // 1000:,} s, over {stuck_ms // 1000:,} s"
+        stuck = _waits(native, now - since, stuck_ms)
     error = fields.get("clone_error_class")
     message = fields.get("clone_error") or fields.get("open_socket_error")
     return Entry(
@@ -116,6 +117,10 @@ def vm_entry(
         tags=_tags(fields), error=None if error is None else text_of(error), body=body_of(fields), stuck=stuck,
         message=None if message is None else payload.mask_text(message.decode("utf-8", "replace")),
     )  # fmt: skip
+
+
+def _waits(native: str, ms: int, limit_ms: int) -> Stuck:
+    return Stuck(code=StuckCode.WAITING_TOO_LONG, name=native, seconds=ms // 1000, limit=limit_ms // 1000)
 
 
 def _tags(fields: Mapping[str, bytes]) -> tuple[str, ...]:
@@ -167,11 +172,11 @@ def _request(raw: Raw, request: str, fields: Mapping[str, bytes], now: int) -> E
         native = "lost" if status is None else said
     elif status is not None:
         native = f"{native}, {said}"
-        stuck = f"it is {said} already, and still in {source.key.decode()}"
+        stuck = Stuck(code=StuckCode.ALREADY_ENDED, name=source.key.decode())
     elif "requested" not in fields:
         problem = "it has no record of what was requested"
     if stuck is None and since is not None and now - since > REQUEST_TTL_MS:
-        stuck = f"{native} for {(now - since) // 1000:,} s; the manager fails a request after 5 min"
+        stuck = _waits(native, now - since, REQUEST_TTL_MS)
     reason = fields.get("failure_reason")
     retries = digits(fields.get("retry_count", b""))
     return Entry(
