@@ -96,7 +96,7 @@ __all__ = [
 NAMES: Final = FOREIGN
 _HOMES: Final = {
     "qdeck._deck.model": "QueueRow State",
-    "qdeck._engine.ops": "Program",
+    "qdeck._redis.commands": "Program",
     "qdeck._redis.reads": "ask clock good is_error pairs read",
     "qdeck.adapters.adapter": "Adapter",
     "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End",
