@@ -204,7 +204,7 @@ def test_purge(ask: Callable[..., Any]) -> None:
     found = ask(FAILURES, "purge")
     assert some(found, "counts", "count") == ({"pending_too_old": 2}, 2)
     names = ("adapter", "queue", "rule", "reason", "age_s", "verb")
-    reason = "pending for 8,000 s, over 7,200 s"
+    reason = "pending for 8,000 s, over max_pending_age 7,200 s"
     for effect, told in (("expire", found), ("bury", ask(FAILURES, "purge", "--set", "dlq_enabled=yes"))):
         expected = ("vmpooler", "centos-7", "pending_too_old", reason, AGE, effect)
         entries = {one["id"]: some(one, *names) for one in told["entries"]}

@@ -16,7 +16,7 @@ from adapters.test_purge import ago, vm
 from qdeck._agent.options import AgentOptions
 from qdeck._agent.vmpooler import judge, keep_health
 from qdeck._settings.model import DeadLetters
-from qdeck.admin import AsyncWriter, Limits, Settings, Thresholds, Writer, health_document
+from qdeck.admin import AsyncWriter, Settings, Thresholds, Writer, health_document
 from qdeck.runtime import Agent
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def keep(url: str) -> str | None:
     async def run() -> str | None:
         async with AsyncWriter(url, adapters=("native", "vmpooler")) as deck:
             seen = await deck.snapshot()
-            return await keep_health(deck, Limits(), seen.at_ms)
+            return await keep_health(deck, seen.at_ms)
 
     return asyncio.run(run())
 

@@ -32,7 +32,7 @@ class Line(Adapter):
         [size] = yield read((b"LLEN", LINE.key))
         return Look(rows=(QueueRow(adapter="line", name="line", ready=size),))
 
-    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         yield from ()
         return [LINE]
 

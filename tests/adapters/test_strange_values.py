@@ -12,7 +12,6 @@ from adapters.test_purge import ago
 from qdeck import UsageError
 from qdeck._engine import codec
 from qdeck._filter.fields import FIELDS
-from qdeck.adapters.model import Ages
 from qdeck.admin import State, Writer, read_rules
 from qdeck_console.__main__ import main
 
@@ -84,7 +83,7 @@ def test_strange_values_stop_no_look(url: str, raw: redis.Redis, name: str) -> N
                 deck.plan(verb)
             except UsageError:
                 continue
-        deck.run(deck.others.adapters[0].health(int(time.time() * 1000), Ages()))
+        deck.run(deck.others.adapters[0].health(int(time.time() * 1000)))
 
 
 LOOKS = (

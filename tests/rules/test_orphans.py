@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from qdeck._rules import orphans, select
+from qdeck._rules import orphans
+from qdeck.adapters.native.purge import PARTS
 from qdeck.admin import Limits, PurgeRule
 from support.yard import HOUR, Yard
 
@@ -44,7 +45,7 @@ def test_over_many_queues_as_a_purge_would_take_them(deck: Writer, make_yard: Ca
             yard.running(-50)
             yard.delayed(-50)
         for _ in range(dice.randrange(4)):
-            yard.orphan(dice.choice((1, 25 * HOUR)), dice.choice(select.PARTS))
+            yard.orphan(dice.choice((1, 25 * HOUR)), dice.choice(PARTS))
     yard.raw.hset(yard.key("body"), "of unknown age", "[[],{}]")
     yard.raw.hset(yard.key("meta"), "ready", 0)  # a wrong count hides no job
     plan = deck.plan_purge([PurgeRule.ORPHANED_RECORDS], Limits())

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from qdeck import InvalidOption, NotAllowed
 from qdeck._engine.codec import BAND
-from qdeck._rules import select
+from qdeck._filter import parse
 from qdeck._settings import read_text
-from qdeck.admin import Effect, Limits, PurgeRule, Settings, State, Writer, read_rules
+from qdeck.adapters.native import purge as purge_rules
+from qdeck.adapters.native.adapter import Native
+from qdeck.adapters.plans import Search
+from qdeck.admin import Limits, PurgeRule, Settings, State, Writer, purge_verb, read_rules
 from support.yard import HOUR, QUEUE, Yard
 
 if TYPE_CHECKING:
@@ -173,8 +176,7 @@ def test_an_age_over_its_threshold_is_over_it_and_equal_is_not(
     for extra_ms, expected in ((-1, False), (0, False), (1, True)):
         since = now - threshold_s * 1000 - extra_ms
         yard.raw.zadd(yard.key(state), {job: 100 * BAND + since if state is State.READY else since})
-        found = yard.deck.run(select.take(select.Purge(Limits(), now), QUEUE, rule, None))
-        assert [pick.id for pick in found.picks] == [job] * expected, extra_ms
+        assert _all(yard, rule, Limits(), now) == ({job} if expected else set()), extra_ms
 
 
 def test_a_running_job_without_a_lease_is_named_and_left_alone(yard: Yard) -> None:
@@ -203,7 +205,7 @@ def test_the_rules_take_what_their_thresholds_say(
         yard.raw.zadd(yard.key("dead"), {job: now - age})
     limits = Limits(max_ready_age=threshold_s, dlq_ttl=threshold_s / 3600, dlq_max_entries=most)
     over = {job for job, (_, age) in jobs.items() if age > threshold_s * 1000}
-    found = {rule: _all(yard, select.Purge(limits, now, None, now - threshold_s * 1000), rule) for rule in RULES}
+    found = {rule: _all(yard, rule, limits, now) for rule in RULES}
     assert found[PurgeRule.READY_TOO_OLD] == found[PurgeRule.DEAD_TOO_OLD] == over
     assert not found[PurgeRule.DEAD_TOO_MANY] & over
     assert len(found[PurgeRule.DEAD_TOO_MANY]) == max(0, len(jobs) - len(over) - most)
@@ -216,14 +218,17 @@ def test_the_rules_take_what_their_thresholds_say(
 RULES = (PurgeRule.READY_TOO_OLD, PurgeRule.DEAD_TOO_OLD, PurgeRule.DEAD_TOO_MANY)
 
 
-def _all(yard: Yard, what: select.Purge, rule: PurgeRule) -> set[str]:
-    found, place = set(), None
-    while True:
-        step = yard.deck.run(select.take(what, QUEUE, rule, place))
-        found |= {pick.id for pick in step.picks}
-        place = step.place
-        if place is None:
-            return found
+def _all(yard: Yard, name: PurgeRule, limits: Limits, now: int) -> set[str]:
+    """What a rule takes at a moment, beside that for the age of dead letters."""
+    rule = next(rule for rule in purge_rules.RULES if rule.name == name)
+    too_old = next(rule for rule in purge_rules.RULES if rule.name == PurgeRule.DEAD_TOO_OLD)
+    text = f"-{too_old.where_for(limits)}" if rule.rank else rule.where_for(limits)
+    search = Search(states=rule.states, now=now, limits=limits, wanted=parse(text) if text else None, rule=rule)
+    found: set[str] = set()
+    for pages in yard.deck.run(Native().pages(QUEUE, search)):
+        while (rows := yard.deck.run(pages.page())) is not None:
+            found |= {row.id for row in rows}
+    return found
 
 
 def populate(yard: Yard) -> None:
@@ -376,16 +381,16 @@ def test_another_kind_of_key_is_that_queues_problem_only(yard: Yard, make_yard: 
     plan = yard.deck.plan_purge()
     assert [entry.id for entry in plan.entries()] == [old]
     assert {skip.queue for skip in plan.tail.skipped} == {other.queue}
-    assert [skip.why.split(":")[0] for skip in plan.tail.skipped] == ["done_too_old", "orphaned_records"]
+    assert [skip.why.split()[0] for skip in plan.tail.skipped] == ["done_too_old", "orphaned_records"]
 
 
 def test_thresholds_of_the_configuration_and_of_one_run() -> None:
     found = read_text("[purge]\nmax_ready_age = 60\n[dead_letters]\ndlq_ttl = 2\ndlq_enabled = true").settings
     limits = Limits.of(found, ["max_completed_age=90s", "dead_too_old=3", "dead_too_many=5", "dlq_enabled=no"])
     assert (limits.max_ready_age, limits.max_completed_age, limits.dlq_ttl, limits.dlq_max_entries) == (60, 90, 3, 5)
-    assert limits.effect(PurgeRule.READY_TOO_OLD) is Effect.CANCEL
-    assert Limits.of(found).effect(PurgeRule.READY_TOO_OLD) is Effect.BURY
-    assert Limits.of(changes=["dlq_ttl=90m"]).age_ms(PurgeRule.DEAD_TOO_OLD) == 90 * 60 * 1000
+    assert purge_verb(PurgeRule.READY_TOO_OLD, limits) == "cancel"
+    assert purge_verb(PurgeRule.READY_TOO_OLD, Limits.of(found)) == "bury"
+    assert Limits.of(changes=["dlq_ttl=90m"]).ms("dlq_ttl") == 90 * 60 * 1000
     assert Limits.of(Settings()) == Limits()
 
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import Effect, Limits, PurgeRule, State
+from qdeck.admin import FOREIGN_RULES, RULE_KEYS, Limits, PurgeRule, State, purge_verb
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section, sentence
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from qdeck.admin import Plan, QueueRow, Share
     from qdeck_console.format import Line, Piece
 
-KEYS: Final[Mapping[str, str]] = {rule.value: rule.key for rule in PurgeRule} | {
-    "pending_too_old": "max_pending_age",
-    "request_too_old": "max_request_age",
-    "task_too_old": "max_task_age",
-}
+KEYS: Final[Mapping[str, str]] = {rule: key for rule, key in (RULE_KEYS | FOREIGN_RULES).items() if key}
+_BECOMES: Final = {
+    "bury": "to the dead letters", "cancel": "cancelled", "requeue": "back to ready", "discard": "removed",
+}  # fmt: skip
 _ABOUT: Final = {
     "running_without_owner": "A job whose lease ran out so long ago, and that nobody took back: its worker is gone.",
     "ready_too_old": "A job that has been ready for so long. Whoever wanted it has given up on it by now.",
@@ -247,8 +246,8 @@ def about_parts(
     """What the rule under the cursor does, what is never touched, and what was changed for this run."""
     lines: list[Line] = [section(name_of(row.rule), "", "muted", cells)]
     lines += [((" " + part, "text"),) for part in wrap(_ABOUT.get(row.rule, ""), cells - 2, most=4)]
-    effect = limits.effect(PurgeRule(row.rule)) if row.rule in list(PurgeRule) else None
-    becomes = effect.told if effect is not None else "removed" if row.rule in RULES else "as its own system does it"
+    verb = purge_verb(row.rule, limits) if row.rule in list(PurgeRule) else "discard" if row.rule in RULES else ""
+    becomes = _BECOMES.get(verb, "as its own system does it")
     facts = [("becomes", becomes)]
     if row.rule in KEYS:
         facts.append(("setting", KEYS[row.rule]))
@@ -258,7 +257,7 @@ def about_parts(
     never = ["running jobs with a live lease", "anything that changed after the dry run"]
     if row.rule in RULES:
         never = ["queues that a reader waits on", "queues that are used again by then"]
-    elif effect is not Effect.CANCEL and effect is not Effect.BURY:
+    elif verb not in ("cancel", "bury"):
         never.insert(1, "jobs that still have to run")
     kept = [section("never touched", "", "muted", cells), *(((" • ", "muted"), (words, "text")) for words in never)]
     now_only: list[Line] = []

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from qdeck import InvalidOption
 from qdeck.admin import (
     FOREIGN_RULES,
-    Effect,
     Limits,
     PlanIndex,
     PurgeRule,
@@ -17,6 +16,7 @@ from qdeck.admin import (
     SettingValue,
     Share,
     Shares,
+    purge_verb,
     read_rules,
     save_settings,
 )
@@ -176,8 +176,7 @@ class PurgeWork(FrameScreen):
             return ("discard",)
         if rule not in list(PurgeRule):
             return ()
-        effect = self.limits.effect(PurgeRule(rule))
-        return ("discard" if effect is Effect.FORGET else effect.value,)
+        return (purge_verb(rule, self.limits),)
 
     async def ask_threshold(self, row: RuleRow) -> None:
         """Asks for a threshold for this run."""
@@ -247,11 +246,11 @@ class PurgeWork(FrameScreen):
             if work is not None:
                 work.done = scanned
 
-        def watch(queue: str, rule: PurgeRule, _scanned: int, entries: Sequence[PlanEntry], last: bool) -> None:
+        def watch(queue: str, rule: str, _scanned: int, entries: Sequence[PlanEntry], last: bool) -> None:
             self.shares.take(entries)
             run.now = queue
             if last:
-                run.over.add((queue, rule.value))
+                run.over.add((queue, rule))
 
         def found() -> bool:
             queues = self.temporary

@@ -13,8 +13,8 @@ from qdeck._deck import agent_tasks, since
 from qdeck._engine import keys
 from qdeck._errors import NotAllowed, QdeckError
 from qdeck._redis import AsyncClient, Endpoint, reads
-from qdeck._rules.limits import Limits
 from qdeck._rules.report import document
+from qdeck._settings.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ class Maintenance:
         told = health.summary(found)
         with contextlib.suppress(QdeckError):  # good to have, and no reason to leave no report
             await self.client.run(since.note(found.findings, found.thresholds, found.at_ms))
-        own = await vmpooler.keep_health(self.readers.health.writer, Limits.of(self.options.settings), found.at_ms)
+        own = await vmpooler.keep_health(self.readers.health.writer, found.at_ms)
         return agent_tasks.Ending(
             summary=told if own is None else told | {"vmpooler__health": own},
             hash_key=health.KEY,

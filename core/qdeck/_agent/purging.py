@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._rules.limits import Limits, read_rules
-from qdeck._rules.purge import counts
+from qdeck._settings.limits import Limits, read_rules
 from qdeck._words import iso
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def summary(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
 
 def counters(plan: Plan, result: BatchResult) -> dict[str, int]:
     """What is added to the counts of `/metrics`, rule by rule; what was skipped or not reached does not count."""
-    planned = counts(plan)
+    planned = plan.tail.rules
     left = sum(planned.values()) - result.applied
     if left <= 0:
         return dict(planned)

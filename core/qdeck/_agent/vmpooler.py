@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from qdeck._deck.model import Status
 from qdeck._errors import QdeckError
-from qdeck._rules.foreign import ages_of
 from qdeck.adapters.vmpooler.adapter import VmPooler
 from qdeck.adapters.vmpooler.health import own_shape, read_letters, write_health
 
@@ -14,25 +13,24 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._redis.commands import Program
-    from qdeck._rules.limits import Limits
     from qdeck._settings.thresholds import Thresholds
     from qdeck.admin import AsyncWriter
 
 
-async def keep_health(writer: AsyncWriter, limits: Limits, now: int) -> str | None:
+async def keep_health(writer: AsyncWriter, now: int) -> str | None:
     """Writes `vmpooler__health` while nobody else does; tells what came of it, None where there is no VMPooler."""
     adapter = next((one for one in writer.others.adapters if isinstance(one, VmPooler)), None)
     if adapter is None or adapter.sight is None or not adapter.sight.is_there:
         return None
     try:
-        metrics = await writer.run(_metrics(adapter, limits, now))
+        metrics = await writer.run(_metrics(adapter, now))
         return await writer.write(write_health(metrics, judge(metrics, writer.thresholds).value, now))
     except QdeckError as error:
         return f"not written: {error}"
 
 
-def _metrics(adapter: VmPooler, limits: Limits, now: int) -> Program[dict[str, Any]]:
-    health = yield from adapter.health(now, ages_of(limits))
+def _metrics(adapter: VmPooler, now: int) -> Program[dict[str, Any]]:
+    health = yield from adapter.health(now)
     return own_shape(health, (yield from read_letters()))
 
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qdeck._deck import payload
 from qdeck._deck.queue_ref import InQueue, QueueRef
-from qdeck._deck.words import NATIVE, Check, Code, Finding, State, Status, Unreadable
+from qdeck._deck.words import NATIVE, NO_STATE, Check, Code, Finding, State, Status, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
     "NATIVE",
+    "NO_STATE",
     "Check",
     "Code",
     "Failure",

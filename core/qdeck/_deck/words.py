@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qdeck._deck.queue_ref import QueueRef
 
 NATIVE: Final = "native"
+NO_STATE: Final = "none"  # the state of a record that belongs to no job
 
 
 class State(StrEnum):

@@ -1,4 +1,4 @@
-"""Plans and batches over the queues of other adapters: what is written for a job of ours is done here to theirs.
+"""Batches over the queues of other adapters: what is written for a job of ours is done here to theirs.
 
 An entry of a plan holds what was seen of it, to the byte. Applying reads it again, builds the one step that its adapter
 has for the verb, and the server does the step only while all that it relies on still is so.
@@ -7,7 +7,7 @@ has for the verb, and the server does the step only while all that it relies on 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,26 +16,26 @@ from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._deck.reasons import SkipCode
 from qdeck._engine.acts import Acted
 from qdeck._errors import InvalidOption, UsageError
-from qdeck._operations.model import PlanEntry, Verb
+from qdeck._operations.model import Verb
 from qdeck._redis import reads
+from qdeck._settings.limits import Limits
 from qdeck.adapters import changes as applied
 from qdeck.adapters import make
-from qdeck.adapters.model import Act, Ages, Entry, Seen
-from qdeck.adapters.together import together
+from qdeck.adapters.model import Act, Entry, Seen
+from qdeck.adapters.paging import SLICE, build_changes
+from qdeck.adapters.plans import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from qdeck._deck.native import Memory
     from qdeck._filter import Filter
-    from qdeck._operations.model import PlanHead
-    from qdeck._operations.request import Sums, Wish
+    from qdeck._operations.model import PlanEntry, PlanHead
+    from qdeck._operations.request import Wish
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import Change
     from qdeck.adapters.others import Others
-
-SLICE: Final = 50  # changes that are made in one go
 
 
 @dataclass(slots=True)
@@ -56,14 +56,11 @@ class Ground:
         return native + [QueueRef(adapter.name, shown(queue)) for adapter, queue in self.foreign]
 
 
-def shown(name: str) -> str:
-    """A name as a text: what stands for bytes that are none is written out."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
 def survey(memory: Memory, others: Others, wish: Wish) -> Program[Ground]:
     """Where a wish is to be fulfilled. A queue that is named must be there, and its adapter must know the verb."""
     ground = yield from _survey(memory, others, wish.queues, _named_in(wish))
+    if wish.verb is Verb.PURGE:
+        return ground
     if wish.verb is Verb.COMPLETE and ground.native:
         if wish.queues or not ground.foreign:
             raise InvalidOption("native has nothing like complete", hint="cancel its jobs, or discard them")
@@ -143,103 +140,14 @@ def _hint(adapter: Adapter) -> str:
     return f"{adapter.name} can {', '.join(can)}"
 
 
-def match(
-    adapter: Adapter,
-    queue: str,
-    wish: Wish,
-    head: PlanHead,
-    sums: Sums,
-    take: Callable[[list[PlanEntry]], None],
-) -> Program[None]:
-    """Finds the entries of one foreign queue that a wish is about, slice by slice."""
-    act = Act(wish.verb.value)
-    capability = adapter.capabilities()[act]
-    states = [state for state in capability.states if state in (wish.states or capability.states)]
-    if not states:
-        return
-    met: set[int] = set()
-    left = set(wish.ids)
-    cursor: str | None = None
-    while True:
-        page = yield from adapter.page(queue, states, wanted=wish.wanted, cursor=cursor)
-        sums.scanned += page.scanned
-        found: list[Entry] = []
-        for entry in page.jobs:
-            if not isinstance(entry, Entry) or (wish.stuck and entry.stuck is None):
-                continue
-            if wish.ids and entry.id not in wish.ids and entry.key not in wish.ids:
-                continue
-            for name in left & {entry.id, entry.key}:
-                sums.meet(name)
-            left -= {entry.id, entry.key}
-            mark = hash((entry.key, entry.seen))
-            if adapter.repeats or mark not in met:  # a scan may show an entry twice
-                met.add(mark)
-                found.append(entry)
-        for at in range(0, len(found), SLICE):
-            take((yield from _planned(adapter, act, found[at : at + SLICE], head, sums)))
-        cursor = page.cursor
-        if cursor is None:
-            break
-    for missing in sorted(left):
-        sums.miss(QueueRef(adapter.name, queue), missing, SkipCode.NOT_FOUND, " or ".join(states))
-
-
-def _planned(
-    adapter: Adapter, act: Act, found: Sequence[Entry], head: PlanHead, sums: Sums
-) -> Program[list[PlanEntry]]:
-    options = yield from _options(adapter, act, head, head.created_ms)
-    built = yield from build_changes(adapter, act, found, head.created_ms, [options] * len(found))
-    planned = [plan_entry(entry, act, change, sums, reason="") for entry, change in zip(found, built, strict=True)]
-    entries = [one for one in planned if one is not None]
-    sums.add(entries)
-    return entries
-
-
-def plan_entry(
-    entry: Entry, act: Act, change: Change | UsageError, sums: Sums, *, reason: str, rule: str | None = None
-) -> PlanEntry | None:
-    """The line of a plan for an entry; None when it cannot be done, which is told."""
-    name = shown(entry.id)
-    if isinstance(change, UsageError):
-        why = shown(str(change).removeprefix(f"{entry.id!r}: "))
-        sums.skip(shown(entry.queue), name, SkipCode.NOT_CAPABLE, why, entry.adapter)
-        return None
-    try:
-        entry.queue.encode()
-    except UnicodeEncodeError:
-        sums.skip(ascii(entry.queue), name, SkipCode.QUEUE_NOT_TEXT, adapter=entry.adapter)
-        return None
-    if change.warning and shown(change.warning) not in sums.warnings:
-        sums.warnings.append(shown(change.warning))
-    return PlanEntry(
-        queue=entry.queue, id=name, state=entry.state, version=str(entry.seen), verb=act.value, rule=rule,
-        reason=shown(reason or change.effect), bytes=len(entry.body or entry.seen.member), age_s=entry.age_s,
-        adapter=entry.adapter,
-    )  # fmt: skip
-
-
-def build_changes(
-    adapter: Adapter, act: Act, entries: Sequence[Entry], now: int, options: Sequence[dict[str, Any]]
-) -> Program[list[Change | UsageError]]:
-    """The change for each entry, or why there is none; what they read is read in one round trip."""
-    programs = [adapter.change(act, entry, now, **more) for entry, more in zip(entries, options, strict=True)]
-    return (yield from together(programs))
-
-
-def _options(adapter: Adapter, act: Act, head: PlanHead, now: int) -> Program[dict[str, Any]]:
-    shared = yield from adapter.outfit(act, now)
-    given: dict[str, Any] = {**shared, "ages": read_ages(head)}
+def options_of(head: PlanHead) -> dict[str, Any]:
+    """What a plan says to the changes of other adapters."""
+    given: dict[str, Any] = {"limits": msgspec.convert(head.limits, Limits)}
     if head.priority is not None:
         given["priority"] = head.priority
     if head.reason:
         given["reason"] = head.reason
     return given
-
-
-def read_ages(head: PlanHead) -> Ages:
-    """The ages by which a plan was made."""
-    return msgspec.convert(head.ages, Ages)
 
 
 class Abroad:
@@ -288,7 +196,7 @@ class Abroad:
     ) -> Program[int]:
         """Makes the changes; one that a change before it spoiled is made anew, once. Returns how many are not kept."""
         act, unkept = Act(part[0].verb), 0
-        shared = yield from _options(adapter, act, self._head, now)
+        shared = {**(yield from adapter.outfit(act, now)), **options_of(self._head)}
         tries = [todo]
         for number, some in enumerate(tries):
             options = [self._with_reason(shared, part[at]) for at, _ in some]

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from qdeck._deck.model import State
 from qdeck._operations import groups as dead
-from qdeck._operations import stuck
 from qdeck._operations.foreign import ground_of
 from qdeck._operations.groups import OTHER, Gathering, Group, Groups
-from qdeck._operations.stuck import StuckJob
 from qdeck._redis import reads
 from qdeck.adapters.model import Entry
+from qdeck.adapters.native import stuck
+from qdeck.adapters.native.stuck import StuckJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

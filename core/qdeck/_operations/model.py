@@ -9,18 +9,17 @@ from collections.abc import Mapping  # noqa: TC003 - structs look their types up
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import Skip, Stop  # noqa: TC001 - structs look their types up when they are made
+from qdeck.adapters.native import VERBS
 
 PLAN_FORMAT: Final = 1
-NO_STATE: Final = "none"  # the state of a record that belongs to no job
 PLAN_LIFE_MS: Final = 3_600_000
 PLAN_MOST_LIFE_MS: Final = 24 * 3_600_000  # a file that says that it is good for longer was changed
-_WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
 
 
 class Verb(StrEnum):
@@ -42,24 +41,7 @@ class Verb(StrEnum):
     @property
     def states(self) -> tuple[State, ...]:
         """The states in which a job can be acted on this way."""
-        return _STATES_OF[self]
-
-
-_STATES_OF: Final[Mapping[Verb, tuple[State, ...]]] = MappingProxyType(
-    {
-        Verb.RETRY: (State.DEAD,),
-        Verb.DISCARD: (*_WAITING, State.DEAD, State.CANCELLED, State.DONE),
-        Verb.CANCEL: (*_WAITING, State.RUNNING),
-        Verb.RUN: (State.DELAYED,),
-        Verb.REPRIORITISE: _WAITING,
-        Verb.REQUEUE: (State.RUNNING,),
-        Verb.BURY: (*_WAITING, State.RUNNING),
-        Verb.MOVE: (State.READY, State.DELAYED),
-        Verb.EDIT: (*_WAITING, State.DEAD),
-        Verb.COMPLETE: (*_WAITING, State.RUNNING),
-        Verb.PURGE: tuple(State),
-    }
-)
+        return VERBS[self]
 
 
 class PlanEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -118,7 +100,7 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     priority: int | None = None
     target: str | None = None
-    ages: dict[str, int | None] = {}  # of a purge of other adapters, where they are not the usual ones
+    limits: dict[str, Any] = {}  # of a purge: its thresholds
 
 
 class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import msgspec
 import platformdirs
 
-from qdeck._deck.model import NATIVE, QueueRef
+from qdeck._deck.model import NATIVE, NO_STATE, QueueRef
 from qdeck._errors import UsageError
 from qdeck._files import draft_beside, give_name, private_folder, state_dir
-from qdeck._operations.model import NO_STATE, PLAN_FORMAT, PLAN_MOST_LIFE_MS, PlanEntry, PlanHead, PlanTail, Verb
+from qdeck._operations.model import PLAN_FORMAT, PLAN_MOST_LIFE_MS, PlanEntry, PlanHead, PlanTail, Verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,39 +1,48 @@
-"""Making a plan: which jobs a verb would act on, found by streaming reads, and what else that reaches.
+"""Making a plan: which jobs a verb, or the rules of a purge, would act on, found by streaming reads; and what else that
+reaches.
 
-Making one writes nothing to the server.
+Making one writes nothing to the server. Each rule of a purge looks at a queue as it is before the purge, and what one
+rule takes is no other rule's prey in the same plan: the plan is all that the purge does.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import asdict, dataclass, field
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import changes, jobs
-from qdeck._deck.model import NATIVE, QueueRef, State
+import msgspec
+
+from qdeck._deck import changes
+from qdeck._deck.model import NATIVE, QueueRef
 from qdeck._deck.reasons import SkipCode
-from qdeck._deck.values import read_lengths
-from qdeck._engine import codec, keys
+from qdeck._engine import keys
 from qdeck._engine.ids import new_id
 from qdeck._errors import InvalidOption
+from qdeck._filter import parse
 from qdeck._names import QueueName
-from qdeck._operations import foreign, stuck
+from qdeck._operations import foreign
 from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, PlanHead, Verb
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.request import Sums, Wish
 from qdeck._options import read_priority
 from qdeck._redis import reads
-from qdeck.adapters.native.rows import Row, reaches_no_secret
-from qdeck.adapters.native.walk import Needs, Walk, fill, put
+from qdeck._settings.limits import PurgeRule, chosen_rules, rules_words
+from qdeck._settings.model import FOREIGN_RULES
+from qdeck.adapters.model import NO_QUEUE
+from qdeck.adapters.native.adapter import Native
+from qdeck.adapters.plans import Search, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from qdeck._deck.native import Memory
-    from qdeck._redis.commands import Command, Program
+    from qdeck._operations.foreign import Ground
+    from qdeck._operations.request import Watch
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.others import Others
-
-NO_UNDO: Final = "this cannot be undone: the workers that have these jobs lose them for good"
-_SIZED: Final = ("body", "error", "log", "result")
-_TIMED: Final = (State.DEAD, State.DONE, State.CANCELLED)
+    from qdeck.adapters.plans import Pages, Rule
 
 
 def check(wish: Wish) -> tuple[int | None, str | None]:
@@ -80,7 +89,7 @@ def start_head(
     target: str | None = None,
     life_ms: int = PLAN_LIFE_MS,
     shared: Iterable[str] = (),
-    ages: dict[str, int | None] | None = None,
+    limits: dict[str, Any] | None = None,
 ) -> Program[PlanHead]:
     """The head of a plan that is made now, on this server."""
     now = yield from reads.clock()
@@ -88,7 +97,7 @@ def start_head(
     return PlanHead(
         plan=new_id(), verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address, run_id=run_id,
         db=db, queues=list(queues), shared=sorted(shared), registered=registered, where=where, by=changes.actor(),
-        reason=reason, priority=priority, target=target, ages=ages or {},
+        reason=reason, priority=priority, target=target, limits=limits or {},
     )  # fmt: skip
 
 
@@ -101,193 +110,179 @@ def build(
     others: Others,
     progress: Callable[[int, int], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    watch: Watch | None = None,
 ) -> Program[Plan]:
-    """Makes a plan. `progress` is told how many jobs were looked at and how many match."""
+    """Make a plan. `progress` receives how many jobs were looked at and how many match, `watch` each page of them."""
     priority, target = check(wish)
     ground = yield from foreign.survey(memory, others, wish)
-    queues = ground.native
+    purges = wish.verb is Verb.PURGE
     head = yield from start_head(
-        wish.verb, ground.refs, address, db=db, where=str(wish.wanted or ""), reason=wish.reason, priority=priority,
-        target=target, life_ms=wish.life_ms, shared=ground.shared,
+        wish.verb, ground.refs, address, db=db, where=_where(wish, ground), reason=wish.reason, priority=priority,
+        target=target, life_ms=wish.life_ms, shared=ground.shared, limits=asdict(wish.limits) if purges else None,
     )  # fmt: skip
-    sums = Sums()
     with PlanWriter(head, wish.path) as writer:
-
-        def take(rows: list[Row]) -> Program[None]:
-            add((yield from make_entries(rows, wish.verb, head.created_ms, sums)))
-
-        def add(entries: list[PlanEntry]) -> None:
-            writer.add(entries)
-            if cancelled is not None and cancelled():
-                raise InvalidOption("the plan was not finished", hint="it was cancelled")
-            if progress is not None:
-                progress(sums.scanned, writer.count)
-
+        making = _Making(head, wish, ground, writer, progress, cancelled, watch)
         for ref, error in ground.unread:
-            sums.skip(ref.name, "", SkipCode.UNREADABLE, error, ref.adapter)
-        for queue in queues:
-            unread: list[str] = []
-            yield from reads.contained(_match(queue, wish, head.created_ms, sums, take), queue, unread)
-            for error in unread:
-                sums.skip(queue, "", SkipCode.UNREADABLE, error)
-        for adapter, queue in ground.foreign:
-            yield from foreign.match(adapter, queue, wish, head, sums, add)
-        sums.close()
-        return writer.finish(sums.tail())
+            making.sums.skip(ref, "", SkipCode.UNREADABLE, error)
+        for adapter, queue in _places(ground, purges=purges):
+            for search in making.searches(adapter, queue):
+                yield from making.take(adapter, queue, search)
+        making.sums.close()
+        return writer.finish(making.sums.tail())
 
 
-def _match(queue: str, wish: Wish, now: int, sums: Sums, take: Callable[[list[Row]], Program[None]]) -> Program[None]:
-    limits = None if wish.wanted is None else wish.wanted.pushdown(now)
-    if limits is not None and not QueueRef(NATIVE, queue).is_in(limits.queues):
-        return
-    ids = wish.ids or (() if limits is None or limits.ids is None else tuple(sorted(limits.ids)))
-    if wish.ids or (limits is not None and limits.ids is not None):
-        yield from _named(queue, ids, wish, now, sums, take, tell=bool(wish.ids))
-        return
-    owners = (yield from stuck.read_owners(now)) if wish.stuck else None
-    for state in wish.allowed():
-        if limits is not None and limits.states is not None and state not in limits.states:
-            continue
-        lowest, highest = None, None
-        if state in _TIMED:
-            # What ends from now on is not in this plan, however fast it comes.
-            lowest, highest = (limits.since.lo_ms if limits else None), now
-            if limits is not None and limits.since.hi_ms is not None:
-                highest = min(now, limits.since.hi_ms)
-        needs = Needs.of(wish.wanted, now, state, always=stuck.NEEDED if wish.stuck else ())
-        walk = Walk(queue, state, needs, now, lowest=lowest, highest=highest, down=state == State.BLOCKED)
-        seen = 0
-        while (rows := (yield from walk.page())) is not None:
-            sums.scanned += walk.scanned - seen
-            seen = walk.scanned
-            if wish.stuck:
-                rows = [row for row in rows if stuck.judge(row, owners, now) is not None]
-            yield from take(rows)
+def _where(wish: Wish, ground: Ground) -> str:
+    """What is looked for, in words: a filter, or rules with their thresholds."""
+    if wish.verb is not Verb.PURGE:
+        return str(wish.wanted or "")
+    meant = chosen_rules(wish.rules)
+    known = (*PurgeRule, *(FOREIGN_RULES if ground.foreign else ()))
+    return rules_words([rule for rule in known if rule in meant], wish.limits)
 
 
-def _score(score: float) -> bytes:
-    return (b"%d" % score) if score.is_integer() else repr(score).encode()
+def _places(ground: Ground, *, purges: bool) -> Iterator[tuple[Native | Adapter, str]]:
+    """The queues, native's first; after them, of each other adapter, what is of no queue in particular."""
+    native = Native()
+    yield from ((native, queue) for queue in ground.native)
+    yield from ground.foreign
+    if purges:
+        yield from ((adapter, NO_QUEUE) for adapter in dict.fromkeys(adapter for adapter, _ in ground.foreign))
 
 
-def _named(
-    queue: str,
-    ids: Sequence[str],
-    wish: Wish,
-    now: int,
-    sums: Sums,
-    take: Callable[[list[Row]], Program[None]],
-    *,
-    tell: bool,
-) -> Program[None]:
-    unique = list(dict.fromkeys(ids))
-    allowed, wanted = wish.allowed(), wish.wanted
-    for part in _slices(unique, jobs.SLICE):
-        places = yield from jobs.by_id(queue, part)
-        sums.scanned += len(part)
-        fitting: dict[str, list[Row]] = {}
-        for job_id, place in zip(part, places, strict=True):
-            if place is not None:
-                sums.meet(job_id)
-            if place is None or place.state not in allowed:
-                if not tell:
-                    continue
-                if place is None:
-                    sums.miss(QueueRef(NATIVE, queue), job_id, SkipCode.NOT_FOUND)
-                else:
-                    sums.skip(queue, job_id, SkipCode.WRONG_STATE, place.state)
-            else:
-                row = Row(queue, place.state, jobs.raw_id(job_id), _score(place.score), now, reaches_no_secret(wanted))
-                fitting.setdefault(place.state, []).append(row)
-        for state, rows in fitting.items():
-            passed = yield from _test(queue, rows, Needs.of(wanted, now, state))
-            if tell and len(passed) < len(rows):
-                left = {row.raw_id for row in passed}
-                for row in rows:
-                    if row.raw_id not in left:
-                        sums.skip(queue, row.id, SkipCode.NO_MATCH)
-            yield from take(passed)
+@dataclass(slots=True)
+class _Making:
+    """One plan in the making. It keeps sums, never the entries."""
 
+    head: PlanHead
+    wish: Wish
+    ground: Ground
+    writer: PlanWriter
+    progress: Callable[[int, int], None] | None
+    cancelled: Callable[[], bool] | None
+    watch: Watch | None
+    sums: Sums = field(default_factory=Sums)
+    outfits: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
 
-def _test(queue: str, rows: list[Row], needs: Needs) -> Program[list[Row]]:
-    for part in (*needs.parts, *(("body",) if needs.body else ())):
-        yield from fill(queue, part, rows)
-    test = needs.full or needs.early
-    return rows if test is None else list(filter(test, rows))
+    def searches(self, adapter: Native | Adapter, queue: str) -> Iterator[Search]:
+        """What is looked for in a queue: the jobs that a verb fits, or those of each rule."""
+        wish, now = self.wish, self.head.created_ms
+        if wish.verb is Verb.PURGE:
+            yield from self._of_rules(adapter.rules(queue))
+            return
+        limits = None if wish.wanted is None else wish.wanted.pushdown(now)
+        if limits is not None and not QueueRef(adapter.name, queue).is_in(limits.queues):
+            return
+        states = tuple(state for state in adapter.states(wish.verb.value) if not wish.states or state in wish.states)
+        if states:
+            yield Search(states=states, now=now, limits=wish.limits, wanted=wish.wanted, ids=wish.ids, stuck=wish.stuck)
 
+    def _of_rules(self, rules: Sequence[Rule]) -> Iterator[Search]:
+        limits, meant = self.wish.limits, chosen_rules(self.wish.rules)
+        before: list[Rule] = []
+        for rule in rules:
+            if rule.name in meant:
+                # What a rule before it takes is not taken again.
+                taken = [one for one in before if one.states == rule.states] if rule.rank else []
+                text = " ".join(f"-{one.where_for(limits)}" for one in taken) if rule.rank else rule.where_for(limits)
+                wanted = parse(text) if text else None
+                yield Search(states=rule.states, now=self.head.created_ms, limits=limits, wanted=wanted, rule=rule)
+                before.append(rule)
 
-def _slices(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    for at in range(0, len(items), size):
-        yield items[at : at + size]
+    def take(self, adapter: Native | Adapter, queue: str, search: Search) -> Program[None]:
+        """Write what a search finds; a queue that cannot be read is told and stops no other."""
+        unread: list[str] = []
+        what = queue if search.rule is None else search.rule.name
+        yield from reads.contained(self._take(adapter, queue, search), what, unread)
+        for error in unread:
+            self.sums.skip(QueueRef(adapter.name, queue), "", SkipCode.UNREADABLE, error)
 
+    def _take(self, adapter: Native | Adapter, queue: str, search: Search) -> Program[None]:
+        rule, sums = search.rule, self.sums
+        verb = self.wish.verb.value if rule is None else str(rule.verb_for(search.limits))
+        outfit = yield from self._outfit(adapter, verb)
+        for pages in (yield from adapter.pages(queue, msgspec.structs.replace(search, outfit=outfit))):
+            seen = 0
+            while (rows := (yield from pages.page())) is not None:
+                if queue == NO_QUEUE and self.wish.queues:
+                    named = {name for home, name in self.ground.foreign if home is adapter}
+                    rows = [row for row in rows if row.queue in named]
+                entries = (yield from self._entries(adapter, verb, rows, pages, search, outfit)) if rows else []
+                self.writer.add(entries)
+                sums.add(entries, queue)
+                self._tell(queue, rule, pages.scanned - seen, entries)
+                seen = pages.scanned
+            sums.scanned += pages.scanned - seen
+            sums.name(QueueRef(adapter.name, queue), pages)
+        if self.watch is not None and rule is not None:
+            self.watch(queue, rule.name, 0, [], True)
 
-def make_entries(rows: Sequence[Row], verb: Verb, now: int, sums: Sums) -> Program[list[PlanEntry]]:
-    """The entries for rows of one queue and state, with what is reached through them counted in `sums`."""
-    if not rows:
-        return []
-    queue, state = rows[0].queue, rows[0].state
-    # A filter reads heads before all else, so that what it looked at is not older than the version.
-    heads_before = [row.head_raw for row in rows]
-    sizes = yield from _look_around(queue, state, rows, verb, sums)
-    if verb is Verb.REQUEUE and NO_UNDO not in sums.warnings:
-        sums.warnings.append(NO_UNDO)
-    effect, runs = (Verb.DISCARD if verb is Verb.PURGE else verb).value, state == State.RUNNING
-    entries = []
-    for row, head, size in zip(rows, heads_before, sizes, strict=True):
-        if runs:
-            if row.lease_raw is None:
-                sums.skip(queue, row.id, SkipCode.NO_LEASE)
-                continue
-            seen = row.lease_raw.split(b" ", 1)[0].decode("utf-8", "replace")
-        else:
-            seen = codec.version_seen(state, row.score.decode(), row.head_raw if head is None else head)
-        raw_id, since = row.raw_id, row.since_ms
-        if not raw_id.isascii():
-            sums.skip(queue, ascii(row.id), SkipCode.ID_NOT_TEXT)
-            continue
-        entries.append(
+    def _tell(self, queue: str, rule: Rule | None, scanned: int, entries: Sequence[PlanEntry]) -> None:
+        self.sums.scanned += scanned
+        if self.cancelled is not None and self.cancelled():
+            raise InvalidOption("the plan was not finished", hint="it was cancelled")
+        if self.progress is not None:
+            self.progress(self.sums.scanned, self.writer.count)
+        if self.watch is not None and rule is not None:
+            self.watch(queue, rule.name, scanned, entries, False)
+
+    def _outfit(self, adapter: Native | Adapter, verb: str) -> Program[dict[str, Any]]:
+        """What acts of a kind share, read once for a plan."""
+        found = self.outfits.get((adapter.name, verb))
+        if found is None:
+            head = self.head
+            found = {**(yield from adapter.outfit(verb, head.created_ms)), **foreign.options_of(head)}
+            self.outfits[adapter.name, verb] = found
+        return found
+
+    def _entries(
+        self,
+        adapter: Native | Adapter,
+        verb: str,
+        rows: Sequence[Any],
+        pages: Pages,
+        search: Search,
+        outfit: dict[str, Any],
+    ) -> Program[list[PlanEntry]]:
+        """The lines of the plan for some jobs, with what is reached through them counted."""
+        rule, sums = search.rule, self.sums
+        ages: list[float | None] = []
+        given: Sequence[str] = ()
+        if rule is not None:
+            rows, ages, given = self._reasons(adapter.name, rows, pages, search)
+            if not rows:
+                return []
+        weighed = yield from adapter.weigh(verb, rows, search.now, reasons=given, **outfit)
+        ages = ages or [row.age_s for row in rows]  # what is known of a job by now may tell it
+        sums.reach(weighed)
+        reasons = given or weighed.effects or repeat("")
+        name, of, skipped = None if rule is None else rule.name, adapter.name, weighed.skipped
+        entries = [
             PlanEntry(
-                queue=queue, id=raw_id.decode(), state=state, version=seen, verb=effect, bytes=size,
-                age_s=None if since is None else (now - since) / 1000,
+                queue=row.queue, id=job_id, state=row.state, version=version, verb=verb, rule=name, reason=reason,
+                bytes=size, age_s=age, adapter=of,
             )
-        )  # fmt: skip
-    sums.add(entries)
-    return entries
+            for row, job_id, version, size, age, reason in zip(
+                rows, weighed.ids, weighed.versions, weighed.bytes, ages, reasons, strict=False
+            )
+        ]  # fmt: skip
+        if skipped:
+            for at, (code, data) in skipped.items():
+                sums.skip(QueueRef(adapter.name, rows[at].queue), weighed.ids[at], code, data)
+            entries = [entry for at, entry in enumerate(entries) if at not in skipped]
+        return entries
 
-
-def _look_around(queue: str, state: str, rows: Sequence[Row], verb: Verb, sums: Sums) -> Program[list[int]]:
-    """Reads what the filter did not: heads, who waits, and for what goes away its size."""
-    ids = [row.raw_id for row in rows]
-    calls: list[Command] = [(b"HMGET", keys.key(queue, "head"), *ids), (b"HLEN", keys.key(queue, "after"))]
-    if state == State.RUNNING:
-        calls.append((b"HMGET", keys.key(queue, "lease"), *ids))
-    heads, after, *more = yield reads.read(*calls)
-    if more:
-        put(rows, "lease", reads.good(more[0], queue))
-    heads = reads.good(heads, queue)
-    put(rows, "head", heads)
-    named = [row for row, head in zip(rows, heads, strict=True) if head is not None and b"\nu" in head]
-    sums.unique += len(named)
-    if verb is Verb.BURY:
-        sums.failure_handlers += sum(head is not None and b"\nf" in head for head in heads)
-    if verb is Verb.RETRY and named:
-        yield from _count_twins(queue, named, sums)
-    if not reads.is_error(after) and after:
-        [kids] = yield reads.read((b"HMGET", keys.key(queue, "after"), *(b">" + raw for raw in ids)))
-        sums.dependents += sum(kid is not None for kid in reads.good(kids, queue))
-    if verb not in (Verb.DISCARD, Verb.PURGE, Verb.MOVE):
-        return [0] * len(ids)
-    sizes = [len(head or b"") for head in heads]
-    filled = yield reads.read(*((b"HLEN", keys.key(queue, part)) for part in _SIZED))
-    for part, count in zip(_SIZED, filled, strict=True):
-        if reads.is_error(count) or not count:
-            continue
-        lengths = yield from read_lengths(queue, part, ids)
-        sizes = [size + length for size, length in zip(sizes, lengths, strict=True)]
-    return sizes
-
-
-def _count_twins(queue: str, rows: Sequence[Row], sums: Sums) -> Program[None]:
-    names = [row.full().name or "" for row in rows]
-    [holders] = yield reads.read((b"HMGET", keys.key(queue, "uniq"), *names))
-    for row, holder in zip(rows, reads.good(holders, queue), strict=True):
-        sums.unique_held += holder is not None and holder != row.raw_id
+    def _reasons(
+        self, adapter: str, rows: Sequence[Any], pages: Pages, search: Search
+    ) -> tuple[list[Any], list[float | None], list[str]]:
+        """The jobs that a rule takes, their ages and why it takes them."""
+        kept, ages, reasons = [], [], []
+        for row in rows:
+            why = pages.why(row)
+            if isinstance(why, SkipCode):
+                self.sums.skip(QueueRef(adapter, row.queue), row.id, why)
+                continue
+            kept.append(row)
+            age, reason = (row.age_s, search.reason(row)) if why is None else why
+            ages.append(age)
+            reasons.append(shown(reason))
+        return kept, ages, reasons

@@ -10,11 +10,11 @@ import msgspec
 from qdeck._deck.model import NATIVE, JobRecord, QueueRef, State
 from qdeck._deck.reasons import Skip, SkipCode
 from qdeck._engine.codec import BAND, score_seen
-from qdeck._operations.foreign import shown
 from qdeck._operations.planfile import PlanWriter
 from qdeck._operations.planning import build
 from qdeck._operations.request import Wish
 from qdeck.adapters.model import Seen
+from qdeck.adapters.plans import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import NATIVE, State
+from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import Skip
 from qdeck._operations.model import PLAN_LIFE_MS, PlanTail, PlanTotals
+from qdeck._settings.limits import Limits
+from qdeck.adapters.model import NO_QUEUE
+from qdeck.adapters.plans import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from qdeck._deck.model import QueueRef
     from qdeck._deck.reasons import SkipCode
     from qdeck._filter import Filter
     from qdeck._operations.model import PlanEntry, Verb
+    from qdeck.adapters.plans import Pages, Weighed
 
 MOST_SKIPS: Final = 1000  # that are told one by one
-# Those that wait for others come before these, so that they are acted on and do not die with them first; and the way
-# goes with the stream, so that a job that moves on is met again rather than missed.
-_ORDER: Final = (
-    State.BLOCKED, State.DELAYED, State.READY, State.RUNNING, State.DEAD, State.CANCELLED, State.DONE,
-)  # fmt: skip
+# Of a purge: queue, rule, how many were looked at, the entries of a page, and whether it was the last.
+Watch = Callable[[str, str, int, "Sequence[PlanEntry]", bool], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +43,9 @@ class Wish:
     reason: str = ""
     life_ms: int = PLAN_LIFE_MS
     path: Path | None = None
-
-    def allowed(self) -> list[State]:
-        """The states that are looked at."""
-        if self.stuck:
-            return [State.RUNNING]
-        return [state for state in _ORDER if state in self.verb.states and state in (self.states or State)]
+    rules: tuple[str, ...] = ()
+    """Of a purge; `limits` are their thresholds."""
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(slots=True)
@@ -68,36 +66,47 @@ class Sums:
     _met: set[str] = field(default_factory=set)
     _missed: dict[str, tuple[set[QueueRef], SkipCode, str]] = field(default_factory=dict)
 
-    def add(self, entries: Sequence[PlanEntry]) -> None:
-        """Counts entries that are all of one queue."""
+    def add(self, entries: Sequence[PlanEntry], queue: str) -> None:
+        """Counts entries of one queue, or of several (`NO_QUEUE`), by one rule or none."""
         if not entries:
             return
         self.states.update(entry.state for entry in entries)
-        self.by_queue[str(entries[0].ref)] += len(entries)
+        if queue == NO_QUEUE:
+            self.by_queue.update(str(entry.ref) for entry in entries)
+        else:
+            self.by_queue[str(entries[0].ref)] += len(entries)
         self.bytes += sum(entry.bytes for entry in entries)
-        self.rules.update(entry.rule for entry in entries if entry.rule is not None)
+        if (rule := entries[0].rule) is not None:
+            self.rules[rule] += len(entries)
 
-    def skip(self, queue: str, job_id: str, code: SkipCode, data: str = "", adapter: str = NATIVE) -> None:
+    def reach(self, weighed: Weighed) -> None:
+        """Counts what else an act reaches."""
+        self.dependents += weighed.dependents
+        self.unique += weighed.unique
+        self.unique_held += weighed.unique_held
+        self.failure_handlers += weighed.failure_handlers
+        self.warnings += [warning for warning in weighed.warnings if warning not in self.warnings]
+
+    def skip(self, queue: QueueRef, job_id: str, code: SkipCode, data: str = "") -> None:
         """Notes a job that was named and is left alone."""
         if len(self.skipped) < MOST_SKIPS:
             # A plan is a text: bytes of an id that are none are written out.
-            shown = job_id.encode("utf-8", "backslashreplace").decode()
-            self.skipped.append(Skip(id=shown, code=code, queue=queue, adapter=adapter, data=data))
+            skip = Skip(id=shown(job_id), code=code, queue=shown(queue.name), adapter=queue.adapter, data=shown(data))
+            self.skipped.append(skip)
 
-    def meet(self, job_id: str) -> None:
-        """Notes that a job that was named is in some queue."""
-        self._met.add(job_id)
-
-    def miss(self, queue: QueueRef, job_id: str, code: SkipCode, data: str = "") -> None:
-        """Notes that a job that was named is not in this queue; it may be in another."""
-        self._missed.setdefault(job_id, (set(), code, data))[0].add(queue)
+    def name(self, queue: QueueRef, pages: Pages) -> None:
+        """Notes where jobs that were named are: one that is not in this queue may be in another."""
+        self._met.update(pages.met)
+        for job_id, code, data in pages.missing:
+            self._missed.setdefault(job_id, (set(), code, data))[0].add(queue)
+        for job_id, code, data in pages.left_out:
+            self.skip(queue, job_id, code, data)
 
     def close(self) -> None:
         """Skips what was named and found nowhere."""
         for job_id, (queues, code, data) in self._missed.items():
             if job_id not in self._met:
-                adapter, name = next(iter(queues)) if len(queues) == 1 else (NATIVE, "")
-                self.skip(name, job_id, code, data, adapter)
+                self.skip(next(iter(queues)) if len(queues) == 1 else QueueRef(NATIVE, ""), job_id, code, data)
 
     def tail(self) -> PlanTail:
         """The last line of the plan."""

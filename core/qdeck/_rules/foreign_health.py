@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from qdeck._deck.model import QueueRef
 from qdeck._errors import QdeckError
 from qdeck._redis.errors import LOST
-from qdeck._rules.foreign import ages_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._redis.commands import Program
-    from qdeck._rules.limits import Limits
     from qdeck.adapters.model import AdapterHealth, StateHealth
     from qdeck.adapters.others import Others
 
@@ -31,14 +29,14 @@ class Theirs:
     notices: list[str] = field(default_factory=list)
 
 
-def measure(others: Others, now: int, limits: Limits) -> Program[Theirs]:
+def measure(others: Others, now: int) -> Program[Theirs]:
     """Asks each adapter that is there; one that cannot be read is told, and does not stop the others."""
     found = Theirs()
     for adapter in others.adapters:
         if adapter.sight is None or not adapter.sight.is_there:
             continue
         try:
-            health = yield from adapter.health(now, ages_of(limits))
+            health = yield from adapter.health(now)
         except LOST:
             raise
         except QdeckError as error:

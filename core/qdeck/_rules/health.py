@@ -19,7 +19,6 @@ from qdeck._redis.errors import LOST
 from qdeck._rules import ages, foreign_health, unreadable
 from qdeck._rules import orphans as orphan_count
 from qdeck._rules.foreign_health import Theirs
-from qdeck._rules.limits import Limits, Rule
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from qdeck._redis.commands import Program
+    from qdeck._settings.limits import Limits
     from qdeck.adapters.others import Others
 
 
@@ -101,7 +101,7 @@ def report(
         orphaned = yield from orphan_count.count(own, limits, seen.at_ms, notices)
     theirs = Theirs()
     if others is not None:
-        theirs = yield from foreign_health.measure(others, seen.at_ms, limits)
+        theirs = yield from foreign_health.measure(others, seen.at_ms)
         queues = _with_theirs(queues, theirs)
         notices += [notice for notice in theirs.notices if notice not in notices]
         orphaned = None if orphaned is None or theirs.orphaned is None else orphaned + theirs.orphaned
@@ -159,7 +159,8 @@ def _orphan_check(count: int | None, limits: Limits) -> Check:
         return Check(name="orphaned_records", status=None, detail="records of no job were not counted")
     records = counted(count, "record")
     detail = "no record is without its job" if not count else f"{records} of no job; qdeck purge removes them"
-    return Check(name="orphaned_records", detail=detail, value=count, threshold=limits.told(Rule.ORPHANED_RECORDS))
+    threshold = limits.words("max_orphaned_age")
+    return Check(name="orphaned_records", detail=detail, value=count, threshold=threshold)
 
 
 def _quarantined_check(rows: Sequence[QueueRow], shared: Collection[str]) -> Program[Check]:

@@ -9,15 +9,14 @@ from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
-from qdeck._rules import select
-from qdeck._rules.limits import Rule
+from qdeck.adapters.native import purge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from qdeck._deck.model import QueueRow
     from qdeck._redis.commands import Command, Program
-    from qdeck._rules.limits import Limits
+    from qdeck._settings.limits import Limits
 
 MOST_FIELDS: Final = 200_000  # looked through in all
 _AT_ONCE: Final = 200  # hashes in one round trip, of which each answers with a slice
@@ -43,7 +42,7 @@ def count(rows: Sequence[QueueRow], limits: Limits, now_ms: int, notices: list[s
 
 def _sizes(rows: Sequence[QueueRow]) -> Program[dict[tuple[str, str], int]]:
     """The sizes of the hashes that are there."""
-    places = [(row.name, part) for row in rows for part in select.PARTS]
+    places = [(row.name, part) for row in rows for part in purge.PARTS]
     replies = yield from reads.ask([(b"HLEN", keys.key(name, part)) for name, part in places])
     return {place: size for place, reply in zip(places, replies, strict=True) if (size := reads.good(reply, place[0]))}
 
@@ -71,12 +70,12 @@ def _homeless(rows: Sequence[QueueRow], sizes: Mapping[tuple[str, str], int]) ->
 def _scan(places: Sequence[tuple[str, str, bytes]]) -> Program[list[tuple[list[bytes], bytes]]]:
     """A step through each of these hashes: the names of its fields, without the one that only pads, and the cursor."""
     calls: list[Command] = [
-        (b"HSCAN", keys.key(name, part), cursor, b"COUNT", select.SLICE, b"NOVALUES") for name, part, cursor in places
+        (b"HSCAN", keys.key(name, part), cursor, b"COUNT", purge.SLICE, b"NOVALUES") for name, part, cursor in places
     ]
     replies = yield from reads.ask(calls)
     step = 1
     if any(map(reads.is_error, replies)):  # a server that cannot leave the values out
-        plain = [(*call[:4], select.SLICE // 10) for call in calls]
+        plain = [(*call[:4], purge.SLICE // 10) for call in calls]
         replies, step = (yield from reads.ask(plain)), 2
     found = []
     for reply in replies:
@@ -89,9 +88,9 @@ def _scan(places: Sequence[tuple[str, str, bytes]]) -> Program[list[tuple[list[b
 def _outside(ids: Mapping[str, Iterable[bytes]], states: Mapping[str, Sequence[str]]) -> Program[_Ids]:
     """Those of these ids that are in none of their queue's states."""
     batches = [
-        (name, batch[at : at + select.SLICE])
+        (name, batch[at : at + purge.SLICE])
         for name, batch in ((name, sorted(some)) for name, some in ids.items())
-        for at in range(0, len(batch), select.SLICE)
+        for at in range(0, len(batch), purge.SLICE)
     ]
     asked = [(name, batch, state) for name, batch in batches for state in states[name]]
     replies = yield from reads.ask([(b"ZMSCORE", keys.key(name, state), *batch) for name, batch, state in asked])
@@ -106,6 +105,6 @@ def _count_old(homeless: _Ids, limits: Limits, now_ms: int) -> Program[int]:
     """How many are over the threshold; one whose age nobody knows is."""
     named = [(name, one) for name, some in homeless.items() for one in some]
     heads = yield from reads.ask([(b"HGET", keys.key(name, "head"), one) for name, one in named])
-    limit = limits.age_ms(Rule.ORPHANED_RECORDS)
-    made = [select.made_ms(one, reads.good(head, name)) for (name, one), head in zip(named, heads, strict=True)]
+    limit = limits.ms("max_orphaned_age")
+    made = [purge.made_ms(one, reads.good(head, name)) for (name, one), head in zip(named, heads, strict=True)]
     return sum(at is None or now_ms - at > limit for at in made)

@@ -24,8 +24,14 @@ RULE_KEYS: Final = {
     "orphaned_records": "max_orphaned_age",
 }
 """The purge rules, each with the setting that is its threshold."""
-FOREIGN_RULES: Final = ("pending_too_old", "request_too_old", "task_too_old", "broken_entries", "overdue_delayed")
-"""Purge rules that only other adapters have."""
+FOREIGN_RULES: Final = {
+    "pending_too_old": "max_pending_age",
+    "request_too_old": "max_request_age",
+    "task_too_old": "max_task_age",
+    "broken_entries": "",
+    "overdue_delayed": "",
+}
+"""Purge rules that only other adapters have, each with its setting; some need none."""
 PRODUCTION: Final = ("production", "prod")
 SWITCHES_THAT_WRITE: Final = frozenset(
     {"purge_enabled", "dlq_enabled", "health_check_enabled", "allow_purge", "clean_interval", "clean_orphans"}

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End
     from qdeck.adapters.listing import every, first, read_slice
     from qdeck.adapters.model import (
+        NO_QUEUE,
         Act,
         AdapterHealth,
-        Ages,
         Capability,
         Entry,
         Fate,
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
         Raw,
         Seen,
         Source,
-        Stale,
-        StalePage,
         StateHealth,
         Tried,
         age_s,
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
         short,
         text_of,
     )
+    from qdeck.adapters.plans import Rule
     from qdeck.adapters.times import iso, read_ms
     from qdeck.adapters.together import all_of, apart, together
 
@@ -46,11 +45,11 @@ __all__ = [
     "ANY",
     "GUARD",
     "NAMES",
+    "NO_QUEUE",
     "THERE",
     "Act",
     "Adapter",
     "AdapterHealth",
-    "Ages",
     "Capability",
     "Cell",
     "Change",
@@ -64,10 +63,9 @@ __all__ = [
     "Program",
     "QueueRow",
     "Raw",
+    "Rule",
     "Seen",
     "Source",
-    "Stale",
-    "StalePage",
     "State",
     "StateHealth",
     "Tried",
@@ -102,9 +100,10 @@ _HOMES: Final = {
     "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End",
     "qdeck.adapters.listing": "every first read_slice",
     "qdeck.adapters.model": (
-        "Act AdapterHealth Ages Capability Entry Fate Group Kind Look Raw Seen Source Stale StalePage StateHealth "
-        "Tried age_s raw_of short text_of"
+        "Act AdapterHealth Capability Entry Fate Group Kind Look NO_QUEUE Raw Seen Source StateHealth Tried age_s "
+        "raw_of short text_of"
     ),
+    "qdeck.adapters.plans": "Rule",
     "qdeck.adapters.times": "iso read_ms",
     "qdeck.adapters.together": "all_of apart together",
 }

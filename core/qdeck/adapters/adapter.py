@@ -8,6 +8,7 @@ and lookups are then the same for all.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from qdeck._deck.model import Found, State
@@ -19,7 +20,6 @@ from qdeck.adapters.model import (
     SLICE,
     Act,
     AdapterHealth,
-    Ages,
     Capability,
     Entry,
     Fate,
@@ -29,7 +29,6 @@ from qdeck.adapters.model import (
     Seen,
     Sight,
     Source,
-    StalePage,
     Tried,
 )
 
@@ -39,7 +38,16 @@ if TYPE_CHECKING:
     from qdeck._deck.model import JobDetail, Page
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
+    from qdeck._settings.limits import Limits
     from qdeck.adapters.cells import Change
+    from qdeck.adapters.plans import Pages, Rule, Search, Weighed
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Filter:
+    from qdeck._filter import parse
+
+    return parse(text)
 
 
 class Adapter(ABC):
@@ -89,23 +97,47 @@ class Adapter(ABC):
         """The queues with their numbers."""
 
     @abstractmethod
-    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """The keys that hold the entries of these states, in the order in which they are listed."""
 
     @abstractmethod
     def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
         """Entries as they read; those that are no entry of this queue any more are left out."""
 
-    def health(self, now: int, ages: Ages) -> Program[AdapterHealth]:
+    def health(self, now: int) -> Program[AdapterHealth]:
         """The numbers that a verdict on health needs."""
         from qdeck.adapters.measures import measure
 
-        return (yield from measure(self, now, ages))
+        return (yield from measure(self, now))
 
-    def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
-        """The next slice of what a cleanup would take, from plain reads."""
-        yield from ()  # no reading: a program all the same
-        return StalePage()
+    def rules(self, queue: str) -> Sequence[Rule]:
+        """The rules of a purge for a queue, or for `NO_QUEUE`."""
+        return ()
+
+    def takes(self, rule: str, entry: Entry, limits: Limits, now: int) -> bool:
+        """Whether a rule of a purge takes an entry as it is now."""
+        return any(
+            _parsed(one.where_for(limits)).matches(entry, now)
+            for one in self.rules(entry.queue)
+            if one.name == rule and entry.state in one.states
+        )
+
+    def states(self, verb: str) -> tuple[State, ...]:
+        """The states in which a verb can be done."""
+        capability = self.capabilities().get(Act(verb))
+        return () if capability is None else capability.states
+
+    def pages(self, queue: str, search: Search) -> Program[list[Pages]]:
+        """What a plan looks for in a queue, or under `NO_QUEUE`."""
+        from qdeck.adapters import paging
+
+        return (yield from paging.pages(self, queue, search))
+
+    def weigh(self, verb: str, rows: Sequence[Entry], now: int, **options: Any) -> Program[Weighed]:
+        """What an act on these entries comes to."""
+        from qdeck.adapters import paging
+
+        return (yield from paging.weigh(self, verb, rows, now, **options))
 
     def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
         """The change that does this to an entry; raises a UsageError with the reason where it cannot."""
@@ -126,7 +158,7 @@ class Adapter(ABC):
             found |= {entry.seen: entry for entry in entries if (entry.queue, entry.state) == (queue, state)}
         return [found.get(one) for one in seen]
 
-    def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
+    def outfit(self, act: str, now: int) -> Program[dict[str, Any]]:
         """What many changes of one act share, read once; they are given it as options."""
         yield from ()  # no reading: a program all the same
         return {}
@@ -152,16 +184,17 @@ class Adapter(ABC):
     def page(
         self,
         queue: str,
-        states: Sequence[State],
+        states: Sequence[str],
         *,
         wanted: Filter | None = None,
         cursor: str | None = None,
         most: int = SLICE,
+        now: int | None = None,
     ) -> Program[Page]:
         """The next slice of the entries in these states that match; a cursor of None is the end."""
         from qdeck.adapters import listing
 
-        return (yield from listing.page(self, queue, states, wanted=wanted, cursor=cursor, most=most))
+        return (yield from listing.page(self, queue, states, wanted=wanted, cursor=cursor, most=most, now=now))
 
     def job(self, queue: str, wanted: str) -> Program[JobDetail]:
         """All about one entry, given by its id or its key."""

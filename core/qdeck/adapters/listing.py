@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from qdeck._deck.model import Page, State
 from qdeck._errors import InvalidOption, UnknownJob
 from qdeck._redis import reads
-from qdeck.adapters.model import SLICE, Entry, Kind, Raw, Source
+from qdeck.adapters.model import NO_QUEUE, SLICE, Entry, Kind, Raw, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ class Listed(Protocol):
 
     repeats: ClassVar[bool]
 
-    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """The keys that hold the entries of these states."""
 
     def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
@@ -58,7 +58,7 @@ class Place:
 def page(
     adapter: Listed,
     queue: str,
-    states: Sequence[State],
+    states: Sequence[str],
     *,
     wanted: Filter | None = None,
     cursor: str | None = None,
@@ -80,7 +80,7 @@ def page(
         scanned += len(raws)
         if raws:
             entries = yield from adapter.fill(queue, raws, now)
-            kept = _numbered((e for e in entries if e.state in states and e.queue == queue), start)
+            kept = _numbered((e for e in entries if e.state in states and queue in (NO_QUEUE, e.queue)), start)
             kept = [entry for entry in kept if test(entry)]
             if kept or scanned >= most:
                 end = place.source >= len(sources)

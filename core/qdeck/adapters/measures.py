@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from qdeck._deck.model import State
 from qdeck.adapters import listing
-from qdeck.adapters.model import AdapterHealth, Ages, StateHealth
+from qdeck.adapters.model import AdapterHealth, StateHealth
 
 if TYPE_CHECKING:
     from qdeck._deck.model import JobRecord, QueueRow
@@ -25,7 +25,7 @@ class Measured(listing.Listed, Protocol):
         """The queues with their numbers."""
 
 
-def measure(adapter: Measured, now: int, ages: Ages) -> Program[AdapterHealth]:
+def measure(adapter: Measured, now: int) -> Program[AdapterHealth]:
     """Sizes of all states of all queues; ages where the entries tell them, of the first entries of long lists."""
     look = yield from adapter.rows(now)
     found: list[StateHealth] = []

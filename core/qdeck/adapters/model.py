@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from qdeck._deck.reasons import Stuck
 
 SLICE: Final = 500
+NO_QUEUE: Final = ""  # in place of a queue: what is of no queue in particular, such as dead letters of all pools
 MOST_STUCK: Final = 20_000  # entries of one list that are looked at for stuck ones
 MOST_RUNS_S: Final = 7_200  # how long a job may run that has no lease, until it counts as stuck
 KEEP_NAMES: Final = 1000  # of one group
@@ -181,42 +182,6 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     seen: Seen
     since_ms: int
     twin: bool = False
-
-
-class Stale(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that a cleanup would take: by which rule, with which act, and why."""
-
-    entry: Entry
-    rule: str
-    act: Act
-    reason: str
-
-
-class StalePage(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of what a cleanup would take; `cursor` goes on from here, None is the end."""
-
-    found: tuple[Stale, ...] = ()
-    cursor: str | None = None
-    scanned: int = 0
-
-
-class Ages(msgspec.Struct, frozen=True, kw_only=True):
-    """How old leftovers may be, in seconds; the names and defaults are those of `[purge]` and `[dead_letters]`.
-
-    `dlq_enabled` (1 or 0) is whether a purge leaves a dead letter; who buries by hand always gets one.
-    """
-
-    max_pending_age: int = 7200
-    max_ready_age: int = 86_400
-    max_ready_age_pool: int | None = None
-    max_completed_age: int = 3600
-    max_orphaned_age: int = 86_400
-    max_request_age: int = 86_400
-    done_age: int = 14 * 86_400
-    dlq_ttl_s: int = 168 * 3600
-    dlq_max_entries: int = 10_000
-    dlq_enabled: int = 1
-    data_ttl_s: int = 168 * 3600
 
 
 class Group(msgspec.Struct):

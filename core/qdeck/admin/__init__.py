@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from qdeck._operations.batches import Batch
     from qdeck._operations.closeup import CloseUp, Spread
     from qdeck._operations.editing import Draft, new_body
-    from qdeck._operations.foreign import shown
     from qdeck._operations.groups import PART_MS, Gathering, Group, Groups, GroupWalk, Kind
     from qdeck._operations.headroom import Headroom
     from qdeck._operations.model import Activity, BatchResult, Outcomes, PlanEntry, UndoResult, Verb
@@ -62,17 +61,13 @@ if TYPE_CHECKING:
     from qdeck._operations.outcomes import evidence_of as outcome_evidence
     from qdeck._operations.planfile import Plan, PlanWriter, load_plan
     from qdeck._operations.planindex import PlanIndex, Share, Shares
-    from qdeck._operations.planning import NO_UNDO
     from qdeck._operations.pointed import difference
     from qdeck._operations.redrive import ENOUGH, TOO_MANY
-    from qdeck._operations.stuck import StuckJob
     from qdeck._redis import mask_url
     from qdeck._redis.commands import Program
     from qdeck._redis.reads import LOCAL_CLOCK, concerns_all, unread_words
     from qdeck._rules.doctor import Diagnosis, DoctorFinding
     from qdeck._rules.health import HealthReport
-    from qdeck._rules.limits import Effect, Limits, read_rules
-    from qdeck._rules.limits import Rule as PurgeRule
     from qdeck._rules.report import document as health_document
     from qdeck._schedules.model import MISSED, Definition, ScheduleRow
     from qdeck._schedules.rule import Rule as CronRule
@@ -80,7 +75,8 @@ if TYPE_CHECKING:
     from qdeck._settings import Context as ContextSettings
     from qdeck._settings import load as load_configuration
     from qdeck._settings import read_file as read_configuration
-    from qdeck._settings.model import FOREIGN_RULES
+    from qdeck._settings.limits import Limits, PurgeRule, read_rules
+    from qdeck._settings.model import FOREIGN_RULES, RULE_KEYS
     from qdeck._settings.save import Value as SettingValue
     from qdeck._settings.save import save as save_settings
     from qdeck._settings.trust import add as trust_file
@@ -90,7 +86,11 @@ if TYPE_CHECKING:
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
     from qdeck.adapters.model import Act, Entry, Seen
+    from qdeck.adapters.native.adapter import NO_UNDO
+    from qdeck.adapters.native.purge import purge_verb
+    from qdeck.adapters.native.stuck import StuckJob
     from qdeck.adapters.native.walk import Needs, Walk
+    from qdeck.adapters.plans import shown
     from qdeck.admin._reader import AsyncReader, Reader
     from qdeck.admin._writer import AsyncWriter, Writer
 
@@ -110,6 +110,7 @@ __all__ = [
     "PAGE_JOBS",
     "PART_MS",
     "PRIORITIES",
+    "RULE_KEYS",
     "TOO_MANY",
     "UNKNOWN_TASK",
     "Act",
@@ -131,7 +132,6 @@ __all__ = [
     "DoctorFinding",
     "Draft",
     "Dropped",
-    "Effect",
     "Entry",
     "Failure",
     "Filter",
@@ -222,6 +222,7 @@ __all__ = [
     "newest_first",
     "outcome_evidence",
     "parse",
+    "purge_verb",
     "read_configuration",
     "read_payload",
     "read_rules",
@@ -269,22 +270,23 @@ _HOMES: Final = {
     "qdeck._operations.applying": "Tally",
     "qdeck._operations.closeup": "CloseUp Spread",
     "qdeck._operations.editing": "Draft new_body",
-    "qdeck._operations.foreign": "shown",
+    "qdeck.adapters.plans": "shown",
     "qdeck._operations.groups": "Gathering Group GroupWalk Groups Kind PART_MS",
     "qdeck._operations.headroom": "Headroom",
     "qdeck._operations.model": "Activity BatchResult Outcomes PlanEntry UndoResult Verb",
     "qdeck._operations.planfile": "Plan PlanWriter load_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",
-    "qdeck._operations.planning": "NO_UNDO",
+    "qdeck.adapters.native.adapter": "NO_UNDO",
     "qdeck._operations.pointed": "difference",
     "qdeck._operations.outcomes": "BatchOutcomes JobOutcome outcome_evidence=evidence_of",
     "qdeck._operations.redrive": "ENOUGH TOO_MANY",
     "qdeck._operations.batches": "Batch",
+    "qdeck.adapters.native.purge": "purge_verb",
     "qdeck.adapters.native.walk": "Needs Walk",
-    "qdeck._operations.stuck": "StuckJob",
+    "qdeck.adapters.native.stuck": "StuckJob",
     "qdeck._rules.doctor": "Diagnosis DoctorFinding",
     "qdeck._rules.health": "HealthReport",
-    "qdeck._rules.limits": "Effect Limits PurgeRule=Rule read_rules",
+    "qdeck._settings.limits": "Limits PurgeRule read_rules",
     "qdeck._rules.report": "health_document=document",
     "qdeck._schedules.model": "Definition MISSED ScheduleRow",
     "qdeck._schedules.rule": "CronRule=Rule",
@@ -292,7 +294,7 @@ _HOMES: Final = {
         "Configuration ContextSettings=Context Settings Target Thresholds "
         "load_configuration=load read_configuration=read_file"
     ),
-    "qdeck._settings.model": "FOREIGN_RULES",
+    "qdeck._settings.model": "FOREIGN_RULES RULE_KEYS",
     "qdeck._settings.save": "SettingValue=Value save_settings=save",
     "qdeck._settings.trust": "distrust_file=remove trust_file=add trusted_path=path_of",
     "qdeck._words": "counted",

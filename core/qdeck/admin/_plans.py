@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft
-    from qdeck._operations.model import Activity, Outcomes, PlanEntry, Verb
+    from qdeck._operations.model import Activity, Outcomes, Verb
     from qdeck._operations.outcomes import BatchOutcomes, JobOutcome
     from qdeck._operations.planfile import Plan
+    from qdeck._operations.request import Watch
     from qdeck._redis.commands import Program
-    from qdeck._rules.limits import Limits, Rule
+    from qdeck._settings.limits import Limits
 
 Queues = str | QueueRef | Sequence[str | QueueRef]
 States = str | Sequence[str]
@@ -115,7 +116,7 @@ class Plans(Client):
     @reads
     def plan_purge(
         self,
-        rules: Iterable[Rule | str] | None = None,
+        rules: Iterable[str] | None = None,
         limits: Limits | None = None,
         *,
         queues: Queues = (),
@@ -124,19 +125,25 @@ class Plans(Client):
         reason: str = "",
         progress: Callable[[int, int], None] | None = None,
         cancelled: Callable[[], bool] | None = None,
-        watch: Callable[[str, Rule, int, Sequence[PlanEntry], bool], None] | None = None,
+        watch: Watch | None = None,
     ) -> Program[Plan]:
         """Return exactly what a purge by these rules, or by all, would remove.
 
         `progress` receives how many jobs were looked at and how many were taken; `watch` receives each slice: the
         queue, the rule, how many jobs were looked at, the entries, and whether it was the last slice.
         """
-        from qdeck._rules import purge
+        from qdeck._operations import planning
+        from qdeck._operations.model import PLAN_LIFE_MS, Verb
+        from qdeck._operations.request import Wish
+        from qdeck._settings.limits import Limits, PurgeRule
 
-        return purge.build(
-            self.memory, self.address, self.endpoint.db, self.others, rules=rules, limits=limits,
-            queues=names(queues), path=path, life_ms=life_ms, reason=reason, progress=progress, cancelled=cancelled,
-            watch=watch,
+        request = Wish(
+            verb=Verb.PURGE, queues=names(queues), rules=tuple(PurgeRule if rules is None else rules),
+            limits=limits or Limits(), path=path, life_ms=PLAN_LIFE_MS if life_ms is None else life_ms, reason=reason,
+        )  # fmt: skip
+        return planning.build(
+            self.memory, self.address, request, db=self.endpoint.db, others=self.others, progress=progress,
+            cancelled=cancelled, watch=watch,
         )  # fmt: skip
 
     @reads

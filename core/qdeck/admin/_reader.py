@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from qdeck._operations.closeup import CloseUp
     from qdeck._operations.groups import Groups, GroupWalk, Kind
     from qdeck._operations.headroom import Headroom
-    from qdeck._operations.stuck import StuckJob
     from qdeck._redis.commands import Program
     from qdeck._rules.doctor import Diagnosis
     from qdeck._rules.health import HealthReport
-    from qdeck._rules.limits import Limits
     from qdeck._schedules.model import Definition, ScheduleRow
     from qdeck._settings import Configuration, Target
+    from qdeck._settings.limits import Limits
+    from qdeck.adapters.native.stuck import StuckJob
     from qdeck.adapters.native.walk import Walk as FilterWalk
     from qdeck.messages._cleaning import Cleaning
     from qdeck.messages._tasks import QueuePage, TaskPage
@@ -314,7 +314,7 @@ class Reads(Plans):
     def health(self, limits: Limits | None = None, *, orphans: bool = True) -> Program[HealthReport]:
         """Return the health report. A second one by the same reader has rates too."""
         from qdeck._rules import health
-        from qdeck._rules.limits import Limits
+        from qdeck._settings.limits import Limits
 
         return health.report(self.memory, self.address, limits or Limits(), orphans=orphans, others=self.others)
 

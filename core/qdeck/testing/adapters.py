@@ -13,8 +13,9 @@ import pytest
 from qdeck import UsageError
 from qdeck.adapters import changes, discovery
 from qdeck.adapters.listing import every
-from qdeck.adapters.model import Ages, Fate, Stale, Tried
-from qdeck.admin import Act, Entry, Seen, State, Writer, make_adapter, parse
+from qdeck.adapters.model import NO_QUEUE, Fate, Tried
+from qdeck.adapters.plans import Search
+from qdeck.admin import Act, Entry, Limits, Seen, State, Writer, make_adapter, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import redis
 
     from qdeck.adapters.adapter import Adapter
+    from qdeck.adapters.plans import Rule
 
 
 def contents(raw: redis.Redis) -> dict[bytes, tuple[object, bool]]:
@@ -233,27 +235,27 @@ class Conformance:
 
     def test_what_is_stale_is_told_and_can_go_and_come_back(self, deck: Writer, raw: redis.Redis) -> None:
         adapter = self.look(deck)
-        before, now, cursor = contents(raw), _now(deck), None
-        ages = Ages(
-            max_pending_age=0, max_ready_age=0, max_completed_age=0, max_orphaned_age=0, max_request_age=0, done_age=0,
-            dlq_ttl_s=0, dlq_max_entries=0,
+        before, now = contents(raw), _now(deck)
+        limits = Limits(
+            max_pending_age=0, max_ready_age=0, max_completed_age=0, max_orphaned_age=0, max_request_age=0,
+            max_task_age=0, dlq_ttl=0, dlq_max_entries=0, dlq_enabled=True,
         )  # fmt: skip
-        found: list[Stale] = []
-        for _ in range(1000):
-            page = deck.run(adapter.stale(ages, now, cursor))
-            found += page.found
-            cursor = page.cursor
-            if cursor is None:
-                break
-        assert cursor is None
+        queues = [row.name for row in deck.run(adapter.rows(now)).rows]
+        found = [
+            (rule, entry)
+            for queue in (*queues, NO_QUEUE)
+            for rule in adapter.rules(queue)
+            for entry in _taken(deck, adapter, queue, rule, limits, now)
+        ]
         assert contents(raw) == before
-        for number, stale in enumerate(found):
-            assert stale.reason
-            change = deck.run(adapter.change(stale.act, stale.entry, now, ages=ages, reason=stale.reason))
+        for number, (rule, entry) in enumerate(found):
+            reason, act = rule.reason_for(limits, entry, now), Act(rule.verb_for(limits))
+            assert reason
+            change = deck.run(adapter.change(act, entry, now, limits=limits, reason=reason))
             [done] = deck.write(changes.apply(self.adapter, f"s{number}", [change]))
-            assert done.done, (stale.rule, stale.entry.key, done.why)
+            assert done.done, (rule.name, entry.key, done.why)
             [back] = deck.write(changes.undo(self.adapter, f"s{number}"))
-            assert back.done, (stale.rule, stale.entry.key, back.why)
+            assert back.done, (rule.name, entry.key, back.why)
             assert contents(raw) == before
 
     def test_an_entry_that_changed_is_left_alone(self, deck: Writer, raw: redis.Redis) -> None:
@@ -282,6 +284,19 @@ class Conformance:
         adapter = self.look(deck)
         assert self.entries(deck, adapter)
         deck.run(adapter.stuck(_now(deck)))
+
+
+def _taken(deck: Writer, adapter: Adapter, queue: str, rule: Rule, limits: Limits, now: int) -> list[Entry]:
+    text = rule.where_for(limits)
+    outfit = deck.run(adapter.outfit(rule.verb_for(limits), now))
+    search = Search(
+        states=rule.states, now=now, limits=limits, wanted=parse(text) if text else None, rule=rule, outfit=outfit
+    )
+    found: list[Entry] = []
+    for pages in deck.run(adapter.pages(queue, search)):
+        while (page := deck.run(pages.page())) is not None:
+            found += page
+    return found
 
 
 def _priority(adapter: str, act: Act) -> object:

@@ -23,7 +23,6 @@ from qdeck.adapters.ifdb.changes import DATA, QUEUE, RETRIES, read_task
 from qdeck.adapters.model import (
     MOST_RUNS_S,
     Act,
-    Ages,
     Capability,
     Entry,
     Fate,
@@ -32,8 +31,6 @@ from qdeck.adapters.model import (
     Raw,
     Seen,
     Source,
-    Stale,
-    StalePage,
     Tried,
     age_s,
     raw_of,
@@ -46,6 +43,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
+    from qdeck.adapters.plans import Rule
 
 NAME: Final = "ifdb"
 MOST_COUNTED: Final = 50_000  # tasks that one look reads to tell their states
@@ -69,10 +67,6 @@ class Ifdb(Adapter):
     name: ClassVar[str] = NAME
     about: ClassVar[str] = "ifdb:task_queue and ifdb:task_data of the IFDB project"
     tells_fates: ClassVar[str] = "the records of the tasks tell; one that failed is tried again by itself, hours later"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._needed: set[str] = set()
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """Its two keys."""
@@ -121,7 +115,7 @@ class Ifdb(Adapter):
         )  # fmt: skip
         return Look(rows=(row,))
 
-    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """The line in its order, then the rest of the tasks."""
         yield from ()  # no reading: a program all the same
         if queue != NAME:
@@ -161,21 +155,20 @@ class Ifdb(Adapter):
             found |= {entry.seen: entry for entry in (yield from self.fill(queue, raws, now)) if entry.state == state}
         return [found.get(one) for one in seen]
 
-    def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
+    def outfit(self, act: str, now: int) -> Program[dict[str, Any]]:
         """For removals: which tasks others wait for."""
-        return {"needed": (yield from _needed())} if act is Act.DISCARD else {}
+        return {"needed": (yield from _needed())} if act == Act.DISCARD else {}
 
-    def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
+    def rules(self, queue: str) -> Sequence[Rule]:
         """Tasks that succeeded long ago, but never one that another waits for: as TaskQueueCleanup does."""
-        if cursor is None:
-            self._needed = yield from _needed()
-        page = yield from self.page(NAME, (State.DONE,), cursor=cursor)
-        found = []
-        for entry in page.jobs:
-            if isinstance(entry, Entry) and entry.id not in self._needed and (entry.age_s or 0) > ages.done_age:
-                reason = f"done for {entry.age_s:,.0f} s, over {ages.done_age:,} s"
-                found.append(Stale(entry=entry, rule="task_too_old", act=Act.DISCARD, reason=reason))
-        return StalePage(found=tuple(found), cursor=page.cursor, scanned=page.scanned)
+        from qdeck.adapters.plans import Rule
+
+        return (
+            Rule(
+                name="task_too_old", states=(State.DONE,), verb=Act.DISCARD, setting="max_task_age",
+                reason="done for {age}, over {limit}", test=lambda entry, _, outfit: entry.id not in outfit["needed"],
+            ),
+        )  # fmt: skip
 
     def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
         """As their records tell. A task with fewer runs left than a retry gives has failed since."""

@@ -128,7 +128,7 @@ class Lists(Adapter):
                 found[queue] = replace(row, **changed, oldest_s=oldest if word == "ready" else row.oldest_s)
         return Look(rows=tuple(found[name] for name in sorted(found)), notices=tuple(notices))
 
-    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """The list itself; of a queue of many lists, those that are known, or a scan for all of them."""
         yield from ()  # no reading: a program all the same
         found: list[Source] = []

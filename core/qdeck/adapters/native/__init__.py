@@ -1,1 +1,29 @@
-"""qdeck's own queue, read as every other adapter reads its system."""
+"""qdeck's own queue, read and planned as every other adapter reads and plans its system."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from qdeck._deck.model import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
+VERBS: Final[Mapping[str, tuple[State, ...]]] = MappingProxyType(
+    {
+        "retry": (State.DEAD,),
+        "discard": (*WAITING, State.DEAD, State.CANCELLED, State.DONE),
+        "cancel": (*WAITING, State.RUNNING),
+        "run": (State.DELAYED,),
+        "reprioritise": WAITING,
+        "requeue": (State.RUNNING,),
+        "bury": (*WAITING, State.RUNNING),
+        "move": (State.READY, State.DELAYED),
+        "edit": (*WAITING, State.DEAD),
+        "complete": (*WAITING, State.RUNNING),
+        "purge": tuple(State),
+    }
+)
+"""What can be done to a job, and in which states."""

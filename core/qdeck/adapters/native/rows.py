@@ -102,6 +102,12 @@ class Row(msgspec.Struct, eq=False, gc=False):
         return self.full().since_ms
 
     @property
+    def age_s(self) -> float | None:
+        """How long it is in its state."""
+        since = self.since if self.since is not None else self.since_ms
+        return None if since is None else (self.now - since) / 1000
+
+    @property
     def error(self) -> str | None:
         """The bare class of what went wrong last."""
         raw = self.error_raw

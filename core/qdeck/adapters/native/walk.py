@@ -15,8 +15,12 @@ from qdeck._deck.jobs import OF_BODY, OF_HEAD
 from qdeck._deck.model import State
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
+from qdeck._engine.codec import BAND
+from qdeck._engine.numbers import MOST
 from qdeck._redis import reads
+from qdeck.adapters.native import WAITING
 from qdeck.adapters.native.rows import ENDED, Row, reaches_no_secret
+from qdeck.adapters.plans import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +30,6 @@ if TYPE_CHECKING:
 
 PAGE: Final = 2000
 _FIRST: Final = 64
-_WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
 _BYTES: Final = 4 * 1024 * 1024  # of one kind of value in one page
 
 
@@ -57,7 +60,7 @@ class Needs:
             parts += ["error"] if has_errors else []  # the worker of a job that ended is told there
             parts += ["lease"] if state == State.RUNNING else []
         needs_body = bool(fields & OF_BODY)
-        if state in _WAITING and (parts or needs_body):
+        if state in WAITING and (parts or needs_body):
             parts.insert(0, "head")  # it has the version, which must not be newer than what the filter looks at
         test = wanted.compile(now)
         early: Callable[[Any], bool] | None = test
@@ -73,7 +76,7 @@ class Needs:
         )
 
 
-class Walk:
+class Walk(Pages):
     """A walk over one list of one queue; `page()` gives the rows that match of the next page, None at the end."""
 
     def __init__(
@@ -88,16 +91,22 @@ class Walk:
         size: int = PAGE,
         down: bool = False,
         part: str | None = None,
+        most: int | None = None,
+        only: Callable[[Row], bool] | None = None,
     ) -> None:
-        """`part` is another list that holds jobs of this state."""
+        """`part` is another list that holds jobs of this state, `most` is how many entries are looked at, `only` a
+        test besides the filter. In `ready`, whose scores are of priority and time, `highest` is of the time.
+        """
+        super().__init__()
         self.queue, self.state, self.now = queue, state, now
-        self.scanned = 0
         self._needs = needs
         self._key = keys.key(queue, part or state)
         self._lowest = lowest
         self._highest = None if highest is None else float(highest)
         self._size = size
         self._down = down
+        self._left = most
+        self._only = only
         self._by_rank, self._rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
         self._step = min(_FIRST, size)
         self._last: tuple[bytes, bytes] | None = None  # id and score
@@ -114,12 +123,28 @@ class Walk:
             return None
         ids, scores = flat[::2], flat[1::2]
         self._last = (ids[-1], scores[-1])
-        if self._highest is not None and float(scores[-1]) > self._highest:
-            self._over = True
-            fitting = [n for n, score in enumerate(scores) if float(score) <= self._highest]
-            ids, scores = [ids[n] for n in fitting], [scores[n] for n in fitting]
+        if self._highest is not None:
+            ids, scores = self._within(ids, scores, self._highest)
+        if self._left is not None:
+            ids, scores = ids[: self._left], scores[: self._left]
+            self._left -= len(ids)
+            self._over = self._over or self._left == 0
         self.scanned += len(ids)
         return (yield from self._rows(ids, scores)) if ids else []
+
+    def _within(self, ids: list[bytes], scores: list[bytes], highest: float) -> tuple[list[bytes], list[bytes]]:
+        """Those up to the highest score. Behind them is nothing more; in `ready`, the next priority."""
+        last = float(scores[-1])
+        if self.state == State.READY:
+            fitting = [n for n, score in enumerate(scores) if float(score) % BAND <= highest]
+            if last % BAND > highest:
+                self._lowest, self._last, self._over = (int(last) // BAND + 1) * BAND, None, last >= MOST
+        elif last <= highest:
+            return ids, scores
+        else:
+            self._over = True
+            fitting = [n for n, score in enumerate(scores) if float(score) <= highest]
+        return [ids[n] for n in fitting], [scores[n] for n in fitting]
 
     def _next(self) -> Program[list[bytes]]:
         """The next entries. Where the last one is not at its rank any more, they are found by score and id."""
@@ -182,7 +207,7 @@ class Walk:
             if "body" not in columns and rows:
                 yield from fill(queue, "body", rows)
             rows = list(filter(needs.full, rows))
-        return rows
+        return rows if self._only is None else list(filter(self._only, rows))
 
     def _since(self, scores: list[bytes]) -> Sequence[int | None]:
         """When jobs came into their state, where their scores say so."""

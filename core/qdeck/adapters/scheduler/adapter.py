@@ -22,11 +22,10 @@ from qdeck._redis import reads
 from qdeck.adapters import cells
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.cells import Cell, Change
-from qdeck.adapters.listing import Place, every, read_slice
+from qdeck.adapters.listing import every
 from qdeck.adapters.model import (
     MOST_RUNS_S,
     Act,
-    Ages,
     Capability,
     Entry,
     Fate,
@@ -34,8 +33,6 @@ from qdeck.adapters.model import (
     Look,
     Raw,
     Source,
-    Stale,
-    StalePage,
     Tried,
     age_s,
     raw_of,
@@ -48,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Program
+    from qdeck.adapters.plans import Rule
 
 PRIORITY: Final = b"scheduler:queue:priority"
 DELAYED: Final = b"scheduler:queue:delayed"
@@ -123,7 +121,7 @@ class Scheduler(Adapter):
         known = [key for key in bad if types.get(key) == self.fixed_keys()[key]]
         return Look(rows=(row,), unread=tuple(f"{key.decode()} of scheduler may not be read" for key in known))
 
-    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """One key for each state."""
         yield from ()  # no reading: a program all the same
         return [source for source in _SOURCES if source.state in states and queue == QUEUE]
@@ -133,21 +131,13 @@ class Scheduler(Adapter):
         yield from ()  # no reading: a program all the same
         return [_entry(raw, now) for raw in raws]
 
-    def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
+    def rules(self, queue: str) -> Sequence[Rule]:
         """Delayed entries that no worker can put in line, or did not; dead letters, that have no limit of their own."""
-        place = Place.read(cursor)
-        source = _STALE[place.source]
-        raws, mark = yield from read_slice(source, place.mark, 500)
-        entries = [_entry(raw, now) for raw in raws]
-        if source.key == DEAD:
-            found = yield from _stale_letters(entries, ages, now)
-        else:
-            found = [one for entry in entries if (one := _stale_delayed(entry, now)) is not None]
-        place = Place(place.source + 1) if mark is None else Place(place.source, mark)
-        end = place.source >= len(_STALE)
-        return StalePage(found=tuple(found), cursor=None if end else str(place), scanned=len(raws))
+        from qdeck.adapters.scheduler.rules import RULES
 
-    def outfit(self, act: Act, now: int) -> Program[dict[str, Any]]:
+        return RULES if queue == QUEUE else ()
+
+    def outfit(self, act: str, now: int) -> Program[dict[str, Any]]:
         """How this version makes scores."""
         return {"sign": self.sign or (yield from _sign_of(now))}
 
@@ -198,36 +188,6 @@ class Scheduler(Adapter):
             priority = _name_of(entry.priority)
         sign = options.get("sign") or self.sign or (yield from _sign_of(now))
         return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
-
-
-_STALE: Final = _SOURCES[2:]
-OVERDUE_MS: Final = 60_000  # a worker puts in line what is due every 5 s
-
-
-def _stale_delayed(entry: Entry, now: int) -> Stale | None:
-    if entry.problem is not None:
-        return Stale(entry=entry, rule="broken_entries", act=Act.BURY, reason=entry.problem)
-    late = 0 if entry.due_ms is None else now - entry.due_ms
-    if late <= OVERDUE_MS and not (entry.stuck and late > 0):
-        return None
-    return Stale(entry=entry, rule="overdue_delayed", act=Act.RUN, reason=f"due for {late / 1000:,.0f} s")
-
-
-def _stale_letters(entries: Sequence[Entry], ages: Ages, now: int) -> Program[list[Stale]]:
-    [size] = yield reads.read((b"ZCARD", DEAD))
-    excess = 0 if reads.is_error(size) else max(0, size - ages.dlq_max_entries)
-    [edge] = yield reads.read((b"ZRANGE", DEAD, excess, excess, b"WITHSCORES"))
-    least = float(edge[1]) if excess and not reads.is_error(edge) and edge else float("-inf")
-    found = []
-    for entry in entries:
-        score = float(entry.seen.score or 0)
-        if score < now - ages.dlq_ttl_s * 1000:
-            reason = f"dead for {entry.age_s or 0:,.0f} s, over {ages.dlq_ttl_s:,} s"
-            found.append(Stale(entry=entry, rule="dead_too_old", act=Act.DISCARD, reason=reason))
-        elif score < least:
-            reason = f"more than {ages.dlq_max_entries:,} dead letters"
-            found.append(Stale(entry=entry, rule="dead_too_many", act=Act.DISCARD, reason=reason))
-    return found
 
 
 _ROW_KEYS: Final = (PROCESSING, PRIORITY, DELAYED, DEAD)

@@ -10,15 +10,15 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from qdeck._deck.model import QueueRow, State
+from qdeck._deck.model import NO_STATE, QueueRow, State
 from qdeck._engine.numbers import score_ms
 from qdeck._redis import reads
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.listing import read_slice
 from qdeck.adapters.model import (
+    NO_QUEUE,
     Act,
     AdapterHealth,
-    Ages,
     Capability,
     Entry,
     Fate,
@@ -27,7 +27,6 @@ from qdeck.adapters.model import (
     Raw,
     Seen,
     Source,
-    StalePage,
     Tried,
     age_s,
     text_of,
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.cells import Change
+    from qdeck.adapters.plans import Rule
     from qdeck.adapters.vmpooler.health import Clones
 
 TOGETHER: Final = 20  # pools that are read side by side
@@ -266,9 +266,14 @@ class VmPooler(Adapter):
         self._letters = (mark, count)
         return count
 
-    def sources(self, queue: str, states: Sequence[State]) -> Program[list[Source]]:
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
         """The sets of a pool, or the keys of requests and tasks; and the dead letters."""
         found: list[Source] = []
+        if queue == NO_QUEUE:
+            from qdeck.adapters.vmpooler.purge import RECORDS
+
+            dead = (yield from dead_sources()) if State.DEAD in states else []
+            return [*([RECORDS] if NO_STATE in states else []), *dead]
         if queue == REQUEST_QUEUE:
             if State.RUNNING in states:
                 found.append(Source(key=PROCESSING, kind=Kind.ZSET, state=State.RUNNING, native_state="processing"))
@@ -293,6 +298,10 @@ class VmPooler(Adapter):
             return []
         if raws[0].source.native_state.startswith("dlq:"):
             return fill_letters(raws, now)
+        if queue == NO_QUEUE:
+            from qdeck.adapters.vmpooler.purge import fill_orphans
+
+            return (yield from fill_orphans(raws, now))
         if queue == REQUEST_QUEUE:
             return (yield from fill_requests(raws, now))
         if queue == CREATE_QUEUE or queue in TASKS:
@@ -301,25 +310,24 @@ class VmPooler(Adapter):
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
         """As every adapter does; records of no VM are in no set, and looked up by their own key."""
-        from qdeck.adapters.vmpooler.purge import NO_STATE, read_orphans
+        from qdeck.adapters.vmpooler.purge import read_orphans
 
         if state != NO_STATE:
             return (yield from super().recall(queue, state, seen, now))
         found = yield from read_orphans([one.member for one in seen], now, ending=True)
         return [entry if entry and entry.seen == one else None for entry, one in zip(found, seen, strict=True)]
 
-    def stale(self, ages: Ages, now: int, cursor: str | None = None) -> Program[StalePage]:
+    def rules(self, queue: str) -> Sequence[Rule]:
         """What the page on queue reliability calls stale; whether a VM is there at its provider is not looked at."""
-        from qdeck.adapters.vmpooler.purge import stale
+        from qdeck.adapters.vmpooler.purge import rules_of
 
-        pools = yield from self.pools()
-        return (yield from stale(pools, ages, now, cursor, stuck_age_ms=self.thresholds.stuck_age_ms))
+        return rules_of(queue)
 
-    def health(self, now: int, ages: Ages) -> Program[AdapterHealth]:
+    def health(self, now: int) -> Program[AdapterHealth]:
         """Its own numbers besides: clones under way, records of no VM, and what VMPooler says of itself."""
         from qdeck.adapters.vmpooler.health import measure_health
 
-        found, self._clones = yield from measure_health(self, now, ages, self._clones)
+        found, self._clones = yield from measure_health(self, now, self._clones)
         return found
 
     def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
@@ -329,7 +337,7 @@ class VmPooler(Adapter):
         return (yield from read_fates(tried))
 
     def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
-        """What its API or its purge would do. Options: `ages`, `reason`."""
+        """What its API or its purge would do. Options: `limits`, `rule`, `reason`."""
         from qdeck.adapters.vmpooler.changes import build
 
         return (yield from build(self, act, entry, now, options))

@@ -10,13 +10,15 @@ from qdeck._deck.model import State
 from qdeck._engine import codec
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
+from qdeck._settings.limits import Limits
 from qdeck.adapters import cells
 from qdeck.adapters.cells import THERE, Change
-from qdeck.adapters.model import Act, Ages, Entry, raw_of
+from qdeck.adapters.model import Act, Entry, raw_of
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
     CREATE_QUEUE,
+    DATA_TTL_S,
     DEAD,
     MOST_TOGETHER,
     REQUEST_QUEUE,
@@ -26,7 +28,7 @@ from qdeck.adapters.vmpooler.keys import (
     request_key,
     vm_key,
 )
-from qdeck.adapters.vmpooler.purge import ORPHAN, expire_orphan, judge
+from qdeck.adapters.vmpooler.purge import ORPHAN, expire_orphan
 from qdeck.adapters.vmpooler.requests import end_request
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
 def build(adapter: Adapter, act: Act, entry: Entry, now: int, options: Mapping[str, Any]) -> Program[Change]:
     """Return the change that does this to an entry."""
-    ages = options.get("ages") or Ages()
+    limits = options.get("limits") or Limits()
     if act is Act.EXPIRE and entry.native_state == ORPHAN:
         return expire_orphan(entry, now)
     if why := adapter.why_not(act, State(entry.state)):
@@ -47,13 +49,12 @@ def build(adapter: Adapter, act: Act, entry: Entry, now: int, options: Mapping[s
     if entry.queue == REQUEST_QUEUE:
         if act not in (Act.CANCEL, Act.EXPIRE):
             raise InvalidOption(f"{entry.id!r}: a request can only be cancelled", hint="that is DELETE of its API")
-        return (yield from end_request(act, entry, now, ages))
-    if options.get("rule") is not None and entry.queue not in TASKS and entry.state != State.DEAD:
-        stale = judge(entry, ages)
-        if stale is None or stale.act is not act:
-            raise InvalidOption(f"{entry.id!r}: it is not too old any more", hint="make a new plan")
+        return (yield from end_request(act, entry, now))
+    rule = options.get("rule")
+    if rule is not None and entry.state != State.DEAD and not adapter.takes(rule, entry, limits, now):
+        raise InvalidOption(f"{entry.id!r}: it is not too old any more", hint="make a new plan")
     if act is Act.EXPIRE and entry.native_state == "pending":
-        return (yield from _drop(entry, now, ages))
+        return (yield from _drop(entry, now))
     if act is Act.EXPIRE:
         raise InvalidOption(f"{entry.id!r}: only requests, pending VMs and records of no VM expire", hint="complete it")
     if act is Act.RETRY:
@@ -64,7 +65,7 @@ def build(adapter: Adapter, act: Act, entry: Entry, now: int, options: Mapping[s
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
         raise InvalidOption(f"{entry.id!r}: a task can only be discarded", hint="see the capabilities of the adapter")
     if act is Act.BURY:
-        return (yield from _bury(entry, now, ages, str(options.get("reason") or "buried by an operator")))
+        return (yield from _bury(entry, now, limits, str(options.get("reason") or "buried by an operator")))
     if act is Act.DISCARD and entry.state == State.DONE:
         return _remove(entry)
     return _complete(entry)
@@ -96,7 +97,7 @@ def _complete(entry: Entry) -> Change:
     )
 
 
-def _bury(entry: Entry, now: int, ages: Ages, reason: str) -> Program[Change]:
+def _bury(entry: Entry, now: int, limits: Limits, reason: str) -> Program[Change]:
     """To the dead letters, as its purge writes them; its hash gets an end only if it has none."""
     at, hash_key = now // 1000, vm_key(entry.seen.member)
     request, alias = yield reads.read((b"HGET", hash_key, b"request_id"), (b"HGET", hash_key, b"pool_alias"))
@@ -108,9 +109,10 @@ def _bury(entry: Entry, now: int, ages: Ages, reason: str) -> Program[Change]:
     }  # fmt: skip
     told = codec.encode_json({name: value for name, value in facts.items() if value is not None})
     letter, dead = raw_of(f"{entry.id}:{at}:") + told, DEAD["pending"]
-    dropped = yield from _drop(entry, now, ages)
+    dropped = yield from _drop(entry, now)
     # The letters that are there already may be kept for longer, or for good: their end is never brought nearer.
-    kept = (cells.expiry_later(dead, now + ages.dlq_ttl_s * 1000),) if ages.dlq_ttl_s > 0 else ()
+    ttl_ms = limits.ms("dlq_ttl")
+    kept = (cells.expiry_later(dead, now + ttl_ms),) if ttl_ms >= 1000 else ()
     return msgspec.structs.replace(
         dropped,
         cells=(*dropped.cells, cells.score(dead, letter, None, b"%d" % at), *kept),
@@ -118,7 +120,7 @@ def _bury(entry: Entry, now: int, ages: Ages, reason: str) -> Program[Change]:
     )
 
 
-def _drop(entry: Entry, now: int, ages: Ages) -> Program[Change]:
+def _drop(entry: Entry, now: int) -> Program[Change]:
     """Out of `pending`, without a dead letter; its hash gets an end only if it has none, and is the one that was read.
 
     Undone only while the VM is in no set: the manager may have found it since.
@@ -129,7 +131,7 @@ def _drop(entry: Entry, now: int, ages: Ages) -> Program[Change]:
     if read_ms(clone) != entry.since_ms:
         raise InvalidOption(f"{entry.id!r}: its record has changed", hint="make a new plan")
     record = [cells.field(hash_key, b"clone", clone)] if ttl != -2 else []
-    record += [cells.expiry(hash_key, None, b"%d" % (now + ages.data_ttl_s * 1000))] if ttl == -1 else []
+    record += [cells.expiry(hash_key, None, b"%d" % (now + DATA_TTL_S * 1000))] if ttl == -1 else []
     return Change(
         id=entry.id,
         cells=(cells.member(seen.key, seen.member, THERE, None), *record, *_in_no_other_set(entry)),

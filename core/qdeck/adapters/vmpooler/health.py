@@ -17,7 +17,7 @@ from qdeck.adapters.cells import ANY, Change
 from qdeck.adapters.changes import apply_once
 from qdeck.adapters.listing import read_slice
 from qdeck.adapters.measures import measure
-from qdeck.adapters.model import AdapterHealth, Ages, Kind, Source, age_s
+from qdeck.adapters.model import AdapterHealth, Kind, Source, age_s
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, vm_key
 from qdeck.adapters.vmpooler.purge import read_orphans
@@ -43,14 +43,12 @@ class Clones(NamedTuple):
     total: int
 
 
-def measure_health(
-    adapter: Adapter, now: int, ages: Ages, clones: Clones | None
-) -> Program[tuple[AdapterHealth, Clones]]:
+def measure_health(adapter: Adapter, now: int, clones: Clones | None) -> Program[tuple[AdapterHealth, Clones]]:
     """The numbers of every pool and state; clones that run and wait; records of no VM; VMPooler's own verdict.
 
     `clones` is what the call before this one returned: a rate needs two.
     """
-    found = yield from measure(adapter, now, ages)
+    found = yield from measure(adapter, now)
     clone, ondemand, waiting, own = yield reads.read(
         (b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE), (b"HGETALL", HEALTH)
     )

@@ -13,6 +13,7 @@ from qdeck._engine.numbers import digits
 from qdeck.adapters.model import short, text_of
 
 POOLS: Final = b"vmpooler__pools"
+DATA_TTL_S: Final = 168 * 3600
 REQUESTS: Final = b"vmpooler__provisioning__request"
 PROCESSING: Final = b"vmpooler__provisioning__processing"
 CREATE: Final = b"vmpooler__odcreate__task"

@@ -12,8 +12,8 @@ from qdeck._errors import InvalidOption
 from qdeck._redis import reads
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Change
-from qdeck.adapters.model import Act, Ages, Entry, raw_of, text_of
-from qdeck.adapters.vmpooler.keys import pool_key, request_key
+from qdeck.adapters.model import Act, Entry, raw_of, text_of
+from qdeck.adapters.vmpooler.keys import DATA_TTL_S, pool_key, request_key
 
 if TYPE_CHECKING:
     from qdeck._redis.commands import Program
@@ -28,7 +28,7 @@ def delivered_key(request: str, alias: str, pool: str) -> bytes:
     return raw_of(f"vmpooler__{request}__{alias}__{pool}")
 
 
-def end_request(act: Act, entry: Entry, now: int, ages: Ages) -> Program[Change]:
+def end_request(act: Act, entry: Entry, now: int) -> Program[Change]:
     """Return the change that deletes a request (cancel) or lets it fail because it is too old (expire)."""
     request, seen = entry.id, entry.seen
     record = request_key(raw_of(request))
@@ -36,7 +36,7 @@ def end_request(act: Act, entry: Entry, now: int, ages: Ages) -> Program[Change]
     if seen.score is None or reads.is_error(wanted):
         raise InvalidOption(f"{request!r} is over already", hint="its record ends by itself")
     deletes = act is Act.CANCEL
-    status, ttl_s = (b"deleted", DELETED_TTL_S) if deletes else (b"failed", ages.data_ttl_s)
+    status, ttl_s = (b"deleted", DELETED_TTL_S) if deletes else (b"failed", DATA_TTL_S)
     ends = b"%d" % (now + ttl_s * 1000)
     done = [
         cells.score(seen.key, seen.member, seen.score, None),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from qdeck._errors import InvalidOption
 from qdeck._settings.model import FOREIGN_RULES, RULE_KEYS, SWITCHES_THAT_WRITE, Settings
 
@@ -30,8 +32,8 @@ _WORDS: Final = {
 }
 
 
-class Rule(StrEnum):
-    """A purge rule; in the order in which a plan has them."""
+class PurgeRule(StrEnum):
+    """A purge rule of native; in the order in which a plan has them."""
 
     RUNNING_WITHOUT_OWNER = "running_without_owner"
     READY_TOO_OLD = "ready_too_old"
@@ -40,32 +42,6 @@ class Rule(StrEnum):
     DEAD_TOO_MANY = "dead_too_many"
     CANCELLED_TOO_OLD = "cancelled_too_old"
     ORPHANED_RECORDS = "orphaned_records"
-
-    @property
-    def key(self) -> str:
-        """The setting that is its threshold."""
-        return RULE_KEYS[self.value]
-
-
-class Effect(StrEnum):
-    """What becomes of an entry that a purge takes: the verbs of the operator, and one for records of no job."""
-
-    BURY = "bury"
-    CANCEL = "cancel"
-    REQUEUE = "requeue"
-    DISCARD = "discard"
-    FORGET = "forget"
-
-    @property
-    def told(self) -> str:
-        """In words."""
-        return {
-            Effect.BURY: "to the dead letters",
-            Effect.CANCEL: "cancelled",
-            Effect.REQUEUE: "back to ready",
-            Effect.DISCARD: "removed",
-            Effect.FORGET: "removed",
-        }[self]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,18 +63,8 @@ class Limits:
     def of(cls, settings: Settings | None = None, changes: Iterable[str] = ()) -> Limits:
         """The thresholds of a configuration, with `KEY=VALUE` changes for this run."""
         given = settings or Settings()
-        limits = cls(
-            max_pending_age=given.purge.max_pending_age,
-            max_ready_age=given.purge.max_ready_age,
-            max_completed_age=given.purge.max_completed_age,
-            max_request_age=given.purge.max_request_age,
-            max_orphaned_age=given.purge.max_orphaned_age,
-            dlq_ttl=given.dead_letters.dlq_ttl,
-            dlq_max_entries=given.dead_letters.dlq_max_entries,
-            dlq_enabled=given.dead_letters.dlq_enabled,
-            max_ready_age_pool=given.purge.max_ready_age_pool,
-            max_task_age=given.purge.max_task_age,
-        )
+        values = msgspec.structs.asdict(given.purge) | msgspec.structs.asdict(given.dead_letters)
+        limits = cls(**{name: values[name] for name in cls.__dataclass_fields__})
         for change in changes:
             limits = limits.changed(change)
         return limits
@@ -122,26 +88,36 @@ class Limits:
         number = _number(key, value)
         return replace(self, **{key: number})  # type: ignore[arg-type]  # the key is one of those of numbers
 
-    def age_ms(self, rule: Rule) -> int:
-        """The threshold of a rule on ages, in ms."""
-        if rule is Rule.DEAD_TOO_OLD:
-            return round(self.dlq_ttl * HOUR_S * 1000)
-        return int(getattr(self, rule.key)) * 1000
+    def value(self, setting: str) -> float:
+        """Return the value of a setting."""
+        return float(getattr(self, self._given(setting)))
 
-    def told(self, rule: Rule) -> str:
-        """The threshold of a rule in words, in the unit of its setting."""
-        value = getattr(self, rule.key)
-        if rule is Rule.DEAD_TOO_MANY:
-            return f"{rule.key} {value:,}"
-        return f"{rule.key} {value:g} h" if rule is Rule.DEAD_TOO_OLD else f"{rule.key} {value:,} s"
+    def _given(self, setting: str) -> str:
+        """The setting that counts: machines that nobody asked for may have a limit of their own."""
+        return setting if getattr(self, setting) is not None else "max_ready_age"
 
-    def effect(self, rule: Rule) -> Effect:
-        """What a rule does to what it takes. What still had to run is never just dropped."""
-        if rule is Rule.READY_TOO_OLD:
-            return Effect.BURY if self.dlq_enabled else Effect.CANCEL
-        if rule is Rule.RUNNING_WITHOUT_OWNER:
-            return Effect.BURY if self.dlq_enabled else Effect.REQUEUE
-        return Effect.FORGET if rule is Rule.ORPHANED_RECORDS else Effect.DISCARD
+    def ms(self, setting: str) -> int:
+        """Return the value of a setting that is an age, in ms."""
+        return round(self.value(setting) * (HOUR_S if setting == "dlq_ttl" else 1) * 1000)
+
+    def words(self, setting: str) -> str:
+        """Return a setting with its value, in the unit of the configuration."""
+        setting, value = self._given(setting), self.value(setting)
+        if setting == "dlq_ttl":
+            return f"{setting} {value:g} h"
+        return f"{setting} {value:,.0f}" + ("" if setting == "dlq_max_entries" else " s")
+
+
+def rules_words(rules: Iterable[str], limits: Limits) -> str:
+    """Return rules with their thresholds."""
+    settings = {**RULE_KEYS, **FOREIGN_RULES}
+    return "; ".join(f"{rule} ({limits.words(settings[rule])})" if settings[rule] else rule for rule in rules)
+
+
+def chosen_rules(rules: Iterable[str]) -> frozenset[str]:
+    """Return the rules that are meant: all of native's mean all of the other adapters too."""
+    named = frozenset(str(rule) for rule in rules)
+    return named | frozenset(FOREIGN_RULES) if named.issuperset(PurgeRule) else named
 
 
 def _number(key: str, value: str) -> int | float:
@@ -163,13 +139,13 @@ def _number(key: str, value: str) -> int | float:
     return number
 
 
-def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[Rule | str, ...]:
+def read_rules(names: Iterable[str], settings: Settings | None = None) -> tuple[PurgeRule | str, ...]:
     """The rules of these names; when none are named those of the configuration, or all. In the order of a plan.
 
     Those that only other adapters have are words; all of our own mean all of theirs too.
     """
-    known = (*Rule, *FOREIGN_RULES)
-    wanted = list(names) or list((settings or Settings()).purge.rules or Rule)
+    known = (*PurgeRule, *FOREIGN_RULES)
+    wanted = list(names) or list((settings or Settings()).purge.rules or PurgeRule)
     for name in wanted:
         if name not in known:
             near = difflib.get_close_matches(name, [str(rule) for rule in known], 1)

@@ -1,0 +1,39 @@
+"""What a purge takes of the scheduler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from qdeck._deck.model import State
+from qdeck.adapters.model import Act
+from qdeck.adapters.plans import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qdeck.adapters.model import Entry
+
+OVERDUE_MS: Final = 60_000  # a worker puts in line what is due every 5 s
+
+
+def _is_broken(entry: Entry, _now: int, _outfit: Mapping[str, Any]) -> bool:
+    return entry.problem is not None
+
+
+def _is_overdue(entry: Entry, now: int, _outfit: Mapping[str, Any]) -> bool:
+    late = 0 if entry.due_ms is None else now - entry.due_ms
+    return entry.problem is None and (late > OVERDUE_MS or (entry.stuck is not None and late > 0))
+
+
+RULES: Final = (
+    Rule(name="broken_entries", states=(State.DELAYED,), verb=Act.BURY, reason="{problem}", test=_is_broken),
+    Rule(name="overdue_delayed", states=(State.DELAYED,), verb=Act.RUN, reason="due for {late}", test=_is_overdue),
+    Rule(
+        name="dead_too_old", states=(State.DEAD,), verb=Act.DISCARD, setting="dlq_ttl",
+        reason="dead for {age}, over {limit}",
+    ),
+    Rule(
+        name="dead_too_many", states=(State.DEAD,), verb=Act.DISCARD, setting="dlq_max_entries", rank=True,
+        reason="more dead letters than {limit}; dead for {age}",
+    ),
+)  # fmt: skip
