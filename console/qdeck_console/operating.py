@@ -127,6 +127,8 @@ def undone(result: UndoResult, name: str) -> tuple[str, str, str]:
     words = f"undone: {name}" if not result.skipped else f"{result.restored:,} went back, of {name}"
     if result.dependents:
         words += f"; {counted(result.dependents, 'job')} that waited for them too"
+    if result.requeued:
+        words += f"; {result.requeued:,} that ran wait in ready"
     if result.error is not None:
         return f"{words}; then {result.error}", "bad", "✗"
     if result.skipped:

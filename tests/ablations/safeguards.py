@@ -113,10 +113,10 @@ SAFEGUARDS: Final = (
         name="entries of the outbox are deleted last",
         prevents="an effect on another queue is lost when its deliverer dies",
         file="core/qdeck/_engine/programs.py",
-        text="        try:\n            yield from self._effect(entry_id, entry, self._read_ms)\n",
+        text="        try:\n            is_refused = yield from self._effect(entry_id, entry, self._read_ms)\n",
         without=(
             '        yield (b"XDEL", self._key, entry_id)\n'
-            "        try:\n            yield from self._effect(entry_id, entry, self._read_ms)\n"
+            "        try:\n            is_refused = yield from self._effect(entry_id, entry, self._read_ms)\n"
         ),
         tests=("tests/engine/test_outbox.py", "tests/engine/test_across_queues.py"),
     ),

@@ -9,7 +9,7 @@ import pytest
 from engine.harness import OTHER
 from engine.model_jobs import RESEND_MS
 from engine.test_removed import act
-from qdeck._engine import acts, keys, ops
+from qdeck._engine import acts, keys, ops, programs
 from qdeck._engine.codec import BAND
 
 if TYPE_CHECKING:
@@ -76,8 +76,55 @@ def test_a_job_is_not_moved_where_its_id_is_done(rig: Rig, left: str) -> None:
     rig.add("a")
     rig.work("a")
     fields = {"s": b"ready", "c": b"5", "h": b"1 100 0 send", "b": b"", "a": b"", "e": b""}
-    assert rig.call(acts.accept(rig.queue, "a", fields, "far 1-1", now=rig.now)) == 0
+    assert rig.call(acts.accept(rig.queue, "a", fields, "far 1-1", now=rig.now)) == programs.TAKEN
     assert rig.sizes() == {"done": 1}
+
+
+def move(rig: Rig, *job_ids: str) -> None:
+    """Moves jobs out of the queue; their entries wait in its outbox."""
+    seen = dict(rig.picture().zsets["ready"])
+    pairs = [(job_id, f"{seen[job_id]:.0f}") for job_id in job_ids]
+    op = acts.act(rig.queue, "move", "ready", pairs, batch="b", offset=0, event=b"{}", extra=OTHER, now=rig.now)
+    assert rig.call(op).skipped == []
+
+
+def test_a_moved_job_returns_where_its_id_was_taken_meanwhile(rig: Rig) -> None:
+    """Its id is taken between the look and the delivery: it is back in its place, as if it had never left."""
+    rig.queues.add(OTHER)
+    rig.add("a", priority=7)
+    rig.add("b")
+    before = rig.picture()
+    move(rig, "a", "b")
+    rig.add("a", queue=OTHER)
+    entries: Any = rig.raw.xrange(keys.key(rig.queue, "outbox"))
+    rig.deliver()
+    [(entry_id, fields)] = [one for one in entries if one[1][b"i"] == b"a"]
+    place, job = b"%b %b" % (rig.queue.encode(), entry_id), {name.decode(): value for name, value in fields.items()}
+    again = acts.accept(OTHER, "a", job, place, now=rig.now)  # a deliverer that died before it deleted the entry
+    assert rig.call(again) == programs.TAKEN
+    assert rig.call(acts.accept(rig.queue, "a", job | {"y": b"1"}, place + programs.RETURNED, now=rig.now)) == 0
+    after = rig.picture()
+    assert after.zsets["ready"] == [row for row in before.zsets["ready"] if row[0] == "a"]
+    assert after.hashes["head"]["a"] == before.hashes["head"]["a"]
+    assert {name: count for name, count in after.meta.items() if name.startswith("n:")} == {
+        "n:enqueued": "2", "n:moved": "1"
+    }  # fmt: skip
+    assert rig.sizes(OTHER) == {"ready": 2}
+    rig.check()
+
+
+def test_a_moved_job_whose_id_is_taken_in_both_queues_is_set_aside(rig: Rig) -> None:
+    rig.queues.add(OTHER)
+    rig.add("a")
+    move(rig, "a")
+    rig.tick(RESEND_MS)
+    rig.add("a", queue=OTHER)
+    rig.add("a")
+    rig.deliver()
+    rows: Any = rig.raw.xrange(keys.key(rig.queue, "quarantine"))
+    [[_, kept]] = rows
+    assert (kept[b"i"], kept[b"why"]) == (b"a", f"its id is taken in {rig.queue!r} and {OTHER!r}".encode())
+    assert rig.sizes() == rig.sizes(OTHER) == {"ready": 1}
 
 
 @pytest.mark.parametrize("holds", ["live", "ended", "none"])

@@ -94,7 +94,7 @@ def one_round(
     back = deck.undo(plan.batch)
     assert (back.restored, back.skipped, back.error) == (planned, (), None)
     assert back.dependents == (2 * planned if verb == "cancel" else 0)
-    assert_same(yard.dump(), before, "")
+    assert_same(yard.dump(), before)
     yard.raw.flushall()
     return killed, undo_killed
 

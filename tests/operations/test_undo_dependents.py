@@ -41,7 +41,7 @@ def test_a_family_is_put_back(deck: Writer, yard: Yard, verb: str) -> None:
     back = deck.undo()
     assert (back.restored, back.dependents, back.skipped, back.error) == (1, 3, (), None)
     after = yard.dump()
-    assert_same(after, before, "bury")
+    assert_same(after, before)
     again = deck.undo(result.batch)
     assert (again.restored, again.dependents) == (1, 3), "twice is once, and tells the same"
     assert yard.dump() == after
@@ -72,7 +72,7 @@ def test_across_queues_and_back(deck: Writer, yard: Yard, delivered: bool) -> No
     back = deck.undo()
     assert (back.restored, back.dependents, back.skipped) == (1, 2, ())
     for now, old in zip((yard.dump(), other.dump()), before, strict=True):
-        assert_same(now, old, "bury")
+        assert_same(now, old)
     for there in (yard, other, yard):
         [job] = there.claim()
         there.end(job, "done")
@@ -118,7 +118,7 @@ def test_those_that_run_anyway_wait_again(deck: Writer, yard: Yard) -> None:
     back = deck.undo()
     assert (back.restored, back.skipped) == (2, ())
     assert set(yard.ids("blocked")) == {both, single, later}
-    assert_same(yard.dump(), before, "bury")
+    assert_same(yard.dump(), before)
 
 
 def test_what_went_on_since_stays(deck: Writer, yard: Yard) -> None:
@@ -177,7 +177,7 @@ def test_a_chain_inside_one_slice_whatever_its_order(deck: Writer, yard: Yard) -
     assert back.restored + back.dependents == 4
     assert result.applied + back.dependents == 4
     assert back.skipped == ()
-    assert_same(yard.dump(), before, "bury")
+    assert_same(yard.dump(), before)
     assert set(yard.ids("blocked")) == {middle, last, end}
 
 

@@ -59,7 +59,7 @@ def one_case(deck: Writer, yards: list[Yard], seed: int) -> int:
         now = yard.dump()
         for state in STATES:
             assert now.get(state) == old.get(state), f"{told}: {yard.queue} {state}"
-        assert_same(now, old, "")
+        assert_same(now, old)
     return back.dependents
 
 

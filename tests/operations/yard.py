@@ -40,13 +40,13 @@ class Yard:
 
     def add(self, *args: Any, after: Sequence[str] = (), delay_ms: int | None = None, **head: Any) -> str:
         """One job, in real time."""
-        unique = head.pop("unique", "")
+        unique, job_id = head.pop("unique", ""), head.pop("job_id", None) or new_id()
         known = codec.Head(
             enqueued_ms=0, priority=head.pop("priority", 100), retries=head.pop("retries", 0),
             task=head.pop("task", "send"), name=unique or None, unique=bool(unique), **head,
         )  # fmt: skip
         job = ops.NewJob(
-            id=new_id(), priority=known.priority, tail=known.tail(), body=codec.encode_json([args, {}]),
+            id=job_id, priority=known.priority, tail=known.tail(), body=codec.encode_json([args, {}]),
             delay_ms=delay_ms, unique=unique, after=tuple(after),
         )  # fmt: skip
         [made] = self.client.run(programs.enqueue(self.queue, [job]))

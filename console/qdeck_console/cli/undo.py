@@ -31,6 +31,7 @@ def undo(ctx: click.Context, batch: str | None) -> None:
                 "verb": result.verb,
                 "restored": result.restored,
                 "dependents": result.dependents,
+                "requeued": result.requeued,
                 "skipped": [skip.as_json() for skip in result.skipped],
                 "error": result.error,
             }
@@ -40,6 +41,8 @@ def undo(ctx: click.Context, batch: str | None) -> None:
         line(f"{what} of {safe(result.batch)} went back")
         if result.dependents:
             line(f"{counted(result.dependents, 'job')} that waited for them, and had died or gone on, went back too")
+        if result.requeued:
+            line(f"{counted(result.requeued, 'job')} buried while running: in ready now, its worker has lost it")
     note_skips(result.skipped, len(result.skipped))
     if result.error is not None:
         note(f"qdeck: ended after {result.restored:,}: {result.error}; the same command goes on from there")

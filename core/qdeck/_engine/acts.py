@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SLICE: Final = 200  # jobs that one act changes at most
 KEEP_MS: Final = 24 * 3600 * 1000  # how long an act can be undone
+ID_TAKEN: Final = "!"  # seen of a job whose id is taken in the queue that it would be moved to
 KEEP_BYTES: Final = 64 * 1024 * 1024  # what is kept of all acts that can be undone
 
 
@@ -32,17 +33,19 @@ class Acted:
     kept: bool
     asked: int
     outbox: int
+    bytes: int
     skipped: list[tuple[int, str, str]]
     unkept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What became of taking a slice back."""
+    """What became of the undo of a slice: `requeued` of the restored jobs ran before, and wait in ready now."""
 
     now_ms: int
     restored: int
     count: int
+    requeued: int
     skipped: list[tuple[str, str, str]]
 
 
@@ -115,9 +118,9 @@ def edit(
 
 
 def _read_acted(reply: Any) -> Acted:
-    now, count, kept, asked, outbox, *skipped = reply
+    now, count, kept, asked, outbox, size, *skipped = reply
     reasons = [(skipped[at], *_reason(skipped[at + 1])) for at in range(0, len(skipped), 2)]
-    return Acted(now, count, kept == 1, asked, outbox, reasons)
+    return Acted(now, count, kept == 1, asked, outbox, size, reasons)
 
 
 def _reason(raw: bytes) -> tuple[str, str]:
@@ -132,15 +135,15 @@ def undo(queue: str, batch: str, number: int | str, now: int = 0) -> Op[Undone]:
     """
 
     def read(reply: Any) -> Undone:
-        at, restored, count, *skipped = reply
+        at, restored, count, requeued, *skipped = reply
         ids = [*map(text_of, skipped[::2])]
         reasons = [(job_id, *_reason(raw)) for job_id, raw in zip(ids, skipped[1::2], strict=True)]
-        return Undone(at, restored, count, reasons)
+        return Undone(at, restored, count, requeued, reasons)
 
     return Op(load("undo"), queue, [now, number], read, batch)
 
 
 def accept(queue: str, job_id: str, fields: Mapping[str, bytes], place: Arg, read_ms: int = 0, now: int = 0) -> Op[int]:
     """Take in a job from the outbox of another queue, once for each `place` of an outbox."""
-    args: list[Arg] = [now, read_ms, place, job_id, *(fields.get(name, b"") for name in "schbae")]
+    args: list[Arg] = [now, read_ms, place, job_id, *(fields.get(name, b"") for name in "schbaey")]
     return Op(load("accept"), queue, args, int)

@@ -274,7 +274,7 @@ def change(
 
     def read(reply: Any) -> list[str]:
         words = ["ok"] * reply[1]
-        for at in range(5, len(reply), 2):
+        for at in range(6, len(reply), 2):
             words[reply[at]] = reply[at + 1].decode()
         return words
 

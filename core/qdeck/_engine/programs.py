@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 OUTBOX_SLICE: Final = 100
 _ANNOUNCEMENTS: Final = 5  # tries to enqueue jobs soon after they were announced
+TAKEN: Final = 2  # the answer of a queue in which the id of a job is taken
+REFUSED, RETURNED = b" refused", b" returned"  # what follows a place that a queue keeps of such a job
 _FIRST_PAGE: Final = 16  # entries of an outbox read at first: nobody knows yet how large they are
 
 
@@ -219,7 +221,7 @@ class _Delivery:
                 self.report(f"set aside an entry of the outbox of {self.queue!r}: {error}")
             return
         try:
-            yield from self._effect(entry_id, entry, self._read_ms)
+            is_refused = yield from self._effect(entry_id, entry, self._read_ms)
         except Late:
             # This process stood still, or the clocks of two servers differ: look again, by the clock of the other one.
             other = entry.other_queue or self.queue
@@ -228,28 +230,46 @@ class _Delivery:
             if not (yield from self.read(entry_id, entry_id, 1)):
                 return
             self._read_ms = before
-            yield from self._effect(entry_id, entry, read_time(stamp))
+            is_refused = yield from self._effect(entry_id, entry, read_time(stamp))
+        if is_refused and not (yield from self._return(entry_id, entry)):
+            return
         _, stamp = yield ask((b"XDEL", self._key, entry_id), (b"TIME",), key=self._key)
         self._deleted_ms = self.now or read_time(stamp)
         if entry.makes_job:
-            self._places.setdefault(entry.text["q"], []).append(self._place(entry_id))
+            place = self._place(entry_id) + (REFUSED if is_refused else b"")
+            self._places.setdefault(entry.text["q"], []).append(place)
 
     def _place(self, entry_id: bytes) -> bytes:
         return self.queue.encode() + b" " + entry_id
 
-    def _effect(self, entry_id: bytes, entry: outbox.Entry, read_ms: int) -> Program[None]:
+    def _return(self, entry_id: bytes, entry: outbox.Entry) -> Program[bool]:
+        """Take a job back that was moved to a queue where its id is taken; false when it is taken here, too, by now."""
+        fields = entry.fields | {"y": b"" if entry.fields.get("y") else b"1"}
+        place = self._place(entry_id) + RETURNED
+        told = yield from call(acts.accept(self.queue, entry.text["i"], fields, place, 0, self.now))
+        if told == TAKEN:
+            reason = f"its id is taken in {self.queue!r} and {entry.text['q']!r}"
+            yield from call(ops.quarantine(self.queue, entry_id, reason, self.now))
+            return False
+        self._places.setdefault(self.queue, []).append(place)
+        return True
+
+    def _effect(self, entry_id: bytes, entry: outbox.Entry, read_ms: int) -> Program[bool]:
+        """Give another queue its part; return whether it refused a job since its id is taken there."""
         text, job_id, batch, now = entry.text, entry.text["i"], entry.text.get("u", ""), self.now
         if entry.kind == "release":
             yield from call(ops.release(self.queue, job_id, text["o"], now, batch))
         elif entry.kind == "resolve":
             yield from call(ops.resolve(text["q"], job_id, text["r"], text["o"], now, batch, read_ms))
         elif entry.makes_job:
-            yield from call(acts.accept(text["q"], job_id, entry.job(), self._place(entry_id), read_ms, now))
+            place = self._place(entry_id)
+            return (yield from call(acts.accept(text["q"], job_id, entry.job(), place, read_ms, now))) == TAKEN
         else:
             parent, _, other = text["r"].partition("@")
             [outcome] = yield from call(ops.watch(other, [(parent, f"{job_id}@{self.queue}")], now, read_ms))
             if outcome != "live":
                 yield from call(ops.resolve(self.queue, job_id, text["r"], outcome, now))
+        return False
 
     def confirm(self) -> Program[None]:
         """Let the other queues forget the places of entries that were deleted."""

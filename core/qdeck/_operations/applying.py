@@ -129,32 +129,41 @@ class Application:
     def _apply_native(self, parts: list[PlanSlice]) -> Program[list[Done]]:
         started = time.perf_counter()
         room = max(0, self._open.room - self._kept_bytes) // len(parts)
-        acted = yield from programs.call_each([self._op(part, room) for part in parts])
+        taken = yield from self._find_taken(parts)
+        acted = yield from programs.call_each([self._op(part, room, taken) for part in parts])
         self._pace.took(sum(len(part.entries) for part in parts), (time.perf_counter() - started) * 1000)
         done = self._take([(part, one) for part, one in zip(parts, acted, strict=True) if isinstance(one, acts.Acted)])
         refused = next((one for one in acted if isinstance(one, QdeckError)), None)
         if refused is not None:
             raise refused
-        before, self._calls = self._calls, self._calls + len(parts)
-        is_due = before // NOTE_EVERY < self._calls // NOTE_EVERY
-        queues = dict.fromkeys(part.first.queue for part in parts)
-        yield from self._count([queue for queue in queues if is_due or queue not in self._bytes])
-        if is_due:
-            yield from self._open.note(self._kept_bytes)
         for part, one in done:
+            self._bytes[part.first.queue] = one.bytes
             if one.outbox:
                 self._outbox.add(part.first.queue)
             if one.outbox >= _DELIVER_FROM:
                 yield from self._deliver(part.first.queue)
+        before, self._calls = self._calls, self._calls + len(parts)
+        if before // NOTE_EVERY < self._calls // NOTE_EVERY:
+            yield from self._open.note(self._kept_bytes)
         return done
 
-    def _op(self, part: PlanSlice, room: int) -> Op[Acted]:
+    def _find_taken(self, parts: list[PlanSlice]) -> Program[set[str]]:
+        """Return the ids of a move that are taken in its target: these jobs stay where they are."""
+        ids = [entry.id for part in parts if part.first.verb == Verb.MOVE for entry in part.entries]
+        if not ids or self.plan.head.target is None:
+            return set()
+        there = yield from programs.exists(self.plan.head.target, ids)
+        return {job_id for job_id, is_there in zip(ids, there, strict=True) if is_there}
+
+    def _op(self, part: PlanSlice, room: int, taken: set[str]) -> Op[Acted]:
         first, event = part.first, self._event_of(part.entries)
         return acts.act(
             first.queue,
             first.verb,
             first.state,
-            [(entry.id, entry.version) for entry in part.entries],
+            [(entry.id, acts.ID_TAKEN if entry.id in taken else entry.version) for entry in part.entries]
+            if taken
+            else [(entry.id, entry.version) for entry in part.entries],
             batch=self.plan.batch,
             offset=part.place,
             event=event,
@@ -206,7 +215,7 @@ class Application:
         """Delivers what is meant for other queues, and writes down what was done."""
         for queue in sorted(self._outbox):
             yield from self._deliver(queue)
-        yield from self._count(list(self._bytes))
+        yield from self._count(sorted(self._outbox))  # what was delivered may have reached others of the same queue
         yield from self._open.close(self.tally.applied, self._kept_bytes)
         counts = {"applied": self.tally.applied, "skipped": self.tally.skipped_count}
         yield from self._log(outcome, counts)

@@ -182,7 +182,7 @@ class Abroad:
                 reasons[at] = SkipCode.CHANGED, ""
         unkept = done.count(False) + (yield from self._do(adapter, part, todo, offset, room, now, reasons))
         skipped = [(at, code, data) for at, (code, data) in sorted(reasons.items())]
-        return Acted(now, len(part), True, 0, 0, skipped, unkept)
+        return Acted(now, len(part), True, 0, 0, self.bytes, skipped, unkept)
 
     def _do(
         self,

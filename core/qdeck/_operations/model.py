@@ -149,6 +149,7 @@ class BatchResult:
 class UndoResult:
     """What taking a batch back did. `dependents` had died with its jobs, or gone on without them, and wait again.
 
+    `requeued` of the jobs ran when they were buried: their workers lost them, and they wait in ready now.
     `verb` is what the batch had done: `clean` took queues and `clean lists` lists, all others jobs.
     """
 
@@ -156,6 +157,7 @@ class UndoResult:
     restored: int
     skipped: tuple[Skip, ...]
     dependents: int = 0
+    requeued: int = 0
     error: str | None = None
     verb: str = ""
 

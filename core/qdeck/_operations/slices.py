@@ -67,13 +67,15 @@ class PlanSlices:
     def take(self, most: int) -> list[PlanSlice]:
         """The next slices that go to the server in one round trip, each of at most so many entries.
 
-        Of native queues there are several, as long as all that belongs together fits in: only the first one is cut,
-        since what is left of one may have been one slice with it before.
+        Of native queues there are several, as long as all that belongs together fits in: one that is cut goes alone,
+        since what is left of it may have been one slice with it before.
         """
         part = self._next(most, None)
         found = [] if part is None else [part]
-        room = _COST - (0 if part is None else part.cost)
-        while found and found[0].is_native and (part := self._next(most, room)) is not None:
+        if part is None or not part.is_native or len(part.entries) == part.size(most):
+            return found
+        room = _COST - part.cost
+        while (part := self._next(most, room)) is not None:
             found.append(part)
             room -= part.cost
         return found

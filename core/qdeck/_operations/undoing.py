@@ -16,10 +16,10 @@ from qdeck._redis import reads
 from qdeck.adapters import changes as applied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from qdeck._operations.batches import Batch
-    from qdeck._redis.commands import Program
+    from qdeck._redis.commands import Command, Program
 
     UndoSteps = Callable[
         [Batch, Callable[[int], None] | None, Callable[[], bool] | None], Program[tuple[int, list[Skip], bool]]
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     """Undoes a batch: how much was restored, what was not, and whether all was looked at."""
 
 _ROUNDS: Final = 20  # back and forth between queues
+_CALLS: Final = 10  # slices in one round trip at most
+_BYTES: Final = 16 * 1024  # kept of the slices of one round trip: about what is kept of one full slice
 
 
 def find(batch: str | None) -> Program[Batch]:
@@ -62,8 +64,8 @@ def undo_steps(
     cancelled: Callable[[], bool] | None = None,
 ) -> Program[UndoResult]:
     """Takes a batch back, or this user's own last one. `kinds` has who undoes batches that are of no jobs, by verb."""
-    kept = yield from find(batch)
-    run = _Undoing(kept)
+    found = yield from find(batch)
+    run = _Undoing(found)
     try:
         yield from run.gather()
         for step in run.steps():
@@ -73,16 +75,16 @@ def undo_steps(
             yield from step
             if progress is not None:
                 progress(run.restored)
-        if kept.verb in kinds:
-            run.restored, run.skipped, run.whole = yield from kinds[kept.verb](kept, progress, cancelled)
+        if found.verb in kinds:
+            run.restored, run.skipped, run.whole = yield from kinds[found.verb](found, progress, cancelled)
     except QdeckError as caught:
         if isinstance(caught, NotAllowed) and not run.restored:
             raise  # nothing was changed, as with a plan that is refused
         run.error, run.whole = str(caught), False
     yield from run.finish()
     return UndoResult(
-        batch=kept.id, restored=run.restored, skipped=tuple(run.skipped), dependents=run.dependents, error=run.error,
-        verb=kept.verb,
+        batch=found.id, restored=run.restored, skipped=tuple(run.skipped), dependents=run.dependents, error=run.error,
+        verb=found.verb, requeued=run.requeued,
     )  # fmt: skip
 
 
@@ -94,36 +96,47 @@ class _Reached(NamedTuple):
     gone_on: int
     lost: int
     told: list[str]
+    slice_bytes: int
+    outbox: int
+
+    def places(self, queue: str) -> Iterator[_Place]:
+        """The slices of its own, the last one first."""
+        for number in range(self.slices, 0, -1):
+            yield _Place(queue, number, self.slice_bytes)
 
 
-_Place = tuple[str, int | str]  # a queue, and a slice of it as `acts.undo` names it
+class _Place(NamedTuple):
+    """A slice of a queue as `acts.undo` names it, and about how many bytes are kept of it."""
+
+    queue: str
+    number: int | str
+    bytes: int
 
 
 class _Undoing:
     """One run over what a batch did, to its jobs and through them to others, in whatever queue."""
 
-    def __init__(self, kept: Batch) -> None:
-        self.kept = kept
-        self.restored = self.dependents = 0
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.restored = self.dependents = self.requeued = 0
         self.skipped: list[Skip] = []
         self.error: str | None = None
         self.whole = True
         self._reached: dict[str, _Reached] = {}
-        self._fates: dict[_Place, acts.Undone] = {}
+        self._undone: dict[_Place, acts.Undone] = {}
 
     def gather(self) -> Program[None]:
-        """Lets what is under way arrive, and finds every queue that the batch reached."""
+        """Deliver what is under way, and find every queue that the batch reached."""
+        queues = self.batch.native_queues
         for _ in range(_ROUNDS):
-            before = self._reached
-            self._reached = {}
-            todo = self.kept.native_queues
-            for queue in todo:  # which grows
-                yield from _deliver(queue)
-                found = yield from _read_reached(queue, self.kept.id)
-                self._reached[queue] = found
-                todo += [name for name in found.told if name not in todo]
-            if self._reached == before:
+            before, self._reached = self._reached, (yield from _read_reached(queues, self.batch.id))
+            told = [name for found in self._reached.values() for name in found.told if name not in self._reached]
+            waiting = [queue for queue, found in self._reached.items() if found.outbox]
+            if self._reached == before or not (told or waiting):
                 break
+            queues += dict.fromkeys(told)
+            for queue in waiting:
+                yield from _deliver(queue)
         for queue, found in self._reached.items():
             if found.lost:
                 self.skipped.append(Skip(code=SkipCode.DEPENDENTS_NOT_KEPT, queue=queue, data=str(found.lost)))
@@ -134,48 +147,85 @@ class _Undoing:
         Again and again those with jobs whose parents, maybe of another queue, were not back yet.
         """
         todo: list[_Place] = []
-        for queue in reversed(self.kept.native_queues):
-            todo += [(queue, number) for number in range(self._reached[queue].slices, 0, -1)]
+        for queue in reversed(self.batch.native_queues):
+            todo += self._reached[queue].places(queue)
         for queue, found in self._reached.items():
-            todo += [(queue, f"~{number}") for number in range(1, found.fallen + 1)]
+            todo += [_Place(queue, f"~{number}", found.slice_bytes) for number in range(1, found.fallen + 1)]
         for queue, found in reversed(self._reached.items()):
-            todo += [(queue, f"^{number}") for number in range(found.gone_on, 0, -1)]
+            todo += [_Place(queue, f"^{number}", found.slice_bytes) for number in range(found.gone_on, 0, -1)]
         for _ in range(_ROUNDS):
             before = self.restored + self.dependents
-            for place in todo:
-                yield self._slice(place)
+            for places in _bundles(todo, 1 if self.batch.verb == Verb.MOVE else _CALLS):
+                yield self._undo(places)
             todo = [place for place in todo if self._waits_for_parents(place)]
             if self.restored + self.dependents == before:
                 break
-        for adapter in self.kept.adapters:
-            yield self._abroad(adapter)
+        for adapter in self.batch.adapters:
+            yield self._undo_in(adapter)
 
     def _waits_for_parents(self, place: _Place) -> bool:
-        return any(code == SkipCode.PARENT_ENDED for _, code, _ in self._fates[place].skipped)
+        return any(code == SkipCode.PARENT_ENDED for _, code, _ in self._undone[place].skipped)
 
-    def _slice(self, place: _Place) -> Program[None]:
-        queue, number = place
-        before = self._fates.get(place)
-        if isinstance(number, int):
-            self._fates[place] = undone = yield from _undo_slice(self.kept, queue, number)
-            self.restored += undone.restored - (before.restored if before else 0)
+    def _undo(self, places: Sequence[_Place]) -> Program[None]:
+        """Undo some slices in one round trip; a slice answers with all that was done by it so far."""
+        first = places[0]
+        found: list[acts.Undone | QdeckError]
+        if self.batch.verb == Verb.MOVE and self.batch.target is not None and isinstance(first.number, int):
+            found = [(yield from _move_back(self.batch, self.batch.target, first.queue, first.number))]
         else:
-            self._fates[place] = undone = yield from programs.call(acts.undo(queue, self.kept.id, number))
-            self.dependents += undone.restored - (before.restored if before else 0)
+            calls = [acts.undo(place.queue, self.batch.id, place.number) for place in places]
+            found = yield from programs.call_each(calls)
+        for place, undone in zip(places, found, strict=True):
+            if isinstance(undone, QdeckError):
+                continue
+            before, self._undone[place] = self._undone.get(place), undone
+            more = undone.restored - (before.restored if before else 0)
+            self.requeued += undone.requeued - (before.requeued if before else 0)
+            if isinstance(place.number, int):
+                self.restored += more
+            else:
+                self.dependents += more
+        refused = next((one for one in found if isinstance(one, QdeckError)), None)
+        if refused is not None:
+            raise refused
 
-    def _abroad(self, adapter: str) -> Program[None]:
-        outcomes = yield from applied.undo(adapter, self.kept.id)
+    def _undo_in(self, adapter: str) -> Program[None]:
+        outcomes = yield from applied.undo(adapter, self.batch.id)
         self.restored += sum(outcome.done for outcome in outcomes)
         missed = [(outcome.id, outcome.code, outcome.data) for outcome in outcomes if outcome.code is not None]
         self.skipped += skips_of("", missed, adapter)
 
     def finish(self) -> Program[None]:
-        """Tells other queues what they have to know, and writes down what was done."""
-        for (queue, _), undone in self._fates.items():
-            self.skipped += skips_of(queue, undone.skipped)
-        for queue in self._reached or self.kept.native_queues:
-            yield from _deliver(queue)
-        yield from _finish(self)
+        """Tell other queues what they have to know, and write down what was done."""
+        for place, undone in self._undone.items():
+            self.skipped += skips_of(place.queue, undone.skipped)
+        reached = yield from _read_reached(list(self._reached or self.batch.native_queues), self.batch.id)
+        for queue, found in reached.items():
+            if found.outbox:
+                yield from _deliver(queue)
+        batch, now = self.batch, (yield from reads.clock())
+        if self.whole:
+            batch.undone, batch.bytes = True, 0
+            yield from batches.write(batch)
+        counts = {"restored": self.restored, "skipped": len(self.skipped)}
+        counts |= {"dependents": self.dependents} if self.dependents else {}
+        entry = activity.make(
+            "undo", now, queues=batch.labels, where=batch.where, counts=counts, batch=batch.id, reason=batch.verb,
+            outcome="failed" if self.error else "done" if self.whole else "stopped",
+        )  # fmt: skip
+        yield from activity.record(entry)
+
+
+def _bundles(places: Sequence[_Place], most: int) -> Iterator[list[_Place]]:
+    """Yield slices that go to the server in one round trip, as many as are about one full slice."""
+    some: list[_Place] = []
+    for place in places:
+        if some and (len(some) == most or sum(one.bytes for one in some) + place.bytes > _BYTES):
+            yield some
+            some = []
+        some.append(place)
+    if some:
+        yield some
 
 
 def _deliver(queue: str) -> Program[None]:
@@ -185,63 +235,55 @@ def _deliver(queue: str) -> Program[None]:
             pass
 
 
-def _read_reached(queue: str, batch: str) -> Program[_Reached]:
-    names = (b"slices", b"~", b"^", b"lost", b"told")
-    [values] = yield reads.read((b"HMGET", keys.undo_key(queue, batch), *names))
-    slices, fallen, gone_on, lost, told = reads.good(values, queue)
-    return _Reached(
-        int(slices or 0), int(fallen or 0), int(gone_on or 0), int(lost or 0), (told or b"").decode().split()
-    )
+def _read_reached(queues: Sequence[str], batch: str) -> Program[dict[str, _Reached]]:
+    names = (b"slices", b"~", b"^", b"lost", b"told", b"bytes")
+    calls: list[Command] = []
+    for queue in queues:
+        calls.append((b"HMGET", keys.undo_key(queue, batch), *names))
+        calls.append((b"XLEN", keys.key(queue, "outbox")))
+    replies = yield from reads.fetch(calls)
+    found = {}
+    for queue, values, length in zip(queues, replies[::2], replies[1::2], strict=True):
+        slices, fallen, gone_on, lost, told, size = values
+        own, died, ran = int(slices or 0), int(fallen or 0), int(gone_on or 0)
+        each = int(size or 0) // max(1, own + died + ran)
+        others = (told or b"").decode().split()
+        found[queue] = _Reached(own, died, ran, int(lost or 0), others, each, length)
+    return found
 
 
-def _undo_slice(kept: Batch, queue: str, number: int) -> Program[acts.Undone]:
-    if kept.verb == Verb.MOVE and kept.target is not None:
-        return (yield from _move_back(kept, queue, kept.native_queues.index(queue), number))
-    return (yield from programs.call(acts.undo(queue, kept.id, number)))
-
-
-def _move_back(kept: Batch, queue: str, place: int, number: int) -> Program[acts.Undone]:
-    """What was moved is moved back, if it still waits where it was put."""
-    assert kept.target is not None  # noqa: S101 - the caller looked
-    [slice_] = yield from batches.read_slices(queue, kept.id, [number])
-    if slice_ is None:
+def _move_back(batch: Batch, target: str, queue: str, number: int) -> Program[acts.Undone]:
+    """What was moved returns, if it still waits where it was put and its id is free where it was."""
+    [kept] = yield from batches.read_slices(queue, batch.id, [number])
+    if kept is None:
         raise UsageError(
-            f"what the batch {kept.id} took from {queue} is not kept any more", hint="it is kept for a day"
+            f"what the batch {batch.id} took from {queue} is not kept any more", hint="it is kept for a day"
         )
-    columns = slice_.get("c") or {}
+    columns = kept.get("c") or {}
     ids, scores = columns.get("ids") or [], columns.get("scores") or []
+    if not ids:
+        return acts.Undone(0, 0, int(kept.get("n", 0)), 0, [])
     versions = columns.get("versions") or [""] * len(ids)
-    entries = [(i, f"{score} {version}".rstrip()) for i, score, version in zip(ids, scores, versions, strict=True)]
-    if not entries:
-        return acts.Undone(0, 0, int(slice_.get("n", 0)), [])
-    event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": kept.id})
-    while (yield from programs.deliver(queue)):
-        pass
+    there = yield from programs.exists(queue, ids)
+    entries = [
+        (job_id, acts.ID_TAKEN if is_there else f"{score} {version}".rstrip())
+        for job_id, score, version, is_there in zip(ids, scores, versions, there, strict=True)
+    ]
+    event = codec.encode_json({"reason": "undo of a move", "by": changes.actor(), "batch": batch.id})
+    yield from _deliver_all(queue)
     done, skipped = 0, []
     while done < len(entries):  # one call takes as many as it may read
         op = acts.act(
-            kept.target, "move", slice_["s"], entries[done:], batch=f"{kept.id}-undo-{place}",
+            target, "return", kept["s"], entries[done:], batch=f"{batch.id}-undo-{batch.native_queues.index(queue)}",
             offset=f"{number}+{done}" if done else number, event=event, extra=queue,
         )  # fmt: skip
         acted = yield from programs.call(op)
         skipped += [(str(entries[done + at][0]), code, data) for at, code, data in acted.skipped]
         done += acted.count
-    while (yield from programs.deliver(kept.target)):
+    yield from _deliver_all(target)
+    return acts.Undone(acted.now_ms, len(entries) - len(skipped), len(entries), 0, skipped)
+
+
+def _deliver_all(queue: str) -> Program[None]:
+    while (yield from programs.deliver(queue)):
         pass
-    return acts.Undone(acted.now_ms, len(entries) - len(skipped), len(entries), skipped)
-
-
-def _finish(run: _Undoing) -> Program[None]:
-    kept = run.kept
-    now = yield from reads.clock()
-    if run.whole:
-        kept.undone = True
-        kept.bytes = 0
-        yield from batches.write(kept)
-    counts = {"restored": run.restored, "skipped": len(run.skipped)}
-    entry = activity.make(
-        "undo", now, queues=kept.labels, where=kept.where,
-        counts=counts | ({"dependents": run.dependents} if run.dependents else {}),
-        outcome="failed" if run.error else "done" if run.whole else "stopped", batch=kept.id, reason=kept.verb,
-    )  # fmt: skip
-    yield from activity.record(entry)

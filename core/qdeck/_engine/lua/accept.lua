@@ -5,14 +5,22 @@
 -- keys: meta ready delayed blocked running dead done cancelled removed head body tries error uniq bell
 -- uses: time open constants whole count late head ring states holder
 -- args: now, when the entry was read (0: not known), place of the entry, id, state ('': a new job), score (of a new job
---       its priority), head (of a new job without its time), body, tries, error
--- reply: 1, or 0 when it was there already
+--       its priority), head (of a new job without its time), body, tries, error, `1` for a job that returns to where
+--       it was moved from
+-- reply: 1, 0 when it was there already, 2 when its id is taken: a job that was moved then returns
 local UNDELETED = 86400000 -- ms for which a place is kept whose entry was not deleted
 local place, id, state, score, head = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 if is_late(ARGV[2]) then return redis.error_reply('QDECK LATE') end
 if redis.call('ZSCORE', REMOVED, place) then return 0 end
+local refused = place .. ' refused'
+if redis.call('ZSCORE', REMOVED, refused) then return 2 end
+local is_taken = redis.call('HEXISTS', HEAD, id) == 1 or redis.call('ZSCORE', DONE, id)
+if is_taken and state ~= '' then
+  redis.call('ZADD', REMOVED, NOW + UNDELETED, refused)
+  return 2
+end
 redis.call('ZADD', REMOVED, NOW + UNDELETED, place)
-if redis.call('HEXISTS', HEAD, id) == 1 or redis.call('ZSCORE', DONE, id) then return 0 end
+if is_taken then return 0 end
 if state == '' then
   state, head = 'ready', STAMP .. ' ' .. head
   score = tonumber(score) * BAND + NOW
@@ -36,7 +44,7 @@ redis.call('HSET', BODY, id, ARGV[8])
 if ARGV[9] ~= '' then redis.call('HSET', TRIES, id, ARGV[9]) end
 if ARGV[10] ~= '' then redis.call('HSET', ERROR, id, ARGV[10]) end
 redis.call('ZADD', LISTS[state], score, id)
-count('n:enqueued', 1)
+if ARGV[11] == '1' then count('n:moved', -1) else count('n:enqueued', 1) end
 redis.call('HSET', META, state, redis.call('ZCARD', LISTS[state]))
 ring()
 return 1

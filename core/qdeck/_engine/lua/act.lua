@@ -8,21 +8,23 @@
 --       message for the groups of dead letters ('': a fixed one), then per entry: id, what was
 --       seen of it (its score, and behind a blank its version if it waits and has one; of a running job its token); for
 --       `edit` the payload seen and how its events tell it follow
--- extra: reprioritise: priority · move: queue · edit: payload
+-- extra: reprioritise: priority · move, return: queue · edit: payload
 -- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a asked, c columns),
 --       `#number` → offset, `slices`, `bytes`; and what became of dependents, as the piece `fallen` tells
 -- With `*` nothing is kept, and a running job that will be told is among the skipped, as `asked`.
 -- reply: now, how many entries were looked at (the rest is for the next call), 1 if undo is kept, how many were asked,
---        entries in the outbox, then index (from 0) and reason of each that was skipped: a code, and behind a blank its data
+--        entries in the outbox, bytes kept of the batch, then index (from 0) and reason of each that was skipped: a code, and behind a blank its data
 local verb, seen_state, offset, event, extra = ARGV[2], ARGV[3], ARGV[4], ARGV[7], ARGV[8]
 local keep_bytes, keep_ms, most_bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
 local group = ARGV[10] ~= '' and ARGV[10] or 'Buried\nby an operator'
 local BEFORE = 10
+local ID_TAKEN = '!' -- seen of a job whose id is taken in the queue that it would be moved to
 local entries = math.floor((#ARGV - BEFORE) / 2)
 if entries > 500 then return redis.error_reply('QDECK ACT on too many entries for one call') end
 
 local function answer(n, kept, asked, skipped)
-  local out = { NOW, n, kept, asked, redis.call('XLEN', OUTBOX) }
+  local bytes = offset ~= '' and whole(redis.call('HGET', UNDO, 'bytes')) or 0
+  local out = { NOW, n, kept, asked, redis.call('XLEN', OUTBOX), bytes }
   for _, word in ipairs(skipped) do out[#out + 1] = word end
   return out
 end
@@ -49,7 +51,7 @@ local touches_others = redis.call('HLEN', AFTER) > 0
 local function within(ids)
   if verb == 'run' or verb == 'reprioritise' then return #ids end -- reads none
   local parts = { ERROR }
-  if verb == 'discard' or verb == 'move' then parts = { ERROR, BODY, RESULT, LOG } end
+  if verb == 'discard' or verb == 'move' or verb == 'return' then parts = { ERROR, BODY, RESULT, LOG } end
   if verb == 'bury' then parts = { ERROR, BODY } end -- a handler gets a copy
   local filled, bytes = {}, 0
   for _, key in ipairs(parts) do
@@ -168,8 +170,7 @@ local function ask(j)
     end
   end
   asked = asked + #j.ids
-  request_stop(j.leases)
-  return j, { leases = j.leases }
+  return j, { leases = j.leases, stop = request_stop(j.leases) }
 end
 
 local function cancel(j, state)
@@ -230,6 +231,7 @@ local function to_grave(j, state)
   return j, c
 end
 
+-- To another queue, or with `return` back from it: then it was never here, and the counters say so.
 local function move(j, state)
   j = only(j, function(id)
     return touches_others and redis.call('HEXISTS', AFTER, '>' .. id) == 1 and 'others_wait' or nil
@@ -238,13 +240,13 @@ local function move(j, state)
   local bodies, tries, errors = column(BODY, j.ids) or {}, column(TRIES, j.ids) or {}, column(ERROR, j.ids) or {}
   for n, id in ipairs(j.ids) do
     redis.call('XADD', OUTBOX, '*', 'k', 'accept', 'q', extra, 'i', id, 's', state, 'c', j.scores[n], 'h', j.heads[n],
-      'b', bodies[n] or '', 'a', tries[n] or '', 'e', errors[n] or '')
+      'b', bodies[n] or '', 'a', tries[n] or '', 'e', errors[n] or '', 'y', verb == 'return' and '1' or '')
     free(id, j.heads[n])
   end
   redis.call('ZREM', LISTS[state], unpack(j.ids))
   forget(j.ids)
   keep_removed(j.ids, j.heads, {})
-  count('n:moved', #j.ids)
+  if verb == 'return' then count('n:enqueued', -#j.ids) else count('n:moved', #j.ids) end
   local versions = {}
   for n = 1, #j.ids do versions[n] = version_of(j.heads[n]) end
   return j, { target = extra, versions = versions }
@@ -283,6 +285,7 @@ local verbs = {
   requeue = { requeue, among('running') },
   bury = { to_grave, LIVE },
   move = { move, among('ready', 'delayed') },
+  ['return'] = { move, among('ready', 'delayed') },
   edit = { edit, among('ready', 'delayed', 'blocked', 'dead') },
 }
 
@@ -380,7 +383,9 @@ for i = 1, n do
   else
     same = scores[i] and (scores[i] == seen or tonumber(scores[i]) == tonumber(seen))
   end
-  if same then
+  if seen == ID_TAKEN then
+    why[i] = 'already_there ' .. extra
+  elseif same then
     local to = #j.ids + 1
     j.i[to], j.ids[to], j.scores[to] = i, ids[i], seen
     if j.versions then j.versions[to] = version end

@@ -48,10 +48,15 @@ local function whole(text)
 end
 
 --- count
--- Adds to a counter in `meta`. One that is not a number begins anew: it must not stop the step that counts.
+-- Adds to a counter in `meta`. One that is not a number begins anew: it must not stop the step that counts. One that is
+-- back at nothing is as if it had never been.
 local function count(name, by, key)
   local reply = redis.pcall('HINCRBY', key or META, name, by)
-  if type(reply) == 'table' then redis.call('HSET', key or META, name, math.max(by, 0)) end
+  if type(reply) == 'table' then
+    redis.call('HSET', key or META, name, math.max(by, 0))
+  elseif reply <= 0 then
+    redis.call('HDEL', key or META, name)
+  end
 end
 
 --- head
@@ -497,7 +502,8 @@ local function ring()
 end
 
 --- stops
--- Wakes the workers that hold some leases: they wait on this stream, and ask at once what became of their jobs.
+-- Wakes the workers that hold some leases: they wait on this stream, and ask at once what became of their jobs. Returns
+-- the id of the entry, which undo removes.
 local function request_stop(leases)
   local seen, workers = {}, {}
   for _, lease in ipairs(leases) do
@@ -507,9 +513,10 @@ local function request_stop(leases)
       workers[#workers + 1] = worker
     end
   end
-  if #workers == 0 then return end
-  redis.call('XADD', STOPS, 'MAXLEN', 100, '*', 'w', table.concat(workers, ' '))
+  if #workers == 0 then return nil end
+  local entry = redis.call('XADD', STOPS, 'MAXLEN', 100, '*', 'w', table.concat(workers, ' '))
   redis.call('PEXPIRE', STOPS, 600000)
+  return entry
 end
 
 --- fallen

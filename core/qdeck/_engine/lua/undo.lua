@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
 -- done once, but for jobs whose parents are not back yet: these are kept for a later call. The answer tells of all calls.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox undo
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox stops undo
 -- uses: rights time open constants whole count head lease forget groups await ring tally states holder columns annotate
 -- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependents
--- reply: now, how many went back, how many entries the slice had, then id and reason of each that did not: a code, and
+-- reply: now, how many went back, how many entries the slice had, how many of those that went back ran before and wait in
+--        ready now, then id and reason of each that did not: a code, and
 --        behind a blank its data
 local offset = string.find(ARGV[2], '^[~^]') and ARGV[2] or redis.call('HGET', UNDO, '#' .. ARGV[2])
 local packed = offset and redis.call('HGET', UNDO, offset)
@@ -16,13 +17,14 @@ end
 local PARENT_ENDED = 'parent_ended'
 
 local function answer(u)
-  local out = { NOW, u.done, slice.n }
+  local out = { NOW, u.done, slice.n, u.requeued or 0 }
   for _, word in ipairs(u.skipped) do out[#out + 1] = word end
   return out
 end
 if slice.u and not slice.c then return answer(slice.u) end
 
 local c, at = slice.c, tonumber(slice.t)
+local requeued = slice.u and slice.u.requeued or 0
 
 -- The jobs for which `test` gives no reason against, as numbers in the columns; and the reasons. A job may wait for another of
 -- the slice, whichever comes first in it: those that were refused are looked at again after each one that was not.
@@ -169,6 +171,9 @@ function undo.cancel(kept, ids, scores)
       local flags = string.gsub(select(3, read_lease(lease)), 'c', '')
       redis.call('HSET', LEASE, ids[i], flags == '' and words or words .. ' ' .. flags)
     end
+    if c.stop and redis.call('XDEL', STOPS, c.stop) == 1 and redis.call('XLEN', STOPS) == 0 then
+      redis.call('DEL', STOPS)
+    end
     return
   end
   back(CANCELLED, LISTS[slice.s], ids, scores)
@@ -189,7 +194,7 @@ end
 function undo.bury(kept, ids, scores)
   local to = slice.s
   if to == 'running' then -- its lease is lost for good: it goes to its old place in the line
-    to = 'ready'
+    to, requeued = 'ready', requeued + #ids
     for i, lease in ipairs(pick(c.leases, kept)) do scores[i] = select(2, read_lease(lease)) or at end
   end
   back(DEAD, LISTS[to], ids, scores)
@@ -207,7 +212,10 @@ function undo.bury(kept, ids, scores)
   live_again(ids, redis.call('HMGET', HEAD, unpack(ids)), pick(c.waits, kept))
   for _, id in ipairs(ids) do
     local handler = id .. '-f' .. slice.t
-    if redis.call('ZREM', READY, handler) == 1 then forget({ handler }) end
+    if redis.call('ZREM', READY, handler) == 1 then
+      forget({ handler })
+      count('n:enqueued', -1)
+    end
   end
   count('n:dead', -#ids)
 end
@@ -290,9 +298,9 @@ end
 
 -- The rows of the columns with these numbers; what holds for all of them stays.
 local function rows_of(numbers)
-  local out = { line = c.line, groups = c.groups, version = c.version }
+  local out = { line = c.line, groups = c.groups, version = c.version, stop = c.stop }
   for name, values in pairs(c) do
-    if name ~= 'line' and name ~= 'groups' and name ~= 'version' then out[name] = pick(values, numbers) end
+    if not out[name] then out[name] = pick(values, numbers) end
   end
   return out
 end
@@ -304,7 +312,7 @@ if not c then
 elseif c.ids and #c.ids > 0 then
   local kept, reasons = only(test_of())
   if #kept > 0 then undo[slice.v](kept, pick(c.ids, kept), pick(c.scores, kept)) end
-  u.done = u.done + #kept
+  u.done, u.requeued = u.done + #kept, requeued
   for _, word in ipairs(u.skipped) do u.final[#u.final + 1] = word end
   for n, id in ipairs(c.ids) do
     if reasons[n] then
