@@ -13,8 +13,8 @@ from messages.waiting import OWN, until
 from qdeck import QueueName
 from qdeck.admin import Writer
 from qdeck.messages import DomainAction, Messenger, Names, Service, SyncDomainQueueManager, response_to
-from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
+from qdeck.messages import _transport as transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ async def test_an_answer_does_not_leave_the_prefix_and_the_environment(
     make_service: Callable[..., Service], serve: Any, client: Messenger, raw: redis.Redis, url: str, target: str
 ) -> None:
     pay = "bank:prod:pay:callbacks:transfer"
-    client.app.client.run(exchange.send(pay, exchange.job_of(ask("x"), retries=0)))
+    client.app.client.run(transport.send(pay, transport.job_of(ask("x"), retries=0)))
     before = set(raw.keys("*bank*"))
     service = make_service("embedding")
     got = answer(service)
@@ -112,8 +112,8 @@ async def test_without_an_environment_a_context_may_be_another_prefix(
     await serve(service)
     outside = ("bank:pay:callbacks:embedding:c-1", "bank:blue:pay:responses:x:c-1", "bank:prod:pay:responses:x:c-1")
     for target in (*outside, "ingestion:responses:x:c-1", "ingestion:default:responses:x:c-1"):
-        job = exchange.job_of(ask(target), retries=0)
-        client.app.client.run(exchange.send("embedding:actions", job))
+        job = transport.job_of(ask(target), retries=0)
+        client.app.client.run(transport.send("embedding:actions", job))
     await until(lambda: raw.zcard("{embedding:actions}:dead_letter") == len(outside))
     await until(lambda: raw.llen("ingestion:default:responses:x:c-1") == 1)
     assert len(got) == 2
@@ -168,7 +168,7 @@ def victim(client: Messenger, raw: redis.Redis, task: str = "victim-task") -> st
     asked = client.new_action("embedding.generate", task_id=task, correlation_id=f"of-{task}")
     name = f"{OWN}:responses:embedding_generate:of-{task}"
     client.app.client.run(registry.register(name, "responses", "x", task=task, tier="", ttl_ms=3_600_000))
-    client.app.client.run(exchange.reply(name, asked, response_to(asked), None))
+    client.app.client.run(transport.reply(name, asked, response_to(asked), None))
     assert raw.llen(name) == 1
     return name
 
@@ -200,8 +200,8 @@ async def test_a_callback_cannot_end_a_task_that_did_not_ask_for_it(
     held = str(await ingestion.arequest_callback(mine, callback_action_type="embedding.other"))
     raw.delete(f"{{{EMBEDDING}}}:ready")  # nothing answers that one
     # Straight into the workers' queue, on the queue of another task, and by way of a service that calls back.
-    client.app.client.run(exchange.send(INBOX, exchange.job_of(claim("victim-task", "free"), retries=0)))
-    client.app.client.run(exchange.send(INBOX, exchange.job_of(claim("victim-task", "m"), retries=0)))
+    client.app.client.run(transport.send(INBOX, transport.job_of(claim("victim-task", "free"), retries=0)))
+    client.app.client.run(transport.send(INBOX, transport.job_of(claim("victim-task", "m"), retries=0)))
     raw.rpush(held, claim("victim-task", f"of-{'victim-task'}").to_json())
     await serve(embedding, ingestion)
     await until(lambda: raw.zcard(f"{{{INBOX}}}:dead_letter") == 3)
@@ -253,7 +253,7 @@ async def test_a_late_callback_of_a_task_that_left_nothing_is_handled(
 ) -> None:
     ingestion = make_service("ingestion_service")
     got = ends(ingestion)
-    client.app.client.run(exchange.send(INBOX, exchange.job_of(claim("over", "long-ago"), retries=0)))
+    client.app.client.run(transport.send(INBOX, transport.job_of(claim("over", "long-ago"), retries=0)))
     await serve(ingestion)
     await until(lambda: got)
 
@@ -286,7 +286,7 @@ def test_an_answer_never_shortens_the_life_of_another(client: Messenger, raw: re
         raw.pexpire(name, ttl_ms)
     evil = ask(name, correlation_id="c")
     deadline = round(time.time() * 1000) + 60_000
-    assert client.app.client.run(exchange.reply(name, evil, response_to(evil), deadline)) == "joined"
+    assert client.app.client.run(transport.reply(name, evil, response_to(evil), deadline)) == "joined"
     assert raw.pttl(name) == -1 if ttl_ms < 0 else raw.pttl(name) > 500_000
 
 

@@ -12,8 +12,8 @@ import pytest
 import qdeck
 from messages.waiting import OWN, until
 from qdeck.messages import DomainAction, Messenger, SyncDomainQueueManager, response_to
-from qdeck.messages import _exchange as exchange
-from qdeck.messages._inlets import Follower
+from qdeck.messages import _transport as transport
+from qdeck.messages._incoming import Follower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,18 +83,18 @@ def test_a_new_action_is_refused_where_it_is_made(fields: dict[str, Any], why: s
 def test_a_deadline_that_cannot_be_meant_leaves_no_queue_for_ever(
     client: Messenger, raw: redis.Redis, within: object
 ) -> None:
-    asked = client.new_action("embedding.x", correlation_id="c", metadata={exchange.WITHIN: within})
-    deadline = exchange.deadline_of(asked, round(time.time() * 1000))
+    asked = client.new_action("embedding.x", correlation_id="c", metadata={transport.WITHIN: within})
+    deadline = transport.deadline_of(asked, round(time.time() * 1000))
     name = f"{OWN}:responses:embedding_x:c"
-    assert client.app.client.run(exchange.reply(name, asked, response_to(asked), deadline)) == "sent"
+    assert client.app.client.run(transport.reply(name, asked, response_to(asked), deadline)) == "sent"
     assert 0 < raw.pttl(name) <= 3_600_000
 
 
 def test_who_says_he_waits_for_months_has_his_answer_kept_for_a_day(client: Messenger, raw: redis.Redis) -> None:
-    asked = client.new_action("embedding.x", correlation_id="c", metadata={exchange.WITHIN: 100 * 86_400_000})
-    deadline = exchange.deadline_of(asked, round(time.time() * 1000))
+    asked = client.new_action("embedding.x", correlation_id="c", metadata={transport.WITHIN: 100 * 86_400_000})
+    deadline = transport.deadline_of(asked, round(time.time() * 1000))
     name = f"{OWN}:responses:embedding_x:c"
-    assert client.app.client.run(exchange.reply(name, asked, response_to(asked), deadline)) == "sent"
+    assert client.app.client.run(transport.reply(name, asked, response_to(asked), deadline)) == "sent"
     assert 3_600_000 < raw.pttl(name) <= 86_400_000
 
 
@@ -119,7 +119,7 @@ async def test_an_answer_that_cannot_be_read_is_told_and_leaves_nothing(client: 
 async def test_a_callback_that_comes_after_the_time_of_its_queue_is_still_found(
     make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._inlets.SWEEP_S", 0.1)
+    monkeypatch.setattr("qdeck.messages._incoming.SWEEP_S", 0.1)
     embedding, ingestion = make_service("embedding"), make_service("ingestion_service")
     got: list[DomainAction] = []
 
@@ -137,9 +137,9 @@ async def test_a_callback_that_comes_after_the_time_of_its_queue_is_still_found(
     await serve(embedding)
     await until(lambda: raw.llen(name) == 1)
     await until(lambda: raw.zcard("{qdeck:messages}:callbacks") == 1)
-    # Nobody heard the bell: who follows from now on finds it by looking.
+    # Nobody took the wake-up: who follows from now on finds it by a sweep.
     await until(lambda: raw.zcard("{nooble4:dev:embedding:actions}:running") == 0)
-    raw.delete(exchange.bell_of(name))
+    raw.delete(transport.wakeup_key(name))
     await serve(ingestion)
     await until(lambda: got)
     assert got[0].correlation == "t"

@@ -11,7 +11,7 @@ import pytest
 import qdeck
 from messages.waiting import until
 from qdeck.messages import DomainAction, DomainActionResponse, Messenger, Service, response_to
-from qdeck.messages import _exchange as exchange
+from qdeck.messages import _transport as transport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,11 +156,11 @@ async def test_a_rerun_does_not_answer_twice(make_service: Callable[..., Service
     run = client.app.aclient().run
     asked = client.new_action("embedding.count", correlation_id="c")
     name = "nooble4:dev:client:responses:embedding_count:c"
-    told = [await run(exchange.reply(name, asked, response_to(asked, data={"n": n}), None)) for n in (1, 2)]
+    told = [await run(transport.reply(name, asked, response_to(asked, data={"n": n}), None)) for n in (1, 2)]
     assert told == ["sent", "again"]
     assert raw.llen(name) == 1
     assert 0 < raw.pttl(name) <= 3_600_000
-    assert await run(exchange.reply(name, asked.replace(action_id="x"), response_to(asked), 1)) == "late"
+    assert await run(transport.reply(name, asked.replace(action_id="x"), response_to(asked), 1)) == "late"
     await client.aclose()
 
 
@@ -279,7 +279,7 @@ async def test_a_callback_to_a_queue_that_stays_is_a_job_there(
 async def test_what_a_foreign_service_pushes_to_a_callback_queue_is_found(
     make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._inlets.SWEEP_S", 0.1)
+    monkeypatch.setattr("qdeck.messages._incoming.SWEEP_S", 0.1)
     ingestion = make_service("ingestion_service")
     got: list[DomainAction] = []
 

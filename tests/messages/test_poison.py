@@ -14,10 +14,10 @@ from qdeck._operations import batches, undoing
 from qdeck.admin import NewJob, Writer, actor
 from qdeck.messages import DomainAction, Messenger, Service, SyncDomainQueueManager, TaskCleaning
 from qdeck.messages import _cleaning as cleaning
-from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
+from qdeck.messages import _transport as transport
 from qdeck.messages._envelopes import new_message_id
-from qdeck.messages._inlets import Follower
+from qdeck.messages._incoming import Follower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ POISON = {
 async def test_a_callback_that_cannot_be_read_does_not_stop_the_next(
     kind: str, make_service: Callable[..., Service], serve: Any, raw: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qdeck.messages._inlets.SWEEP_S", 0.2)
+    monkeypatch.setattr("qdeck.messages._incoming.SWEEP_S", 0.2)
     service = make_service("ingestion_service")
     got = listen(service)
     for name in ("a", "b"):
@@ -108,7 +108,7 @@ async def test_a_topic_that_holds_something_else_does_not_stop_the_service(
     stream = "nooble4:dev:catalogue:notifications:changed"
     raw.set(stream, "x") if kind == "string" else raw.rpush(stream, "x")
     await serve(service)
-    service.app.client.run(exchange.send(INBOX, exchange.job_of(callback("c"), retries=0)))
+    service.app.client.run(transport.send(INBOX, transport.job_of(callback("c"), retries=0)))
     await until(lambda: got)
     raw.delete(stream)
     raw.xadd(stream, {"data": callback("event").to_json()})
@@ -336,7 +336,9 @@ async def test_a_flood_of_callbacks_of_one_task_leaves_the_others_their_turn(
     raw.rpush(f"{INBOX}:b", callback("b").to_json())
     assert await run(follower.sweep()) == 101
     assert (raw.llen(f"{INBOX}:a"), raw.llen(f"{INBOX}:b")) == (50, 0)
-    assert raw.lpop(exchange.bell_of(INBOX)) == f"{INBOX}:a".encode(), "the rest comes when the others had their turn"
+    assert raw.lpop(transport.wakeup_key(INBOX)) == f"{INBOX}:a".encode(), (
+        "the rest comes when the others had their turn"
+    )
     await service.aclose()
 
 
@@ -397,13 +399,13 @@ def test_undo_takes_what_an_operator_did_before_what_a_service_ended(client: Mes
     assert run(undoing.find(None)).id == "b-operator"
 
 
-async def test_a_bell_for_something_else_does_not_delay_the_others(
+async def test_a_wakeup_for_something_else_does_not_delay_the_others(
     make_service: Callable[..., Service], raw: redis.Redis
 ) -> None:
     service = make_service("ingestion_service")
     follower, run = Follower(INBOX, 0), service.app.aclient().run
     raw.set(f"{INBOX}:a", "x")
-    assert await run(follower.ring(f"{INBOX}:a")) == 0
+    assert await run(follower.forward_named(f"{INBOX}:a")) == 0
     await service.aclose()
 
 

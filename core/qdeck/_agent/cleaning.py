@@ -23,11 +23,7 @@ async def clean(client: AsyncClient, settings: Agent, cancelled: Callable[[], bo
     if settings.clean_orphans:
         found.append(cleaning.OrphanCleaning(idle_s=cleaning.IDLE_S, dry_run=dry_run, automatic=True))
     for one in found:
-        try:
-            while not cancelled() and await client.run(one.step()):
-                pass
-        finally:
-            await client.run(one.close())
+        await client.run(one.run(cancelled=cancelled))
     reports = [one.report for one in found]
     counts = {name: sum(getattr(one, name) for one in reports) for name in ("removed", "messages", "bytes")}
     counts |= {"in_use": reports[0].in_use, "orphans": sum(one.removed for one in reports[1:])}

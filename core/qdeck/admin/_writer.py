@@ -288,7 +288,7 @@ class Writes(Reads):
         cancelled: Callable[[], bool] | None = None,
     ) -> Program[CleanReport]:
         """Remove temporary queues, as a batch that can be undone. `progress` receives the report after each slice."""
-        return cleaning.steps(progress, cancelled)
+        return cleaning.run(progress, cancelled)
 
 
 class Writer(Writes, Reader):

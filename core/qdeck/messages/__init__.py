@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
     from qdeck.messages._manager import Delivery, DomainQueueManager, SyncDomainQueueManager
     from qdeck.messages._messenger import Messenger
-    from qdeck.messages._naming import TIERS, Names, TaskQueueName, segment
+    from qdeck.messages._names import TIERS, Names, TaskQueueName, segment
     from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
     from qdeck.messages._service import Service
     from qdeck.messages._tasks import QueuePage, TaskPage, TaskRow
@@ -60,7 +60,7 @@ _HOMES: Final = {
     "qdeck.messages._envelopes": "DomainAction DomainActionResponse ErrorDetail callback_to response_to",
     "qdeck.messages._manager": "Delivery DomainQueueManager SyncDomainQueueManager",
     "qdeck.messages._messenger": "Messenger",
-    "qdeck.messages._naming": "Names TIERS TaskQueueName segment",
+    "qdeck.messages._names": "Names TIERS TaskQueueName segment",
     "qdeck.messages._registry": "LifeCycleCount TemporaryQueue",
     "qdeck.messages._service": "Service",
     "qdeck.messages._tasks": "QueuePage TaskPage TaskRow",

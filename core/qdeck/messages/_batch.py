@@ -16,7 +16,7 @@ from qdeck._engine.keys import MESSAGES
 from qdeck._engine.numbers import digits
 from qdeck._operations import batches
 from qdeck._redis import reads, scripts
-from qdeck._redis.commands import ask
+from qdeck._redis.commands import ordered
 from qdeck.messages._registry import ABOUT, CALLBACKS, QUEUES, TASKS, copy_key
 
 if TYPE_CHECKING:
@@ -75,14 +75,12 @@ class CleaningBatch:
             self._open = yield from self._begin(names)
         if self._open is None:
             return 0
-        about, *ttl = yield reads.read((b"HMGET", ABOUT, *names), *([(b"PTTL", task_set)] if task_set else []))
-        set_ttl_ms = int(reads.good(ttl[0])) if ttl else -1
+        about, *ttl = yield [(b"HMGET", ABOUT, *names), *([(b"PTTL", task_set)] if task_set else [])]
         flat: list[Arg] = []
-        for name, text in zip(names, reads.good(about), strict=True):
-            flat += (name, msgspec.msgpack.encode(Noted(text or b"", task_set, set_ttl_ms)))
+        for name, text in zip(names, about, strict=True):
+            flat += (name, msgspec.msgpack.encode(Noted(text or b"", task_set, *ttl)))
         index = index_key(self.id)
-        for reply in (yield ask((b"HSET", index, *flat), (b"PEXPIRE", index, acts.KEEP_MS), key=index)):
-            reads.good(reply)
+        yield ordered((b"HSET", index, *flat), (b"PEXPIRE", index, acts.KEEP_MS), key=index)
         return min(MOST_ONE, max(0, (self._open.room - self._bytes) // len(names) - OVERHEAD))
 
     def _begin(self, names: Sequence[str]) -> Program[OpenBatch | None]:
@@ -100,9 +98,7 @@ class CleaningBatch:
         self._bytes += sum(size + OVERHEAD for size in kept.values())
         self._count += len(kept)
         if left:
-            index = index_key(self.id)
-            [reply] = yield ask((b"HDEL", index, *left), key=index)
-            reads.good(reply)
+            yield (b"HDEL", index_key(self.id), *left)
 
     def close(self, counts: Mapping[str, int]) -> Program[int | None]:
         """Write how much is kept, and the line of the log; return until when it can be undone."""
@@ -168,20 +164,19 @@ def _register(rows: Sequence[tuple[str, bytes]]) -> Program[dict[str, bool]]:
     if not known:
         return {}
     now = yield from reads.clock()
-    replies = yield ask(
+    replies = yield ordered(
         *(call for name, about in known for call in ((b"HSETNX", ABOUT, name, about), (b"HGET", ABOUT, name))),
         key=ABOUT,
     )
     found: dict[str, bool] = {}
     calls: list[tuple[Arg, ...]] = []
-    for (name, about), made, there in zip(known, replies[::2], replies[1::2], strict=True):
-        reads.good(made)
-        found[name] = bytes(reads.good(there) or b"").split(b" ", 2)[2:] == about.split(b" ", 2)[2:]
+    for (name, about), there in zip(known, replies[1::2], strict=True):
+        found[name] = bytes(there or b"").split(b" ", 2)[2:] == about.split(b" ", 2)[2:]
         if found[name]:
             _, ttl, _, kind, _, task = facts[name]
             calls.append((b"ZADD", QUEUES, b"NX", now + int(ttl), name))
             calls += [(b"ZADD", TASKS, 0, f"{task}\0{name}")] if task else []
             calls += [(b"ZADD", CALLBACKS, 0, name)] if kind == "callbacks" else []
-    for reply in (yield ask(*calls, key=QUEUES)) if calls else ():
-        reads.good(reply)
+    if calls:
+        yield ordered(*calls, key=QUEUES)
     return found

@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._errors import InvalidName, LayoutMismatch, NotAllowed, UsageError
 from qdeck._names import QueueName
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
 from qdeck.adapters.lists.names import Names as ListNames
 from qdeck.messages import _registry as registry
 from qdeck.messages._batch import MOST_ONE, CleaningBatch
-from qdeck.messages._naming import TaskQueueName
+from qdeck.messages._names import TaskQueueName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -126,17 +125,10 @@ class Cleaning(ABC):
         report.undo_until_ms = yield from self._batch.close(counts)
         report.batch = self._batch.id
 
-    def run(self) -> Program[CleanReport]:
-        """Take all of it."""
-        while (yield from self.step()):
-            pass
-        yield from self.close()
-        return self.report
-
-    def steps(
+    def run(
         self, progress: Callable[[CleanReport], None] | None = None, cancelled: Callable[[], bool] | None = None
     ) -> Program[CleanReport]:
-        """Take all of it, with others in between; what is cancelled leaves nothing half done."""
+        """Take all of it; what is cancelled leaves nothing half done. `progress` is called after each slice."""
         try:
             more = True
             while more and not (cancelled is not None and cancelled()):
@@ -160,7 +152,7 @@ class Cleaning(ABC):
     def _remove(self, names: Sequence[str], any_list: bool, task_set: bytes) -> Program[list[Removal]]:
         if not names:
             return []
-        now = yield from registry.server_ms()
+        now = yield from reads.clock()
         # Only what is called like a temporary queue is one, whatever is registered.
         ours = {name for name in names if any_list or temporary_name(name.encode()) is not None}
         free = yield from registry.begin(names)
@@ -196,9 +188,7 @@ class Cleaning(ABC):
                 if registered and outcome[name].outcome == "gone":
                     outcome[name] = Removal(name=name, outcome="removed", messages=0, undoable=keeps_empty)
             if task_set:
-                names_there = [name for name, *_ in ended]
-                [reply] = yield ask((b"SREM", task_set, *names_there), key=task_set)
-                reads.good(reply)
+                yield (b"SREM", task_set, *(name for name, *_ in ended))
         if left:
             yield from registry.keep(left)
         if batch is not None and mine:
@@ -309,8 +299,7 @@ class OrphanCleaning(Cleaning):
         self._cursor: Any = 0
 
     def _slice(self) -> Program[bool]:
-        [reply] = yield ask((b"SCAN", self._cursor, b"COUNT", SLICE, b"TYPE", b"list"))
-        cursor, keys = reads.good(reply)
+        cursor, keys = yield (b"SCAN", self._cursor, b"COUNT", SLICE, b"TYPE", b"list")
         tasks: dict[str, str | None] = {}
         others: list[str] = []
         for key in keys:
@@ -370,7 +359,7 @@ def look(
     if not names:
         return []
     known = yield from registry.describe(names)
-    now = yield from registry.server_ms()
+    now = yield from reads.clock()
     facts = yield from registry.look(names)
     found = []
     for name, entry, (kind, idle, size) in zip(names, known, facts, strict=True):
@@ -420,8 +409,7 @@ def _read_set(task: str) -> Program[list[bytes]]:
     """The names in the set of a task, in order. `LayoutMismatch` when it is another kind of data."""
     key, cursor, found = task_set(task), None, set[bytes]()
     while cursor != b"0":
-        [reply] = yield reads.read((b"SSCAN", key, cursor or b"0", b"COUNT", SLICE), key=key)
-        cursor, names = reads.good(reply)
+        cursor, names = yield (b"SSCAN", key, cursor or b"0", b"COUNT", SLICE)
         found.update(names)
     return sorted(found)
 

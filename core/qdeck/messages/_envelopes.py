@@ -51,7 +51,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
 
     @classmethod
     def parse(cls, raw: bytes | str) -> Self:
-        """Reads an envelope from JSON; what is wrong with it is told as a `UsageError`."""
+        """Read an envelope from JSON; what is wrong with it is told as a `UsageError`."""
         try:
             value = _decoder.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -60,7 +60,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
 
     @classmethod
     def from_dict(cls, value: Any) -> Self:
-        """Reads an envelope from a dict; what is wrong with it is told as a `UsageError`."""
+        """Read an envelope from a dict; what is wrong with it is told as a `UsageError`."""
         if not isinstance(value, dict):
             raise UsageError(f"{cls._what()} is {_kind(value)}, not an object", hint='send {"action_type": …, …}')
         known = {name for name in cls.__struct_fields__ if name != "extra"}
@@ -277,7 +277,7 @@ class DomainActionResponse(_Envelope, kw_only=True, frozen=True):
 
     @classmethod
     def from_dict(cls, value: Any) -> Self:
-        """Reads a response; unknown fields of its error survive as well."""
+        """Read a response; unknown fields of its error survive as well."""
         if isinstance(value, dict) and not isinstance(value.get("action_id"), str):
             raise UsageError("DomainActionResponse: field action_id: text is required", hint="any unique id will do")
         if isinstance(value, dict) and isinstance(value.get("error"), dict):

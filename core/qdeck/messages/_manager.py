@@ -17,12 +17,12 @@ from qdeck._options import read_duration, retry_delay_ms
 from qdeck._redis.both import AsyncRunner, BlockingRunner, Both
 from qdeck._worker.run import error_event
 from qdeck.messages import _cleaning as cleaning
-from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
+from qdeck.messages import _transport as transport
 from qdeck.messages._cleaning import ExpiredCleaning, OrphanCleaning, TaskCleaning
 from qdeck.messages._envelopes import DomainAction
 from qdeck.messages._messenger import RETRIES, Messenger
-from qdeck.messages._naming import TIERS
+from qdeck.messages._names import TIERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +91,7 @@ class _Manager:
             raise UsageError(f"there is no tier {tier!r}", hint=f"tiers are {', '.join(TIERS)}")
         sent = action if tier is None or tier == action.tier else action.replace(tenant_tier=tier)
         queue = self.queue_name(domain, context)
-        yield from exchange.send(queue, exchange.job_of(sent, retries=retries))
+        yield from transport.send(queue, transport.job_of(sent, retries=retries))
         return queue
 
     @poll
@@ -167,12 +167,12 @@ class _Manager:
 
         It goes through the keys in slices; `progress` is called after each, and cancelling it leaves nothing half done.
         """
-        return OrphanCleaning(idle_s=round(idle), dry_run=dry_run, undo=undo).steps(progress)
+        return OrphanCleaning(idle_s=round(idle), dry_run=dry_run, undo=undo).run(progress)
 
     @run
     def clean_expired_queues(self) -> Program[CleanReport]:
         """Remove registered queues whose time to live is over."""
-        return ExpiredCleaning().steps()
+        return ExpiredCleaning().run()
 
     @run
     def metrics(self) -> Program[list[LifeCycleCount]]:

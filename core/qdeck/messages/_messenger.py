@@ -14,11 +14,11 @@ from qdeck._options import read_duration
 from qdeck._redis import scripts
 from qdeck._redis.commands import Request
 from qdeck._redis.errors import is_error
-from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
-from qdeck.messages._bounds import proof_of
+from qdeck.messages import _transport as transport
+from qdeck.messages._checks import proof_of
 from qdeck.messages._envelopes import DomainAction, DomainActionResponse, new_message_id
-from qdeck.messages._naming import Names, own_name, segment
+from qdeck.messages._names import Names, own_name, segment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,10 +45,10 @@ class _Asked:
     wait_ms: int | None
 
     def begin(self) -> Program[None]:
-        """Registers where the answer goes and that somebody waits there; only then sends the action."""
+        """Register where the answer goes and that somebody waits there; only then sends the action."""
         made = yield from registry.register(self.name, self.kind.value, self.service, **self._life())
         self.check(made)
-        yield from exchange.send(self.queue, self.job)
+        yield from transport.send(self.queue, self.job)
 
     def begin_and_peek(self, until: float) -> Program[bytes | None]:
         """The same two steps and the first look at the answer, in one round trip to one server.
@@ -56,11 +56,13 @@ class _Asked:
         If anything goes wrong, the steps may have happened or not, and are done again, each once.
         """
         op = ops.enqueue(self.queue, [self.job])
-        seconds = min(max(0.0, until - time.monotonic()), exchange.PIECE_S)
+        seconds = min(max(0.0, until - time.monotonic()), transport.PIECE_S)
         steps = (
-            registry.registration(self.name, self.kind.value, self.service, **self._life()),
+            registry.script("registry").call(
+                registry.KEYS, registry.registration(self.name, self.kind.value, self.service, **self._life())
+            ),
             op.command(),
-            exchange.peek_command(self.name, seconds),
+            transport.peek_command(self.name, seconds),
         )
         script = scripts.together(registry.script("registry"), op.script)
         try:
@@ -77,7 +79,7 @@ class _Asked:
         return None
 
     def check(self, made: Any) -> None:
-        """Refuses to wait on a queue that is being removed."""
+        """Refuse to wait on a queue that is being removed."""
         if isinstance(made, int) and made < 0:
             raise _is_removed(self.name)
 
@@ -91,7 +93,7 @@ def _is_removed(name: str) -> QdeckError:
 
 
 class Messenger:
-    """Sends a service's messages. Names without `a` are for blocking code, those with it for asyncio.
+    """Send a service's messages. Names without `a` are for blocking code, those with it for asyncio.
 
     `app.queue` is the service's own actions queue; all other names follow from it. `services` maps the first part of
     action types to services that listen under another name, as in `{"query": "query_service"}`. `service` says which
@@ -123,7 +125,7 @@ class Messenger:
     # --- fire and forget
 
     def send(self, action: DomainAction, **options: Any) -> Job:
-        """Sends an action and waits for no answer. It is retried when its handler fails, then a dead letter."""
+        """Send an action and waits for no answer. It is retried when its handler fails, then a dead letter."""
         return self.app.client.run(self._send(action, **options))
 
     async def asend(self, action: DomainAction, **options: Any) -> Job:
@@ -132,13 +134,13 @@ class Messenger:
 
     def _send(self, action: DomainAction, **options: Any) -> Program[Job]:
         queue, job = self._outgoing(action, **options)
-        made = yield from exchange.send(queue, job)
+        made = yield from transport.send(queue, job)
         return Job(self.app, queue, made.id, made.created)
 
     # --- request and response
 
     def request(self, action: DomainAction, *, timeout: float = TIMEOUT_S, **options: Any) -> DomainActionResponse:
-        """Sends an action and waits for its answer; `ResultTimeout` when there is none in time."""
+        """Send an action and waits for its answer; `ResultTimeout` when there is none in time."""
         return self.app.client.run(self._request(action, timeout, **options))
 
     async def arequest(
@@ -155,7 +157,7 @@ class Messenger:
             yield from asked.begin()  # the keys of its steps are on several servers
         else:
             raw = yield from asked.begin_and_peek(until)
-        while raw is not None or (raw := (yield from exchange.peek(asked.name, until))) is not None:
+        while raw is not None or (raw := (yield from transport.peek(asked.name, until))) is not None:
             try:
                 found = _read_response(raw, asked)
             except UsageError:
@@ -164,7 +166,7 @@ class Messenger:
             if found is not None:
                 yield from registry.unlink_and_finish("cleaned", asked.name)
                 return found
-            yield from exchange.skip(asked.name, raw)
+            yield from transport.skip(asked.name, raw)
             raw = None
         yield from registry.unlink_and_finish("unanswered", asked.name)
         raise _unanswered(asked, timeout)
@@ -172,7 +174,7 @@ class Messenger:
     # --- callback
 
     def request_callback(self, action: DomainAction, callback: QueueName | None = None, **options: Any) -> QueueName:
-        """Sends an action that is answered by a callback; returns the queue where that arrives.
+        """Send an action that is answered by a callback; returns the queue where that arrives.
 
         By default a temporary one of the action's task, which `Service.callback` handlers of this service follow and
         `wait_callback` can wait on. Give `callback` for a queue that stays.
@@ -186,7 +188,7 @@ class Messenger:
         return await self.app.aclient().run(self._call(action, callback, **options))
 
     def wait_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
-        """Waits for the next callback on a temporary queue and takes it; for who has no worker."""
+        """Wait for the next callback on a temporary queue and takes it; for who has no worker."""
         return self.app.client.run(self._wait(name, timeout))
 
     async def await_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
@@ -196,21 +198,21 @@ class Messenger:
     # --- notification
 
     def notify(self, topic: str, event: DomainAction) -> str:
-        """Announces an event to all services that subscribed to the topic; returns its place in the stream."""
-        return self.app.client.run(exchange.announce(str(self.names.notifications(topic)), event))
+        """Announce an event to all services that subscribed to the topic; returns its place in the stream."""
+        return self.app.client.run(transport.announce(str(self.names.notifications(topic)), event))
 
     async def anotify(self, topic: str, event: DomainAction) -> str:
         """The same in asyncio."""
-        return await self.app.aclient().run(exchange.announce(str(self.names.notifications(topic)), event))
+        return await self.app.aclient().run(transport.announce(str(self.names.notifications(topic)), event))
 
     # --- the rest
 
     def close(self) -> None:
-        """Closes this thread's connections."""
+        """Close this thread's connections."""
         self.app.close()
 
     async def aclose(self) -> None:
-        """Closes the connections of the running loop."""
+        """Close the connections of the running loop."""
         await self.app.aclose()
 
     def _outgoing(
@@ -225,7 +227,7 @@ class Messenger:
         expires: float | None = None,
     ) -> tuple[str, NewJob]:
         queue = str(self.names.actions(service or action.service, context))
-        job = exchange.job_of(
+        job = transport.job_of(
             action,
             retries=retries,
             priority=priority,
@@ -242,7 +244,7 @@ class Messenger:
             correlation_id=correlation,
             callback_queue_name=name,
             callback_action_type=None,
-            metadata={**action.metadata, exchange.WITHIN: within},
+            metadata={**action.metadata, transport.WITHIN: within},
         )
         queue, job = self._outgoing(sent, retries=retries, expires=timeout, **options)
         # It lives as long as somebody waits and a little longer, for a cleaner that comes late.
@@ -273,7 +275,7 @@ class Messenger:
         if waits:
             yield from _Asked(sent, queue, job, waits, QueueType.CALLBACKS, name.service, self.ttl_ms, None).begin()
         else:
-            yield from exchange.send(queue, job)
+            yield from transport.send(queue, job)
         return name
 
     def _wait(self, name: QueueName, timeout: float) -> Program[DomainAction]:
@@ -291,9 +293,9 @@ class Messenger:
         )
         if made < 0:
             raise _is_removed(str(name))
-        raw = yield from exchange.peek(str(name), until)
+        raw = yield from transport.peek(str(name), until)
         if raw is not None:
-            yield from exchange.skip(str(name), raw)
+            yield from transport.skip(str(name), raw)
         yield from registry.leave([str(name)])
         if raw is None:
             raise ResultTimeout(f"no callback came to {str(name)!r} within {timeout} s", hint="it may still come")

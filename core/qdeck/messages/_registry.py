@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import acts
 from qdeck._engine.keys import MESSAGES
 from qdeck._engine.numbers import clipped, digits
-from qdeck._errors import InvalidName, NotAllowed, UsageError
+from qdeck._errors import InvalidName, UsageError
 from qdeck._names import QueueName
-from qdeck._redis import scripts
+from qdeck._redis import reads, scripts
 from qdeck._redis.commands import Request, ask
 from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._redis.commands import Arg, Command, Program, Script
+    from qdeck._redis.commands import Arg, Program, Script
 
 TTL_S: Final = 3600.0
 # In the order of the script.
@@ -84,15 +83,16 @@ def call(name: str, keys: Sequence[bytes], args: Sequence[Arg]) -> Program[Any]:
 def register(
     name: str, kind: str, service: str, *, task: str, tier: str, ttl_ms: int, wait_ms: int | None = None
 ) -> Program[int]:
-    """Registers a queue before it is made: 1 new, 0 renewed, -1 when it is being removed."""
-    args = _registration(name, kind, service, task, tier, ttl_ms, wait_ms)
+    """Register a queue before it is made: 1 new, 0 renewed, -1 when it is being removed."""
+    args = registration(name, kind, service, task=task, tier=tier, ttl_ms=ttl_ms, wait_ms=wait_ms)
     made: int = yield from call("registry", KEYS, args)
     return made
 
 
-def _registration(
-    name: str, kind: str, service: str, task: str, tier: str, ttl_ms: int, wait_ms: int | None
+def registration(
+    name: str, kind: str, service: str, *, task: str, tier: str, ttl_ms: int, wait_ms: int | None = None
 ) -> list[Arg]:
+    """Return the arguments of the script that registers a queue."""
     wait: Arg = "" if wait_ms is None else wait_ms
     if len(task) > MOST_TASK:
         raise UsageError(
@@ -102,15 +102,8 @@ def _registration(
     return [0, "register", name, ttl_ms, wait, service, kind, _word(tier), task]
 
 
-def registration(
-    name: str, kind: str, service: str, *, task: str, tier: str, ttl_ms: int, wait_ms: int | None = None
-) -> Command:
-    """The same as a command, for who sends it together with what follows."""
-    return script("registry").call(KEYS, _registration(name, kind, service, task, tier, ttl_ms, wait_ms))
-
-
 def unlink_and_finish(event: str, name: str) -> Program[None]:
-    """Removes a temporary queue that its only reader has read, or gave up, and strikes it off."""
+    """Remove a temporary queue that its only reader has read, or gave up, and strikes it off."""
     registry = script("registry")
     args: list[Arg] = [0, "finish", event, name, 0, 0, "unknown unknown -"]
     gone, struck = yield Request(
@@ -130,7 +123,7 @@ def _word(text: str) -> str:
 
 
 def touch(names: Sequence[str]) -> Program[int]:
-    """Lets queues live as long again."""
+    """Renew the time to live of queues."""
     found: int = yield from call("registry", KEYS, [0, "touch", *names])
     return found
 
@@ -139,7 +132,7 @@ _BEGUN: Final = ("in_use", "free", "going")
 
 
 def begin(names: Sequence[str]) -> Program[list[str]]:
-    """Announces that queues are to be removed: `free`, `in_use` (somebody waits) or `going` (another has it)."""
+    """Announce that queues are to be removed: `free`, `in_use` (somebody waits) or `going` (another has it)."""
     free: list[int] = []
     for start in range(0, len(names), AT_ONCE):
         free += yield from call("registry", KEYS, [0, "begin", ACT_MS, *names[start : start + AT_ONCE]])
@@ -147,7 +140,7 @@ def begin(names: Sequence[str]) -> Program[list[str]]:
 
 
 def finish(event: str, gone: Sequence[tuple[str, int, int]], *, announced: bool = False) -> Program[list[bool]]:
-    """Strikes queues off, with how many messages and bytes went with them; which of them were registered.
+    """Strike queues off, with how many messages and bytes went with them; which of them were registered.
 
     `announced`: by a remover that began; what was registered again since, because it took too long, stays.
     """
@@ -160,7 +153,7 @@ def finish(event: str, gone: Sequence[tuple[str, int, int]], *, announced: bool 
 
 
 def leave(names: Sequence[str]) -> Program[None]:
-    """Tells that nobody waits any more."""
+    """Note that a reader waits no more."""
     yield from call("registry", KEYS, [0, "leave", *names])
 
 
@@ -181,7 +174,7 @@ def count(event: str, service: str, kind: str) -> Program[None]:
 
 
 def keep(names: Sequence[str]) -> Program[None]:
-    """Takes back that queues are to be removed."""
+    """Take back that queues are to be removed."""
     yield from call("registry", KEYS, [0, "keep", *names])
 
 
@@ -197,11 +190,9 @@ def expired(most: int) -> Program[list[str]]:
 
 def expired_from(start: int, most: int) -> Program[list[str]]:
     """Return names of queues whose time is over, from a place on, by plain reads."""
-    now = yield from server_ms()
-    [reply] = yield ask((b"ZRANGEBYSCORE", QUEUES, b"-inf", now, b"LIMIT", start, most), key=QUEUES)
-    if is_error(reply):
-        raise reply
-    return [raw.decode("utf-8", "replace") for raw in reply]
+    now = yield from reads.clock()
+    found = yield (b"ZRANGEBYSCORE", QUEUES, b"-inf", now, b"LIMIT", start, most)
+    return [raw.decode("utf-8", "replace") for raw in found]
 
 
 def look(names: Sequence[str]) -> Program[list[tuple[bytes, int | None, int | None]]]:
@@ -221,7 +212,7 @@ def look(names: Sequence[str]) -> Program[list[tuple[bytes, int | None, int | No
 
 
 def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_ms: int | None) -> Program[str]:
-    """Puts a message on a temporary queue, once for each sender: `sent`, `again` or `late`."""
+    """Put a message on a temporary queue, once for each sender: `sent`, `again` or `late`."""
     keys = (queue.encode(), f"{{{queue}}}:once:{sender_id}".encode())
     args: list[Arg] = [0, "" if deadline_ms is None else deadline_ms, ttl_ms, message]
     told: bytes = yield from call("answer", keys, args)
@@ -242,7 +233,7 @@ def drop_many(
     copy_bytes: int = 0,
     needs_copy: bool = False,
 ) -> Program[list[tuple[int, int, int] | str]]:
-    """Removes lists that were left alone: of each messages, bytes, whether a copy was put aside; or why it stayed."""
+    """Remove lists that were left alone: of each messages, bytes, whether a copy was put aside; or why it stayed."""
     if not queues:
         return []
     drop = script("drop")
@@ -327,12 +318,3 @@ def metrics() -> Program[list[LifeCycleCount]]:
             tier = "" if tier == "-" else tier
             found.append(LifeCycleCount(event=event, service=service, type=kind, tier=tier, count=count))
     return found
-
-
-def server_ms() -> Program[int]:
-    """The server's clock; this machine's where only looking is allowed."""
-    try:
-        stamp = yield (b"TIME",)
-    except NotAllowed:
-        return time.time_ns() // 1_000_000
-    return int(stamp[0]) * 1000 + int(stamp[1]) // 1000

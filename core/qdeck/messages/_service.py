@@ -14,14 +14,14 @@ from qdeck._errors import InvalidName, JobCancelled, LeaseLost, PayloadNotSerial
 from qdeck._names import QueueType
 from qdeck._worker.run import is_final
 from qdeck._worker.worker import Worker
-from qdeck.messages import _bounds as bounds
+from qdeck.messages import _checks as checks
 from qdeck.messages import _cleaning as cleaning
-from qdeck.messages import _exchange as exchange
-from qdeck.messages._bounds import read_allowed
+from qdeck.messages import _transport as transport
+from qdeck.messages._checks import read_allowed
 from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
-from qdeck.messages._inlets import REFUSED_TASK, Follower, Inlets, Subscription
+from qdeck.messages._incoming import REFUSED_TASK, Follower, Incoming, Subscription
 from qdeck.messages._messenger import RETRIES, Messenger
-from qdeck.messages._naming import segment
+from qdeck.messages._names import segment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -68,13 +68,13 @@ class _Turn:
         if kind is QueueType.CALLBACKS:
             callback = callback_to(self.action, self.service.names.service, data=data, error=error)
             owner = self.service.names.shape(name).service
-            yield from exchange.call_back(name, self.action, callback, retries=RETRIES, owner=owner)
+            yield from transport.call_back(name, self.action, callback, retries=RETRIES, owner=owner)
             return
         response = (
             value if isinstance(value, DomainActionResponse) else response_to(self.action, data=data, error=error)
         )
-        deadline = exchange.deadline_of(self.action, self.job.enqueued_ms)
-        yield from exchange.reply(name, self.action, response, deadline)
+        deadline = transport.deadline_of(self.action, self.job.enqueued_ms)
+        yield from transport.reply(name, self.action, response, deadline)
 
     def _end_task(self) -> Program[None]:
         if self.action.task is not None:
@@ -106,18 +106,18 @@ class Service(Messenger):
         self._replies_to = read_allowed(replies_to)
         self._followers: list[Follower] = []
         self._subscriptions: list[Subscription] = []
-        self._open: list[Inlets] = []
-        self.app.beside.append(self._inlets)
+        self._open: list[Incoming] = []
+        self.app.beside.append(self._incoming)
 
     def on_action(self, action_type: str, *, context: str = "", **options: Any) -> Callable[[Handler], Handler]:
-        """Takes actions of this type from the service's own queue, or from that of a context."""
+        """Take actions of this type from the service's own queue, or from that of a context."""
         queue = self.names.own if not context else self.names.actions(self.names.service, context)
         return self._bind(action_type, str(queue), ends_task=False, **options)
 
     def on_callback(
         self, sender: str, action_type: str, *, event: str = "", ends_task: bool = False, **options: Any
     ) -> Callable[[Handler], Handler]:
-        """Takes callbacks of this type from another service.
+        """Take callbacks of this type from another service.
 
         With an `event`, from the queue of that event, which stays. Without, from all temporary queues of tasks: they
         are followed, and what comes waits in one queue with retries and dead letters. `ends_task`: it is the task's
@@ -136,7 +136,7 @@ class Service(Messenger):
     def on_notification(
         self, emitter: str, topic: str, *, group: str | None = None, start: str = "$", **options: Any
     ) -> Callable[[Handler], Handler]:
-        """Subscribes to a topic of another service: every event from now on (`start="0"`: from the oldest kept)."""
+        """Subscribe to a topic of another service: every event from now on (`start="0"`: from the oldest kept)."""
         inbox = str(self.names.inbox(emitter, topic))
         task = f"notifications:{inbox.partition(':notifications:')[2]}"
         stream = str(self.names.notifications(topic, emitter))
@@ -146,7 +146,7 @@ class Service(Messenger):
         return self._bind(task, inbox, ends_task=False, **options)
 
     def run(self, **options: Any) -> str:
-        """Runs handlers until SIGTERM; options are those of the worker (`concurrency`, `lease`, `grace`, …)."""
+        """Run handlers until SIGTERM; options are those of the worker (`concurrency`, `lease`, `grace`, …)."""
         return asyncio.run(self._main(options))
 
     async def _main(self, options: Mapping[str, Any]) -> str:
@@ -156,38 +156,38 @@ class Service(Messenger):
             await self.aclose()
 
     async def serve(self, *, signals: bool = False, **options: Any) -> str:
-        """Runs handlers on the calling loop."""
+        """Run handlers on the calling loop."""
         self.worker = Worker(self.app, **options)
         return await self.worker.serve(signals=signals)
 
     @contextlib.asynccontextmanager
-    async def _inlets(self) -> AsyncIterator[None]:
+    async def _incoming(self) -> AsyncIterator[None]:
         """What every worker of the app keeps open: `qdeck worker` hands over what flows in as `run()` does."""
-        inlets = Inlets(self, self._followers, self._subscriptions)
-        await inlets.open()
-        self._open.append(inlets)
+        incoming = Incoming(self, self._followers, self._subscriptions)
+        await incoming.open()
+        self._open.append(incoming)
         try:
             yield
         finally:
-            self._open.remove(inlets)
-            await inlets.close()
+            self._open.remove(incoming)
+            await incoming.close()
 
     def stop(self) -> None:
-        """Asks a running worker to end, from any thread."""
+        """Ask a running worker to end, from any thread."""
         self.worker.stop()
 
     async def aunsubscribe(self) -> None:
-        """Gives all subscriptions up: what was not handed over yet is not kept for this service any more.
+        """Give all subscriptions up: what was not handed over yet is not kept for this service any more.
 
         Stop the service's other processes first: one that still listens subscribes again.
         """
-        for inlets in self._open:
-            await inlets.unsubscribe()
+        for incoming in self._open:
+            await incoming.unsubscribe()
         for subscription in self._subscriptions:
             await self.app.aclient().run(subscription.destroy())
 
     def end_task(self, task_id: str) -> list[Removal]:
-        """Removes the temporary queues of a task that is over; unread messages are copied for undo, or stay."""
+        """Remove the temporary queues of a task that is over; unread messages are copied for undo, or stay."""
         return self.app.client.run(cleaning.end_task(task_id, self.names.holds)).samples
 
     async def aend_task(self, task_id: str) -> list[Removal]:
@@ -229,8 +229,8 @@ class Service(Messenger):
         return run
 
     def _refuse(self, found: Any) -> None:
-        """Ends a callback that was refused before a handler could get it."""
-        self.app.client.run(bounds.count(self.names, QueueType.CALLBACKS))
+        """End a callback that was refused before a handler could get it."""
+        self.app.client.run(checks.count(self.names, QueueType.CALLBACKS))
         raise Reject(str(found.get("refused") if isinstance(found, dict) else found))
 
     def _turn(self, envelope: Any, ends_task: bool) -> Program[_Turn]:
@@ -242,12 +242,12 @@ class Service(Messenger):
             action = DomainAction.from_dict(envelope)
             # Callbacks and events carry the names of their own journey: only an action asks for an answer.
             asks = kind is QueueType.ACTIONS
-            name = bounds.read_reply_name(action, self.names, job.queue, self._replies_to) if asks else None
+            name = checks.read_reply_name(action, self.names, job.queue, self._replies_to) if asks else None
             if ends_task:
-                proof = bounds.proof_of(self.names.parse(job.queue), segment(action.correlation or action.action_id))
-                ends_task = yield from bounds.prove_task(action, self.names, proof)
+                proof = checks.proof_of(self.names.parse(job.queue), segment(action.correlation or action.action_id))
+                ends_task = yield from checks.prove_task(action, self.names, proof)
         except UsageError as error:
-            yield from bounds.count(self.names, kind)
+            yield from checks.count(self.names, kind)
             # Another run would read the same.
             raise Reject(f"{error}{'; ' if error.hint else ''}{error.hint}") from error
         return _Turn(self, action, job, name, ends_task)

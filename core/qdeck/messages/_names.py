@@ -191,7 +191,7 @@ class TaskQueueName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Reads a name; the task's id may hold colons."""
+        """Read a name; the task's id may hold colons."""
         parts: list[Any] = text.split(":", 3) if isinstance(text, str) else []
         if len(parts) < 4 or parts[2] not in TIERS or not all(parts):
             raise InvalidName(

@@ -13,14 +13,14 @@ from qdeck._errors import InvalidName, InvalidOption, UsageError
 from qdeck._names import QueueName, QueueType
 from qdeck.messages import _cleaning as cleaning
 from qdeck.messages import _registry as registry
-from qdeck.messages._naming import is_within, may_be_elsewhere
+from qdeck.messages._names import is_within, may_be_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from qdeck._redis.commands import Program
     from qdeck.messages._envelopes import DomainAction
-    from qdeck.messages._naming import Names
+    from qdeck.messages._names import Names
 
 REFUSED: Final = "refused"
 """The name under which refusals are counted."""

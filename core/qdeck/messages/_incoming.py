@@ -20,14 +20,15 @@ import msgspec
 from qdeck._engine import codec, programs
 from qdeck._engine.ops import NewJob
 from qdeck._errors import LayoutMismatch, QdeckError, UsageError
+from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck.messages import _cleaning as cleaning
-from qdeck.messages import _exchange as exchange
 from qdeck.messages import _registry as registry
-from qdeck.messages._bounds import why_other_task
+from qdeck.messages import _transport as transport
+from qdeck.messages._checks import why_other_task
 from qdeck.messages._envelopes import DomainAction
-from qdeck.messages._naming import segment
+from qdeck.messages._names import segment
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from qdeck.messages._messenger import Messenger
 
 _log = logging.getLogger(__name__)
-SWEEP_S: Final = 5.0  # what no bell told is found then
+SWEEP_S: Final = 5.0  # queues without a wake-up are found then
 EXPIRED_S: Final = 15.0
 RECLAIM_MS: Final = 15_000
 DELIVERIES: Final = 10
@@ -63,7 +64,7 @@ class Follower:
             # As it was written: near the interpreter's limit a value can be read and not be written one level deeper.
             why, message = why_other_task(action, task), cast("Any", msgspec.Raw(raw))
             if not why:
-                return exchange.job_of(action, retries=self.retries)
+                return transport.job_of(action, retries=self.retries)
         except UsageError as error:
             why, message = f"callback cannot be read: {error}", raw.decode("utf-8", "backslashreplace")
         found = codec.encode_json({"refused": why, "message": message})
@@ -72,32 +73,32 @@ class Follower:
     def forward(self, name: str, task: str = "") -> Program[int]:
         """Hand over what is in one queue, which is registered to a task: so much at once that others get their turn."""
         for count in range(COUNT):
-            raw = yield from exchange.first_of(name)
+            raw = yield from transport.first_of(name)
             if raw is None:
                 return count
-            yield from exchange.forward(name, self.inbox, self.job(raw, task), raw)
-        yield from exchange.ring(name)
+            yield from transport.forward(name, self.inbox, self.job(raw, task), raw)
+        yield from transport.wake(name)
         return COUNT
 
     def sweep(self) -> Program[int]:
-        """Looks at all registered queues; those that a reader waits on are the reader's."""
+        """Look at all registered queues; those that a reader waits on are the reader's."""
         count, after = 0, ""
         while names := (yield from registry.callbacks_of(f"{self.inbox}:", cleaning.SLICE, after)):
             sizes = yield ask(*((b"LLEN", name) for name in names), key=names[0].encode())
             full = [name for name, size in zip(names, sizes, strict=True) if isinstance(size, int) and size]
-            now = yield from registry.server_ms()
+            now = yield from reads.clock()
             for name, known in zip(full, (yield from registry.describe(full)), strict=True):
                 if known is not None and known.waited_until_ms <= now:
                     count += yield from self.forward(name, known.task)
             after = names[-1]
         return count
 
-    def ring(self, name: str) -> Program[int]:
-        """Looks at the queue that a bell told of."""
+    def forward_named(self, name: str) -> Program[int]:
+        """Hand over what is in the queue that a wake-up names."""
         if not name.startswith(f"{self.inbox}:"):
             return 0
         [known] = yield from registry.describe([name])
-        now = yield from registry.server_ms()
+        now = yield from reads.clock()
         if known is not None and known.waited_until_ms > now:
             return 0
         return (yield from self.forward(name, "" if known is None else known.task))
@@ -125,14 +126,14 @@ class Subscription:
     start: str
 
     def open(self, start: str = "") -> Program[None]:
-        """Makes the group, from which moment on no event is missed."""
+        """Make the group, from which moment on no event is missed."""
         made = (b"XGROUP", b"CREATE", self.stream, self.group, start or self.start, b"MKSTREAM")
         [reply] = yield ask(made, key=self.stream.encode())
         if is_error(reply) and "BUSYGROUP" not in str(reply):
             raise reply
 
     def destroy(self) -> Program[None]:
-        """Removes the group, and the stream when it was the last."""
+        """Remove the group, and the stream when it was the last."""
         yield from registry.call("unsubscribe", [self.stream.encode()], [self.group])
 
     def read(self, consumer: str) -> tuple[Arg, ...]:
@@ -140,7 +141,7 @@ class Subscription:
         return (b"XREADGROUP", b"GROUP", self.group, consumer, b"COUNT", COUNT, b"BLOCK")
 
     def take(self, entries: Sequence[Any], many: dict[bytes, int] | None = None) -> Program[int]:
-        """Hands events over, then acknowledges them."""
+        """Hand events over, then acknowledges them."""
         jobs, ids = [], []
         for entry_id, flat in entries:
             ids.append(entry_id)
@@ -160,7 +161,7 @@ class Subscription:
         return len(ids)
 
     def reclaim(self, consumer: str, idle_ms: int) -> Program[int]:
-        """Takes over what a consumer got and did not hand over for so long."""
+        """Take over what a consumer got and did not hand over for so long."""
         count, cursor = 0, b"0-0"
         while True:
             claim = (b"XAUTOCLAIM", self.stream, self.group, consumer, idle_ms, cursor, b"COUNT", COUNT)
@@ -175,7 +176,7 @@ class Subscription:
                 return count
 
     def trim(self) -> Program[int]:
-        """Drops the events that all groups have acknowledged."""
+        """Drop the events that all groups have acknowledged."""
         key = self.stream.encode()
         [groups] = yield ask((b"XINFO", b"GROUPS", self.stream), key=key)
         if is_error(groups) or not groups:
@@ -198,7 +199,7 @@ class Subscription:
         return gone if isinstance(gone, int) else 0
 
 
-class Inlets:
+class Incoming:
     """The tasks of one worker that hand over what flows in."""
 
     def __init__(self, owner: Messenger, followers: list[Follower], subscriptions: list[Subscription]) -> None:
@@ -211,7 +212,7 @@ class Inlets:
         self._listening: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Subscribes, then begins."""
+        """Subscribe, then begin."""
         client = self._owner.app.aclient()
         for subscription in self._subscriptions:
             try:
@@ -223,21 +224,21 @@ class Inlets:
         if self._followers:
             loops.append(self._follow())
         self._tasks = [asyncio.create_task(loop) for loop in loops]
-        ears = [ear for one in self._subscriptions for ear in (self._listen(one), self._tend(one))]
-        self._listening = [asyncio.create_task(ear) for ear in ears]
+        listening = [loop for one in self._subscriptions for loop in (self._listen(one), self._maintain(one))]
+        self._listening = [asyncio.create_task(loop) for loop in listening]
 
     async def close(self) -> None:
-        """Ends; what was not handed over yet is found again."""
+        """End; what was not handed over yet is found again."""
         await _end(self._tasks)
         await self.unsubscribe()
 
     async def unsubscribe(self) -> None:
-        """Listens to no event any more."""
+        """Listen to no event any more."""
         await _end(self._listening)
 
     async def _follow(self) -> None:
         client = self._owner.app.aclient()
-        bell = exchange.bell_of(self._followers[0].inbox)
+        wakeup = transport.wakeup_key(self._followers[0].inbox)
         swept = 0.0
         while True:
             async with _patient("callbacks"):
@@ -245,9 +246,9 @@ class Inlets:
                     for follower in self._followers:
                         await client.run(follower.sweep())
                     swept = time.monotonic()
-                rung = await client.run(exchange.pop(bell, time.monotonic() + SWEEP_S))
-                for follower in self._followers if rung is not None else ():
-                    await client.run(follower.ring((rung or b"").decode("utf-8", "replace")))
+                name = await client.run(transport.pop(wakeup, time.monotonic() + SWEEP_S))
+                for follower in self._followers if name is not None else ():
+                    await client.run(follower.forward_named((name or b"").decode("utf-8", "replace")))
 
     async def _listen(self, subscription: Subscription) -> None:
         client = self._owner.app.aclient()
@@ -259,7 +260,7 @@ class Inlets:
         while True:
             async with _patient(subscription.stream):
                 try:
-                    found = await client.run(exchange.wait(command, subscription.stream, time.monotonic() + 60))
+                    found = await client.run(transport.wait(command, subscription.stream, time.monotonic() + 60))
                 except QdeckError as error:
                     if "NOGROUP" not in str(error):
                         raise
@@ -269,7 +270,7 @@ class Inlets:
                 for _, entries in found or ():
                     await client.run(subscription.take(entries))
 
-    async def _tend(self, subscription: Subscription) -> None:
+    async def _maintain(self, subscription: Subscription) -> None:
         client = self._owner.app.aclient()
         while True:
             async with _patient(subscription.stream):
@@ -281,9 +282,7 @@ class Inlets:
         client = self._owner.app.aclient()
         while True:
             async with _patient("temporary queues"):
-                expired = cleaning.ExpiredCleaning()
-                while await client.run(expired.step()):
-                    pass
+                await client.run(cleaning.ExpiredCleaning().run())
             await asyncio.sleep(EXPIRED_S)
 
 
@@ -292,7 +291,7 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.cancel()
     for ended in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(ended, Exception):
-            _log.error("an inlet failed", exc_info=ended)
+            _log.error("handing over messages failed", exc_info=ended)
 
 
 @contextlib.asynccontextmanager

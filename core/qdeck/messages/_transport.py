@@ -14,7 +14,7 @@ from qdeck._names import QueueType
 from qdeck._options import read_task_name
 from qdeck._redis.commands import Request, ask
 from qdeck.messages import _registry as registry
-from qdeck.messages._naming import TIERS, segment
+from qdeck.messages._names import TIERS, segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,8 @@ PIECE_S: Final = 5.0  # a connection that went silent is noticed after so long
 MOST_UNHEARD: Final = 10_000
 """Events that are kept, about, of a topic without subscribers; where there are some, each is kept until all took it."""
 _LONGEST_MS: Final = 366 * 86_400_000
-_BELL: Final = "{qdeck:messages}:bell:"
-_BELL_MS: Final = 60_000
+_WAKEUP: Final = "{qdeck:messages}:wakeup:"
+_WAKEUP_MS: Final = 60_000
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 
 
@@ -77,7 +77,7 @@ def job_of(
 
 
 def send(queue: str, job: NewJob) -> Program[Made]:
-    """Puts an action on a service's queue."""
+    """Put an action on a service's queue."""
     [made] = yield from programs.enqueue(queue, [job])
     return made
 
@@ -91,7 +91,7 @@ def deadline_of(action: DomainAction, enqueued_ms: int) -> int | None:
 
 
 def reply(name: str, action: DomainAction, response: DomainActionResponse, deadline_ms: int | None) -> Program[str]:
-    """Answers a request, once; a late answer is not sent."""
+    """Answer a request, once; a late answer is not sent."""
     return (
         yield from registry.answer(
             name,
@@ -104,7 +104,7 @@ def reply(name: str, action: DomainAction, response: DomainActionResponse, deadl
 
 
 def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries: int, owner: str) -> Program[str]:
-    """Calls back, once for each action and outcome: to a queue of workers, or to the temporary one of a task.
+    """Call back, once for each action and outcome: to a queue of workers, or to the temporary one of a task.
 
     `owner` is the service of that queue.
     """
@@ -118,30 +118,30 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
     ttl_ms = (known.ttl_ms if known else 0) or round(registry.TTL_S * 1000)
     told = yield from registry.answer(text, once, callback.to_json(), ttl_ms=ttl_ms, deadline_ms=None)
     if known is None and told == "sent":
-        # Its time was over, or its task ended: registered again, it is found also when nobody hears the bell.
+        # Its time was over, or its task ended: registered again, it is found also when nobody takes the wake-up.
         # Which task it belonged to is not for the message to say. A list that was there is left as it was: registered,
         # it would go with all that others put into it.
         kind, tier = QueueType.CALLBACKS.value, asked.tier or ""
         yield from registry.register(text, kind, owner, task="", tier=tier, ttl_ms=ttl_ms)
     else:
         yield from registry.touch([text])
-    yield from ring(text)
+    yield from wake(text)
     return told
 
 
-def ring(name: str) -> Program[None]:
+def wake(name: str) -> Program[None]:
     """Tell followers of a service's callbacks which queue to look at."""
-    bell = bell_of(name)
-    yield ask((b"RPUSH", bell, name), (b"LTRIM", bell, -100, -1), (b"PEXPIRE", bell, _BELL_MS), key=bell.encode())
+    key = wakeup_key(name)
+    yield ask((b"RPUSH", key, name), (b"LTRIM", key, -100, -1), (b"PEXPIRE", key, _WAKEUP_MS), key=key.encode())
 
 
-def bell_of(callbacks: str) -> str:
-    """What followers of a service's callbacks block on; a ring tells which queue to look at."""
-    return _BELL + callbacks.partition(f":{QueueType.CALLBACKS}")[0]
+def wakeup_key(callbacks: str) -> str:
+    """Return the key that followers of a service's callbacks block on; its entries name the queues to look at."""
+    return _WAKEUP + callbacks.partition(f":{QueueType.CALLBACKS}")[0]
 
 
 def forward(name: str, inbox: str, job: NewJob, message: bytes) -> Program[None]:
-    """Moves one message of a temporary queue to the workers' queue; done twice it has the effect of one."""
+    """Move one message of a temporary queue to the workers' queue; done twice it has the effect of one."""
     yield from programs.enqueue(inbox, [job])
     yield ask((b"LREM", name, 1, message), key=name.encode())
 
@@ -170,7 +170,7 @@ def peek(name: str, until: float) -> Program[bytes | None]:
 
 
 def pop(name: str, until: float) -> Program[bytes | None]:
-    """Wait for the first entry of a list and take it: for bells only, what is taken may get lost on the way."""
+    """Wait for the first entry of a list and take it: for wake-ups only: what is taken may get lost on the way."""
     found = yield from wait(lambda seconds: (b"BLPOP", name, b"%.3f" % max(seconds, 0.001)), name, until)
     return found[1] if found else None
 
@@ -190,11 +190,11 @@ def wait(command: Callable[[float], tuple[Arg, ...]], name: str, until: float) -
 
 
 def announce(stream: str, event: DomainAction) -> Program[str]:
-    """Adds an event to a stream for all who subscribed; an event sent again comes twice, under one action id."""
+    """Add an event to a stream for all who subscribed; an event sent again comes twice, under one action id."""
     made: bytes = yield from registry.call("announce", [stream.encode()], [event.to_json(), MOST_UNHEARD])
     return made.decode()
 
 
 def skip(name: str, message: bytes) -> Program[None]:
-    """Takes a message from a list that was read."""
+    """Take a message from a list that was read."""
     yield ask((b"LREM", name, 1, message), key=name.encode())
