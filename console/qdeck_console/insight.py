@@ -35,9 +35,7 @@ _COSTS: Final = 20  # a look may take this part of the time
 _LOG_REST_S: Final = 5.0
 _LOG: Final = 200  # operations that are looked through
 _KEPT: Final = 50  # queues
-_COUNTED: Final = (
-    1_000  # jobs of an operation whose fates are looked up here; those of more are in the log of operations
-)
+_COUNTED: Final = 1_000  # jobs of an operation whose outcomes are read here; those of more are in the log of operations
 _RETURNED: Final = ("retry", "requeue", "run", "edit")
 
 

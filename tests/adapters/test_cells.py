@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from qdeck.adapters.changes import Outcome
+    from qdeck.adapters.changes import ChangeResult
 
 LATER = 4_000_000_000_000
 
@@ -29,14 +29,14 @@ def deck(url: str) -> Iterator[Writer]:
         yield deck
 
 
-def made(deck: Writer, *some: Cell, batch: str = "b1", place: int = 0, **options: Any) -> Outcome:
+def made(deck: Writer, *some: Cell, batch: str = "b1", place: int = 0, **options: Any) -> ChangeResult:
     """One change of an entry `e`."""
     change = Change(id="e", cells=some, effect="changed")
     [outcome] = deck.write(changes.apply("any", batch, [change], places=[place], **options))
     return outcome
 
 
-def undone(deck: Writer, batch: str = "b1") -> list[Outcome]:
+def undone(deck: Writer, batch: str = "b1") -> list[ChangeResult]:
     return deck.write(changes.undo("any", batch))
 
 

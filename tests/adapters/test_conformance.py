@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qdeck.adapters.model import Fate
+from qdeck.adapters.model import Outcome
 from qdeck.adapters.vmpooler.keys import read_letter
 from qdeck.testing.adapters import Conformance
 
@@ -57,12 +57,12 @@ class TestScheduler(Conformance):
         held = json.dumps({"workerId": "w1", "startedAt": time.time_ns() // 1_000_000})
         raw.hset("scheduler:processing", entry.id, held)
 
-    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Outcome:
         if not well:
             letter = json.dumps({"jobId": entry.id, "reason": "again", "failedAt": "2026-11-18T06:00:00.000Z"})
             raw.zadd("scheduler:queue:dlq", {letter: time.time_ns() // 1_000_000})
         raw.hdel("scheduler:processing", entry.id)
-        return Fate.UNKNOWN if well else Fate.DEAD  # what ended well is told in PostgreSQL only
+        return Outcome.UNKNOWN if well else Outcome.DEAD  # what ended well is told in PostgreSQL only
 
 
 class TestIfdb(Conformance):
@@ -100,14 +100,14 @@ class TestIfdb(Conformance):
     def take(self, raw: redis.Redis, entry: Entry) -> None:
         self.change(raw, entry.id, start_time=datetime.now(UTC).isoformat())
 
-    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Outcome:
         if well:
             self.change(raw, entry.id, pending=False, success=True, finish_time=datetime.now(UTC).isoformat())
             raw.zrem("ifdb:task_queue", entry.id)
-            return Fate.DONE
+            return Outcome.DONE
         later = datetime.now(UTC) + timedelta(minutes=2000)
         self.change(raw, entry.id, retries_left=1, scheduled_time=later.isoformat())
-        return Fate.FAILED  # two days long its own next try is ahead
+        return Outcome.FAILED  # two days long its own next try is ahead
 
 
 class TestVmPooler(Conformance):
@@ -127,15 +127,15 @@ class TestVmPooler(Conformance):
     def take(self, raw: redis.Redis, entry: Entry) -> None:
         raw.delete("vmpooler__odcreate__task")
 
-    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Outcome:
         member = entry.seen.member
         facts = read_letter(member).facts
         if well:
             raw.hset(f"vmpooler__odrequest__{facts['request_id']}", "status", "ready")
-            return Fate.DONE
+            return Outcome.DONE
         again, at = facts | {"vm": f"{entry.id}-2"}, int(time.time())
         raw.zadd("vmpooler__dlq__clone", {f"{entry.id}-2:{at}:{json.dumps(again)}": at})
-        return Fate.DEAD
+        return Outcome.DEAD
 
 
 class TestLists(Conformance):
@@ -155,12 +155,12 @@ class TestLists(Conformance):
     def take(self, raw: redis.Redis, entry: Entry) -> None:
         assert raw.lrem(entry.queue, 1, entry.seen.member)  # type: ignore[arg-type]  # bytes are well
 
-    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Outcome:
         if well:
-            return Fate.UNKNOWN
+            return Outcome.UNKNOWN
         again = json.loads(entry.seen.member) | {"attempts": 2}
         raw.lpush(f"{entry.queue}:dead_letter", json.dumps(again))
-        return Fate.DEAD
+        return Outcome.DEAD
 
 
 # Whoever fills servers imports this, not the classes: pytest would run the suite anew in each module that names them.

@@ -225,7 +225,7 @@ def test_an_adapter_that_tells_nothing_refuses_to_watch(
     OneList().fill(raw)
     with Writer(url, adapters=("lists",)) as deck:
         plan = deck.plan("retry", OneList.queue)
-        monkeypatch.setattr(Lists, "tells_fates", "")
+        monkeypatch.setattr(Lists, "outcome_evidence", "")
         with pytest.raises(UsageError, match="cannot be seen in the adapter lists"):
             deck.redrive(plan, sample=1)
         assert deck.others.why_not_watch("lists")

@@ -256,8 +256,8 @@ def test_retry_all_ends_after_one_pass(deck: Writer, yard: Yard) -> None:
 
     result = deck.apply(plan, progress=fail_at_once)
     assert (result.applied, result.skipped) == (1500, ())
-    fates = deck.outcomes(plan)
-    assert (fates.total, fates.dead_again) == (1500, 1500)
+    outcomes = deck.outcomes(plan)
+    assert (outcomes.total, outcomes.dead_again) == (1500, 1500)
 
 
 def test_several_queues_in_one_plan(deck: Writer, yard: Yard) -> None:

@@ -106,13 +106,13 @@ def _operation(row: Activity, outcomes: BatchOutcomes | None, cells: int, now_ms
     room = cells - fmt.length([(f" {who}, {ago}", "")])
     lines: list[Line] = [(*fmt.fit([(cut_end(what, room), role)], room), (f" {who}, {ago}", "muted"))]
     if outcomes is not None and outcomes.batch == row.batch and row.verb != "undo":
-        lines.append((("  ", "text"), *_fates(outcomes)))
+        lines.append((("  ", "text"), *_outcomes(outcomes)))
     elif row.reason:
         lines.append((("  ", "text"), (cut_end(safe_text(row.reason, limit=200), cells - 2), "muted")))
     return lines
 
 
-def _fates(outcomes: BatchOutcomes) -> list[Piece]:
+def _outcomes(outcomes: BatchOutcomes) -> list[Piece]:
     if outcomes.undone:
         return [("undone", "faint")]
     waiting = outcomes.pending + outcomes.running

@@ -24,7 +24,7 @@ from qdeck._redis import reads
 from qdeck._redis.commands import Pause
 from qdeck.adapters import make
 from qdeck.adapters.changes import done_places
-from qdeck.adapters.model import Seen, Tried
+from qdeck.adapters.model import Retried, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,12 +92,12 @@ class PlanOutcomes:
     @property
     def evidence(self) -> str:
         """How much other adapters report of their entries, in words; empty where all are native."""
-        return "; ".join(f"{name}: {adapter.tells_fates}" for name, adapter in self.adapters.items())
+        return "; ".join(f"{name}: {adapter.outcome_evidence}" for name, adapter in self.adapters.items())
 
     @property
     def unseen(self) -> str:
         """The adapters that report no outcomes."""
-        return ", ".join(name for name, adapter in self.adapters.items() if not adapter.tells_fates)
+        return ", ".join(name for name, adapter in self.adapters.items() if not adapter.outcome_evidence)
 
     @property
     def patience_s(self) -> float:
@@ -133,7 +133,7 @@ class PlanOutcomes:
     def _of_adapter(self, adapter: Adapter, part: Sequence[_Placed]) -> Program[list[str | None]]:
         done = yield from done_places(adapter.name, self.plan.batch, [place for place, _ in part])
         tried = [
-            Tried(seen=Seen.parse(entry.version), since_ms=self.plan.head.created_ms)
+            Retried(seen=Seen.parse(entry.version), since_ms=self.plan.head.created_ms)
             for (_, entry), is_kept in zip(part, done, strict=True)
             if is_kept is not None
         ]
@@ -142,7 +142,7 @@ class PlanOutcomes:
         if adapter.repeats:
             repeated = yield from self._find_repeated()
             tried = [msgspec.structs.replace(one, twin=hash(adapter.likeness(one.seen)) in repeated) for one in tried]
-        found = iter((yield from adapter.fates(tried, (yield from reads.clock()))))
+        found = iter((yield from adapter.outcomes(tried, (yield from reads.clock()))))
         return [None if is_kept is None else next(found).value for is_kept in done]
 
     def _find_repeated(self) -> Program[set[int]]:

@@ -22,14 +22,14 @@ from qdeck.adapters.model import (
     AdapterHealth,
     Capability,
     Entry,
-    Fate,
     Kind,
     Look,
+    Outcome,
     Raw,
+    Retried,
     Seen,
     Sight,
     Source,
-    Tried,
 )
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class Adapter(ABC):
     """Whether it is made with the patterns of `[lists]`."""
     takes_priority: ClassVar[tuple[Act, ...]] = ()
     """Besides reprioritising, the acts for which a priority may be given."""
-    tells_fates: ClassVar[str] = ""
-    """How much can be seen of those that were retried, in words; without any, `fates` is not asked."""
+    outcome_evidence: ClassVar[str] = ""
+    """How much can be seen of those that were retried, in words; without any, `outcomes` is not called."""
     patience_s: ClassVar[float] = 60.0
     """How long it may take until the first of those that were retried have ended."""
 
@@ -167,10 +167,10 @@ class Adapter(ABC):
         """What an entry and the same one, dead again, have in common; only asked where entries may be equal."""
         return seen.member
 
-    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
-        """What became of entries that were retried, by a bounded look; what cannot be seen is unknown."""
+    def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
+        """What happened to entries that were retried, by a bounded look; what cannot be seen is unknown."""
         yield from ()  # no reading: a program all the same
-        return [Fate.UNKNOWN] * len(tried)
+        return [Outcome.UNKNOWN] * len(tried)
 
     def why_not(self, act: Act, state: State) -> str:
         """Why an act cannot be done in a state; empty when it can."""

@@ -26,8 +26,8 @@ _WIDTH: Final = 8  # values of a cell
 _NOWHERE: Final = b"qdeck:undo:none"
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a change. `code` tells why nothing was done, `data` names the key that has changed.
+class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to a change. `code` tells why nothing was done, `data` names the key that has changed.
 
     `undoable` is whether it can be undone, `bytes` what its batch keeps for that by now; `failed` is the error of an
     effect.
@@ -85,14 +85,14 @@ def apply(
     keep_ms: int = KEEP_MS,
     keep_bytes: int = KEEP_BYTES,
     at: Places | None = None,
-) -> Program[list[Outcome]]:
+) -> Program[list[ChangeResult]]:
     """Make changes. The place of each in its batch makes one that is sent twice one.
 
     Of a batch at most `keep_bytes` are kept: what is done beyond them cannot be undone.
     """
     undo, at = undo_key(adapter, batch), at or Places()
     numbers = places or range(len(changes))
-    found: list[Outcome] = []
+    found: list[ChangeResult] = []
     for start in range(0, len(changes), CHUNK):
         part = changes[start : start + CHUNK]
         cells = [[at.follow(cell) for cell in change.cells] for change in part]
@@ -105,7 +105,7 @@ def apply(
     return found
 
 
-def apply_once(change: Change) -> Program[Outcome]:
+def apply_once(change: Change) -> Program[ChangeResult]:
     """Make a change that nothing undoes; sent twice it meets itself."""
     call = _call(_NOWHERE, ("once", 0, 0, 0, _text(change.id)), change.cells)
     [reply] = yield from scripts.run_each(_script(), [call])
@@ -118,12 +118,12 @@ def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list
     return [None if value is None else bool(value) for value in reads.good(kept)]
 
 
-def undo(adapter: str, batch: str) -> Program[list[Outcome]]:
+def undo(adapter: str, batch: str) -> Program[list[ChangeResult]]:
     """Undo a batch, the last change first; what has changed since is left as it is."""
     key = undo_key(adapter, batch)
     kept = yield from reads.scan_hash(key)
     numbers = sorted((int(place) for place in kept if place.isdigit()), reverse=True)
-    found: list[Outcome] = []
+    found: list[ChangeResult] = []
     for start in range(0, len(numbers), CHUNK):
         part = [(number, *_read(kept[b"%d" % number])) for number in numbers[start : start + CHUNK]]
         there = [(number, name, cells) for number, name, cells in part if cells]
@@ -131,7 +131,7 @@ def undo(adapter: str, batch: str) -> Program[list[Outcome]]:
         replies = yield from scripts.run_each(_script(), calls, key)
         found += [_outcome(name, cells, reply) for (_, name, cells), reply in zip(there, replies, strict=True)]
     if lost := sum(not kept[b"%d" % number] for number in numbers):
-        found.append(Outcome(id="", done=False, code=SkipCode.UNDO_NOT_KEPT, data=str(lost)))
+        found.append(ChangeResult(id="", done=False, code=SkipCode.UNDO_NOT_KEPT, data=str(lost)))
     return found
 
 
@@ -155,13 +155,13 @@ def _told(value: Value) -> bytes:
     return b"-" if value is None else value.value if isinstance(value, Mark) else b"=" + value
 
 
-def _outcome(name: str, cells: Sequence[Cell], reply: list[int | bytes]) -> Outcome:
+def _outcome(name: str, cells: Sequence[Cell], reply: list[int | bytes]) -> ChangeResult:
     number = int(reply[0])
     if number > 0:
         data = cells[number - 1].key.decode("utf-8", "backslashreplace")
-        return Outcome(id=name, done=False, code=SkipCode(bytes(reply[1]).decode()), data=data)
+        return ChangeResult(id=name, done=False, code=SkipCode(bytes(reply[1]).decode()), data=data)
     failed = reply[3].decode("utf-8", "backslashreplace") if isinstance(reply[3], bytes) else ""
-    return Outcome(id=name, done=True, undoable=reply[2] == 1, bytes=int(reply[1]), failed=failed)
+    return ChangeResult(id=name, done=True, undoable=reply[2] == 1, bytes=int(reply[1]), failed=failed)
 
 
 def _call(undo: bytes, head: tuple[Arg, ...], cells: Sequence[Cell]) -> tuple[Arg, ...]:

@@ -162,8 +162,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
 
 
-class Fate(StrEnum):
-    """What became of an entry since it was retried."""
+class Outcome(StrEnum):
+    """What happened to an entry since it was retried."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -176,7 +176,7 @@ class Fate(StrEnum):
     """It left where it waited, and how it ended is written nowhere."""
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class Retried(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter that was retried: what it was, and no earlier than when. A `twin` is not the only one like it."""
 
     seen: Seen

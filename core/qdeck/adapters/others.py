@@ -152,7 +152,7 @@ class Others:
     def why_not_watch(self, name: str) -> str:
         """Why it cannot be seen how retried entries of an adapter fare; empty when it can."""
         adapter = next((one for one in self.adapters if one.name == name), None)
-        return "" if adapter is None or adapter.tells_fates else f"{name} does not tell how retried entries fare"
+        return "" if adapter is None or adapter.outcome_evidence else f"{name} does not tell how retried entries fare"
 
     def queues(self, unread: list[tuple[QueueRef, str]] | None = None) -> Program[list[tuple[Adapter, str]]]:
         """The foreign queues that are there now; what was left out, with the reason, is in `unread`."""

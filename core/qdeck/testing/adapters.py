@@ -13,7 +13,7 @@ import pytest
 from qdeck import UsageError
 from qdeck.adapters import changes, discovery
 from qdeck.adapters.listing import every
-from qdeck.adapters.model import NO_QUEUE, Fate, Tried
+from qdeck.adapters.model import NO_QUEUE, Outcome, Retried
 from qdeck.adapters.plans import Search
 from qdeck.admin import Act, Entry, Limits, Seen, State, Writer, make_adapter, parse
 
@@ -67,7 +67,7 @@ class Conformance:
         """Plays a worker of that system that takes this entry, which was just retried; by default there is none."""
         pytest.skip("nothing can be retried here")
 
-    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Fate:
+    def end(self, raw: redis.Redis, entry: Entry, *, well: bool) -> Outcome:
         """Ends it as that system would; what an operator can see of that is the answer."""
         raise NotImplementedError
 
@@ -214,21 +214,21 @@ class Conformance:
                 change = deck.run(adapter.change(Act.RETRY, entry, now))
             except UsageError:
                 continue
-            one = Tried(seen=entry.seen, since_ms=now)
+            one = Retried(seen=entry.seen, since_ms=now)
             [done] = deck.write(changes.apply(self.adapter, f"r{number}", [change]))
             if not done.done:
                 continue
-            if not adapter.tells_fates:
-                assert deck.run(adapter.fates([one], _now(deck))) == [Fate.UNKNOWN], entry.key
+            if not adapter.outcome_evidence:
+                assert deck.run(adapter.outcomes([one], _now(deck))) == [Outcome.UNKNOWN], entry.key
                 pytest.skip("it does not tell what becomes of entries")
-            assert deck.run(adapter.fates([one], _now(deck))) == [Fate.WAITING], entry.key
+            assert deck.run(adapter.outcomes([one], _now(deck))) == [Outcome.WAITING], entry.key
             self.take(raw, entry)
-            assert deck.run(adapter.fates([one], _now(deck)))[0] in (Fate.RUNNING, Fate.UNKNOWN), entry.key
+            assert deck.run(adapter.outcomes([one], _now(deck)))[0] in (Outcome.RUNNING, Outcome.UNKNOWN), entry.key
             wanted = self.end(raw, entry, well=well)
             before = contents(raw)
-            assert deck.run(adapter.fates([one], _now(deck))) == [wanted], entry.key
+            assert deck.run(adapter.outcomes([one], _now(deck))) == [wanted], entry.key
             assert contents(raw) == before
-            assert well or wanted in (Fate.DEAD, Fate.FAILED)
+            assert well or wanted in (Outcome.DEAD, Outcome.FAILED)
             tried.add(entry.native_state)
         if not tried:
             pytest.skip("nothing can be retried here")

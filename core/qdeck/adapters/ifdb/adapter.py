@@ -25,13 +25,13 @@ from qdeck.adapters.model import (
     Act,
     Capability,
     Entry,
-    Fate,
     Kind,
     Look,
+    Outcome,
     Raw,
+    Retried,
     Seen,
     Source,
-    Tried,
     age_s,
     raw_of,
     text_of,
@@ -66,7 +66,9 @@ class Ifdb(Adapter):
 
     name: ClassVar[str] = NAME
     about: ClassVar[str] = "ifdb:task_queue and ifdb:task_data of the IFDB project"
-    tells_fates: ClassVar[str] = "the records of the tasks tell; one that failed is tried again by itself, hours later"
+    outcome_evidence: ClassVar[str] = (
+        "the records of the tasks tell; one that failed is tried again by itself, hours later"
+    )
 
     def fixed_keys(self) -> Mapping[bytes, Kind | None]:
         """Its two keys."""
@@ -170,14 +172,14 @@ class Ifdb(Adapter):
             ),
         )  # fmt: skip
 
-    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+    def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """As their records tell. A task with fewer runs left than a retry gives has failed since."""
         ids = [one.seen.member for one in tried]
         values, scores = yield reads.read((b"HMGET", DATA, *ids), (b"ZMSCORE", QUEUE, *ids))
         if reads.is_error(values):
-            return [Fate.UNKNOWN] * len(tried)
+            return [Outcome.UNKNOWN] * len(tried)
         places = [None] * len(ids) if reads.is_error(scores) else scores
-        return [_fate(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
+        return [_outcome_of(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
 
     def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
         """One change of a task and its place in line. Options: `priority` of a reprioritisation."""
@@ -290,16 +292,16 @@ def _state(
     return State.READY, "pending", lost
 
 
-def _fate(task: dict[str, Any] | None, score: bytes | None, now: int) -> Fate:
+def _outcome_of(task: dict[str, Any] | None, score: bytes | None, now: int) -> Outcome:
     if task is None:
-        return Fate.UNKNOWN
+        return Outcome.UNKNOWN
     state, _, _ = _state(task, score, {}, now)
     if state in (State.DONE, State.DEAD):
-        return Fate.DONE if state is State.DONE else Fate.DEAD
+        return Outcome.DONE if state is State.DONE else Outcome.DEAD
     if state is State.RUNNING:
-        return Fate.RUNNING
+        return Outcome.RUNNING
     left = whole(task.get("retries_left"))
-    return Fate.FAILED if left is not None and left < RETRIES else Fate.WAITING
+    return Outcome.FAILED if left is not None and left < RETRIES else Outcome.WAITING
 
 
 def _last_failure(task: dict[str, Any]) -> str | None:

@@ -24,13 +24,13 @@ from qdeck.adapters.model import (
     Act,
     Capability,
     Entry,
-    Fate,
     Kind,
     Look,
+    Outcome,
     Raw,
+    Retried,
     Seen,
     Source,
-    Tried,
     age_s,
     raw_of,
     short,
@@ -60,7 +60,7 @@ class Lists(Adapter):
     name: ClassVar[str] = "lists"
     repeats: ClassVar[bool] = True
     takes_patterns: ClassVar[bool] = True
-    tells_fates: ClassVar[str] = (
+    outcome_evidence: ClassVar[str] = (
         "an entry that left its list and is no dead letter again ended, or a reader has it: a list tells no outcome"
     )
     about: ClassVar[str] = "lists named {domain}:{action_type}:{tier}:{task_id}, service:type, or by your patterns"
@@ -172,7 +172,7 @@ class Lists(Adapter):
         """The id that it tells, or all of it: who buries an entry may have written a count into it."""
         return seen.key + b"\n" + _likeness(seen.member)
 
-    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+    def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Whether they are at one of the ends of their list, or of its dead letters; between them they are not seen."""
         suffix = raw_of(self.names.suffix)
         dead = {one.seen.key for one in tried}
@@ -182,9 +182,9 @@ class Lists(Adapter):
         for one in tried:
             likeness, key = _likeness(one.seen.member), one.seen.key
             if not one.twin and likeness in ends[key]:
-                found.append(Fate.DEAD)
+                found.append(Outcome.DEAD)
             else:
-                found.append(Fate.WAITING if likeness in ends[live[key]] else Fate.UNKNOWN)
+                found.append(Outcome.WAITING if likeness in ends[live[key]] else Outcome.UNKNOWN)
         return found
 
     def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:

@@ -28,12 +28,12 @@ from qdeck.adapters.model import (
     Act,
     Capability,
     Entry,
-    Fate,
     Kind,
     Look,
+    Outcome,
     Raw,
+    Retried,
     Source,
-    Tried,
     age_s,
     raw_of,
     short,
@@ -71,7 +71,7 @@ class Scheduler(Adapter):
     name: ClassVar[str] = "scheduler"
     takes_priority: ClassVar[tuple[Act, ...]] = (Act.RETRY, Act.REQUEUE, Act.RUN)
     about: ClassVar[str] = "scheduler:queue:* and scheduler:processing of the task scheduler service"
-    tells_fates: ClassVar[str] = (
+    outcome_evidence: ClassVar[str] = (
         "a job that left the line and is no dead letter again ended, or was dropped: only PostgreSQL has the outcome"
     )
 
@@ -141,7 +141,7 @@ class Scheduler(Adapter):
         """How this version makes scores."""
         return {"sign": self.sign or (yield from _sign_of(now))}
 
-    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+    def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Where their ids are now: in line, with a worker, among the newest dead letters, or nowhere."""
         ids = [raw_of(_job_of(one.seen.member)) for one in tried]
         later = [job + b":" + word.encode() for job in ids for word in OFFSETS]
@@ -159,13 +159,13 @@ class Scheduler(Adapter):
         for at, one in enumerate(tried):
             newest = again.get(_job_of(one.seen.member))
             if newest is not None and newest > float(one.seen.score or 0):
-                found.append(Fate.DEAD)
+                found.append(Outcome.DEAD)
             elif places[2][at] is not None:
-                found.append(Fate.RUNNING)
+                found.append(Outcome.RUNNING)
             elif places[0][at] is not None or any(s is not None for s in places[1][at * 4 : at * 4 + 4]):
-                found.append(Fate.WAITING)
+                found.append(Outcome.WAITING)
             else:
-                found.append(Fate.UNKNOWN)
+                found.append(Outcome.UNKNOWN)
         return found
 
     def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:

@@ -21,13 +21,13 @@ from qdeck.adapters.model import (
     AdapterHealth,
     Capability,
     Entry,
-    Fate,
     Kind,
     Look,
+    Outcome,
     Raw,
+    Retried,
     Seen,
     Source,
-    Tried,
     age_s,
     text_of,
 )
@@ -77,7 +77,9 @@ class VmPooler(Adapter):
 
     name: ClassVar[str] = "vmpooler"
     about: ClassVar[str] = "vmpooler__* of VMPooler"
-    tells_fates: ClassVar[str] = "a request tells when it has all its machines, and each failure is another dead letter"
+    outcome_evidence: ClassVar[str] = (
+        "a request tells when it has all its machines, and each failure is another dead letter"
+    )
     patience_s: ClassVar[float] = 900.0  # after which the manager itself gives a clone up
 
     def __init__(self) -> None:
@@ -330,11 +332,11 @@ class VmPooler(Adapter):
         found, self._clones = yield from measure_health(self, now, self._clones)
         return found
 
-    def fates(self, tried: Sequence[Tried], now: int) -> Program[list[Fate]]:
+    def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """By their requests."""
-        from qdeck.adapters.vmpooler.fates import read_fates
+        from qdeck.adapters.vmpooler.outcomes import read_outcomes
 
-        return (yield from read_fates(tried))
+        return (yield from read_outcomes(tried))
 
     def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
         """What its API or its purge would do. Options: `limits`, `rule`, `reason`."""

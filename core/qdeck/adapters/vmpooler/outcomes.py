@@ -1,4 +1,4 @@
-"""What became of dead letters of VMPooler that were retried: of each request, how many machines were asked for again.
+"""What happened to dead letters of VMPooler that were retried: of each request, how many machines were asked for again.
 
 A new machine has a new name, so one letter cannot be followed; the request and its pool can, and how many failed since.
 """
@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck._redis import reads
-from qdeck.adapters.model import Fate, raw_of
+from qdeck.adapters.model import Outcome, raw_of
 from qdeck.adapters.vmpooler.keys import CREATE, DEAD, MOST_TOGETHER, read_letter, request_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._redis.commands import Command, Program
-    from qdeck.adapters.model import Tried
+    from qdeck.adapters.model import Retried
 
 MOST_LETTERS: Final = 1000  # of each set, the newest
-_OVER: Final = {b"ready": Fate.DONE, b"failed": Fate.DEAD, b"deleted": Fate.CANCELLED}
+_OVER: Final = {b"ready": Outcome.DONE, b"failed": Outcome.DEAD, b"deleted": Outcome.CANCELLED}
 Asked = tuple[str, str, str]  # alias, pool, request
 
 
@@ -28,22 +28,22 @@ Asked = tuple[str, str, str]  # alias, pool, request
 class _Known:
     """What is known of one request and pool."""
 
-    over: Fate | None = None
+    over: Outcome | None = None
     failed: int = 0
     waiting: int = 0
-    fates: list[Fate] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
 
     def deal(self, count: int) -> None:
-        """The fates of so many machines: which of them is which cannot be told."""
+        """Spread the outcomes over so many machines: which of them is which cannot be told."""
         failed = min(count, self.failed)
         rest = count - failed
         waiting = 0 if self.over else min(rest, self.waiting)
-        self.fates = [Fate.DEAD] * failed + [Fate.WAITING] * waiting
-        self.fates += [self.over or Fate.RUNNING] * (rest - waiting)
+        self.outcomes = [Outcome.DEAD] * failed + [Outcome.WAITING] * waiting
+        self.outcomes += [self.over or Outcome.RUNNING] * (rest - waiting)
 
 
-def read_fates(tried: Sequence[Tried]) -> Program[list[Fate]]:
-    """What became of the machines that were asked for again."""
+def read_outcomes(tried: Sequence[Retried]) -> Program[list[Outcome]]:
+    """What happened to the machines that were asked for again."""
     asked = [_asked(one.seen.member) for one in tried]
     count = Counter(asked)
     known = {who: _Known() for who in count}
@@ -52,7 +52,7 @@ def read_fates(tried: Sequence[Tried]) -> Program[list[Fate]]:
     for who, found in known.items():
         found.failed = failed[who]
         found.deal(count[who])
-    return [known[who].fates.pop() for who in asked]
+    return [known[who].outcomes.pop() for who in asked]
 
 
 def _asked(letter: bytes) -> Asked:
@@ -71,7 +71,7 @@ def _read_requests(known: dict[Asked, _Known]) -> Program[None]:
     for found, record, scores in zip(known.values(), replies[::2], replies[1::2], strict=True):
         status, wanted = (None, None) if reads.is_error(record) else record
         if status is not None or wanted is None:
-            found.over = _OVER.get(status or b"", Fate.UNKNOWN)
+            found.over = _OVER.get(status or b"", Outcome.UNKNOWN)
         if not reads.is_error(scores):
             found.waiting = sum(count for count, score in enumerate(scores, 1) if score is not None)
 
