@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError, UnknownJob
-from qdeck.admin import NATIVE, Verb
+from qdeck.admin import Verb
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
 from qdeck_console.text import safe_text
@@ -48,7 +48,7 @@ class Left:
 async def find_out(reader: AsyncReader, job: JobRecord, now_ms: int) -> Left | None:
     """What became of a job that was seen in a state just now; None when it is in that state still."""
     try:
-        now = await reader.job(job.queue, job.id if job.adapter == NATIVE else job.key)
+        now = await reader.job(job.queue, job.handle)
     except UnknownJob:
         how, at_ms = await _by_operation(reader, job.queue, now_ms - RECENT_MS)
         return Left(key=job.key, id=job.id, why="is gone", how=how, at_ms=at_ms)

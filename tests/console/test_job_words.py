@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck.admin import NATIVE, JobDetail, JobRecord, QueueRow, State
+from qdeck.admin import NATIVE, Entry, JobDetail, JobRecord, QueueRow, Seen, State, detail_of
 from qdeck_console.leaving import Left
 from qdeck_console.presenters import job_page, jobs
 from qdeck_console.presenters.job_detail import gone_lines, job_lines, trouble
@@ -61,7 +61,8 @@ def test_a_delayed_job_says_when_it_is_due() -> None:
 
 
 def test_what_another_system_does_not_keep_is_no_zero() -> None:
-    job = JobRecord(id="x", key="x", queue="q", state="running", native_state="running", adapter="lists")
+    seen = Seen(key=b"q", member=b"x")
+    job = Entry(id="x", key="x", queue="q", state="running", native_state="running", adapter="lists", seen=seen)
     line = words(jobs.job_line(job, State.RUNNING, 120, NOW, at_cursor=False))
     assert "nobody" not in line
     assert "·" not in line
@@ -74,7 +75,7 @@ def test_what_another_system_does_not_keep_is_no_zero() -> None:
     assert "ready ·" in told
     assert "dead 3" in told
     assert "running –" in told
-    assert "job ─" not in words(*job_lines(running(adapter="lists"), 60, now_ms=NOW, hide=""))
+    assert "job ─" not in words(*job_lines(detail_of(job), 60, now_ms=NOW, hide=""))
 
 
 def test_only_our_own_lists_have_a_known_order() -> None:

@@ -190,7 +190,7 @@ def export(ctx: click.Context, queue: str | None, where: str, ids: tuple[str, ..
     unread: list[str] = []
     with given.reader() as reader:
         for record in _records(reader, queue, wanted, None, unread):
-            found = reader.job(record.ref, record.id if record.adapter == "native" else record.key)
+            found = reader.job(record.ref, record.handle)
             write_text(dumps(shapes.detail(found) | {"queue_from": _letter(record)["queue_from"]}) + "\n")
             if found.body is None and found.body_bytes:
                 unread.append(unread_words(f"job {found.id} of {reader.label(found.ref)}", found.problem))

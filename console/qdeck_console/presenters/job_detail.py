@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck.admin import GRACE_MS, MOST_SHOWN, NATIVE, UNKNOWN_TASK, State
+from qdeck.admin import GRACE_MS, MOST_SHOWN, UNKNOWN_TASK, State
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import pair, queue_path, section
 from qdeck_console.presenters.payload import arguments
@@ -50,7 +50,7 @@ def job_lines(
         lines += [section("why", "", "muted", cells, indent=0), *why, _BLANK]
     lines += failure_lines(job, cells, full=full)
     lines += payload_lines(job, cells, most=40 if full else 8)
-    if job.history or job.adapter == NATIVE:  # other systems keep none
+    if job.history or job.has_all_facts:  # other systems keep none
         lines += [
             section("timeline", "", "muted", cells, indent=0),
             *timeline_lines(job, cells, most=60 if full else 10),
@@ -73,7 +73,7 @@ def gone_lines(row: Left, cells: int, now_ms: int) -> list[Line]:
 
 def task_words(job: JobDetail) -> str:
     """What it is: its name or task; of another system, that may have neither, its state there."""
-    return job.name or job.task or ("unknown task" if job.adapter == NATIVE else job.native_state)
+    return job.name or job.task or ("unknown task" if job.has_all_facts else job.native_state)
 
 
 def trouble(job: JobDetail, now_ms: int) -> str:
@@ -214,7 +214,7 @@ def job_facts(job: JobDetail, cells: int) -> list[Line]:
     """Its settings and limits as pairs."""
     tries = f"{job.attempts or 0} of {(job.retries or 0) + 1}" if job.retries is not None else str(job.attempts or 0)
     lines = [] if job.priority is None else [pair("priority", [(str(job.priority), "text")], cells)]
-    if job.attempts is not None or job.adapter == NATIVE:
+    if job.attempts is not None or job.has_all_facts:
         lines.append(pair("failed runs", [(tries, "text")], cells))
     if job.crashes:
         lines.append(pair("crashes", [(str(job.crashes), "bad")], cells))

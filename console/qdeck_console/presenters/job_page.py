@@ -50,7 +50,7 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     told = [] if beside else [("task", name)]
     told += [] if job.priority is None else [("priority", str(job.priority))]
     used = "tries" if job.state == State.DEAD else "failed runs"  # one that runs or is done has begun one more
-    told += [(used, tries)] if job.attempts is not None or job.adapter == NATIVE else []
+    told += [(used, tries)] if job.attempts is not None or job.has_all_facts else []
     told.append(("payload", _size(job.body_bytes)))
     if job.unique:
         told.append(("unique", "yes"))

@@ -129,7 +129,7 @@ def _value(job: JobRecord, key: str, cells: int, state: State, now_ms: int, *, a
     if key == "when":
         return when(job, state, now_ms)
     if key == "worker":
-        if job.worker is None and job.adapter != NATIVE:  # who has it is not kept there
+        if job.worker is None and not job.has_all_facts:  # who has it is not kept there
             return [(" ", "text"), (fmt.NONE, "ghost")]
         return [(" ", "text"), (cut_middle(safe_text(job.worker or "nobody", limit=120), cells - 1), "text")]
     if key == "error":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck.admin import NATIVE
 from qdeck_console import format as fmt
 from qdeck_console.text import cut_end, safe_text, width
 
@@ -43,7 +42,7 @@ def _shown(value: str) -> str:
 def payload_pieces(job: JobRecord, cells: int, aligned: Columns = ()) -> list[Piece]:
     """The payload of a row in at most so many cells; a pair that does not fit is left out, the first one is cut."""
     if job.body is None:
-        return [("…" if job.adapter == NATIVE else fmt.NONE, "ghost")]  # not read yet, or none is kept
+        return [("…" if job.has_all_facts else fmt.NONE, "ghost")]  # not read yet, or none is kept
     out: list[Piece] = []
     for at, (name, value) in enumerate(pairs(job.payload())):
         gap = _GAP if out else ""

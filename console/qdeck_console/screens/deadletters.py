@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck import UnknownJob
-from qdeck.admin import NATIVE, Dropped, State
+from qdeck.admin import Dropped, State
 from qdeck_console.cli import shapes
 from qdeck_console.format import counted
 from qdeck_console.newfile import check_new_file, new_file
@@ -77,7 +77,7 @@ async def _write(console: Console, file: BinaryIO, jobs: Sequence[JobRecord], wi
         if work is not None and work.cancelled:
             break
         try:
-            detail = await reader.job(job.queue, job.id if job.adapter == NATIVE else job.key)
+            detail = await reader.job(job.queue, job.handle)
         except UnknownJob:
             continue  # it is dead no more
         file.write(msgspec.json.encode(shapes.detail(detail) | {"queue_from": job.queue}) + b"\n")

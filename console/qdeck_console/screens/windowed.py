@@ -79,8 +79,7 @@ class WindowedScreen(JobListScreen):
         if not isinstance(chosen, JobRecord):
             return ListSeen(part=part)
         try:
-            wanted = chosen.id if chosen.adapter == NATIVE else chosen.key
-            return ListSeen(part=part, detail=await self.console.reader.job(chosen.queue, wanted))
+            return ListSeen(part=part, detail=await self.console.reader.job(chosen.queue, chosen.handle))
         except UnknownJob:
             return ListSeen(part=part)  # it went away between the two reads
 

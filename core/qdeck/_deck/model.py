@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from qdeck._deck import payload
 from qdeck._deck.queue_ref import InQueue, QueueRef
@@ -158,6 +158,9 @@ def _mask_fields(row: object, names: tuple[str, ...]) -> None:
 class JobRecord(InQueue):
     """One job of a list; `key` is its exact identity, `since_ms` the moment it came into its state."""
 
+    has_all_facts: ClassVar[bool] = True
+    """Whether a fact that is missing is missing: other systems do not keep all of them."""
+
     id: str
     key: str
     adapter: str = NATIVE
@@ -187,6 +190,11 @@ class JobRecord(InQueue):
         _mask_fields(self, ("name", "task", "error", "problem"))
         if self.tags and (tags := tuple(map(payload.mask_label, self.tags))) != self.tags:
             object.__setattr__(self, "tags", tags)
+
+    @property
+    def handle(self) -> str:
+        """What names it in its queue: its id, or its key where ids may occur twice."""
+        return self.id
 
     def payload(self) -> Any:
         """The payload as a JSON value with its secrets masked; decoded at each call, because few are looked at."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.model import NATIVE
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -30,8 +28,7 @@ class Walk:
         self.cursor = page.cursor
         self.goes_on = page.cursor is not None
         for record in page.jobs:
-            # In other adapters an id may be that of several entries.
-            name = record.id if record.adapter == NATIVE else record.key
+            name = record.handle
             if name in self._seen:
                 continue
             if record.state in _MOVING:

@@ -34,7 +34,7 @@ def plan(
     """Make the plan. A job that is not as it was shown is not in it, and returned with the reason."""
     seen = {_place(job): job for job in jobs}
     queues = tuple(sorted({job.ref for job in jobs}))
-    ids = tuple(dict.fromkeys(job.id if job.adapter == NATIVE else job.key for job in jobs))
+    ids = tuple(dict.fromkeys(job.handle for job in jobs))
     made = yield from build(memory, address, Wish(verb=verb, queues=queues, ids=ids, **request), db=db, others=others)
     kept, left_out = _compare(made, seen)
     return (_only(made, kept) if len(kept) < made.count else made), left_out

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._adapter_names import ADAPTERS
+from qdeck._adapter_names import ADAPTERS, NATIVE
+from qdeck.adapters import make_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROLES: Final = ("viewer", "operator", "worker", "producer", "agent")
 _OWN: Final = ("qdeck:*", "{qdeck:*")  # lists of queues and workers, schedules, the log of operations
-_KEYS: Final = {
-    "native": ("{*}:*",),
-    "lists": (
-        "task_queues:*", "*:actions", "*:actions:*", "*:responses*", "*:callbacks*", "*:notifications*", "*:free*",
-        "*:advance*", "*:professional*", "*:enterprise*",
-    ),
-    "vmpooler": ("vmpooler__*",),
-    "ifdb": ("ifdb:*",),
-    "scheduler": ("scheduler:*",),
-}  # fmt: skip
+_NATIVE: Final = ("{*}:*",)
 _CONNECT: Final = (
     "+ping +hello +auth +select +echo +client|setname +client|setinfo +client|no-touch +client|no-evict +acl|whoami"
 )
@@ -48,10 +40,11 @@ def line(role: str, adapters: Sequence[str] = ADAPTERS, user: str | None = None,
 def patterns(role: str, adapters: Sequence[str] = ADAPTERS, prefix: str = "") -> list[str]:
     """The patterns of the keys that a role works on."""
     if role in ("worker", "producer"):
-        found = [*_OWN, *_KEYS["native"], *_MESSAGES]
+        found = [*_OWN, *_NATIVE, *_MESSAGES]
     else:
-        found = [*_OWN, *(pattern for name in ADAPTERS if name in adapters for pattern in _KEYS[name])]
-        found += [] if "lists" in adapters else _MESSAGES
+        others = make_all(dict.fromkeys([*(name for name in ADAPTERS if name in adapters), *adapters]))
+        found = [*_OWN, *(_NATIVE if NATIVE in adapters else ()), *(key for one in others for key in one.acl_keys)]
+        found += _MESSAGES
     if prefix:
         found = [_within(pattern, prefix) for pattern in found]
     return list(dict.fromkeys(found))

@@ -58,6 +58,8 @@ class Adapter(ABC):
     on_cluster: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
     """Whether entries that are equal to the byte may be several."""
+    acl_keys: ClassVar[tuple[str, ...]] = ()
+    """Patterns of its keys, for the rights of those who look at them or operate them."""
     takes_patterns: ClassVar[bool] = False
     """Whether it is made with the patterns of `[lists]`."""
     takes_priority: ClassVar[tuple[Act, ...]] = ()

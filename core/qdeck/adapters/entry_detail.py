@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck.model import Failure, JobDetail, JobRecord
 
@@ -16,12 +16,19 @@ if TYPE_CHECKING:
 class EntryDetail(JobDetail):
     """All about one entry, with what an act on it compares."""
 
+    has_all_facts: ClassVar[bool] = False
+
     seen: Seen
     stuck: Stuck | None = None
 
+    @property
+    def handle(self) -> str:
+        """Its key: several entries may have one id."""
+        return self.key
+
 
 _OF_ENTRY: Final = frozenset(("seen", "problem", "stuck", "queue_from", "log", "depends_on"))
-_RECORD_FIELDS: Final = tuple(f for f in JobRecord.__dataclass_fields__ if f not in _OF_ENTRY)
+_RECORD_FIELDS: Final = tuple(f.name for f in fields(JobRecord) if f.name not in _OF_ENTRY)
 
 
 def detail_of(entry: Entry) -> JobDetail:

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -124,11 +124,18 @@ class Raw(msgspec.Struct, frozen=True, kw_only=True):
 class Entry(JobRecord):
     """One entry of a foreign queue. `problem` tells what is wrong with it, `stuck` why it does not move."""
 
+    has_all_facts: ClassVar[bool] = False
+
     seen: Seen
     stuck: Stuck | None = None
     queue_from: str | None = None
     log: str | None = None
     depends_on: tuple[str, ...] = ()
+
+    @property
+    def handle(self) -> str:
+        """Its key: several entries may have one id."""
+        return self.key
 
 
 class StateHealth(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,6 +65,7 @@ class Ifdb(Adapter):
     """`ifdb:task_queue` and `ifdb:task_data`, as the migration plan of that project writes them."""
 
     name: ClassVar[str] = NAME
+    acl_keys: ClassVar[tuple[str, ...]] = ("ifdb:*",)
     about: ClassVar[str] = "ifdb:task_queue and ifdb:task_data of the IFDB project"
     outcome_evidence: ClassVar[str] = (
         "the records of the tasks tell; one that failed is tried again by itself, hours later"

@@ -58,6 +58,10 @@ class Lists(Adapter):
     """Lists by patterns; `patterns` are the user's own, in the form that `lists_names` has."""
 
     name: ClassVar[str] = "lists"
+    acl_keys: ClassVar[tuple[str, ...]] = (
+        "task_queues:*", "*:actions", "*:actions:*", "*:responses*", "*:callbacks*", "*:notifications*", "*:free*",
+        "*:advance*", "*:professional*", "*:enterprise*",
+    )  # fmt: skip
     repeats: ClassVar[bool] = True
     takes_patterns: ClassVar[bool] = True
     outcome_evidence: ClassVar[str] = (

@@ -70,6 +70,7 @@ class Scheduler(Adapter):
 
     name: ClassVar[str] = "scheduler"
     takes_priority: ClassVar[tuple[Act, ...]] = (Act.RETRY, Act.REQUEUE, Act.RUN)
+    acl_keys: ClassVar[tuple[str, ...]] = ("scheduler:*",)
     about: ClassVar[str] = "scheduler:queue:* and scheduler:processing of the task scheduler service"
     outcome_evidence: ClassVar[str] = (
         "a job that left the line and is no dead letter again ended, or was dropped: only PostgreSQL has the outcome"

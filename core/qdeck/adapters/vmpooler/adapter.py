@@ -76,6 +76,7 @@ class VmPooler(Adapter):
     """VMPooler 3.9: global keys with the prefix `vmpooler__`."""
 
     name: ClassVar[str] = "vmpooler"
+    acl_keys: ClassVar[tuple[str, ...]] = ("vmpooler__*",)
     about: ClassVar[str] = "vmpooler__* of VMPooler"
     outcome_evidence: ClassVar[str] = (
         "a request tells when it has all its machines, and each failure is another dead letter"
