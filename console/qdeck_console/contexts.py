@@ -94,4 +94,4 @@ def live_entry(name: str, reason: str, now_ms: int, *, ends: bool = False) -> Ac
 
     until = None if ends else now_ms + LIVE_S * 1000
     counts = {} if until is None else {"until_ms": until}
-    return new_activity("read-only" if ends else "live", now_ms, where=name, reason=reason, counts=counts)
+    return new_activity("read-only" if ends else "live", now_ms, detail=name, reason=reason, counts=counts)

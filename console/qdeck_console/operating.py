@@ -107,17 +107,17 @@ def outcome(result: BatchResult, left_out: Iterable[Skip] = (), *, to: str = "")
         why = skipped[0].why if skipped else "nothing to do"
         return f"not {done}: {it(why)}", "warn", "▲"
     words = f"{result.applied:,} {done}{to}"
-    if result.asked:
-        words = (
-            f"{result.asked:,} asked to stop" if result.asked == result.applied else f"{words}, {result.asked:,} asked"
-        )
+    if (asked := result.cancel_requested) == result.applied:
+        words = f"{asked:,} asked to stop"
+    elif asked:
+        words += f", {asked:,} asked"
     count = max(len(skipped), result.skipped_count)
     if count:
         words += f", {count:,} left alone: {skipped[0].why}" if skipped else f", {count:,} left alone"
     if result.stopped:
         words += f"; {result.stopped}"
     elif result.undoable:
-        lost = result.applied - result.undoable - result.asked
+        lost = result.applied - result.undoable - result.cancel_requested
         words += f" · u undoes all but {lost:,}" if lost > 0 else " · u undoes it"
     return words, "warn" if count or result.stopped else "ok", "▲" if count or result.stopped else "✓"
 

@@ -65,7 +65,7 @@ class Writing:
             said = []  # who else is live is good to know, and no reason to stop
         others = {}
         for row in said:
-            if row.verb in ("live", "read-only") and row.where == self._session.context.title:
+            if row.verb in ("live", "read-only") and row.detail == self._session.context.title:
                 others[row.who, row.host] = row  # the last word of each
         live = [row for row in others.values() if row.verb == "live"]
         reason = await self._session.push_screen_wait(LiveScreen(self._session, live))

@@ -252,10 +252,10 @@ def test_the_command_says_why_it_stopped_and_what_is_not_told(
     system.fill(raw)
     base = ("dead", "retry", system.queue, "--url", url, "--adapter", "lists", "--yes")
     work(system, False)
-    assert main([*base, "--where", "id:a*", "--first", "2", "--rate", "50/s", "--json"]) == 1
+    assert main([*base, "--where", "id:a*", "--sample", "2", "--rate", "50/s", "--json"]) == 1
     told = capsys.readouterr()
     batch = json.loads(told.out)
     assert batch["stopped"].startswith("2 of the 2 that ended died again")
     assert batch["stopped_code"] == "died_again"
-    assert (batch["fates"]["dead_again"], batch["fates"]["unknown"]) == (2, 0)
+    assert (batch["outcomes"]["dead_again"], batch["outcomes"]["unknown"]) == (2, 0)
     assert "--apply" in told.err

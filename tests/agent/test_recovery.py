@@ -109,7 +109,7 @@ def test_workers_of_the_day_before_are_struck_off(client: SyncClient, raw: redis
     day = 86_400_000
     told = {"old": now_ms() - day - 1000, "quiet": now_ms() - day + 60_000, "fresh": now_ms()}
     for name, seen in told.items():
-        raw.hset(keys.WORKERS, name, json.dumps({"id": name, "seen_ms": seen}))
+        raw.hset(keys.WORKERS, name, json.dumps({"id": name, "heartbeat_ms": seen}))
         raw.hset(keys.CONTROL, name, "stop")
     raw.hset(keys.WORKERS, "broken", "{")
     done = recovery.WorkDone()

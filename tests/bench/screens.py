@@ -117,7 +117,7 @@ def fill(server: BenchServer, entries: int, stuck: int) -> None:
 
 
 def _operation(at_ms: int, number: int) -> str:
-    told = {"at_ms": at_ms, "who": "ana", "host": "ops-1", "verb": "retry", "queues": [BIG], "where": "error:Failure*"}
+    told = {"at_ms": at_ms, "who": "ana", "host": "ops-1", "verb": "retry", "queues": [BIG], "filter": "error:Failure*"}
     return json.dumps(told | {"counts": {"retried": 1 + number % 90}, "outcome": "done", "plan": None, "reason": ""})
 
 

@@ -148,7 +148,7 @@ def _around(pipe: Pipeline, now: int) -> None:
         told = {"id": name, "host": name.partition(".")[0], "pid": int(name.partition(".")[2]), "version": "0.1.0"}
         told |= {"queues": {MAIL: 1, MAILER: 2}, "concurrency": 5, "state": "running", "running": running}
         told |= {"done": 18210, "failed": 12, "rss": 61_000_000}
-        told |= {"started_ms": now - 6 * HOUR - 20_000, "seen_ms": now - ago}
+        told |= {"started_ms": now - 6 * HOUR - 20_000, "heartbeat_ms": now - ago}
         pipe.hset("qdeck:workers", name, json.dumps(told))
     for name, cron, enabled in (("minutely", "* * * * *", 1), ("paused", "* * * * *", 0)):
         told = {"v": 1, "queue": MAIL, "task": "send", "cron": cron, "tz": "Europe/Madrid", "missed": "once"}
@@ -157,7 +157,7 @@ def _around(pipe: Pipeline, now: int) -> None:
         pipe.hset("{qdeck:schedules}:state", name, f"{enabled} {now} 0 0 0 0 - -")
     pipe.hset("{qdeck:schedules}:state", "", "1")
     at = now - 23 * MINUTE - 20_000
-    did = {"at_ms": at, "who": "ben", "host": "ops-1", "verb": "discard", "queues": [MAIL], "where": f"name:{HOSTILE}"}
+    did = {"at_ms": at, "who": "ben", "host": "ops-1", "verb": "discard", "queues": [MAIL], "filter": f"name:{HOSTILE}"}
     did |= {"counts": {"planned": 3, "applied": 3, "skipped": 0}, "outcome": "done", "reason": HOSTILE}
     did |= {"batch": "b-seeded", "plan": "seeded", "undo_until_ms": at + DAY}
     pipe.xadd("qdeck:activity", {"e": json.dumps(did)}, id=f"{at}-0")

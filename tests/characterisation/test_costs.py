@@ -70,7 +70,7 @@ def worker(queues: int) -> dict[str, object]:
     now = time.time_ns() // 1_000_000
     told: dict[str, object] = {"host": "bench", "pid": 4100, "version": "0.1.0", "state": "running", "concurrency": 5}
     told |= {"queues": dict.fromkeys(names(queues)[:3], 1), "running": 1, "done": 10, "failed": 1, "rss": 61_000_000}
-    return told | {"started_ms": now - 3_600_000, "seen_ms": now + 3_600_000}
+    return told | {"started_ms": now - 3_600_000, "heartbeat_ms": now + 3_600_000}
 
 
 class Commands:

@@ -206,7 +206,14 @@ def test_pause_and_resume(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
 
 def test_workers_are_listed_and_asked(qdeck: Callable[..., Ran], raw: redis.Redis) -> None:
     assert qdeck("workers", "--json").json == []
-    said = {"queues": [QUEUE], "seen_ms": int(time.time() * 1000), "state": "running", "host": "h", "pid": 7, "rss": 1}
+    said = {
+        "queues": [QUEUE],
+        "heartbeat_ms": int(time.time() * 1000),
+        "state": "running",
+        "host": "h",
+        "pid": 7,
+        "rss": 1,
+    }
     raw.hset("qdeck:workers", "h.7.x", json.dumps(said))
     [row] = qdeck("workers", "--json").json
     assert {"id", "host", "pid", "queues", "alive", "heartbeat_s", "running"} <= set(row)

@@ -90,7 +90,7 @@ def test_retry_is_planned_then_done_then_undone(qdeck: Callable[..., Ran], yard:
     lines = [json.loads(line) for line in qdeck("activity", "--json").out.splitlines()]
     assert [line["verb"] for line in lines][:2] == ["retry", "retry"]
     assert lines[-1]["verb"] == "undo"
-    assert set(lines[0]) >= {"at", "who", "host", "verb", "where", "counts", "outcome", "batch", "reason"}
+    assert set(lines[0]) >= {"at", "who", "host", "verb", "filter", "detail", "counts", "outcome", "batch", "reason"}
     assert (own_state / "qdeck" / "plans" / f"{plan.json['plan']}.jsonl").exists()
     assert qdeck("activity", "--since", "1h", "--json").out.count("\n") == len(lines)
     assert qdeck("activity", "--since", "2999-01-01", "--json").out == ""
@@ -176,7 +176,7 @@ def test_redrive(qdeck: Callable[..., Ran], yard: Yard) -> None:
     yard.bulk_dead(20)
     ran = qdeck("dead", "retry", QUEUE, "--yes", "--rate", "100/s", "--json")
     assert (ran.code, ran.json["applied"], ran.json["stopped"]) == (0, 20, None)
-    assert ran.json["fates"]["waiting"] == 20
+    assert ran.json["outcomes"]["waiting"] == 20
     assert qdeck("dead", "retry", QUEUE, "--yes", "--rate", "fast").code == 64
 
 
@@ -245,7 +245,7 @@ def test_jobs_are_moved(qdeck: Callable[..., Ran], yard: Yard) -> None:
         ("dead", "retry", "no:such:actions"),
         ("dead", "retry", "--apply", "nix"),
         ("dead", "retry", "--apply", "nix", "--where", "x"),
-        ("dead", "retry", QUEUE, "--first", "0"),
+        ("dead", "retry", QUEUE, "--sample", "0"),
         ("dead", "explode"),
         ("jobs", "cancel"),
         ("jobs", "reprioritise", QUEUE, "--priority", "sometime"),

@@ -129,7 +129,7 @@ async def test_live_asks_for_the_name_and_a_reason_and_ends_by_itself(url: str, 
         await until(pilot, "min left")
         await until(pilot, lambda: not reads_only(app))
         said = await until_told(app, "live")
-        assert (said.where, said.reason) == ("prod-eu", "INC-7")
+        assert (said.detail, said.reason) == ("prod-eu", "INC-7")
         await pilot.press("o")
         await until(pilot, "look at it")
         await pilot.press("enter")

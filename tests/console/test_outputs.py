@@ -91,7 +91,7 @@ def spoil_native(raw: Any, scene: Scene, url: str) -> None:
             raw.hset(key, scene.dead[0], EVIL.encode())
     now = time.time_ns() // 1_000_000
     told = json.loads(raw.hget(keys.WORKERS, WORKER) or b"{}")
-    told |= {"host": EVIL, "version": EVIL, "state": EVIL, "seen_ms": now}
+    told |= {"host": EVIL, "version": EVIL, "state": EVIL, "heartbeat_ms": now}
     raw.hset(keys.WORKERS, WORKER, json.dumps(told))
     raw.hset(keys.WORKERS, "w" + OBEYED, json.dumps(told))
     for name, value in raw.hgetall("qdeck:schedules").items():
@@ -102,7 +102,7 @@ def spoil_native(raw: Any, scene: Scene, url: str) -> None:
         "host": EVIL,
         "verb": "retry",
         "queues": [OBEYED],
-        "where": EVIL,
+        "filter": EVIL,
     }
     done |= {"counts": {"planned": 1}, "outcome": "applied", "batch": OBEYED, "plan": EVIL, "reason": EVIL}
     raw.xadd("qdeck:activity", {"e": json.dumps(done)})

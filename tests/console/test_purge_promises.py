@@ -23,7 +23,8 @@ MAIL = "shop:dev:mail:actions"
 
 def result(applied: int, undoable: int) -> BatchResult:
     return BatchResult(
-        batch="b-1", verb=Verb.PURGE, applied=applied, asked=0, skipped=(), skipped_count=0, undoable=undoable,
+        batch="b-1", verb=Verb.PURGE, applied=applied, cancel_requested=0, skipped=(), skipped_count=0,
+        undoable=undoable,
         undo_until_ms=1, queues=(QueueRef("native", MAIL),), error=None, stopped=None,
     )  # fmt: skip
 

@@ -105,7 +105,7 @@ async def test_each_row_tells_what_became_of_it(url: str) -> None:
 
 def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
     rules = "done too old (> 1 h); dead too old (> 7 d); pending too old (> 2 h)"
-    row = Activity(at_ms=1, who="agent", host="desk", verb="purge", where=rules, counts={"applied": 0})
+    row = Activity(at_ms=1, who="agent", host="desk", verb="purge", detail=rules, counts={"applied": 0})
     table = present.table_of([row])
     first, second = (
         "".join(part for part, _ in line)
@@ -119,7 +119,7 @@ def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
 def test_an_undo_of_a_purge_names_its_rules_the_same_way_and_its_page_has_one_on_a_line() -> None:
     rules = "done_too_old (max_completed_age 3,600 s); dead_too_many (dlq_max_entries 10,000); broken_\x1b[31mentries"
     row = Activity(
-        at_ms=1, who="ana", host="desk", verb="undo", where=rules, counts={"restored": 2}, reason="purge", batch="b-1"
+        at_ms=1, who="ana", host="desk", verb="undo", detail=rules, counts={"restored": 2}, reason="purge", batch="b-1"
     )
     table = present.table_of([row])
     first, second = (
@@ -147,7 +147,7 @@ async def test_nothing_was_done_yet_and_read_only(url: str) -> None:
 def test_every_width_has_its_columns(cells: int) -> None:
     row = Activity(
         at_ms=1, who="ana", host="desk", verb="reprioritise", queues=("a:b:c:d",), counts={"applied": 1200},
-        where="error:X", reason="INC-1",
+        filter="error:X", reason="INC-1",
     )  # fmt: skip
     table = present.table_of([row])
     drawn = present.lines(row, table, cells, present.View(present.Later(), 5, ""), at_cursor=False)
@@ -162,7 +162,7 @@ async def test_what_others_wrote_is_text_only(url: str, raw: redis.Redis) -> Non
     with Writer(url) as deck:
         for word in HOSTILE.values():
             entry = Activity(
-                at_ms=1, who=word, host=word, verb=word, where=word, reason=word, queues=(word,), batch=word
+                at_ms=1, who=word, host=word, verb=word, filter=word, reason=word, queues=(word,), batch=word
             )
             try:
                 deck.write(activity.record(entry))

@@ -26,7 +26,7 @@ def tell(url: str, worker: str, **said: object) -> None:
     now = time.time_ns() // 1_000_000
     facts = {
         "host": "box-1", "pid": 7, "state": "running", "queues": {MAIL: 2, SEARCH: 1}, "concurrency": 4, "running": 1,
-        "done": 600, "failed": 3, "rss": 52_000_000, "started_ms": now - 60_000, "seen_ms": now, "version": "1.0",
+        "done": 600, "failed": 3, "rss": 52_000_000, "started_ms": now - 60_000, "heartbeat_ms": now, "version": "1.0",
     }  # fmt: skip
     with Writer(url) as deck:
         deck.write(_told(worker, codec.encode_json(facts | said)))
@@ -44,7 +44,7 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
     run(url, ops.turn(MAIL, "wrk-a", 1, room=2, lease_ms=600_000))
     tell(url, "wrk-a", running=2)
     tell(url, "wrk-b", host="box-2")
-    tell(url, "wrk-old", seen_ms=1, started_ms=0)
+    tell(url, "wrk-old", heartbeat_ms=1, started_ms=0)
     async with console(url, "7", size=size) as pilot:
         app = app_of(pilot)
         seen = await until(pilot, "2 workers, 1 gone, 3 jobs run")
@@ -63,7 +63,7 @@ async def test_a_worker_its_jobs_and_orders(url: str, size: tuple[int, int]) -> 
         assert isinstance(page, WorkerScreen)
         await until(pilot, "52.0 MB")
         await pilot.press("p")
-        await until(pilot, "asked: quiet")
+        await until(pilot, "requested: quiet")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen))
         await until(pilot, "letter")
@@ -94,10 +94,10 @@ async def test_none_and_read_only(url: str) -> None:
 
 def test_jobs_a_second_come_from_heartbeats() -> None:
     speeds = present.Speeds()
-    first = WorkerRow(id="a", alive=True, done=100, failed=0, seen_ms=10_000, started_ms=0)
+    first = WorkerRow(id="a", alive=True, done=100, failed=0, heartbeat_ms=10_000, started_ms=0)
     speeds.note([first])
     assert speeds.of(first) == 10.0
-    later = WorkerRow(id="a", alive=True, done=150, failed=10, seen_ms=12_000, started_ms=0)
+    later = WorkerRow(id="a", alive=True, done=150, failed=10, heartbeat_ms=12_000, started_ms=0)
     speeds.note([later])
     assert speeds.of(later) == 30.0
     speeds.note([])
@@ -107,7 +107,7 @@ def test_jobs_a_second_come_from_heartbeats() -> None:
 
 def test_of_one_that_is_gone_nobody_knows_what_it_runs() -> None:
     row = WorkerRow(
-        id="wrk-1", alive=False, running=0, concurrency=4, state="running", started_ms=0, seen_ms=90_000,
+        id="wrk-1", alive=False, running=0, concurrency=4, state="running", started_ms=0, heartbeat_ms=90_000,
         heartbeat_s=600.0,
     )  # fmt: skip
     line = present.TABLE.line(row, 118, present.Speeds(), at_cursor=False)

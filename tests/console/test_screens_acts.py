@@ -185,7 +185,7 @@ async def test_the_log_tells_what_was_done_and_undoes_it(url: str) -> None:
 
 async def test_workers_are_listed_and_asked_to_be_quiet(url: str, raw: redis.Redis) -> None:
     seen = int(time.time() * 1000)
-    said = {"id": "wrk-1", "host": "eu\x1b[2J-3", "pid": 77, "seen_ms": seen, "state": "running", "running": 3}
+    said = {"id": "wrk-1", "host": "eu\x1b[2J-3", "pid": 77, "heartbeat_ms": seen, "state": "running", "running": 3}
     raw.hset("qdeck:workers", "wrk-1", json.dumps(said))
     async with console(url, "7") as pilot:
         shown = await until(pilot, "1 worker")
@@ -193,5 +193,5 @@ async def test_workers_are_listed_and_asked_to_be_quiet(url: str, raw: redis.Red
         assert "\x1b" not in shown
         await pilot.press("p")
         await until(pilot, "asked to take nothing new")
-        await until(pilot, "asked: quiet")
+        await until(pilot, "requested: quiet")
         assert raw.hget("qdeck:control", "wrk-1") == b"quiet"

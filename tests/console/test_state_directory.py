@@ -96,5 +96,5 @@ def test_a_command_says_so(qdeck: Callable[..., Ran], open_state: Path) -> None:
     assert "can be written by others" in ran.err
     assert "chmod 700" in ran.err
     checks = {check["name"]: check for check in qdeck("doctor", "--json").json["checks"]}
-    assert "chmod 700" in checks["state_directory"]["fix"]
+    assert "chmod 700" in checks["state_directory"]["hint"]
     assert qdeck("status").code == 0, "what needs no state works"

@@ -89,7 +89,7 @@ async def test_what_began_and_ended_while_the_server_was_away_is_left_out(url: s
 
 def test_what_came_there_is_not_written_again(url: str) -> None:
     with Writer(url) as deck:
-        entry = activity.make("live", 1_700_000_000_000, where="prod-eu", reason="INC-7")
+        entry = activity.make("live", 1_700_000_000_000, detail="prod-eu", reason="INC-7")
         deck.write(activity.record(entry))
         deck.write(activity.record_again(entry))
         deck.write(activity.record_again(replace(entry, at_ms=entry.at_ms + 1)))

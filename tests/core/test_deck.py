@@ -136,14 +136,14 @@ def test_stuck_counts_expired_leases_graces_and_time_limits(deck: Writer, client
 def test_paused_and_unserved_queues_are_reasons(deck: Writer, client: SyncClient, raw: redis.Redis) -> None:
     many(client, 2)
     assert [r.text for r in deck.snapshot().findings] == [f"no live worker for {QUEUE}, 2 jobs waiting"]
-    said = {"queues": [QUEUE], "seen_ms": int(time.time() * 1000), "state": "running", "host": "h", "pid": 1}
+    said = {"queues": [QUEUE], "heartbeat_ms": int(time.time() * 1000), "state": "running", "host": "h", "pid": 1}
     raw.hset("qdeck:workers", "w1", json.dumps(said))
     assert deck.snapshot().status is Status.HEALTHY
     assert deck.workers()[0].alive
     deck.pause(QUEUE)
     assert "is paused" in deck.snapshot().findings[0].text
     deck.resume(QUEUE)
-    raw.hset("qdeck:workers", "w1", json.dumps(said | {"seen_ms": 1}))
+    raw.hset("qdeck:workers", "w1", json.dumps(said | {"heartbeat_ms": 1}))
     assert not deck.workers()[0].alive
 
 
@@ -333,8 +333,8 @@ def test_verbs_act_in_their_states(deck: Writer, client: SyncClient) -> None:
     assert [record.id for record in deck.jobs(QUEUE)] == [later, waiting]
     [running] = claim(client)
     batch = deck.apply(deck.plan("cancel", QUEUE, ids=[running.id]))
-    assert (batch.applied, batch.asked) == (1, 1)
-    assert deck.job(QUEUE, running.id).cancel_asked
+    assert (batch.applied, batch.cancel_requested) == (1, 1)
+    assert deck.job(QUEUE, running.id).cancel_requested
     assert deck.apply(deck.plan("discard", QUEUE)).applied == 1
     assert deck.find(waiting) == []
 

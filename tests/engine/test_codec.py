@@ -80,7 +80,7 @@ def test_leases(flags: str, warned: bool, asked: bool) -> None:
     lease = codec.read_lease(f"host:42:ab:17 1800000000000 30000 1001800000000000{flags}".encode())
     assert (lease.worker, lease.token) == ("host:42:ab", "host:42:ab:17")
     assert (lease.claimed_ms, lease.lease_ms, lease.ready_ms) == (1_800_000_000_000, 30_000, 1_800_000_000_000)
-    assert (lease.expired_once, lease.cancel_asked) == (warned, asked)
+    assert (lease.expired_once, lease.cancel_requested) == (warned, asked)
 
 
 @given(st.lists(st.tuples(_ms, _word, st.dictionaries(st.text(), _json, max_size=3)), max_size=5))

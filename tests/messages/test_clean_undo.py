@@ -114,7 +114,7 @@ def test_orphans_come_back_and_what_is_kept_is_bounded(
         done = deck.undo()
         assert done.restored == report.undoable
         [line] = [one for one in deck.activity() if one.verb == "clean"]
-    assert (line.where, line.counts["applied"], line.batch) == ("orphans", 100, report.batch)
+    assert (line.detail, line.counts["applied"], line.batch) == ("orphans", 100, report.batch)
     assert sum(raw.exists(name) for name in names) == report.undoable
 
 

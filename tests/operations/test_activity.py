@@ -30,7 +30,7 @@ def test_every_act_is_told(deck: Writer, yard: Yard, own_state: Path) -> None:
     assert set(begun) == {"begun"}, "what is under way is seen"
     deck.undo()
     first, second = deck.activity()
-    assert (first.verb, first.outcome, first.where, first.reason) == ("retry", "done", "error:*", "fixed upstream")
+    assert (first.verb, first.outcome, first.filter, first.reason) == ("retry", "done", "error:*", "fixed upstream")
     assert dict(first.counts) == {"planned": 450, "applied": 450, "skipped": 0}
     assert (first.batch, first.queues, first.undo_until_ms) == (result.batch, (QUEUE,), result.undo_until_ms)
     assert first.who
@@ -68,9 +68,9 @@ def test_what_is_done_to_queues_workers_and_schedules_is_told_too(deck: Writer, 
     deck.write(journal.noted_schedule(store.enable("feeds", False), "pause", "feeds"))
     deck.write(journal.noted_schedule(store.run("feeds"), "run", "feeds"))
     told = deck.activity()
-    assert [(one.verb, "".join(one.queues) or one.where) for one in told] == [
+    assert [(one.verb, "".join(one.queues) or one.detail) for one in told] == [
         ("pause", QUEUE), ("limit", QUEUE), ("limit", QUEUE), ("resume", QUEUE), ("quiet", "worker w1"),
         ("add", "schedule feeds"), ("pause", "schedule feeds"), ("run", "schedule feeds"),
     ]  # fmt: skip
-    assert [one.where for one in told[1:3]] == ["5 at once, 10 in 1 s", "none"]
+    assert [one.detail for one in told[1:3]] == ["5 at once, 10 in 1 s", "none"]
     assert all(one.who and one.host and one.outcome == "done" for one in told)

@@ -60,7 +60,7 @@ def test_counts_are_exact(deck: Writer, yard: Yard) -> None:
         ("KeyError", "'…'", 2),
     ]
     assert found.groups[0].first_ms < found.groups[0].last_ms
-    assert found.groups[2].sample_id in yard.ids("dead")
+    assert found.groups[2].newest_id in yard.ids("dead")
     narrowed = deck.groups(where="error:KeyError message:*ana*")
     assert [(g.count, g.queue) for g in narrowed.groups] == [(1, QUEUE)]
     assert not narrowed.exact

@@ -232,7 +232,7 @@ def test_a_cancel_of_running_jobs_is_taken_back(deck: Writer, yard: Yard) -> Non
     [job] = yard.claim()
     before = yard.dump()
     result = deck.apply(deck.plan("cancel", QUEUE))
-    assert (result.applied, result.asked) == (1, 1)
+    assert (result.applied, result.cancel_requested) == (1, 1)
     beat = yard.client.run(programs.call(ops.beat(QUEUE, [(job.id, job.token)])))
     assert beat.cancels == [job.id]
     assert yard.raw.xlen(yard.key("stops")) == 1

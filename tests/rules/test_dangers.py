@@ -39,7 +39,7 @@ def test_a_server_that_may_throw_data_away(make_server: Callable[..., Server]) -
     """Eviction policy: only with a memory limit can it bite."""
     server = make_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
     found, report, checks = look(server.url)
-    assert (found["eviction"].ok, found["eviction"].fix) == (False, "set maxmemory-policy noeviction")
+    assert (found["eviction"].ok, found["eviction"].hint) == (False, "set maxmemory-policy noeviction")
     assert "allkeys-lru" in found["eviction"].detail
     assert (report.status, checks["eviction"].status) == (Status.DEGRADED, Status.DEGRADED)
     with server.client() as raw:
@@ -64,7 +64,7 @@ def test_memory_near_its_limit(make_server: Callable[..., Server], share: float,
     assert found["memory"].ok is (status is Status.HEALTHY)
     assert (report.status, checks["memory"].status) == (status, status)
     if status is not Status.HEALTHY:
-        assert "raise maxmemory" in found["memory"].fix
+        assert "raise maxmemory" in found["memory"].hint
         assert "of its memory limit" in report.findings[0].text
     if status is Status.UNHEALTHY:
         with Writer(server.url) as deck, pytest.raises(ServerRefused, match="memory"):
@@ -84,7 +84,7 @@ def test_what_a_restart_keeps(
 ) -> None:
     found, report, checks = look(make_server(*arguments).url)
     assert (found["persistence"].ok, told in found["persistence"].detail) == (ok, True)
-    assert ("appendonly yes" in found["persistence"].fix) is (told != "append-only file")
+    assert ("appendonly yes" in found["persistence"].hint) is (told != "append-only file")
     assert report.status is Status.HEALTHY, "a choice that some make on purpose: it is told, and not judged"
     assert checks["persistence"].value == ("aof" if told == "append-only file" else "snapshots or none")
 
@@ -99,7 +99,7 @@ def test_a_replica_cannot_be_changed(make_server: Callable[..., Server]) -> None
         wait_for(lambda: raw.exists(f"{{{QUEUE}}}:ready"))
     found, report, checks = look(replica.url)
     assert (found["role"].ok, checks["role"].status) == (False, Status.DEGRADED)
-    assert "Sentinel" in found["role"].fix
+    assert "Sentinel" in found["role"].hint
     assert any("replica" in reason.text for reason in report.findings)
     with Writer(replica.url) as deck:
         assert deck.find(job.id)[0].state == "ready", "looking works"
@@ -118,7 +118,7 @@ def test_a_server_that_fails_to_save(make_server: Callable[..., Server], tmp_pat
         raw.bgsave()
         wait_for(lambda: raw.info("persistence")["rdb_last_bgsave_status"] == "err")
         found, report, checks = look(server.url)
-        assert (found["saving"].ok, "disk" in found["saving"].fix) == (False, True)
+        assert (found["saving"].ok, "disk" in found["saving"].hint) == (False, True)
         assert (report.status, checks["saving"].status) == (Status.UNHEALTHY, Status.UNHEALTHY)
         with pytest.raises(ServerRefused):
             deck.enqueue(QUEUE, "t")

@@ -196,7 +196,7 @@ def test_doctor_names_missing_rights(yard: Yard) -> None:
     assert told["b"]["looking"].ok
     assert told["b"]["changing"].detail == "not allowed: ZADD"
     assert told["c"]["looking"].detail == "not allowed: HLEN qdeck:queues, HLEN qdeck:workers, HLEN qdeck:control"
-    assert all(finding.fix for rows in told.values() for finding in rows.values() if finding.ok is False)
+    assert all(finding.hint for rows in told.values() for finding in rows.values() if finding.ok is False)
 
 
 def test_doctor_tells_the_dangers_of_the_server(make_server: Callable[..., Server]) -> None:
@@ -205,7 +205,7 @@ def test_doctor_tells_the_dangers_of_the_server(make_server: Callable[..., Serve
         found = deck.diagnosis(Configuration(settings=Settings()), Target(url=server.url), read_only=False)
         named = {finding.name: finding for finding in found.findings}
         assert (named["eviction"].ok, named["persistence"].ok, named["memory"].ok) == (False, False, True)
-        assert "noeviction" in named["eviction"].fix
+        assert "noeviction" in named["eviction"].hint
         assert deck.health().status is Status.DEGRADED
     assert not found.is_well
 
@@ -238,9 +238,9 @@ def test_doctor_tells_whose_queues_there_are_and_what_can_be_done_with_them(yard
 
 def test_a_handler_that_ignores_its_cancellation_is_unhealthy(yard: Yard) -> None:
     """What a worker writes about itself is read, and counts while the worker lives."""
-    said = {"seen_ms": time.time_ns() // 1_000_000, "state": "running"}
+    said = {"heartbeat_ms": time.time_ns() // 1_000_000, "state": "running"}
     yard.raw.hset(keys.WORKERS, "w1", json.dumps(said | {"stuck_handlers": 2}))
-    yard.raw.hset(keys.WORKERS, "w2", json.dumps(said | {"stuck_handlers": 5, "seen_ms": 1}))
+    yard.raw.hset(keys.WORKERS, "w2", json.dumps(said | {"stuck_handlers": 5, "heartbeat_ms": 1}))
     report = yard.deck.health()
     assert report.status is Status.UNHEALTHY
     assert [reason.text for reason in report.findings if "ignored" in reason.text] == [

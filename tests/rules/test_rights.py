@@ -362,7 +362,7 @@ def test_doctor_finds_queues_whose_keys_are_closed(roles: Roles, role: str) -> N
     found = queue_keys(url, name)
     assert found.ok is False
     assert "leave out 2 queues, such as 'shop:" in found.detail
-    assert "~{*}:*" in found.fix
+    assert "~{*}:*" in found.hint
 
 
 def queue_keys(url: str, role: str) -> DoctorFinding:

@@ -44,8 +44,8 @@ TEXTS: Final[dict[str, bytes]] = {
     "bytes": b"\xff\xfe\x80",
     "brackets": b"[" * 3000,
     "deep": b'{"a":' * 900 + b"1" + b"}" * 900,
-    "json": b'{"at_ms":Infinity,"seen_ms":NaN,"queues":1e400,"v":1,"a":[NaN]}',
-    "odd json": b'{"at_ms":1e400,"seen_ms":1e300,"pid":1e300,"queues":{"q":1e300},"at":[],"places":7,"verb":[]}',
+    "json": b'{"at_ms":Infinity,"heartbeat_ms":NaN,"queues":1e400,"v":1,"a":[NaN]}',
+    "odd json": b'{"at_ms":1e400,"heartbeat_ms":1e300,"pid":1e300,"queues":{"q":1e300},"at":[],"places":7,"verb":[]}',
     "events": b"1 failed " + b"[" * 3000 + b"\n" + b"9" * 400 + b' failed {"class":1e400}',
 }
 # As a field of a JSON object, which is in one of these.
@@ -79,7 +79,7 @@ def fill(url: str, raw: redis.Redis) -> dict[str, str]:
     now = time.time_ns() // 1_000_000
     # Seen far ahead, so that it lives as long as the test takes.
     said = {"id": "w1", "host": "h", "pid": 1, "version": "1", "queues": {HEALTHY: 1}, "concurrency": 1, "running": 1,
-            "done": 1, "failed": 0, "rss": 5, "started_ms": now, "seen_ms": now + 86_400_000, "state": "running",
+            "done": 1, "failed": 0, "rss": 5, "started_ms": now, "heartbeat_ms": now + 86_400_000, "state": "running",
             "stuck_handlers": 0}  # fmt: skip
     for worker in ("w1", "w2"):
         raw.hset(keys.WORKERS, worker, json.dumps(said | {"id": worker}))

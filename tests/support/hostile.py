@@ -73,7 +73,14 @@ def poison(raw: redis.Redis, queue: str = "demo:dev:evil:actions") -> None:
             pipe.hset(key + b"result", job, evil)
             pipe.hset(key + b"log", job, evil)
         name = evil[:300]
-        said = {"host": text, "version": text, "queues": {text: 1}, "state": text, "seen_ms": now, "started_ms": now}
+        said = {
+            "host": text,
+            "version": text,
+            "queues": {text: 1},
+            "state": text,
+            "heartbeat_ms": now,
+            "started_ms": now,
+        }
         pipe.hset("qdeck:workers", b"w%d" % number + name, json.dumps(said) if number % 2 else evil)
         pipe.hset("qdeck:control", b"w%d" % number + name, evil)
         pipe.hset("qdeck:schedules", b"s%d" % number + name, evil)
@@ -84,7 +91,7 @@ def poison(raw: redis.Redis, queue: str = "demo:dev:evil:actions") -> None:
             "host": text,
             "verb": text,
             "queues": [text],
-            "where": text,
+            "filter": text,
             "reason": text,
         }
         done |= {"counts": {"planned": 1, text: 2}, "outcome": text, "batch": text, "plan": text}

@@ -107,6 +107,6 @@ def make_scene(url: str, raw: redis.Redis) -> Scene:
             )
         )  # fmt: skip
     told = {"id": WORKER, "host": "here", "pid": 1, "version": "0", "queues": [QUEUE], "concurrency": 5}
-    told |= {"started_ms": _now_ms() - 60_000, "seen_ms": _now_ms(), "state": "running", "running": 2, "done": 1}
+    told |= {"started_ms": _now_ms() - 60_000, "heartbeat_ms": _now_ms(), "state": "running", "running": 2, "done": 1}
     raw.hset(keys.WORKERS, WORKER, json.dumps(told))
     return scene

@@ -180,7 +180,7 @@ def _workers(raw: redis.Redis) -> None:
             "host": host, "pid": int(pid), "version": "0.1.0", "queues": dict(names.WORKER), "state": state,
             "concurrency": 8, "rss": 61_000_000,
             "running": running, "done": 18_210 + 977 * number, "failed": 12 * number,
-            "started_ms": NOW_MS - 86_400_000, "seen_ms": NOW_MS - 1_000,
+            "started_ms": NOW_MS - 86_400_000, "heartbeat_ms": NOW_MS - 1_000,
         }  # fmt: skip
         raw.hset("qdeck:workers", name, json.dumps(said))
 
@@ -214,14 +214,14 @@ def _activity(raw: redis.Redis) -> None:
     batch = _kept(raw)
     raw.delete("qdeck:activity")  # the demo's own line is not the oldest here
     said: tuple[tuple[int, str, str, dict[str, Any]], ...] = (
-        (1502, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "where": rules, "counts": _counts(38, 2)}),
-        (112, "ana", "pause", {"queues": [names.BILLING], "where": ""}),
-        (41, "ben", "discard", {"queues": [names.AUDIT], "where": "age>30d", "counts": _counts(3)}),
-        (23, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "where": rules, "counts": _counts(4)}),
-        (9, "ben", "discard", {"queues": [names.SEARCH], "where": "error:IndexError", "counts": _counts(212)}),
-        (8, "ana", "undo", {"queues": [names.SEARCH], "where": "error:IndexError", "undo_until_ms": None,
+        (1502, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "detail": rules, "counts": _counts(38, 2)}),
+        (112, "ana", "pause", {"queues": [names.BILLING], "filter": ""}),
+        (41, "ben", "discard", {"queues": [names.AUDIT], "filter": "age>30d", "counts": _counts(3)}),
+        (23, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "detail": rules, "counts": _counts(4)}),
+        (9, "ben", "discard", {"queues": [names.SEARCH], "filter": "error:IndexError", "counts": _counts(212)}),
+        (8, "ana", "undo", {"queues": [names.SEARCH], "filter": "error:IndexError", "undo_until_ms": None,
                             "counts": {"restored": 212, "skipped": 0}, "batch": f"b-{9:020d}"}),
-        (3, "ana", "retry", {"queues": [names.MAIL], "where": "error:ConnectionError", "counts": _counts(10),
+        (3, "ana", "retry", {"queues": [names.MAIL], "filter": "error:ConnectionError", "counts": _counts(10),
                              "reason": "INC-2291 relay is back", "batch": batch}),
     )  # fmt: skip
     for minutes, who, verb, more in said:

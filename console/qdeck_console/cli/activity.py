@@ -53,7 +53,8 @@ def _entry(entry: Activity) -> dict[str, Any]:
         "host": entry.host,
         "verb": entry.verb,
         "queues": list(entry.queues),
-        "where": entry.where,
+        "filter": entry.filter,
+        "detail": entry.detail,
         "counts": dict(entry.counts),
         "outcome": entry.outcome,
         "batch": entry.batch,
@@ -76,6 +77,6 @@ _COLUMNS = (
 
 def _cells(entry: Activity) -> list[str]:
     counts = " ".join(f"{name}={count:,}" for name, count in entry.counts.items())
-    where = entry.where or " ".join(entry.queues)
+    where = entry.filter or entry.detail or " ".join(entry.queues)
     at = iso(entry.at_ms) or "-"
     return [at, f"{entry.who}@{entry.host}", entry.verb, counts, entry.outcome, where, entry.batch or ""]

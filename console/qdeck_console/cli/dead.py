@@ -132,7 +132,7 @@ def _group(group: Group, *, exact: bool) -> dict[str, Any]:
         "count": group.count,
         "first_at": iso(group.first_ms or None),
         "last_at": iso(group.last_ms or None),
-        "sample_id": group.sample_id,
+        "newest_id": group.newest_id,
         "exact": exact,
     }
 
@@ -153,7 +153,7 @@ def _group_cells(group: Group, reader: Reader) -> list[str]:
 
 @dead.command("retry", cls=Command, short_help="Lets dead letters run again.")
 @act_options
-@click.option("--first", type=click.IntRange(min=1), metavar="N", help="So many first; the rest if they fare well.")
+@click.option("--sample", type=click.IntRange(min=1), metavar="N", help="So many first; the rest if they succeed.")
 @priority_option
 def retry(queue: str | None, **options: Any) -> None:
     """Lets the dead letters that match run again, with all their attempts; what happened to them stays in their record.

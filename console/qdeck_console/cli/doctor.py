@@ -40,11 +40,11 @@ def doctor(ctx: click.Context) -> None:
 
 
 def _shape(finding: DoctorFinding) -> dict[str, Any]:
-    return {"name": finding.name, "ok": finding.ok, "detail": finding.detail, "fix": finding.fix or None}
+    return {"name": finding.name, "ok": finding.ok, "detail": finding.detail, "hint": finding.hint or None}
 
 
 def _print(finding: DoctorFinding) -> None:
     sign, colour = _SIGNS[finding.ok]
     line(f"{styled(sign, fg=colour, bold=True)}  {finding.name.replace('_', ' '):15} {safe(finding.detail)}")
-    if finding.fix and not finding.ok:
-        line(f"    {'':15} {styled(safe(finding.fix), dim=True)}")
+    if finding.hint and not finding.ok:
+        line(f"    {'':15} {styled(safe(finding.hint), dim=True)}")

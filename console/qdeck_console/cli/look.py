@@ -168,7 +168,7 @@ def list_workers() -> None:
 
 def _worker_cells(row: WorkerRow) -> list[str]:
     memory = "-" if row.memory_bytes is None else f"{row.memory_bytes / 1e6:,.0f} MB"
-    state = row.asked if row.asked and row.asked != row.state else row.state
+    state = row.requested if row.requested and row.requested != row.state else row.state
     counts = [number(row.running), number(row.done), number(row.failed)]
     seen = "-" if row.heartbeat_s is None else f"{age(row.heartbeat_s)} ago"
     return [row.id, "yes" if row.alive else "no", state or "-", *counts, memory, seen, " ".join(row.queues)]
@@ -182,7 +182,7 @@ def _order(verb: str, about: str) -> None:
         with given.writer() as writer:
             writer.order_worker(worker_id, verb)
         if given.as_json:
-            write_json({"worker": worker_id, "asked": verb})
+            write_json({"worker": worker_id, "requested": verb})
         else:
             line(f"{safe(worker_id)} is asked: {verb}; it hears within {PRESENCE_S} s")
 

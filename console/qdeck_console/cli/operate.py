@@ -131,7 +131,7 @@ def act(
     path: str | None = None,
     reason: str = "",
     rate: float | None = None,
-    first: int | None = None,
+    sample: int | None = None,
     need_queue: bool = False,
     **options: Any,
 ) -> None:
@@ -161,16 +161,16 @@ def act(
                 raise click.UsageError(f"the plan {plan.id} is one to {plan.verb.value}, not to {verb}", ctx)
         if not isinstance(client, Writer):
             ctx.exit(show_plan(plan, as_json=given.as_json))
-        ctx.exit(_apply(client, plan, rate=rate, first=first, as_json=given.as_json))
+        ctx.exit(_apply(client, plan, rate=rate, sample=sample, as_json=given.as_json))
 
 
-def _apply(writer: Writer, plan: Plan, *, rate: float | None, first: int | None, as_json: bool) -> int:
+def _apply(writer: Writer, plan: Plan, *, rate: float | None, sample: int | None, as_json: bool) -> int:
     from qdeck.admin import outcome_evidence
 
     outcomes, told = None, ""
     with stoppable() as asked:
-        if plan.verb.value == "retry" and (rate is not None or first is not None):
-            result, outcomes = writer.redrive(plan, rate=rate, sample=first, cancelled=asked)
+        if plan.verb.value == "retry" and (rate is not None or sample is not None):
+            result, outcomes = writer.redrive(plan, rate=rate, sample=sample, cancelled=asked)
             told = outcome_evidence(plan)
         else:
             result = writer.apply(plan, rate=rate, cancelled=asked)
@@ -255,7 +255,7 @@ def batch_json(result: BatchResult, outcomes: Outcomes | None = None) -> dict[st
         "queue": result.queues[0].name if len(result.queues) == 1 else None,
         "queues": result.labels,
         "applied": result.applied,
-        "asked": result.asked,
+        "cancel_requested": result.cancel_requested,
         "skipped": [skip.as_json() for skip in result.skipped],
         "skipped_count": result.skipped_count,
         "undo_until": iso(result.undo_until_ms),
@@ -263,7 +263,7 @@ def batch_json(result: BatchResult, outcomes: Outcomes | None = None) -> dict[st
         "stopped": None if result.stopped is None else result.stopped.text,
         "stopped_code": None if result.stopped is None else result.stopped.code.value,
         "error": result.error,
-        "fates": None
+        "outcomes": None
         if outcomes is None
         else {
             "total": outcomes.total,
@@ -292,7 +292,7 @@ def _write_plan(plan: Plan) -> None:
         "queues": {plan.label(queue): count for queue, count in plan.by_queue.items()},
         "created_at": iso(head.created_ms),
         "expires_at": iso(head.expires_ms),
-        "where": head.where,
+        "filter": head.filter,
         "priority": head.priority,
         "target": head.target,
         "count": plan.count,
@@ -360,8 +360,8 @@ def _print_plan(plan: Plan) -> None:
 
 def _print_batch(result: BatchResult, outcomes: Outcomes | None) -> None:
     place = f" of {safe(result.labels[0])}" if len(result.queues) == 1 else ""
-    told = f"{_DONE[result.verb.value]} {counted(result.applied - result.asked, 'job')}{place}"
-    line(f"{told}; {result.asked:,} are running and will be told" if result.asked else told)
+    told = f"{_DONE[result.verb.value]} {counted(result.applied - result.cancel_requested, 'job')}{place}"
+    line(f"{told}; {result.cancel_requested:,} are running and will be told" if result.cancel_requested else told)
     if outcomes is not None and outcomes.total:
         parts = [
             f"{count:,} {word}"

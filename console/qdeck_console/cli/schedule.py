@@ -60,8 +60,8 @@ def sync(app_ref: str, modules: tuple[str, ...]) -> None:
         need_writable(app.endpoint.url)
     done = app.sync_schedules()
     if given.as_json:
-        write_json([{"schedule": name, "how": how} for name, how in done.items()])
-    elif not table([Column("schedule"), Column("how")], [list(pair) for pair in done.items()]):
+        write_json([{"name": name, "change": change} for name, change in done.items()])
+    elif not table([Column("schedule"), Column("change")], [list(pair) for pair in done.items()]):
         note(f"qdeck: {app_ref} declares no schedules")
 
 
@@ -203,9 +203,9 @@ def _entry(row: ScheduleRow) -> dict[str, Any]:
         "last_at": iso(row.last_ms),
         "last_outcome": row.last_outcome,
         "enabled": row.enabled,
-        "missed": row.missed,
+        "missed_runs": row.missed,
         "missed_policy": row.policy,
-        "made": row.made,
+        "jobs_made": row.made,
         "last_id": row.last_id,
         "priority": row.priority,
         "late_s": row.late_s,

@@ -152,7 +152,7 @@ def detail(record: JobDetail) -> dict[str, Any]:
         "run_anyway": record.run_anyway,
         "claimed_at": iso(record.claimed_ms),
         "lease_until": iso(record.lease_until_ms),
-        "cancel_asked": record.cancel_asked,
+        "cancel_requested": record.cancel_requested,
         "payload_bytes": record.body_bytes,
         # Of an entry of another system: what is wrong with it, and why it does not move.
         "problem": getattr(record, "problem", None),
@@ -182,7 +182,7 @@ def worker(row: WorkerRow) -> dict[str, Any]:
         "id": row.id,
         "alive": row.alive,
         "state": row.state,
-        "asked": row.asked,
+        "requested": row.requested,
         "host": row.host,
         "pid": row.pid,
         "version": row.version,
@@ -194,7 +194,7 @@ def worker(row: WorkerRow) -> dict[str, Any]:
         "stuck_handlers": row.stuck_handlers,
         "memory_bytes": row.memory_bytes,
         "started_at": iso(row.started_ms),
-        "seen_at": iso(row.seen_ms),
+        "heartbeat_at": iso(row.heartbeat_ms),
         "heartbeat_s": seconds(row.heartbeat_s),
     }
 

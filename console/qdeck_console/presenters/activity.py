@@ -116,7 +116,7 @@ def lines(row: Activity, table: Table[Activity, View], cells: int, view: View, *
 def _why(row: Activity) -> str:
     """The filter or the rules, and the reason; what stands in the first line already is not said again."""
     rules = [rule for rule, _ in rules_of(row)]
-    what = row.where if row.queues or len(rules) > 1 else ""
+    what = (row.filter or row.detail) if row.queues or len(rules) > 1 else ""
     if len(rules) > 1:
         what = f"{len(rules)} rules: {', '.join(rules)}"
     return "  ·  ".join(part for part in (what, row.reason) if part)
@@ -126,7 +126,7 @@ def rules_of(row: Activity) -> list[tuple[str, str]]:
     """The rules of a purge, or of the purge that was undone, each with its threshold."""
     if Verb.PURGE not in (row.verb, row.reason if row.verb == "undo" else ""):
         return []
-    parts = [part.partition(" (") for part in row.where.split("; ") if part]
+    parts = [part.partition(" (") for part in row.detail.split("; ") if part]
     return [(rule.replace("_", " "), threshold.removesuffix(")")) for rule, _, threshold in parts]
 
 
@@ -142,7 +142,7 @@ def _where(row: Activity, hide: str, cells: int, role: str) -> list[Piece]:
         more = "≥ " if len(row.queues) >= _MOST_QUEUES else ""
         return [(f"{more}{len(row.queues):,} queues", role)]
     rules = rules_of(row)
-    words = f"{len(rules)} rules" if len(rules) > 1 else safe_text(row.where, limit=200)
+    words = f"{len(rules)} rules" if len(rules) > 1 else safe_text(row.filter or row.detail, limit=200)
     return [(cut_end(words, cells), role)] if words else [(fmt.NONE, "ghost")]
 
 
@@ -229,7 +229,7 @@ def pairs_of_pauses(rows: Iterable[Activity]) -> dict[str, Activity | None]:
 
 def identity(row: Activity) -> str:
     """What tells a line of the log from the others."""
-    return f"{row.at_ms}/{row.verb}/{row.batch}/{row.where}/{','.join(row.queues)}"
+    return f"{row.at_ms}/{row.verb}/{row.batch}/{row.filter}/{row.detail}/{','.join(row.queues)}"
 
 
 def day(at_ms: int) -> str:

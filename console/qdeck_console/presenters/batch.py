@@ -135,9 +135,9 @@ def _how(row: Activity, cells: int, hide: str) -> list[Line]:
         found.append((*fmt.fit([(label, "muted")], _LABEL), *fmt.fit(words, max(8, cells - _LABEL))))
     if len(rules) > _MOST_RULES:
         found.append(((" " * _LABEL + f"{len(rules) - _MOST_RULES} more", "faint"),))
-    where = "" if rules else row.where
     for name, text in (
-        ("filter" if row.queues else "where", where),
+        ("filter", row.filter),
+        ("detail", "" if rules else row.detail),
         ("reason", row.reason),
         ("plan", row.plan or ""),
         ("from", row.host),

@@ -83,8 +83,8 @@ def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -
     told = [f"{count:,} {_short(plan.label(queue), hide)}" for queue, count in by_count]
     more = f", {len(told) - 3:,} more queues" if len(told) > 3 else ""
     rows.append(("entries", f"{plan.count:,}", "strong bold", ", ".join(told[:3]) + more))
-    if plan.head.where:
-        rows.append(("match", "", "text", plan.head.where))
+    if plan.head.filter:
+        rows.append(("match", "", "text", plan.head.filter))
     if plan.head.target:
         rows.append(("to queue", "", "text", _short(plan.head.target, hide)))
     if plan.head.priority is not None:

@@ -38,11 +38,11 @@ class Speeds:
         known = {row.id for row in rows}
         self.told = {name: kept for name, kept in self.told.items() if name in known}
         for row in rows:
-            if row.seen_ms is None or row.done is None:
+            if row.heartbeat_ms is None or row.done is None:
                 continue
             kept = self.told.setdefault(row.id, [])
-            if not kept or kept[-1][0] != row.seen_ms:
-                kept.append((row.seen_ms, row.done + (row.failed or 0)))
+            if not kept or kept[-1][0] != row.heartbeat_ms:
+                kept.append((row.heartbeat_ms, row.done + (row.failed or 0)))
                 del kept[:-20]
 
     def of(self, row: WorkerRow) -> float | None:
@@ -52,9 +52,9 @@ class Speeds:
             return None
         if len(kept) > 1 and kept[-1][0] > kept[0][0]:
             return max(0.0, (kept[-1][1] - kept[0][1]) * 1000 / (kept[-1][0] - kept[0][0]))
-        if row.started_ms is None or row.seen_ms is None or row.done is None or row.seen_ms <= row.started_ms:
+        if row.started_ms is None or row.heartbeat_ms is None or row.done is None or row.heartbeat_ms <= row.started_ms:
             return None
-        return (row.done + (row.failed or 0)) * 1000 / (row.seen_ms - row.started_ms)
+        return (row.done + (row.failed or 0)) * 1000 / (row.heartbeat_ms - row.started_ms)
 
 
 def host_line(host: str, rows: Sequence[WorkerRow], cells: int) -> Line:
@@ -77,8 +77,8 @@ def state_of(row: WorkerRow) -> tuple[str, str, str]:
     """Its sign, its role and its state in a word."""
     if not row.alive:
         return ("✗", "bad", "gone") if row.state != "stopped" else ("∅", "muted", "stopped")
-    if row.asked:
-        return "▲", "warn", f"asked: {row.asked}"
+    if row.requested:
+        return "▲", "warn", f"requested: {row.requested}"
     if row.state in ("quiet", "stopping"):
         return "▲", "warn", row.state
     return "•", "ok", row.state or "unknown"
@@ -112,8 +112,8 @@ def _state(row: WorkerRow, cell: Cell[Speeds]) -> list[Piece]:
 
 
 def _heartbeat(row: WorkerRow, _: Cell[Speeds]) -> list[Piece]:
-    seen_ms = None if row.heartbeat_s is None else row.heartbeat_s * 1000
-    return fmt.span_pieces(seen_ms, _plain(row) if row.alive else "bad")
+    heartbeat_ms = None if row.heartbeat_s is None else row.heartbeat_s * 1000
+    return fmt.span_pieces(heartbeat_ms, _plain(row) if row.alive else "bad")
 
 
 TABLE: Final = Table[WorkerRow, Speeds](
@@ -141,7 +141,7 @@ def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide:
         (),
     ]  # fmt: skip
     count = _runs(row)
-    until = now_ms if row.alive else row.seen_ms
+    until = now_ms if row.alive else row.heartbeat_ms
     up = None if row.started_ms is None or until is None else max(0, until - row.started_ms)
     rows: list[tuple[str, list[Piece]]] = [
         ("running", [(f"{count} of {row.concurrency}" if row.concurrency else count, "strong bold")]),

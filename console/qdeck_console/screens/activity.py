@@ -76,7 +76,7 @@ class ActivityBase(TableScreen):
             closed: dict[str, int] = {}
             for row in rows:
                 if row.verb == "read-only":
-                    closed.setdefault(row.where, row.at_ms)
+                    closed.setdefault(row.detail, row.at_ms)
             for batch in self._due(undone):
                 await self._count(batch)
             return Log(rows=tuple(rows), undone=undone, pauses=present.pairs_of_pauses(rows), closed=closed)
@@ -118,7 +118,7 @@ class ActivityBase(TableScreen):
             outcomes=None if isinstance(known, str) else known,
             paused=self._is_paused(row),
             resumed=log.pauses.get(present.identity(row)),
-            ended=log.closed.get(row.where, 0) > row.at_ms,
+            ended=log.closed.get(row.detail, 0) > row.at_ms,
         )
 
     def _is_paused(self, row: Activity) -> bool:
@@ -194,7 +194,10 @@ class ActivityScreen(ActivityBase):
         rows = [
             row
             for row in self.log_of.rows
-            if wanted in " ".join([row.verb, row.who, row.where, row.reason, row.batch or "", *row.queues]).casefold()
+            if wanted
+            in " ".join(
+                [row.verb, row.who, row.filter, row.detail, row.reason, row.batch or "", *row.queues]
+            ).casefold()
         ]
         items: list[Item] = []
         table, cells = self._table, self.view.size.width or self.size.width

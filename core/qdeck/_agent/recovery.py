@@ -175,7 +175,7 @@ def prune_queues(now: int) -> Program[list[str]]:
 
 def _silent(name: bytes, raw: bytes, now: int) -> bool:
     row = workers.read_worker(name, raw, None, now)
-    return row.seen_ms is None or abs(now - row.seen_ms) > WORKER_MS
+    return row.heartbeat_ms is None or abs(now - row.heartbeat_ms) > WORKER_MS
 
 
 def _slices(names: Sequence[bytes], most: int = 200) -> Iterable[Sequence[bytes]]:

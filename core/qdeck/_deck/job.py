@@ -91,7 +91,7 @@ def _of_lease(raw: Raw) -> dict[str, Any]:
     lease = records.read_lease(raw.lease)
     if lease is None:
         return {}
-    return {"claimed_ms": lease.claimed_ms, "cancel_asked": lease.cancel_asked}
+    return {"claimed_ms": lease.claimed_ms, "cancel_requested": lease.cancel_requested}
 
 
 def _words(raw: bytes | None) -> list[str]:

@@ -53,7 +53,7 @@ def noted(
     verb: str,
     *,
     queues: Sequence[str] = (),
-    where: str = "",
+    detail: str = "",
     unless: Callable[[T], bool] = lambda _: False,
 ) -> Program[T]:
     """The program, with a line in the log about what it did; none where it changed nothing, and `unless` says so."""
@@ -62,10 +62,10 @@ def noted(
         who, _, host = changes.actor().rpartition("@")
         at_ms = yield from reads.clock()
         entry: dict[str, Any] = {"at_ms": at_ms, "who": who, "host": host, "verb": verb, "queues": list(queues)}
-        yield from write(entry | {"where": where, "outcome": "done"})
+        yield from write(entry | {"detail": detail, "outcome": "done"})
     return done
 
 
 def noted_schedule(program: Program[T], verb: str, name: str) -> Program[T]:
     """What changes a schedule, with its line in the log."""
-    return noted(program, verb, where=f"schedule {name}", unless=lambda done: done in (False, "same"))
+    return noted(program, verb, detail=f"schedule {name}", unless=lambda done: done in (False, "same"))

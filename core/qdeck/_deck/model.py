@@ -251,7 +251,7 @@ class JobDetail(JobRecord):
     lease_ms: int | None = None
     keep_result_ms: int | None = None
     claimed_ms: int | None = None
-    cancel_asked: bool = False
+    cancel_requested: bool = False
     body_bytes: int = 0
 
 
@@ -282,7 +282,7 @@ class WorkerRow:
     id: str
     alive: bool
     state: str | None = None
-    asked: str | None = None
+    requested: str | None = None
     host: str | None = None
     pid: int | None = None
     version: str | None = None
@@ -294,11 +294,11 @@ class WorkerRow:
     stuck_handlers: int | None = None  # that ignored their cancellation
     memory_bytes: int | None = None
     started_ms: int | None = None
-    seen_ms: int | None = None
+    heartbeat_ms: int | None = None
     heartbeat_s: float | None = None
 
     def __post_init__(self) -> None:
-        _mask_fields(self, ("state", "asked", "host", "version"))
+        _mask_fields(self, ("state", "requested", "host", "version"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -386,7 +386,7 @@ def _known_to_none(rows: list[QueueRow], living: Sequence[WorkerRow] | None) -> 
 def _workers(now: int, notices: list[str]) -> Program[list[WorkerRow] | None]:
     try:
         found = yield from workers.list_workers(now)
-        unreadable = [row.id for row in found if row.seen_ms is None]
+        unreadable = [row.id for row in found if row.heartbeat_ms is None]
         if unreadable:
             more = f" and {len(unreadable) - 1:,} more" if len(unreadable) > 1 else ""
             notices.append(f"unreadable in {keys.WORKERS}: worker {unreadable[0]}{more}")

@@ -53,13 +53,13 @@ def read_worker(name: bytes, raw: bytes, asked: bytes | None, now_ms: int) -> Wo
         value = said.get(field)
         return value if isinstance(value, str) else None
 
-    seen, state = number("seen_ms"), word("state")
+    seen, state = number("heartbeat_ms"), word("state")
     silent_ms = None if seen is None else max(0, now_ms - seen)
     return WorkerRow(
         id=name.decode("utf-8", "replace"),
         alive=silent_ms is not None and silent_ms < SILENT_MS and state != "stopped",
         state=state,
-        asked=asked.decode("utf-8", "replace") if asked else None,
+        requested=asked.decode("utf-8", "replace") if asked else None,
         host=word("host"),
         pid=number("pid"),
         version=word("version"),
@@ -71,7 +71,7 @@ def read_worker(name: bytes, raw: bytes, asked: bytes | None, now_ms: int) -> Wo
         stuck_handlers=number("stuck_handlers"),
         memory_bytes=number("rss"),
         started_ms=number("started_ms"),
-        seen_ms=seen,
+        heartbeat_ms=seen,
         heartbeat_s=None if silent_ms is None else silent_ms / 1000,
     )
 
@@ -104,7 +104,7 @@ def by_queue(rows: Iterable[WorkerRow]) -> dict[str, int]:
     """How many living workers take jobs from each queue; one that is quiet takes none."""
     found: dict[str, int] = {}
     for row in rows:
-        if row.alive and row.asked is None and row.state not in ("quiet", "stopping"):
+        if row.alive and row.requested is None and row.state not in ("quiet", "stopping"):
             for queue in row.queues:
                 found[queue] = found.get(queue, 0) + 1
     return found

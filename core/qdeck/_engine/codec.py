@@ -165,7 +165,7 @@ class Lease:
     lease_ms: int
     ready_ms: int
     expired_once: bool
-    cancel_asked: bool
+    cancel_requested: bool
 
 
 def read_lease(raw: bytes) -> Lease:
@@ -180,7 +180,7 @@ def read_lease(raw: bytes) -> Lease:
         lease_ms=need(length),
         ready_ms=_place(score) % BAND,
         expired_once="?" in flags,
-        cancel_asked="c" in flags,
+        cancel_requested="c" in flags,
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PAGE: Final = 500
 
 
-_TEXTS: Final = ("who", "host", "where", "outcome", "plan", "reason")  # other programs write here, too
+_TEXTS: Final = ("who", "host", "filter", "detail", "outcome", "plan", "reason")  # other programs write here, too
 
 
 def make(
@@ -30,7 +30,8 @@ def make(
     at_ms: int,
     *,
     queues: Sequence[str] = (),
-    where: str = "",
+    filter: str = "",
+    detail: str = "",
     counts: Mapping[str, int] | None = None,
     outcome: str = "done",
     batch: str | None = None,
@@ -41,8 +42,9 @@ def make(
     """An entry of this user on this host."""
     who, _, host = changes.actor().rpartition("@")
     return Activity(
-        at_ms=at_ms, who=who, host=host, verb=verb, queues=tuple(queues[:20]), where=mask_text(where),
-        counts=MappingProxyType(dict(counts or {})), outcome=outcome, batch=batch, plan=plan, reason=mask_text(reason),
+        at_ms=at_ms, who=who, host=host, verb=verb, queues=tuple(queues[:20]),
+        filter=mask_text(filter), detail=mask_text(detail), counts=MappingProxyType(dict(counts or {})),
+        outcome=outcome, batch=batch, plan=plan, reason=mask_text(reason),
         undo_until_ms=undo_until_ms,
     )  # fmt: skip
 
@@ -51,8 +53,8 @@ def as_json(entry: Activity) -> dict[str, Any]:
     """An entry as it is written: what looks like a secret in its filter and its reason was masked."""
     return {
         "at_ms": entry.at_ms, "who": entry.who, "host": entry.host, "verb": entry.verb, "queues": list(entry.queues),
-        "where": entry.where, "counts": dict(entry.counts), "outcome": entry.outcome, "batch": entry.batch,
-        "plan": entry.plan, "reason": entry.reason, "undo_until_ms": entry.undo_until_ms,
+        "filter": entry.filter, "detail": entry.detail, "counts": dict(entry.counts), "outcome": entry.outcome,
+        "batch": entry.batch, "plan": entry.plan, "reason": entry.reason, "undo_until_ms": entry.undo_until_ms,
     }  # fmt: skip
 
 

@@ -95,7 +95,7 @@ class Application:
         reason = plan.head.reason or f"{plan.verb.value} by an operator"
         self._event = codec.encode_json({"reason": reason, "by": changes.actor(), "batch": plan.batch})
         head = plan.head
-        self._rules = {name: limit for name, _, limit in (part.partition(" ") for part in head.where.split("; "))}
+        self._rules = {name: limit for name, _, limit in (part.partition(" ") for part in head.rules.split("; "))}
         self._extra = head.target if head.target is not None else "" if head.priority is None else head.priority
 
     def begin(self) -> Program[None]:
@@ -108,7 +108,8 @@ class Application:
             raise UsageError(f"the plan {plan.path} was made in the future", hint="make a new plan")
         self.tally.queues = list(plan.by_queue) or plan.head.queues
         self._batch = yield from batches.begin(
-            plan.batch, plan.verb.value, queues=self.tally.queues, shared=plan.head.shared, where=plan.head.where,
+            plan.batch, plan.verb.value, queues=self.tally.queues, shared=plan.head.shared, filter=plan.head.filter,
+            detail=plan.head.rules,
             target=plan.head.target, keep_bytes=self._keep_bytes, keep_ms=self._keep_ms,
             expires_ms=plan.head.expires_ms, now=now,
         )  # fmt: skip
@@ -245,7 +246,7 @@ class Application:
             batch=self.plan.batch,
             verb=self.plan.verb,
             applied=tally.applied,
-            asked=tally.asked,
+            cancel_requested=tally.asked,
             skipped=skipped,
             skipped_count=tally.skipped_count + len(self.plan.tail.skipped),
             undoable=tally.undoable,

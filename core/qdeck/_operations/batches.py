@@ -41,7 +41,8 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     queues: list[QueueRef] = []
     shared: list[str] = []  # names that queues of several adapters had when it began
     adapters: list[str] = []  # other adapters that have something of it
-    where: str = ""
+    filter: str = ""
+    detail: str = ""  # what was meant where no filter says it
     target: str | None = None
     bytes: int = 0
     undone: bool = False
@@ -95,7 +96,7 @@ class OpenBatch:
         record = self.record
         entry = activity.make(
             record.verb, record.at_ms if at_ms is None else at_ms,
-            queues=record.labels, where=record.where, counts=counts, outcome=outcome,
+            queues=record.labels, filter=record.filter, detail=record.detail, counts=counts, outcome=outcome,
             batch=record.id, plan=plan, reason=reason, undo_until_ms=self.undo_until_ms(undoable),
         )  # fmt: skip
         yield from activity.record(entry)
@@ -120,7 +121,8 @@ def begin(
     queues: Sequence[QueueRef] = (),
     shared: Sequence[str] = (),
     adapters: Sequence[str] = (),
-    where: str = "",
+    filter: str = "",
+    detail: str = "",
     target: str | None = None,
     keep_bytes: int = KEEP_BYTES,
     keep_ms: int = KEEP_MS,
@@ -142,14 +144,15 @@ def begin(
     yield from _sweep(known, now)
     record = Batch(
         id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + keep_ms, queues=list(queues),
-        shared=list(shared), adapters=sorted({*adapters, *(ref.adapter for ref in queues)} - {NATIVE}), where=where,
+        shared=list(shared), adapters=sorted({*adapters, *(ref.adapter for ref in queues)} - {NATIVE}), filter=filter,
+        detail=detail,
         target=target, bytes=begun.bytes if begun else 0,
     )  # fmt: skip
     yield from write(record)
     return OpenBatch(record, _room(known, batch, keep_bytes), is_resumed=begun is not None)
 
 
-def begin_automatic(batch: str, verb: str, *, where: str) -> Program[OpenBatch | None]:
+def begin_automatic(batch: str, verb: str, *, detail: str) -> Program[OpenBatch | None]:
     """Write the record of a batch that no operator asked for; None when these have used up their share.
 
     All of them have half of the batches and of the bytes: they follow from messages, which others write. So no flood of
@@ -163,7 +166,7 @@ def begin_automatic(batch: str, verb: str, *, where: str) -> Program[OpenBatch |
     if not room or len(others) >= MOST // 2:
         return None
     record = Batch(
-        id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + KEEP_MS, where=where, automatic=True
+        id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + KEEP_MS, detail=detail, automatic=True
     )
     yield from write(record)
     return OpenBatch(record, room)

@@ -191,7 +191,7 @@ def _alike(item: Any, shown: Any) -> int:
 def apply_edit(draft: Draft, body: bytes, reason: str = "", shared: Collection[str] = ()) -> Program[BatchResult]:
     """Gives the job the payload, and lets it run again when it was dead."""
     batch = yield from batches.begin(
-        batches.new_batch_id(), Verb.EDIT.value, queues=[draft.ref], shared=sorted(shared), where=f"id:{draft.id}"
+        batches.new_batch_id(), Verb.EDIT.value, queues=[draft.ref], shared=sorted(shared), filter=f"id:{draft.id}"
     )
     event = codec.encode_json({"reason": reason or "edited by an operator", "by": changes.actor(), "batch": batch.id})
     acted = yield from programs.call(

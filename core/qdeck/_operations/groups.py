@@ -68,7 +68,7 @@ class Group(InQueue):
     count: int
     first_ms: int
     last_ms: int
-    sample_id: str | None = None
+    newest_id: str | None = None
     where: str = ""
     trend: tuple[int, ...] = ()
     adapter: str = NATIVE
@@ -137,7 +137,7 @@ class Gathering:
         groups = [
             Group(
                 error_class=error, message_shape=text, queue=queue, count=count, first_ms=first, last_ms=last,
-                sample_id=self._samples[error, text, queue][0], where=self._samples[error, text, queue][1],
+                newest_id=self._samples[error, text, queue][0], where=self._samples[error, text, queue][1],
                 trend=tuple(self._trends.get((error, text, queue), ())),
             )
             for (error, text, queue), (count, first, last) in self._found.items()

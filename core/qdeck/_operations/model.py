@@ -95,7 +95,8 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     queues: list[QueueRef] = []
     shared: list[str] = []  # names that queues of several adapters had then
     registered: dict[str, str] = {}  # native queue → when it was registered: so another server is told apart
-    where: str = ""
+    filter: str = ""
+    rules: str = ""  # of a purge, each with its limit
     by: str = ""
     reason: str = ""
     priority: int | None = None
@@ -120,7 +121,7 @@ class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What applying a plan did. `asked` of the applied jobs are running and will be told by their worker.
+    """What applying a plan did. `cancel_requested` of the applied jobs are running and are ended by their worker.
 
     `undoable` of the applied ones can be taken back until `undo_until_ms`; `error` tells why it ended before its plan
     did, and `stopped` that it was told to.
@@ -131,7 +132,7 @@ class BatchResult:
     applied: int
     skipped: tuple[Skip, ...]
     skipped_count: int
-    asked: int = 0
+    cancel_requested: int = 0
     undoable: int = 0
     undo_until_ms: int | None = None
     queues: tuple[QueueRef, ...] = ()
@@ -197,14 +198,15 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """One line of the log of operations."""
+    """One line of the log of operations. `detail` names what no filter does: a schedule, the rules of a purge."""
 
     at_ms: int
     who: str
     host: str
     verb: str
     queues: tuple[str, ...] = ()
-    where: str = ""
+    filter: str = ""
+    detail: str = ""
     counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     outcome: str = "done"
     batch: str | None = None

@@ -84,6 +84,7 @@ def start_head(
     *,
     db: int | None = None,
     where: str = "",
+    rules: str = "",
     reason: str = "",
     priority: int | None = None,
     target: str | None = None,
@@ -96,8 +97,8 @@ def start_head(
     run_id, registered = yield from identity([name for adapter, name in queues if adapter == NATIVE])
     return PlanHead(
         plan=new_id(), verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address, run_id=run_id,
-        db=db, queues=list(queues), shared=sorted(shared), registered=registered, where=where, by=changes.actor(),
-        reason=reason, priority=priority, target=target, limits=limits or {},
+        db=db, queues=list(queues), shared=sorted(shared), registered=registered, filter=where,
+        rules=rules, by=changes.actor(), reason=reason, priority=priority, target=target, limits=limits or {},
     )  # fmt: skip
 
 
@@ -117,8 +118,9 @@ def build(
     ground = yield from foreign.survey(memory, others, wish)
     purges = wish.verb is Verb.PURGE
     head = yield from start_head(
-        wish.verb, ground.refs, address, db=db, where=_where(wish, ground), reason=wish.reason, priority=priority,
-        target=target, life_ms=wish.life_ms, shared=ground.shared, limits=asdict(wish.limits) if purges else None,
+        wish.verb, ground.refs, address, db=db, where="" if purges else str(wish.wanted or ""),
+        rules=_rules(wish, ground) if purges else "", reason=wish.reason, priority=priority, target=target,
+        life_ms=wish.life_ms, shared=ground.shared, limits=asdict(wish.limits) if purges else None,
     )  # fmt: skip
     with PlanWriter(head, wish.path) as writer:
         making = _Making(head, wish, ground, writer, progress, cancelled, watch)
@@ -131,10 +133,8 @@ def build(
         return writer.finish(making.sums.tail())
 
 
-def _where(wish: Wish, ground: Ground) -> str:
-    """What is looked for, in words: a filter, or rules with their thresholds."""
-    if wish.verb is not Verb.PURGE:
-        return str(wish.wanted or "")
+def _rules(wish: Wish, ground: Ground) -> str:
+    """The rules of a purge with their thresholds, in words."""
     meant = chosen_rules(wish.rules)
     known = (*PurgeRule, *(FOREIGN_RULES if ground.foreign else ()))
     return rules_words([rule for rule in known if rule in meant], wish.limits)

@@ -45,7 +45,7 @@ class Watch(StopRule):
         if sample is not None and self.plan_outcomes.unseen:
             raise InvalidOption(
                 f"how the first ones fare cannot be seen in the adapter {self.plan_outcomes.unseen}",
-                hint="leave --first out",
+                hint="leave --sample out",
             )
         self.sample_left = sample or 0
         self._is_sample = sample is not None

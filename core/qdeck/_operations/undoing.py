@@ -210,7 +210,8 @@ class _Undoing:
         counts = {"restored": self.restored, "skipped": len(self.skipped)}
         counts |= {"dependents": self.dependents} if self.dependents else {}
         entry = activity.make(
-            "undo", now, queues=batch.labels, where=batch.where, counts=counts, batch=batch.id, reason=batch.verb,
+            "undo", now, queues=batch.labels, filter=batch.filter, detail=batch.detail,
+            counts=counts, batch=batch.id, reason=batch.verb,
             outcome="failed" if self.error else "done" if self.whole else "stopped",
         )  # fmt: skip
         yield from activity.record(entry)

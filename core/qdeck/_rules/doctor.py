@@ -38,12 +38,12 @@ _OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorFinding:
-    """One thing that was checked. `ok` is None when it cannot be known; `fix` says what to do."""
+    """One thing that was checked. `ok` is None when it cannot be known; `hint` says what to do."""
 
     name: str
     ok: bool | None
     detail: str
-    fix: str = ""
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def diagnose(
         server = _server(address, others, thresholds, found_read_only=read_only)
         found += yield from server
     except (ServerUnreachable, NotAllowed) as error:
-        found.append(DoctorFinding(name="connection", ok=False, detail=str(error), fix=error.hint))
+        found.append(DoctorFinding(name="connection", ok=False, detail=str(error), hint=error.hint))
         return Diagnosis(findings=tuple(found), error=error)
     return Diagnosis(findings=tuple(found))
 
@@ -88,16 +88,16 @@ def setup(configuration: Configuration, target: Target) -> list[DoctorFinding]:
         where = f"{configuration.file} is valid; contexts: {contexts}"
     found = [DoctorFinding(name="config", ok=True, detail=where)]
     if configuration.ignored:
-        fix = "read it, then run: qdeck config trust"
-        found.append(DoctorFinding(name="config_trust", ok=None, detail=configuration.ignored, fix=fix))
+        hint = "read it, then run: qdeck config trust"
+        found.append(DoctorFinding(name="config_trust", ok=None, detail=configuration.ignored, hint=hint))
     for warning in configuration.warnings():
-        fix = f"chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
-        found.append(DoctorFinding(name="config_secrets", ok=False, detail=warning, fix=fix))
+        hint = f"chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
+        found.append(DoctorFinding(name="config_secrets", ok=False, detail=warning, hint=hint))
     try:
         state_dir()
     except OSError as error:
-        fix = getattr(error, "hint", "") or "set XDG_STATE_HOME to a directory of your own"
-        found.append(DoctorFinding(name="state_directory", ok=False, detail=str(error), fix=fix))
+        hint = getattr(error, "hint", "") or "set XDG_STATE_HOME to a directory of your own"
+        found.append(DoctorFinding(name="state_directory", ok=False, detail=str(error), hint=hint))
     if target.name is not None:
         words = [target.environment or "no environment named"]
         if target.read_only:
@@ -122,16 +122,16 @@ def _server(
     found.append(_version(server))
     found.append(_clock(reads.stamp(stamp), before, after))
     adapters = [adapter.name for adapter in others.adapters] + ["native"]
-    fix = rights.line("viewer" if found_read_only else "operator", adapters, user)
-    looking = yield from _may_look(fix)
+    hint = rights.line("viewer" if found_read_only else "operator", adapters, user)
+    looking = yield from _may_look(hint)
     found.append(looking)
     if found_read_only:
         changing = DoctorFinding(name="changing", ok=True, detail="not wanted here: this context is open read-only")
     else:
-        changing = yield from _may_change(user, fix)
+        changing = yield from _may_change(user, hint)
     found.append(changing)
     if looking.ok:
-        found.append((yield from _queue_keys(user, fix, read_only=found_read_only)))
+        found.append((yield from _queue_keys(user, hint, read_only=found_read_only)))
     found += yield from _settings(server, info, thresholds)
     found.append((yield from _script_cache()))
     if looking.ok:
@@ -150,14 +150,14 @@ def _version(server: ServerInfo) -> DoctorFinding:
         return DoctorFinding(name="version", ok=True, detail=f"{known} has all that qdeck needs")
     needed = ".".join(map(str, oldest))
     return DoctorFinding(
-        name="version", ok=False, detail=f"{known}: its scripts lack flags", fix=f"upgrade to {needed} or newer"
+        name="version", ok=False, detail=f"{known}: its scripts lack flags", hint=f"upgrade to {needed} or newer"
     )
 
 
 def _clock(server_ms: int | None, before: int, after: int) -> DoctorFinding:
     if server_ms is None:
         detail = "TIME is not allowed: ages are by this machine's clock"
-        return DoctorFinding(name="clock", ok=None, detail=detail, fix="give this user +time")
+        return DoctorFinding(name="clock", ok=None, detail=detail, hint="give this user +time")
     # The server's clock was read somewhere between the two moments.
     skew = server_ms - after if server_ms > after else min(0, server_ms - before)
     if abs(skew) <= SKEW_MS:
@@ -166,7 +166,7 @@ def _clock(server_ms: int | None, before: int, after: int) -> DoctorFinding:
         )
     side = "ahead of" if skew > 0 else "behind"
     detail = f"the server's clock is {abs(skew) / 1000:,.1f} s {side} this one; jobs go by the server's"
-    return DoctorFinding(name="clock", ok=False, detail=detail, fix="let both machines follow a time server (NTP)")
+    return DoctorFinding(name="clock", ok=False, detail=detail, hint="let both machines follow a time server (NTP)")
 
 
 def _probes() -> list[Command]:
@@ -200,14 +200,14 @@ def _probes() -> list[Command]:
     ]
 
 
-def _may_look(fix: str) -> Program[DoctorFinding]:
+def _may_look(hint: str) -> Program[DoctorFinding]:
     probes = _probes()
     replies = yield from reads.ask(probes)
     denied = [_told(call) for call, reply in zip(probes, replies, strict=True) if _is_denied(reply)]
     if not denied:
         return DoctorFinding(name="looking", ok=True, detail=f"all {len(probes)} reads that looking takes are allowed")
     detail = f"not allowed: {', '.join(dict.fromkeys(denied))}"
-    return DoctorFinding(name="looking", ok=False, detail=detail, fix=fix)
+    return DoctorFinding(name="looking", ok=False, detail=detail, hint=hint)
 
 
 def _told(call: Command) -> str:
@@ -247,33 +247,33 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-def _may_change(user: str | None, fix: str) -> Program[DoctorFinding]:
+def _may_change(user: str | None, hint: str) -> Program[DoctorFinding]:
     """The server is asked what it would say (`ACL DRYRUN`). Who may not ask it calls a script that does not exist."""
     calls = _changes()
     replies = yield from reads.ask([(b"ACL", b"DRYRUN", user or "default", *call) for call in calls])
     if user is None or all(reads.is_error(reply) for reply in replies):
         [reply] = yield reads.read(calls[0])
         if _is_denied(reply):
-            return DoctorFinding(name="changing", ok=False, detail="not allowed: EVALSHA", fix=fix)
+            return DoctorFinding(name="changing", ok=False, detail="not allowed: EVALSHA", hint=hint)
         detail = "scripts may be called; whether all they do is allowed cannot be asked (ACL DRYRUN is not allowed)"
-        return DoctorFinding(name="changing", ok=None, detail=detail, fix=f"if it is not: {fix}")
+        return DoctorFinding(name="changing", ok=None, detail=detail, hint=f"if it is not: {hint}")
     denied = [
         _told(call) for call, reply in zip(calls, replies, strict=True) if isinstance(reply, bytes) and reply != b"OK"
     ]
     if not denied:
         return DoctorFinding(name="changing", ok=True, detail="this user may do all that changing jobs takes")
     detail = f"not allowed: {', '.join(denied)}"
-    return DoctorFinding(name="changing", ok=False, detail=detail, fix=fix)
+    return DoctorFinding(name="changing", ok=False, detail=detail, hint=hint)
 
 
-def _queue_keys(user: str | None, fix: str, *, read_only: bool) -> Program[DoctorFinding]:
+def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[DoctorFinding]:
     """Whether this user's key patterns open the queues that exist: the other checks use keys of their own."""
     try:
         names = (yield from native.names(native.Memory()))[:_QUEUES_CHECKED]
     except LOST:
         raise
     except QdeckError as error:
-        return DoctorFinding(name="queue_keys", ok=False, detail=str(error), fix=error.hint)
+        return DoctorFinding(name="queue_keys", ok=False, detail=str(error), hint=error.hint)
     metas = [keys.key(name, "meta") for name in names]
     replies = yield from reads.ask([(b"HGET", key, b"v") for key in metas])
     closed = [name for name, reply in zip(names, replies, strict=True) if _is_denied(reply)]
@@ -286,12 +286,12 @@ def _queue_keys(user: str | None, fix: str, *, read_only: bool) -> Program[Docto
     if not closed:
         return DoctorFinding(name="queue_keys", ok=True, detail=f"the keys of {counted(len(names), 'queue')} are open")
     detail = f"the key patterns of this user leave out {counted(len(closed), 'queue')}, such as {closed[0]!r}"
-    return DoctorFinding(name="queue_keys", ok=False, detail=detail, fix=fix)
+    return DoctorFinding(name="queue_keys", ok=False, detail=detail, hint=hint)
 
 
 def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[DoctorFinding]]:
     """The server's dangers, by the rules of the verdict; whether it keeps snapshots only its configuration tells."""
-    fixes = {
+    hints = {
         "role": "connect to the master, or through Sentinel",
         "saving": "see the server's log; make room on its disk",
         "eviction": "set maxmemory-policy noeviction",
@@ -302,27 +302,27 @@ def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[
     for check in verdict.check_all(server, (), thresholds):
         if check.name in ("role", "loading", "saving", "eviction", "memory"):
             ok = None if check.status is None else check.status is Status.HEALTHY
-            fix = "" if ok else (fixes[check.name] if ok is False else "give this user +info")
-            found.append(DoctorFinding(name=check.name, ok=ok, detail=check.detail, fix=fix))
+            hint = "" if ok else (hints[check.name] if ok is False else "give this user +info")
+            found.append(DoctorFinding(name=check.name, ok=ok, detail=check.detail, hint=hint))
     found.append((yield from _persistence(server)))
     return found
 
 
 def _persistence(server: ServerInfo) -> Program[DoctorFinding]:
-    name, fix = "persistence", "set appendonly yes: then a crash loses at most a second"
+    name, hint = "persistence", "set appendonly yes: then a crash loses at most a second"
     if server.persistence == "aof":
         return DoctorFinding(name=name, ok=True, detail="an append-only file keeps what was written")
     [reply] = yield reads.read((b"CONFIG", b"GET", b"save"))
     if not isinstance(reply, list) or len(reply) != 2:
         detail = "CONFIG is not allowed: whether snapshots are kept is unknown"
-        return DoctorFinding(name=name, ok=None, detail=detail, fix="give this user +config|get")
+        return DoctorFinding(name=name, ok=None, detail=detail, hint="give this user +config|get")
     saves = reply[1].decode("utf-8", "replace")
     if not saves:
         return DoctorFinding(
-            name=name, ok=False, detail="nothing is kept: a restart of the server loses every job", fix=fix
+            name=name, ok=False, detail="nothing is kept: a restart of the server loses every job", hint=hint
         )
     detail = f"snapshots only (save {saves}): a crash loses what was written since the last one"
-    return DoctorFinding(name=name, ok=True, detail=detail, fix=fix)
+    return DoctorFinding(name=name, ok=True, detail=detail, hint=hint)
 
 
 def _script_cache() -> Program[DoctorFinding]:
@@ -345,7 +345,7 @@ def _adapters(others: Others) -> Program[list[DoctorFinding]]:
     except LOST:
         raise
     except QdeckError as error:
-        return [DoctorFinding(name="adapters", ok=False, detail=str(error), fix=error.hint)]
+        return [DoctorFinding(name="adapters", ok=False, detail=str(error), hint=error.hint)]
     counts = Counter(row.adapter for row in seen.queues)
     own = counts.pop(NATIVE, 0)
     told = [
@@ -364,8 +364,8 @@ def _adapters(others: Others) -> Program[list[DoctorFinding]]:
 def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorFinding]:
     """The queues and the stored values that cannot be read, the first of them one by one."""
     told = [one.text for one in (*seen.findings, *broken.findings) if one.code is Code.UNREADABLE]
-    fix = "upgrade qdeck where a queue is of a newer version; else see what else writes these keys"
-    found = [DoctorFinding(name="unreadable", ok=False, detail=text, fix=fix) for text in told[:_MOST_UNREADABLE]]
+    hint = "upgrade qdeck where a queue is of a newer version; else see what else writes these keys"
+    found = [DoctorFinding(name="unreadable", ok=False, detail=text, hint=hint) for text in told[:_MOST_UNREADABLE]]
     if len(told) > _MOST_UNREADABLE:
         more = f"{len(told) - _MOST_UNREADABLE:,} more queues or keys cannot be read (qdeck health names them)"
         found.append(DoctorFinding(name="unreadable", ok=False, detail=more))
@@ -393,4 +393,4 @@ def _abilities(looking: DoctorFinding, changing: DoctorFinding, *, read_only: bo
     told += [f"cannot {'; nor '.join(cannot)}"] if cannot else []
     if changing.ok is None and not read_only:
         told.append("whether it can change jobs shows when it tries")
-    return DoctorFinding(name="abilities", ok=bool(looking.ok), detail="; ".join(told), fix=looking.fix)
+    return DoctorFinding(name="abilities", ok=bool(looking.ok), detail="; ".join(told), hint=looking.hint)

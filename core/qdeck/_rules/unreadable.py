@@ -84,7 +84,7 @@ STORED: Final = (
     Stored(key=keys.QUEUES, kind="hash", is_ours=lambda name, at: name.isascii() and digits(at) is not None),
     Stored(
         key=keys.WORKERS, kind="hash",
-        is_ours=lambda name, said: not name or workers.read_worker(name, said, None, 0).seen_ms is not None,
+        is_ours=lambda name, said: not name or workers.read_worker(name, said, None, 0).heartbeat_ms is not None,
     ),
     Stored(key=keys.CONTROL, kind="hash", is_ours=lambda _, asked: asked.decode() in workers.ORDERS),
     Stored(key=keys.ACTIVITY, kind="stream", is_ours=lambda _, entry: activity.read_entry(entry) is not None),

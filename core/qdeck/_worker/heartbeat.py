@@ -164,7 +164,7 @@ class Heartbeat:
                 self._stop_run(run, "cancelled")
 
     def _tell(self) -> None:
-        described = self._describe() | {"seen_ms": self.now_ms()}
+        described = self._describe() | {"heartbeat_ms": self.now_ms()}
         try:
             word = self._client.run(
                 _tell(str(described["id"]), codec.encode_json(described), codec.encode_json(self._tasks()))

@@ -190,7 +190,7 @@ class Writes(Reads):
         program = changes.set_limits(self.memory, ref.name, running=running, rate=rate)
         said = [] if running is None else [f"{running} at once"]
         said += [] if rate is None else [f"{rate[0]} in {rate[1]:g} s"]
-        noted = journal.noted(program, "limit", queues=[self.label(ref)], where=", ".join(said) or "none")
+        noted = journal.noted(program, "limit", queues=[self.label(ref)], detail=", ".join(said) or "none")
         return (yield from noted)
 
     @writes
@@ -198,7 +198,7 @@ class Writes(Reads):
         """Ask a worker to be `quiet` (finish what it has, take nothing new) or to `stop`."""
         from qdeck._deck import journal, workers
 
-        return journal.noted(workers.order(worker, what), what, where=f"worker {worker}")
+        return journal.noted(workers.order(worker, what), what, detail=f"worker {worker}")
 
     @writes
     def add_schedule(

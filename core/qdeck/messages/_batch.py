@@ -53,9 +53,9 @@ class CleaningBatch:
     and all of them share half of the room.
     """
 
-    def __init__(self, where: str, *, automatic: bool = False) -> None:
+    def __init__(self, detail: str, *, automatic: bool = False) -> None:
         self.id = batches.new_batch_id()
-        self._where, self._automatic = where, automatic
+        self._detail, self._automatic = detail, automatic
         self._bytes = self._count = 0
         self._open: OpenBatch | None = None
 
@@ -85,11 +85,11 @@ class CleaningBatch:
 
     def _begin(self, names: Sequence[str]) -> Program[OpenBatch | None]:
         if not self._automatic:
-            return (yield from batches.begin(self.id, VERB, where=self._where))
+            return (yield from batches.begin(self.id, VERB, detail=self._detail))
         there = yield from reads.ask([(b"EXISTS", name) for name in names])
         if all(count == 0 for count in there):
             return None
-        return (yield from batches.begin_automatic(self.id, VERB, where=self._where))
+        return (yield from batches.begin_automatic(self.id, VERB, detail=self._detail))
 
     def settle(self, kept: Mapping[str, int], left: Sequence[str]) -> Program[None]:
         """Count what was kept, with its bytes, and forget what was left."""

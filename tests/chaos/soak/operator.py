@@ -56,7 +56,7 @@ class Operator:
         if kind < 38:
             return ["dead", "retry", queue, "--where", some, "--yes"]
         if kind < 44:
-            return ["dead", "retry", queue, "--rate", "200/s", "--first", "2", "--where", some, "--yes"]
+            return ["dead", "retry", queue, "--rate", "200/s", "--sample", "2", "--where", some, "--yes"]
         if kind < 54:
             return ["dead", "discard", queue, "--where", some, "--yes"]
         if kind < 58:
