@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import NO_UNDO, PRIORITIES, JobRecord, Skip, Verb
+from qdeck.admin import PRIORITIES, JobRecord, Skip, Verb
 from qdeck_console.format import counted
 from qdeck_console.presenters.parts import name_parts
 
@@ -78,7 +78,7 @@ def needs_asking(plan: Plan) -> bool:
         totals.dependents or totals.failure_handlers
     )
     stops = plan.verb is Verb.CANCEL and totals.running > 0
-    lost = NO_UNDO in plan.tail.warnings
+    lost = plan.tail.has_no_undo
     return plan.count > 1 or reaches_others or stops or lost or plan.verb is Verb.PURGE
 
 

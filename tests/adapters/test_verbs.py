@@ -77,7 +77,7 @@ def test_each_verb_does_its_plan_once_and_is_taken_back(url: str, raw: redis.Red
         if capability is None or not capability.can:
             with pytest.raises(UsageError) as refused:
                 deck.plan(verb)
-            assert capability is None or capability.why in str(refused.value)
+            assert capability is None or capability.note in str(refused.value)
             return
         plan = deck.plan(verb)
         assert of_others(raw) == before
@@ -132,7 +132,7 @@ def test_a_filter_and_names_choose_entries(deck: Writer, raw: redis.Redis) -> No
 def test_scheduler_retries_at_normal_or_as_told_and_warns(deck: Writer, raw: redis.Redis) -> None:
     raw.zadd("scheduler:queue:dlq", {json.dumps({"jobId": "j1", "reason": "x"}): 5, json.dumps({"jobId": "j2"}): 6})
     plan = deck.plan("retry", "scheduler", ids=["j1"])
-    assert any("QUEUED or RETRYING" in warning for warning in plan.tail.warnings)
+    assert any("QUEUED or RETRYING" in caution.text for caution in plan.tail.cautions)
     deck.apply(plan)
     deck.apply(deck.plan("retry", "scheduler", ids=["j2"], priority="CRITICAL"))
     now = time.time() * 1000

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode, Stuck, StuckCode, skips_of
+from qdeck._deck.reasons import (
+    CapabilityCode,
+    Caution,
+    CautionCode,
+    Skip,
+    SkipCode,
+    Stop,
+    StopCode,
+    Stuck,
+    StuckCode,
+    skips_of,
+)
 from qdeck._deck.words import Code, UnreadableCode
 from qdeck._engine import scripts
 
@@ -33,7 +44,7 @@ ON_SCREEN_ONLY = (Code.DEAD_GROWING, Code.FILLING)  # from several snapshots
     [
         ("findings[].code", [code for code in Code if code not in ON_SCREEN_ONLY]),
         ("skipped[].code", SkipCode), ("stopped_code", StopCode), ("problem_code", UnreadableCode),
-        ("code` of `stuck", StuckCode),
+        ("code` of `stuck", StuckCode), ("cautions[].code", CautionCode),
     ],
 )  # fmt: skip
 def test_the_documentation_lists_each_code(field: str, codes: Iterable[StrEnum]) -> None:
@@ -74,3 +85,19 @@ def test_each_reason_of_a_stuck_job_has_words_of_its_own(code: StuckCode) -> Non
     assert [other for other in StuckCode if words(other) == words(code)] == [code]
     lasts = code in (StuckCode.RUNNING_TOO_LONG, StuckCode.WAITING_TOO_LONG, StuckCode.OVERDUE)
     assert ("7300!" in words(code)) == lasts
+
+
+@pytest.mark.parametrize("code", CautionCode)
+def test_each_caution_has_words_of_its_own(code: CautionCode) -> None:
+    assert [other for other in CautionCode if str(Caution(code=other)) == str(Caution(code=code))] == [code]
+
+
+WITHOUT_NOTE = (CapabilityCode.OK, CapabilityCode.STATE, CapabilityCode.NO_SUCH_VERB)
+
+
+@pytest.mark.parametrize("code", CapabilityCode)
+def test_each_capability_has_words_and_takes_a_note(code: CapabilityCode) -> None:
+    plain = code.words("lists", "run", states=["ready", "dead"], state="done")
+    noted = code.words("lists", "run", states=["ready", "dead"], state="done", note="ask it")
+    assert (plain == "") is (code is CapabilityCode.OK)
+    assert ("ask it" in noted) is (code not in WITHOUT_NOTE)

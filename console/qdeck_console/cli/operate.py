@@ -306,7 +306,7 @@ def _write_plan(plan: Plan) -> None:
             "failure_handlers": tail.totals.failure_handlers,
         },
         "skipped": [skip.as_json() for skip in tail.skipped],
-        "warnings": list(tail.warnings),
+        "cautions": [caution.as_json() for caution in tail.cautions],
     }
     write_with_entries(facts, map(_entry, plan.entries()))
 
@@ -345,8 +345,8 @@ def _print_plan(plan: Plan) -> None:
         line(f"{totals.unique_held:,} of them will be skipped: another job has their unique name by now")
     if totals.failure_handlers:
         line(f"{counted(totals.failure_handlers, 'job')} of failure handlers will be made")
-    for warning in tail.warnings:
-        line(f"mind: {safe(warning)}")
+    for caution in tail.cautions:
+        line(f"mind: {safe(caution.text)}")
     if plan.adapters:
         columns = [Column("queue", most=60), Column("id", most=60), Column("state"), Column("change", most=100)]
         table(columns, ([plan.label(e.ref), e.id, e.state, e.reason] for e in islice(plan.entries(), _SHOWN)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck.admin import NATIVE, NO_UNDO, PRIORITIES, Verb
+from qdeck.admin import NATIVE, PRIORITIES, CautionCode, Verb
 from qdeck_console import format as fmt
 from qdeck_console.presenters.parts import name_parts
 from qdeck_console.text import cut_end, safe_text, wrap
@@ -117,8 +117,8 @@ def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -
         skipped = [*left_out, *tail.skipped]
         rows.append(("skipped", f"{len(skipped):,}", "strong bold", skipped[0].why))
     # What another system may do to them afterwards, in whole sentences.
-    for warning in [told for told in tail.warnings if told != NO_UNDO][:2]:
-        parts = wrap(safe_text(warning, limit=300), cells - 24, most=4)
+    for caution in [one for one in tail.cautions if one.code is not CautionCode.NO_UNDO][:2]:
+        parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=4)
         rows += [("mind" if not number else "", "▲" if not number else "", "warn bold", part)
                  for number, part in enumerate(parts)]  # fmt: skip
     rows.append(("undo", *_undo(plan)))
@@ -129,7 +129,7 @@ def _undo(plan: Plan) -> tuple[str, str, str]:
     if plan.verb is Verb.CANCEL and plan.tail.totals.running:
         left = plan.count - plan.tail.totals.running
         return fmt.count(left), "warn bold", "the others, within 24 h"
-    if NO_UNDO in plan.tail.warnings:
+    if plan.tail.has_no_undo:
         abroad = sum(count for queue, count in plan.by_queue.items() if queue.adapter != NATIVE)
         lost = "its worker loses it for good" if plan.count - abroad == 1 else "their workers lose them for good"
         if not abroad:

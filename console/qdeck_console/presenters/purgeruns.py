@@ -160,8 +160,8 @@ def confirm_rows(
     else:
         until = f"until {fmt.clock(now_ms + DAY_MS)}, keeps {size_words(sums.bytes)} of {_ROOM}"
         rows.append(("undo", "all", "ok bold", until))
-    for warning in tail.warnings[:2]:
-        parts = wrap(safe_text(warning, limit=300), cells - 24, most=2)
+    for caution in tail.cautions[:2]:
+        parts = wrap(safe_text(caution.text, limit=300), cells - 24, most=2)
         rows += [("", "▲" if not at else "", "warn bold", part) for at, part in enumerate(parts)]
     lines: list[Line] = []
     for label, value, role, words in rows:

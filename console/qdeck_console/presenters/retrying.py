@@ -10,7 +10,8 @@ from qdeck.admin import Act, make_adapter
 @cache
 def retry_abroad(adapter: str) -> str:
     """In the words of its adapter, as they go on after `a retry would`."""
-    capability = make_adapter(adapter).capabilities().get(Act.RETRY)
+    made = make_adapter(adapter)
+    capability = made.capabilities().get(Act.RETRY)
     if capability is None or not capability.can:
-        return f"do nothing: {capability.why if capability else f'{adapter} has nothing like it'}."
-    return f"put it back: {capability.why}." if capability.why else f"put it back as {adapter} does."
+        return f"do nothing: {made.why_not(Act.RETRY)}."
+    return f"put it back: {capability.note}." if capability.note else f"put it back as {adapter} does."

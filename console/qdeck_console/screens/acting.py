@@ -131,8 +131,8 @@ class Operator:
             return
         result = await self.apply(plan)
         words, role, glyph = outcome(result, left_out, to=aim(plan, hide=owner_of(self._console.shown.snapshot)))
-        if result.applied and plan.tail.warnings and not needs_asking(plan):  # who was asked has read it
-            words = f"{words}; mind: {plan.tail.warnings[0]}"
+        if result.applied and plan.tail.cautions and not needs_asking(plan):  # who was asked has read it
+            words = f"{words}; mind: {plan.tail.cautions[0]}"
         self._console.say(words, role, glyph)
         if after is not None:
             after()

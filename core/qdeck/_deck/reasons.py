@@ -1,4 +1,4 @@
-"""Why a job was skipped or is stuck, and why a batch stopped: codes that programs compare, and the words for people."""
+"""Why something is not done, stuck, stopped or risky: codes that programs compare, and the words for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qdeck._deck.queue_ref import QueueRef
 from qdeck._deck.words import NATIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 
 class SkipCode(StrEnum):
@@ -212,5 +212,79 @@ _STUCK: Final[Mapping[StuckCode, Callable[[Stuck, Callable[[float], str]], str]]
         StuckCode.WAITING_TOO_LONG: lambda s, span: f"{s.name} for {span(s.seconds)}, over {span(s.limit)}",
         StuckCode.PARENT_FAILED: lambda s, _: f"it waits for {s.name!r}, which failed",
         StuckCode.ALREADY_ENDED: lambda s, _: f"it has ended already, and is still in {s.name}",
+    }
+)
+
+
+class CautionCode(StrEnum):
+    """What to know before a plan is applied."""
+
+    NO_UNDO = "no_undo"
+    ELSEWHERE_UNCHANGED = "elsewhere_unchanged"
+    STATUS_ELSEWHERE = "status_elsewhere"
+    DESTROYED_OUTSIDE = "destroyed_outside"
+    HAS_DEPENDENTS = "has_dependents"
+    ORDER_UNKNOWN = "order_unknown"
+
+
+class Caution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to know before a plan is applied; `name` is what belongs to the code: what stays, or which status."""
+
+    code: CautionCode
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        return _CAUTIONS[self.code](self.name)
+
+    def as_json(self) -> dict[str, str]:
+        """Return the form of `--json`."""
+        return {"code": self.code.value, "message": self.text}
+
+    def __str__(self) -> str:
+        return self.text
+
+
+_CAUTIONS: Final[Mapping[CautionCode, Callable[[str], str]]] = MappingProxyType(
+    {
+        CautionCode.NO_UNDO: lambda _: "this cannot be undone: the workers that have these jobs lose them for good",
+        CautionCode.ELSEWHERE_UNCHANGED: lambda name: f"{name} stays as it is",
+        CautionCode.STATUS_ELSEWHERE: lambda status: f"its worker drops it if its status in {status}; set it there too",
+        CautionCode.DESTROYED_OUTSIDE: lambda name: f"undo does not bring back {name} that were destroyed meanwhile",
+        CautionCode.HAS_DEPENDENTS: lambda _: "a job that another waits for by now would let it run",
+        CautionCode.ORDER_UNKNOWN: lambda _: "from which end its readers take cannot be known",
+    }
+)
+
+
+class CapabilityCode(StrEnum):
+    """Whether an adapter can do something to the jobs of a queue, and why not."""
+
+    OK = "ok"
+    STATE = "state"
+    NO_SUCH_VERB = "no_such_verb"
+    NO_SUCH_STATE = "no_such_state"
+    NO_DEAD_LETTERS = "no_dead_letters"
+    BY_ITSELF = "by_itself"
+    ELSEWHERE = "elsewhere"
+
+    def words(self, adapter: str, verb: str, *, note: str = "", states: Sequence[str] = (), state: str = "") -> str:
+        """Return why a verb cannot be used, empty when it can; `note` is what the adapter adds."""
+        if self is CapabilityCode.OK:
+            return ""
+        if self is CapabilityCode.NO_SUCH_VERB:
+            return f"{adapter} has nothing like {verb}"
+        if self is CapabilityCode.STATE:
+            return f"{verb} is for what is {' or '.join(states)} here, not {state}"
+        return f"{adapter} cannot {verb}: {note or _INCAPABLE[self]}"
+
+
+_INCAPABLE: Final[Mapping[CapabilityCode, str]] = MappingProxyType(
+    {
+        CapabilityCode.NO_SUCH_STATE: "its jobs have no such state",
+        CapabilityCode.NO_DEAD_LETTERS: "it has no dead letters",
+        CapabilityCode.BY_ITSELF: "it does that by itself",
+        CapabilityCode.ELSEWHERE: "that is not done in Redis",
     }
 )

@@ -13,7 +13,7 @@ import msgspec
 
 from qdeck._deck import changes, native
 from qdeck._deck.model import NATIVE, QueueRef
-from qdeck._deck.reasons import SkipCode
+from qdeck._deck.reasons import CapabilityCode, SkipCode
 from qdeck._engine.acts import Acted
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._operations.model import Verb
@@ -63,15 +63,17 @@ def survey(memory: Memory, others: Others, wish: Wish) -> Program[Ground]:
         return ground
     if wish.verb is Verb.COMPLETE and ground.native:
         if wish.queues or not ground.foreign:
-            raise InvalidOption("native has nothing like complete", hint="cancel its jobs, or discard them")
+            raise InvalidOption(
+                CapabilityCode.NO_SUCH_VERB.words(NATIVE, "complete"), hint="cancel its jobs, or discard them"
+            )
         ground.native = ()
-    able = [(adapter, queue) for adapter, queue in ground.foreign if not (why_not(adapter, wish.verb))]
+    able = [(adapter, queue) for adapter, queue in ground.foreign if not adapter.why_not(wish.verb.value)]
     if wish.queues and len(able) < len(ground.foreign):
         adapter, queue = next(pair for pair in ground.foreign if pair not in able)
-        raise InvalidOption(f"{queue!r}: {why_not(adapter, wish.verb)}", hint=_hint(adapter))
+        raise InvalidOption(f"{queue!r}: {adapter.why_not(wish.verb.value)}", hint=_hint(adapter))
     if ground.foreign and not able and not ground.native:
         adapter = ground.foreign[0][0]
-        raise InvalidOption(why_not(adapter, wish.verb), hint=_hint(adapter))
+        raise InvalidOption(adapter.why_not(wish.verb.value), hint=_hint(adapter))
     ground.foreign = able
     if wish.priority is not None and wish.verb is not Verb.REPRIORITISE:
         deaf = [adapter.name for adapter, _ in able if Act(wish.verb.value) not in adapter.takes_priority]
@@ -121,18 +123,6 @@ def ground_of(
 ) -> Program[Ground]:
     """Where something is looked for: in these queues, or in all that a filter leaves."""
     return (yield from _survey(memory, others, queues, None if wanted is None else wanted.pushdown(0).queues))
-
-
-def why_not(adapter: Adapter, verb: Verb) -> str:
-    """Why an adapter cannot do something in any state; empty when it can."""
-    try:
-        act = Act(verb.value)
-    except ValueError:
-        return f"{adapter.name} has nothing like {verb.value}"
-    capability = adapter.capabilities().get(act)
-    if capability is None:
-        return f"{adapter.name} has nothing like {verb.value}"
-    return "" if capability.can else f"{adapter.name} cannot {verb.value}: {capability.why}"
 
 
 def _hint(adapter: Adapter) -> str:

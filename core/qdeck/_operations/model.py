@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from qdeck._deck.model import NATIVE, QueueRef, State
-from qdeck._deck.reasons import Skip, Stop  # noqa: TC001 - structs look their types up when they are made
+from qdeck._deck.reasons import Caution, CautionCode, Skip, Stop
 from qdeck.adapters.native import VERBS
 
 PLAN_FORMAT: Final = 1
@@ -115,8 +115,13 @@ class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by_queue: dict[str, int] = {}  # by the text of the queue, `adapter/name`
     totals: PlanTotals = PlanTotals()
     skipped: tuple[Skip, ...] = ()
-    warnings: tuple[str, ...] = ()  # what another system may do to it afterwards
+    cautions: tuple[Caution, ...] = ()
     digest: str = ""
+
+    @property
+    def has_no_undo(self) -> bool:
+        """Whether native jobs of it cannot be given back to their workers."""
+        return any(one.code is CautionCode.NO_UNDO for one in self.cautions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

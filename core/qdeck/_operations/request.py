@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from qdeck._deck.reasons import SkipCode
+    from qdeck._deck.reasons import Caution, SkipCode
     from qdeck._filter import Filter
     from qdeck._operations.model import PlanEntry, Verb
     from qdeck.adapters.plans import Pages, Weighed
@@ -62,7 +62,7 @@ class Sums:
     unique_held: int = 0
     failure_handlers: int = 0
     skipped: list[Skip] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    cautions: list[Caution] = field(default_factory=list)
     _met: set[str] = field(default_factory=set)
     _missed: dict[str, tuple[set[QueueRef], SkipCode, str]] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ class Sums:
         self.unique += weighed.unique
         self.unique_held += weighed.unique_held
         self.failure_handlers += weighed.failure_handlers
-        self.warnings += [warning for warning in weighed.warnings if warning not in self.warnings]
+        self.cautions += [caution for caution in weighed.cautions if caution not in self.cautions]
 
     def skip(self, queue: QueueRef, job_id: str, code: SkipCode, data: str = "") -> None:
         """Notes a job that was named and is left alone."""
@@ -125,5 +125,5 @@ class Sums:
                 failure_handlers=self.failure_handlers,
             ),
             skipped=tuple(self.skipped),
-            warnings=tuple(self.warnings),
+            cautions=tuple(self.cautions),
         )

@@ -375,7 +375,7 @@ def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorFinding]:
 def _adapter(adapter: Adapter) -> DoctorFinding:
     abilities = adapter.capabilities().items()
     can = ", ".join(act.value for act, ability in abilities if ability.can)
-    cannot = "; ".join(f"cannot {act.value}: {ability.why}" for act, ability in abilities if not ability.can)
+    cannot = "; ".join(f"cannot {act.value}: {ability.note}" for act, ability in abilities if not ability.can)
     detail = f"can {can}" + (f"; {cannot}" if cannot else "")
     return DoctorFinding(name=f"adapter_{adapter.name}", ok=True, detail=detail)
 

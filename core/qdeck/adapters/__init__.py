@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from qdeck._deck.model import QueueRow, State
+    from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
     from qdeck._redis.commands import Program
     from qdeck._redis.reads import ask, clock, good, is_error, pairs, read
     from qdeck.adapters.adapter import Adapter
@@ -51,6 +52,9 @@ __all__ = [
     "Adapter",
     "AdapterHealth",
     "Capability",
+    "CapabilityCode",
+    "Caution",
+    "CautionCode",
     "Cell",
     "Change",
     "End",
@@ -69,6 +73,8 @@ __all__ = [
     "Source",
     "State",
     "StateHealth",
+    "Stuck",
+    "StuckCode",
     "age_s",
     "all_of",
     "apart",
@@ -94,6 +100,7 @@ __all__ = [
 NAMES: Final = FOREIGN
 _HOMES: Final = {
     "qdeck._deck.model": "QueueRow State",
+    "qdeck._deck.reasons": "CapabilityCode Caution CautionCode Stuck StuckCode",
     "qdeck._redis.commands": "Program",
     "qdeck._redis.reads": "ask clock good is_error pairs read",
     "qdeck.adapters.adapter": "Adapter",

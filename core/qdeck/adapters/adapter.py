@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from qdeck._deck.model import Found, State
+from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, UnknownJob
 from qdeck._redis import reads
 from qdeck._settings.thresholds import Thresholds
@@ -174,14 +175,13 @@ class Adapter(ABC):
         yield from ()  # no reading: a program all the same
         return [Outcome.UNKNOWN] * len(tried)
 
-    def why_not(self, act: Act, state: State) -> str:
-        """Why an act cannot be done in a state; empty when it can."""
-        capability = self.capabilities().get(act)
-        if capability is None or not capability.can:
-            return capability.why if capability and capability.why else f"{self.name} has nothing like {act}"
-        if state not in capability.states:
-            return f"{act} is for what is {' or '.join(capability.states)} here, not {state}"
-        return ""
+    def why_not(self, verb: str, state: State | None = None) -> str:
+        """Return why a verb cannot be used in a state, or in any; empty when it can."""
+        known = self.capabilities().get(Act(verb)) if verb in list(Act) else None
+        found = known or Capability(code=CapabilityCode.NO_SUCH_VERB)
+        wrong = found.can and state is not None and state not in found.states
+        code = CapabilityCode.STATE if wrong else found.code
+        return code.words(self.name, verb, note=found.note, states=found.states, state=state or "")
 
     def page(
         self,

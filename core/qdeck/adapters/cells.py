@@ -11,6 +11,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from qdeck._deck.reasons import Caution  # noqa: TC001 - structs look their types up when they are made
+
 
 class Mark(Enum):
     """What a cell may have in place of a value."""
@@ -161,9 +163,9 @@ def unpacked(text: bytes) -> list[bytes]:
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done to one entry, all or nothing. `effect` says it in words, `warning` what its system may do to it."""
+    """What is done to one entry, all or nothing. `effect` says it in words."""
 
     id: str
     cells: tuple[Cell, ...]
     effect: str
-    warning: str = ""
+    caution: Caution | None = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from qdeck._deck.model import JobRecord, QueueRow, State
+from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -55,11 +56,16 @@ class Act(StrEnum):
 
 
 class Capability(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether an adapter can do something: `states` are those in which, `why` tells what it cannot, or what to know."""
+    """Whether an adapter can do something: `states` are those in which, `note` tells what to know, or why it cannot."""
 
-    can: bool
     states: tuple[State, ...] = ()
-    why: str = ""
+    code: CapabilityCode = CapabilityCode.OK
+    note: str = ""
+
+    @property
+    def can(self) -> bool:
+        """Whether it can be done in some state."""
+        return self.code is CapabilityCode.OK
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck import native, verdict
 from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.queue_ref import shared_names
+from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, QdeckError, UsageError
 from qdeck._redis import keyspace, reads
 from qdeck.adapters import NAMES, discovery, make_all
-from qdeck.adapters.model import Act
 from qdeck.adapters.together import all_of, apart
 
 if TYPE_CHECKING:
@@ -145,9 +145,9 @@ class Others:
     def why_not(self, name: str, verb: str, state: str) -> str:
         """Why an adapter cannot do something to an entry in a state; empty when it can."""
         adapter = next((one for one in self.adapters if one.name == name), None)
-        if adapter is None or verb not in list(Act):
-            return f"{name} has nothing like {verb}"
-        return adapter.why_not(Act(verb), State(state))
+        if adapter is None:
+            return CapabilityCode.NO_SUCH_VERB.words(name, verb)
+        return adapter.why_not(verb, State(state))
 
     def why_not_watch(self, name: str) -> str:
         """Why it cannot be seen how retried entries of an adapter fare; empty when it can."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from qdeck._deck.reasons import SkipCode
+from qdeck._deck.reasons import Caution, SkipCode
 from qdeck._errors import UsageError
 from qdeck._redis import reads
 from qdeck.adapters.listing import Listed
@@ -128,7 +128,7 @@ def weigh(
         bytes=[len(entry.body or entry.seen.member) for entry in entries],
     )  # fmt: skip
     effects: list[str] = []
-    warnings: dict[str, None] = {}
+    cautions: dict[Caution, None] = {}
     skipped: dict[int, tuple[SkipCode, str]] = {}
     for start in range(0, len(entries), SLICE):
         some = entries[start : start + SLICE]
@@ -143,8 +143,8 @@ def weigh(
             except UnicodeEncodeError:
                 skipped[at] = SkipCode.QUEUE_NOT_TEXT, ""
             effects.append(shown(change.effect))
-            warnings |= {shown(change.warning): None} if change.warning else {}
-    weighed.effects, weighed.skipped, weighed.warnings = effects, skipped, tuple(warnings)
+            cautions |= {change.caution: None} if change.caution else {}
+    weighed.effects, weighed.skipped, weighed.cautions = effects, skipped, tuple(cautions)
     return weighed
 
 

@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from qdeck._deck.reasons import SkipCode
+    from qdeck._deck.reasons import Caution, SkipCode
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
@@ -106,7 +106,7 @@ class Weighed(msgspec.Struct, kw_only=True):
     effects: Sequence[str] = ()
     skipped: dict[int, tuple[SkipCode, str]] = {}
     """Why a row, by its number, is left out."""
-    warnings: Sequence[str] = ()
+    cautions: Sequence[Caution] = ()
     dependents: int = 0
     unique: int = 0
     unique_held: int = 0

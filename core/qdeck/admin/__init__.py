@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from qdeck._deck.payload import mask as mask_payload
     from qdeck._deck.payload import read as read_payload
     from qdeck._deck.produce import new_job
-    from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
+    from qdeck._deck.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
     from qdeck._deck.records import MOST_SHOWN
     from qdeck._deck.verdict import check_all
     from qdeck._deck.vitals import Slow, Vitals
@@ -86,7 +86,6 @@ if TYPE_CHECKING:
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
     from qdeck.adapters.model import Act, Entry, Seen
-    from qdeck.adapters.native.adapter import NO_UNDO
     from qdeck.adapters.native.purge import purge_verb
     from qdeck.adapters.native.stuck import StuckJob
     from qdeck.adapters.native.walk import Needs, Walk
@@ -106,7 +105,6 @@ __all__ = [
     "MISSED",
     "MOST_SHOWN",
     "NATIVE",
-    "NO_UNDO",
     "PAGE_JOBS",
     "PART_MS",
     "PRIORITIES",
@@ -121,6 +119,8 @@ __all__ = [
     "Batch",
     "BatchOutcomes",
     "BatchResult",
+    "Caution",
+    "CautionCode",
     "Check",
     "CloseUp",
     "Code",
@@ -249,7 +249,7 @@ _HOMES: Final = {
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",
     "qdeck._deck.produce": "new_job",
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
-    "qdeck._deck.reasons": "Skip SkipCode Stop StopCode Stuck StuckCode",
+    "qdeck._deck.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
     "qdeck._deck.records": "MOST_SHOWN",
     "qdeck._deck.verdict": "check_all",
     "qdeck._deck.vitals": "Slow Vitals",
@@ -276,7 +276,6 @@ _HOMES: Final = {
     "qdeck._operations.model": "Activity BatchResult Outcomes PlanEntry UndoResult Verb",
     "qdeck._operations.planfile": "Plan PlanWriter load_plan",
     "qdeck._operations.planindex": "PlanIndex Share Shares",
-    "qdeck.adapters.native.adapter": "NO_UNDO",
     "qdeck._operations.pointed": "difference",
     "qdeck._operations.outcomes": "BatchOutcomes JobOutcome outcome_evidence=evidence_of",
     "qdeck._operations.redrive": "ENOUGH TOO_MANY",

@@ -176,7 +176,7 @@ class Conformance:
         before, tried, told = contents(raw), set(), set()
         for number, entry in enumerate(self.entries(deck, adapter)):
             for act, capability in adapter.capabilities().items():
-                assert capability.can or capability.why
+                assert capability.can or adapter.why_not(act)
                 try:
                     change = deck.run(adapter.change(act, entry, _now(deck), priority=_priority(self.adapter, act)))
                 except UsageError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
-from qdeck._deck.reasons import Stuck, StuckCode
+from qdeck._deck.reasons import CapabilityCode, Stuck, StuckCode
 from qdeck._deck.words import Unreadable
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
@@ -81,14 +81,14 @@ class Ifdb(Adapter):
         ended = (State.DONE, State.DEAD)
         by_itself = "a worker takes a task that was started and left by itself: it stays in the set until it ended"
         return {
-            Act.RETRY: Capability(can=True, states=(State.DEAD,), why="with two more runs, as RetryFailedJobs does"),
-            Act.RUN: Capability(can=True, states=(State.DELAYED,)),
-            Act.REPRIORITISE: Capability(can=True, states=waiting),
-            Act.BURY: Capability(can=True, states=(*waiting, State.RUNNING), why="its failure handler is not run"),
-            Act.COMPLETE: Capability(can=True, states=(*waiting, State.RUNNING), why="lets those that wait for it run"),
-            Act.DISCARD: Capability(can=True, states=(*waiting, *ended), why="never one that others wait for"),
-            Act.REQUEUE: Capability(can=False, why=by_itself),
-            Act.CANCEL: Capability(can=False, why="a task has no such state here: bury or discard it"),
+            Act.RETRY: Capability(states=(State.DEAD,), note="with two more runs, as RetryFailedJobs does"),
+            Act.RUN: Capability(states=(State.DELAYED,)),
+            Act.REPRIORITISE: Capability(states=waiting),
+            Act.BURY: Capability(states=(*waiting, State.RUNNING), note="its failure handler is not run"),
+            Act.COMPLETE: Capability(states=(*waiting, State.RUNNING), note="lets those that wait for it run"),
+            Act.DISCARD: Capability(states=(*waiting, *ended), note="never one that others wait for"),
+            Act.REQUEUE: Capability(code=CapabilityCode.BY_ITSELF, note=by_itself),
+            Act.CANCEL: Capability(code=CapabilityCode.NO_SUCH_STATE, note="no such state: bury or discard it"),
         }
 
     def rows(self, now: int) -> Program[Look]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._deck.reasons import Caution, CautionCode
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck.adapters import cells
@@ -77,7 +78,7 @@ def build(act: Act, entry: Entry, now: int, priority: Any = None) -> Change:
             cells.score(QUEUE, was.member, was.score, score),
         ),
         effect=_EFFECTS[act],
-        warning="a task that another waits for by now would let it run" if act is Act.DISCARD else "",
+        caution=Caution(code=CautionCode.HAS_DEPENDENTS) if act is Act.DISCARD else None,
     )
 
 

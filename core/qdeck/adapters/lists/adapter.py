@@ -13,6 +13,7 @@ import msgspec
 
 from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
+from qdeck._deck.reasons import CapabilityCode
 from qdeck._engine import codec
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
@@ -107,12 +108,12 @@ class Lists(Adapter):
     def capabilities(self) -> Mapping[Act, Capability]:
         """What can be done to an entry of a list, whoever reads it."""
         return {
-            Act.RETRY: Capability(can=True, states=(State.DEAD,), why="at the right end of its list"),
-            Act.DISCARD: Capability(can=True, states=(State.READY, State.DEAD)),
-            Act.BURY: Capability(can=True, states=(State.READY,)),
-            Act.REQUEUE: Capability(can=True, states=(State.READY,), why="at the right end of its own list"),
-            Act.RUN: Capability(can=False, why="a list has no entries that wait for a time"),
-            Act.CANCEL: Capability(can=False, why="an entry of a list has no outcome: discard it"),
+            Act.RETRY: Capability(states=(State.DEAD,), note="at the right end of its list"),
+            Act.DISCARD: Capability(states=(State.READY, State.DEAD)),
+            Act.BURY: Capability(states=(State.READY,)),
+            Act.REQUEUE: Capability(states=(State.READY,), note="at the right end of its own list"),
+            Act.RUN: Capability(code=CapabilityCode.NO_SUCH_STATE, note="a list has no entries that wait for a time"),
+            Act.CANCEL: Capability(code=CapabilityCode.NO_SUCH_STATE, note="entries have no outcome: discard it"),
         }
 
     def rows(self, now: int) -> Program[Look]:

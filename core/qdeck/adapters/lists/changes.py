@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qdeck._deck.reasons import Caution, CautionCode
 from qdeck._errors import InvalidOption
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change, End
@@ -27,5 +28,5 @@ def build(act: Act, entry: Entry, suffix: str) -> Change:
         id=entry.id,
         cells=(taken, cells.push(raw_of(target), seen.member, End.RIGHT)),
         effect=f"to the right end of {target}",
-        warning="from which end its readers take cannot be known",
+        caution=Caution(code=CautionCode.ORDER_UNKNOWN),
     )

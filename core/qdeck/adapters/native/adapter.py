@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck import jobs
 from qdeck._deck.model import NATIVE, State
-from qdeck._deck.reasons import SkipCode
+from qdeck._deck.reasons import Caution, CautionCode, SkipCode
 from qdeck._deck.values import read_lengths
 from qdeck._engine import codec, keys
 from qdeck._redis import reads
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.plans import Rule, Search
 
-NO_UNDO: Final = "this cannot be undone: the workers that have these jobs lose them for good"
+_NO_UNDO: Final = Caution(code=CautionCode.NO_UNDO)
 _SIZED: Final = ("body", "error", "log", "result")
 # Those that wait for others come before these, so that they are acted on and do not die with them first; and the way
 # goes with the stream, so that a job that moves on is met again rather than missed.
@@ -126,7 +126,7 @@ class Native:
             ]
         skipped |= {at: (SkipCode.ID_NOT_TEXT, "") for at, raw in enumerate(raw_ids) if not raw.isascii()}
         weighed.skipped = skipped
-        weighed.warnings = (NO_UNDO,) if verb == "requeue" else ()
+        weighed.cautions = (_NO_UNDO,) if verb == "requeue" else ()
         return weighed
 
     def _look_around(

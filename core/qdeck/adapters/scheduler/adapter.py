@@ -13,7 +13,7 @@ import msgspec
 
 from qdeck._deck import payload
 from qdeck._deck.model import QueueRow, State
-from qdeck._deck.reasons import Stuck, StuckCode
+from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
 from qdeck._deck.words import Unreadable
 from qdeck._engine import codec
 from qdeck._engine.numbers import score_ms, whole
@@ -62,7 +62,8 @@ _SOURCES: Final = (
     Source(key=DELAYED, kind=Kind.ZSET, state=State.DELAYED, native_state="delayed"),
     Source(key=DEAD, kind=Kind.ZSET, state=State.DEAD, native_state="dlq", down=True),
 )
-_NOT_QUEUED: Final = "the worker drops an id whose status in PostgreSQL is not QUEUED or RETRYING: set it there too"
+_NOT_QUEUED: Final = Caution(code=CautionCode.STATUS_ELSEWHERE, name="PostgreSQL is not QUEUED or RETRYING")
+_ELSEWHERE: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the job in PostgreSQL")
 
 
 class Scheduler(Adapter):
@@ -88,13 +89,13 @@ class Scheduler(Adapter):
         """What its own tools do, and what an operator does with redis-cli otherwise."""
         waiting = (State.READY, State.DELAYED)
         return {
-            Act.RETRY: Capability(can=True, states=(State.DEAD,), why=_NOT_QUEUED),
-            Act.RUN: Capability(can=True, states=(State.DELAYED,)),
-            Act.DISCARD: Capability(can=True, states=(*waiting, State.DEAD), why="the job stays in PostgreSQL"),
-            Act.REQUEUE: Capability(can=True, states=(State.RUNNING,), why=_NOT_QUEUED),
-            Act.BURY: Capability(can=True, states=(*waiting,), why="quarantine: nothing else moves a broken entry"),
-            Act.REPRIORITISE: Capability(can=True, states=(State.READY,)),
-            Act.CANCEL: Capability(can=False, why="a job is cancelled in PostgreSQL, not in Redis"),
+            Act.RETRY: Capability(states=(State.DEAD,), note=_NOT_QUEUED.text),
+            Act.RUN: Capability(states=(State.DELAYED,)),
+            Act.DISCARD: Capability(states=(*waiting, State.DEAD), note="the job stays in PostgreSQL"),
+            Act.REQUEUE: Capability(states=(State.RUNNING,), note=_NOT_QUEUED.text),
+            Act.BURY: Capability(states=(*waiting,), note="quarantine: nothing else moves a broken entry"),
+            Act.REPRIORITISE: Capability(states=(State.READY,)),
+            Act.CANCEL: Capability(code=CapabilityCode.ELSEWHERE, note="it is done in PostgreSQL, not in Redis"),
         }
 
     def rows(self, now: int) -> Program[Look]:
@@ -306,7 +307,7 @@ def _there(entry: Entry) -> Cell:
 def _remove(entry: Entry) -> Change:
     return Change(
         id=entry.id, cells=(_there(entry),), effect=f"removed from {entry.seen.key.decode()}",
-        warning="the job stays in PostgreSQL",
+        caution=_ELSEWHERE,
     )  # fmt: skip
 
 
@@ -319,7 +320,7 @@ def _to_line(act: Act, entry: Entry, score: int, priority: str) -> Change:
         id=entry.id,
         cells=(_there(entry), cells.score(PRIORITY, job_id, None, text), cells.field(PROCESSING, job_id, None)),
         effect=effect,
-        warning=_NOT_QUEUED if act is Act.RETRY else "",
+        caution=_NOT_QUEUED if act is Act.RETRY else None,
     )
 
 
@@ -330,7 +331,7 @@ def _requeue(entry: Entry, now: int, priority: str) -> Change:
         id=entry.id,
         cells=(cells.score(DELAYED, member, None, due), _there(entry), cells.score(PRIORITY, seen.member, None)),
         effect=f"to scheduler:queue:delayed as {priority}, due in 5 s, as its own recovery does",
-        warning=_NOT_QUEUED,
+        caution=_NOT_QUEUED,
     )
 
 
@@ -341,5 +342,5 @@ def _bury(entry: Entry, now: int, reason: str) -> Change:
         id=entry.id,
         cells=(_there(entry), cells.score(DEAD, letter, None, b"%d" % now)),
         effect="to the dead letters",
-        warning="its status in PostgreSQL stays",
+        caution=_ELSEWHERE,
     )

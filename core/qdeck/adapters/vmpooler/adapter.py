@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from qdeck._deck.model import NO_STATE, QueueRow, State
+from qdeck._deck.reasons import CapabilityCode
 from qdeck._engine.numbers import score_ms
 from qdeck._redis import reads
 from qdeck.adapters.adapter import Adapter
@@ -108,18 +109,17 @@ class VmPooler(Adapter):
         """What its API does, and what an operator does with redis-cli otherwise."""
         refill = "the manager fills a pool up by itself"
         return {
-            Act.RETRY: Capability(can=True, states=(State.DEAD,), why="of a request that is not over; " + refill),
-            Act.DISCARD: Capability(can=True, states=(State.DEAD, State.DONE, State.READY)),
-            Act.CANCEL: Capability(can=True, states=(State.RUNNING, State.READY), why="as DELETE of its API"),
-            Act.COMPLETE: Capability(can=True, states=(State.READY, State.RUNNING), why="the manager destroys the VM"),
-            Act.BURY: Capability(can=True, states=(State.DELAYED,)),
+            Act.RETRY: Capability(states=(State.DEAD,), note="of a request that is not over; " + refill),
+            Act.DISCARD: Capability(states=(State.DEAD, State.DONE, State.READY)),
+            Act.CANCEL: Capability(states=(State.RUNNING, State.READY), note="as DELETE of its API"),
+            Act.COMPLETE: Capability(states=(State.READY, State.RUNNING), note="the manager destroys the VM"),
+            Act.BURY: Capability(states=(State.DELAYED,)),
             Act.EXPIRE: Capability(
-                can=True,
                 states=(State.READY, State.RUNNING, State.DELAYED),
-                why="of requests and pending VMs, by a purge",
+                note="of requests and pending VMs, by a purge",
             ),
-            Act.REQUEUE: Capability(can=False, why=refill),
-            Act.RUN: Capability(can=False, why="a VM is ready when its clone is"),
+            Act.REQUEUE: Capability(code=CapabilityCode.BY_ITSELF, note=refill),
+            Act.RUN: Capability(code=CapabilityCode.NO_SUCH_STATE, note="a VM is ready when its clone is"),
         }
 
     def pools(self) -> Program[list[str]]:

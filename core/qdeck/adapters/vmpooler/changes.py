@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from qdeck._deck.model import State
+from qdeck._deck.reasons import Caution, CautionCode
 from qdeck._engine import codec
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import Cell
+
+_VM_STAYS: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the VM itself")
 
 
 def build(adapter: Adapter, act: Act, entry: Entry, now: int, options: Mapping[str, Any]) -> Program[Change]:
@@ -83,7 +86,7 @@ def _remove(entry: Entry) -> Change:
         id=entry.id,
         cells=(cell, *(_in_no_other_set(entry) if entry.native_state == "completed" else ())),
         effect=f"removed from {seen.key.decode('utf-8', 'replace')}",
-        warning="the VM itself is not destroyed" if entry.state == State.DONE else "",
+        caution=_VM_STAYS if entry.state == State.DONE else None,
     )
 
 
@@ -136,7 +139,7 @@ def _drop(entry: Entry, now: int) -> Program[Change]:
         id=entry.id,
         cells=(cells.member(seen.key, seen.member, THERE, None), *record, *_in_no_other_set(entry)),
         effect=f"removed from {seen.key.decode('utf-8', 'replace')}, without a dead letter",
-        warning="the VM itself is not destroyed; if it exists the manager finds it and destroys it",
+        caution=_VM_STAYS,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from qdeck._deck.reasons import Caution, CautionCode
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
 from qdeck.adapters import cells
@@ -52,7 +53,7 @@ def end_request(act: Act, entry: Entry, now: int) -> Program[Change]:
         id=request,
         cells=(*done, *vms),
         effect=f"{status.decode()}, out of {text_of(seen.key)}{told}",
-        warning="undone, VMs that the manager destroyed meanwhile do not come back" if moved else "",
+        caution=Caution(code=CautionCode.DESTROYED_OUTSIDE, name="VMs") if moved else None,
     )
 
 
