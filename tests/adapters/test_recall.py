@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck.adapters import Adapter, Entry, Kind, Look, QueueRow, Seen, Source, State, read, text_of
+from qdeck.adapters import Adapter, Entry, Kind, Look, QueueRow, Seen, Source, State, text_of
 from qdeck.admin import Reader
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Line(Adapter):
         return {}
 
     def rows(self, now: int) -> Program[Look]:
-        [size] = yield read((b"LLEN", LINE.key))
+        size = yield (b"LLEN", LINE.key)
         return Look(rows=(QueueRow(adapter="line", name="line", ready=size),))
 
     def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:

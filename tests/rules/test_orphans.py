@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
+from qdeck._errors import QdeckError
 from qdeck._rules import orphans
 from qdeck.adapters.native.purge import PARTS
 from qdeck.admin import Limits, PurgeRule
+from support.programs import feed
 from support.yard import HOUR, Yard
 
 if TYPE_CHECKING:
@@ -27,11 +29,14 @@ def count(deck: Writer, limits: Limits | None = None) -> tuple[int | None, int, 
         reply: Any = None
         while True:
             try:
-                send = program.send(reply)
+                item = feed(program, reply)
             except StopIteration as ended:
                 return ended.value  # type: ignore[no-any-return]  # it is what the program returns
             trips += 1
-            reply = yield send
+            try:
+                reply = yield item
+            except QdeckError as error:
+                reply = error
 
     return deck.run(counted()), trips, notices
 

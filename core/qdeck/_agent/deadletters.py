@@ -61,8 +61,8 @@ async def _newest(client: AsyncClient, queues: Sequence[str]) -> list[tuple[str,
 
 def _read_newest(queues: Sequence[str]) -> Program[list[int]]:
     calls = [(b"ZRANGE", keys.key(queue, "dead"), -1, -1, b"WITHSCORES") for queue in queues]
-    replies = yield from reads.ask(calls)
-    return [clipped(reads.good(flat)[1]) if flat else 0 for queue, flat in zip(queues, replies, strict=True)]
+    replies = yield from reads.fetch_all(calls)
+    return [clipped(flat[1]) if flat else 0 for queue, flat in zip(queues, replies, strict=True)]
 
 
 def _moment(record: JobRecord) -> int:

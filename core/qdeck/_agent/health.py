@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._engine import codec
-from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 from qdeck._rules.report import document, rates_document
 from qdeck._words import iso
 
@@ -52,8 +53,8 @@ def summary(report: HealthReport) -> dict[str, Any]:
 
 def read_last() -> Program[dict[str, Any] | None]:
     """The report that an agent wrote last; None when none did within the hour, or it may not be read."""
-    [raw] = yield reads.read((b"HGET", KEY, b"metrics"))
-    if reads.is_error(raw) or raw is None:
+    [raw] = yield ask((b"HGET", KEY, b"metrics"))
+    if is_error(raw) or raw is None:
         return None
     try:
         found = codec.decode_json(raw)

@@ -13,6 +13,7 @@ from qdeck._engine import keys, ops, programs
 from qdeck._engine.numbers import digits
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
+from qdeck._redis.errors import good, is_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,18 +78,18 @@ def find_work(rows: Sequence[QueueRow], now: int, *, trims: bool) -> Program[lis
             (b"HLEN", keys.key(row.name, "lease")),
             (b"XLEN", keys.key(row.name, "outbox")),
         ]
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     found = []
     for at, row in enumerate(rows):
         overdue, running, leases, outbox = replies[4 * at : 4 * at + 4]
-        broken = any(map(reads.is_error, (overdue, running, leases)))
+        broken = any(map(is_error, (overdue, running, leases)))
         waits = bool(row.running or row.delayed or row.blocked)
         work = QueueWork(
             row.name,
             # What cannot be read is tried all the same: the script says what is wrong, and the run reports it.
             # With `trims`, also to find times that are too far ahead.
             reap=broken or bool(overdue) or leases - 1 > running or (trims and waits),
-            deliver=reads.is_error(outbox) or outbox > 0,
+            deliver=is_error(outbox) or outbox > 0,
             trim=trims and (row.problem is not None or bool(row.done or row.dead or row.cancelled)),
         )
         if work.reap or work.deliver or work.trim:
@@ -146,9 +147,9 @@ def prune_workers(now: int, done: WorkDone) -> Program[None]:
         replies = yield ask(
             *((b"HDEL", key, *part) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode()
         )
-        done.workers += int(reads.good(replies[0]))
+        done.workers += int(good(replies[0]))
         for reply in replies[1:]:
-            reads.good(reply)
+            good(reply)
 
 
 def prune_queues(now: int) -> Program[list[str]]:
@@ -162,13 +163,13 @@ def prune_queues(now: int) -> Program[list[str]]:
     gone: list[str] = []
     for part in _slices(old):
         metas = [keys.key(name.decode(), "meta") for name in part]
-        there = yield from reads.ask([(b"EXISTS", meta) for meta in metas])
-        missing = [(n, m, known[n]) for n, m, e in zip(part, metas, there, strict=True) if reads.good(e) == 0]
+        there = yield from reads.fetch_all([(b"EXISTS", meta) for meta in metas])
+        missing = [(n, m, known[n]) for n, m, e in zip(part, metas, there, strict=True) if e == 0]
         for name, meta, raw in missing:
             removed, exists = yield ask((b"HDEL", keys.QUEUES, name), (b"EXISTS", meta), key=meta)
-            if reads.good(exists):
+            if good(exists):
                 yield ask((b"HSETNX", keys.QUEUES, name, raw), key=meta)
-            elif reads.good(removed):
+            elif good(removed):
                 gone.append(name.decode())
     return gone
 

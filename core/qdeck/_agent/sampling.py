@@ -10,7 +10,7 @@ from qdeck._deck.history import COARSE, FINE, LATEST, Sample, Tier
 from qdeck._engine.numbers import digits
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
-from qdeck._redis.errors import is_error
+from qdeck._redis.errors import good, is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Sampler:
     def take(self, rows: Sequence[QueueRow], at_ms: int) -> Program[int]:
         """Writes one sample of each queue; returns how many appends that took."""
         usable = [row for row in rows if row.problem is None and row.totals]
-        [last] = yield reads.read((b"HGET", LATEST, ""))
+        [last] = yield ask((b"HGET", LATEST, ""))
         new_minute = (
             (digits(last) if isinstance(last, bytes) else None) or 0
         ) // COARSE.step_ms != at_ms // COARSE.step_ms
@@ -117,4 +117,4 @@ def _tell_latest(rows: Sequence[QueueRow], at_ms: int) -> Program[None]:
     calls += [(b"HSET", LATEST, b"", at_ms), (b"EXPIRE", LATEST, LATEST_TTL_S)]
     for call in calls:
         for reply in (yield ask(call)):
-            reads.good(reply)
+            good(reply)

@@ -10,7 +10,7 @@ from qdeck._engine import codec
 from qdeck._engine.numbers import digits, score_ms
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import ask
-from qdeck._redis.errors import is_error
+from qdeck._redis.errors import good, is_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,12 +103,12 @@ def count(task: str, counters: Mapping[str, int]) -> Program[None]:
     calls = [(b"HINCRBY", key(task), f"n:{name}", more) for name, more in counters.items() if more]
     if calls:
         for reply in (yield ask(*calls, key=key(task))):
-            reads.good(reply)
+            good(reply)
 
 
 def read(tasks: Sequence[str]) -> Program[list[AgentTask]]:
     """The maintenance tasks as the server knows them, with plain reads."""
-    replies = yield reads.read((b"TIME",), *((b"HGETALL", key(task)) for task in tasks))
+    replies = yield ask((b"TIME",), *((b"HGETALL", key(task)) for task in tasks))
     now = reads.stamp(replies[0]) or reads.local_ms()
     found = []
     for task, flat in zip(tasks, replies[1:], strict=True):

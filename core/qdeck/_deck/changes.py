@@ -11,7 +11,6 @@ from qdeck._deck import native
 from qdeck._deck.model import Settings
 from qdeck._engine import keys, ops, programs
 from qdeck._errors import InvalidOption, UsageError
-from qdeck._redis import reads
 
 if TYPE_CHECKING:
     from qdeck._redis.commands import Program
@@ -41,9 +40,9 @@ def need_queue(memory: native.Memory, queue: str) -> Program[None]:
 def set_paused(memory: native.Memory, queue: str, *, paused: bool) -> Program[Settings]:
     """Pauses or resumes a queue that is there."""
     yield from need_queue(memory, queue)
-    [before] = yield reads.read((b"HGET", keys.key(queue, "meta"), "paused"))
+    before = yield (b"HGET", keys.key(queue, "meta"), "paused")
     yield from programs.call(ops.configure(queue, {"paused": "1" if paused else ""}))
-    return Settings(queue=queue, paused=paused, changed=(reads.good(before, queue) is not None) != paused)
+    return Settings(queue=queue, paused=paused, changed=(before is not None) != paused)
 
 
 def set_limits(

@@ -10,6 +10,7 @@ from qdeck._engine import codec, keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import score_ms
 from qdeck._redis import reads
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ def _read_waiting(rows: Sequence[QueueRow], found: dict[str, Detail], now: int, 
             (b"ZRANGE", delayed, 0, 0, b"WITHSCORES"),
             (b"ZCOUNT", delayed, b"-inf", now),
         ]
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     open_bands: dict[str, tuple[int, int]] = {}
     limit = now - stuck_age_ms
     late: list[tuple[str, Command]] = []
@@ -86,7 +87,7 @@ def _late_in(queue: str, band: int, limit: int) -> Command:
 
 
 def _count_late(late: Sequence[tuple[str, Command]], found: dict[str, Detail]) -> Program[None]:
-    for (name, _), count in zip(late, (yield from reads.ask([call for _, call in late])), strict=True):
+    for (name, _), count in zip(late, (yield from reads.ask_all([call for _, call in late])), strict=True):
         if isinstance(count, int):
             found[name].late = (found[name].late or 0) + count
 
@@ -102,7 +103,7 @@ def _read_bands(
         if not open_bands:
             return
         names = list(open_bands)
-        replies = yield from reads.ask([_next_band(name, open_bands[name][0]) for name in names])
+        replies = yield from reads.ask_all([_next_band(name, open_bands[name][0]) for name in names])
         for name, reply in zip(names, replies, strict=True):
             score = _score(reply, found[name], name)
             if score is None or score // BAND >= open_bands[name][1]:
@@ -123,7 +124,7 @@ def _next_band(queue: str, band: int) -> Command:
 
 
 def _score(reply: Any, detail: Detail, queue: str) -> int | None:
-    if reads.is_error(reply):
+    if is_error(reply):
         detail.problem = Unreadable.of(reply)
         return None
     if not reply:
@@ -143,11 +144,11 @@ def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) 
             (b"ZCOUNT", running, b"-inf", b"(%d" % now),
             (b"ZRANGEBYSCORE", running, now, b"+inf", b"LIMIT", 0, MOST_RUNNING),
         ]
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     held: list[tuple[str, list[bytes]]] = []
     for at, row in enumerate(rows):
         late, ids = replies[2 * at : 2 * at + 2]
-        if reads.is_error(late):
+        if is_error(late):
             found[row.name].problem = Unreadable.of(late)
             continue
         found[row.name].stuck = late
@@ -156,10 +157,10 @@ def _read_running(rows: Sequence[QueueRow], found: dict[str, Detail], now: int) 
     calls = []
     for name, ids in held:
         calls += [(b"HMGET", keys.key(name, "head"), *ids), (b"HMGET", keys.key(name, "lease"), *ids)]
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     for at, (name, _) in enumerate(held):
         heads, leases = replies[2 * at : 2 * at + 2]
-        if not reads.is_error(heads) and not reads.is_error(leases):
+        if not is_error(heads) and not is_error(leases):
             over = sum(_is_stuck(h, lease, now) for h, lease in zip(heads, leases, strict=True))
             found[name].stuck = (found[name].stuck or 0) + over
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._engine.numbers import MOST, digits
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -115,7 +117,7 @@ def read_history(queues: Sequence[str], *, seconds: float = COARSE.keep_ms / 100
     now = yield from reads.clock()
     since = now - min(round(seconds * 1000), LONGEST_MS)
     border = max(since, now - FINE.keep_ms)
-    [last] = yield reads.read((b"HGET", LATEST, ""))
+    [last] = yield ask((b"HGET", LATEST, ""))
     last_ms = (digits(last) if isinstance(last, bytes) else None) or 0
     found = yield from _tier(queues, FINE, border, now, last_ms)
     if since >= border:
@@ -135,7 +137,7 @@ def _tier(queues: Sequence[str], tier: Tier, since: int, now: int, last_ms: int)
     for at in range(0, len(queues), step):
         part = queues[at : at + step]
         calls = [(b"GET", chunk_key(queue, tier, number)) for queue in part for number in numbers]
-        replies = iter((yield from reads.ask(calls)))
+        replies = iter((yield from reads.ask_all(calls)))
         for queue in part:
             # A chunk that is no string is left out, as one that is not there.
             raws = [reply if isinstance(reply := next(replies), bytes) else b"" for _ in numbers]
@@ -172,15 +174,15 @@ def read_flow(
 
     None when no agent looked within the last minute, or the rights do not reach.
     """
-    [last] = yield reads.read((b"HGET", LATEST, ""))
-    last_ms = None if reads.is_error(last) else digits(last or b"")
+    [last] = yield ask((b"HGET", LATEST, ""))
+    last_ms = None if is_error(last) else digits(last or b"")
     if last_ms is None or not 0 <= now - last_ms < 60_000:
         return None
     moments: dict[int, Flow] = {}
     for at in range(0, len(names), reads.CHUNK):
         part = names[at : at + reads.CHUNK]
-        [replies] = yield reads.read((b"HMGET", LATEST, *part))
-        if reads.is_error(replies):
+        [replies] = yield ask((b"HMGET", LATEST, *part))
+        if is_error(replies):
             return None
         for name, raw in zip(part, replies, strict=True):
             for moment, came, went in read_latest(raw):

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.server import info_fields
 from qdeck._errors import NotAllowed, QdeckError
-from qdeck._redis import Endpoint, SyncClient, reads
+from qdeck._redis import Endpoint, SyncClient
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import good, is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,11 +29,11 @@ _FIELDS: Final = ("run_id", "master_replid")
 
 def read_identity() -> Program[frozenset[str]]:
     """What tells this server from others, as far as it may be read; replicas and cluster nodes share some of it."""
-    replies = yield reads.read((b"INFO", b"server"), (b"INFO", b"replication"), (b"CLUSTER", b"NODES"))
+    replies = yield ask((b"INFO", b"server"), (b"INFO", b"replication"), (b"CLUSTER", b"NODES"))
     *infos, nodes = replies
     for info in infos:
-        if reads.is_error(info) and str(info.__cause__).startswith("BUSY"):
-            reads.good(info)  # it will answer later: this is no answer to go on with
+        if is_error(info) and str(info.__cause__).startswith("BUSY"):
+            good(info)  # it will answer later: this is no answer to go on with
     found = {f"{name} {value}" for info in infos for name, value in info_fields(info).items() if name in _FIELDS}
     if isinstance(nodes, bytes):
         found |= {f"node {line.split()[0]}" for line in nodes.decode("utf-8", "replace").splitlines() if line.strip()}

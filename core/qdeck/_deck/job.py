@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import payload, records
-from qdeck._deck.jobs import by_id, raw_id
+from qdeck._deck.jobs import by_id
 from qdeck._deck.model import Found, JobDetail
 from qdeck._engine import codec, keys
 from qdeck._engine.numbers import digits
 from qdeck._errors import UnknownJob
 from qdeck._redis import reads
+from qdeck._redis.commands import raw_of
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,18 +33,17 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
             f"there is no job {job_id!r} in queue {queue!r}",
             hint=f"qdeck find {job_id} looks in every queue; what ended is kept for a while only",
         )
-    after, field = keys.key(queue, "after"), raw_id(job_id)
-    sizes = yield reads.read(*((b"HSTRLEN", keys.key(queue, part), field) for part in _PARTS))
-    size_of = {part: reads.good(size, queue) for part, size in zip(_PARTS, sizes, strict=True)}
+    after, field = keys.key(queue, "after"), raw_of(job_id)
+    sizes = yield [(b"HSTRLEN", keys.key(queue, part), field) for part in _PARTS]
+    size_of = dict(zip(_PARTS, sizes, strict=True))
     short = [part for part in _PARTS if size_of[part] <= records.MOST_SHOWN]
-    *replies, waits, kids = yield reads.read(
+    *replies, waits, kids = yield [
         *((b"HGET", keys.key(queue, part), field) for part in short),
         (b"HGET", after, b"<" + field),
         (b"HGET", after, b">" + field),
-    )
-    values = {part: reads.good(reply, queue) for part, reply in zip(short, replies, strict=True)}
+    ]
+    values = dict(zip(short, replies, strict=True))
     head, tries, lease, error, body, result, log = (values.get(part) for part in _PARTS)
-    waits, kids = reads.good(waits, queue), reads.good(kids, queue)
     for part in _PARTS:
         if part not in values:
             raw.leave_out(part, size_of[part])
@@ -106,10 +107,10 @@ def _dependents(queue: str, job_id: str, first: bytes | None) -> Program[tuple[l
     behind, found = digits(words[0]) or 0, words[1:]
     numbers = range(behind, max(0, behind - _MOST_CHUNKS), -1)
     after = keys.key(queue, "after")
-    replies = yield from reads.ask([(b"HGET", after, b">%b#%d" % (raw_id(job_id), number)) for number in numbers])
+    replies = yield from reads.fetch_all([(b"HGET", after, b">%b#%d" % (raw_of(job_id), number)) for number in numbers])
     for reply in replies:
         # A part behind the first carries the count of its own time in front.
-        found += _words(reads.good(reply, queue))[1:]
+        found += _words(reply)[1:]
     return found, behind > _MOST_CHUNKS
 
 
@@ -117,14 +118,14 @@ def find(names: Sequence[str], job_id: str, unread: list[str] | None = None) -> 
     """In which queues there is a job of this id, and in what state. Queues that cannot be read are in `unread`."""
     unread = [] if unread is None else unread
     found: list[Found] = []
-    field = raw_id(job_id)
+    field = raw_of(job_id)
     calls: list[Command] = []
     for name in names:
         calls += [(b"HEXISTS", keys.key(name, "head"), field), (b"ZSCORE", keys.key(name, "done"), field)]
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     for at, name in enumerate(names):
         head, done = replies[2 * at : 2 * at + 2]
-        if not (reads.is_error(head) or reads.is_error(done) or head or done is not None):
+        if not (is_error(head) or is_error(done) or head or done is not None):
             continue
         there = yield from reads.contained(by_id(name, [job_id]), name, unread)
         raw = there[0] if there else None

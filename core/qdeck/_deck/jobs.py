@@ -12,6 +12,8 @@ from qdeck._deck.values import read_lengths, read_values
 from qdeck._engine import keys
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
+from qdeck._redis.commands import raw_of, text_of
+from qdeck._redis.errors import good
 
 if TYPE_CHECKING:
     from qdeck._filter import Filter
@@ -122,12 +124,12 @@ def _slice(queue: str, state: str, place: Place | None, *, most: int, down: bool
     key = keys.key(queue, state)
     by_rank, rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
     if place is None:
-        [flat] = yield reads.read((by_rank, key, 0, most - 1, b"WITHSCORES"))
-        return raws(reads.good(flat, queue), state)
-    [rank] = yield reads.read((rank_of, key, raw_id(place.id)))
-    if reads.good(rank, queue) is not None:
-        [flat] = yield reads.read((by_rank, key, rank + 1, rank + most, b"WITHSCORES"))
-        found = raws(reads.good(flat, queue), state)
+        flat = yield (by_rank, key, 0, most - 1, b"WITHSCORES")
+        return raws(flat, state)
+    rank = yield (rank_of, key, raw_of(place.id))
+    if rank is not None:
+        flat = yield (by_rank, key, rank + 1, rank + most, b"WITHSCORES")
+        found = raws(flat, state)
         first = found[0].score if found else None
         # Its lease was renewed or it was put elsewhere: its rank is not where the walk was.
         if first is None or (first <= float(place.score) if down else first >= float(place.score)):
@@ -138,13 +140,13 @@ def _slice(queue: str, state: str, place: Place | None, *, most: int, down: bool
 def _slice_by_score(queue: str, state: str, place: Place, *, most: int, down: bool) -> Program[list[Raw]]:
     key, ends = keys.key(queue, state), (b"-inf" if down else b"+inf")
     by_score = b"ZREVRANGEBYSCORE" if down else b"ZRANGEBYSCORE"
-    passed, seen = 0, raw_id(place.id)
+    passed, seen = 0, raw_of(place.id)
     while True:
-        [flat] = yield reads.read((by_score, key, place.score, ends, b"WITHSCORES", b"LIMIT", passed, most))
-        found = raws(reads.good(flat, queue), state)
+        flat = yield (by_score, key, place.score, ends, b"WITHSCORES", b"LIMIT", passed, most)
+        found = raws(flat, state)
         tied = float(place.score)
         fresh = [
-            raw for raw in found if raw.score != tied or (raw_id(raw.id) < seen if down else raw_id(raw.id) > seen)
+            raw for raw in found if raw.score != tied or (raw_of(raw.id) < seen if down else raw_of(raw.id) > seen)
         ]
         if fresh or not found:
             return fresh
@@ -153,7 +155,7 @@ def _slice_by_score(queue: str, state: str, place: Place, *, most: int, down: bo
 
 def raws(flat: Sequence[bytes], state: str) -> list[Raw]:
     """The entries of a reply with scores."""
-    return [Raw(member.decode("utf-8", "surrogateescape"), state, float(score)) for member, score in reads.pairs(flat)]
+    return [Raw(text_of(member), state, float(score)) for member, score in reads.pairs(flat)]
 
 
 def by_id(queue: str, job_ids: Sequence[str]) -> Program[list[Raw | None]]:
@@ -161,29 +163,24 @@ def by_id(queue: str, job_ids: Sequence[str]) -> Program[list[Raw | None]]:
     found: dict[str, Raw] = {}
     missing = list(dict.fromkeys(job_ids))
     for _ in range(3):
-        calls = [(b"ZSCORE", keys.key(queue, state), raw_id(job_id)) for job_id in missing for state in ALL_STATES]
-        heads = [(b"HEXISTS", keys.key(queue, "head"), raw_id(job_id)) for job_id in missing]
-        replies = yield from reads.ask([*calls, *heads])
+        calls = [(b"ZSCORE", keys.key(queue, state), raw_of(job_id)) for job_id in missing for state in ALL_STATES]
+        heads = [(b"HEXISTS", keys.key(queue, "head"), raw_of(job_id)) for job_id in missing]
+        replies = yield from reads.ask_all([*calls, *heads])
         there = replies[len(calls) :]
         again = []
         for at, job_id in enumerate(missing):
             scores = replies[at * len(ALL_STATES) : (at + 1) * len(ALL_STATES)]
             for state, score in zip(ALL_STATES, scores, strict=True):
-                if reads.good(score, queue) is not None:
+                if good(score) is not None:
                     found[job_id] = Raw(job_id, state, float(score))
                     break
             else:
-                if reads.good(there[at], queue):
+                if good(there[at]):
                     again.append(job_id)
         missing = again
         if not missing:
             break
     return [found.get(job_id) for job_id in job_ids]
-
-
-def raw_id(job_id: str) -> bytes:
-    """An id as it stands on the server: one that is no text comes back as the bytes that it was."""
-    return job_id.encode("utf-8", "surrogateescape")
 
 
 def fill(
@@ -210,17 +207,17 @@ def _passing(queue: str, raws: list[Raw], test: Test, now: int) -> list[Raw]:
 def _read_heads(queue: str, raws: Sequence[Raw]) -> Program[list[Raw]]:
     if not raws:
         return []
-    ids = [raw_id(raw.id) for raw in raws]
+    ids = [raw_of(raw.id) for raw in raws]
     parts = ("head", "tries", "lease") if any(raw.state == State.RUNNING for raw in raws) else ("head", "tries")
-    replies = yield reads.read(*((b"HMGET", keys.key(queue, part), *ids) for part in parts))
+    replies = yield [(b"HMGET", keys.key(queue, part), *ids) for part in parts]
     for part, values in zip(parts, replies, strict=True):
-        for raw, value in zip(raws, reads.good(values, queue), strict=True):
+        for raw, value in zip(raws, values, strict=True):
             setattr(raw, part, value)
     lost = [raw for raw in raws if raw.head is None]
     gone: set[int] = set()
     if lost:
         # No head: it has gone since, or the queue keeps the id alone (jobs done long ago), which is worth showing.
-        scores = yield from reads.ask([(b"ZSCORE", keys.key(queue, raw.state), raw_id(raw.id)) for raw in lost])
+        scores = yield from reads.ask_all([(b"ZSCORE", keys.key(queue, raw.state), raw_of(raw.id)) for raw in lost])
         gone = {id(raw) for raw, score in zip(lost, scores, strict=True) if score is None}
     return [raw for raw in raws if id(raw) not in gone]
 
@@ -229,7 +226,7 @@ def _read_values(queue: str, part: str, raws: Sequence[Raw], *, bounded: bool) -
     """Read one kind of value into these entries. A very large one is left out where it is `bounded`: where no filter
     needs it.
     """
-    lengths = yield from read_lengths(queue, part, [raw_id(raw.id) for raw in raws])
+    lengths = yield from read_lengths(queue, part, [raw_of(raw.id) for raw in raws])
     wanted: list[tuple[Raw, int]] = []
     for raw, length in zip(raws, lengths, strict=True):
         if bounded and length > MOST_SHOWN:
@@ -237,6 +234,6 @@ def _read_values(queue: str, part: str, raws: Sequence[Raw], *, bounded: bool) -
         else:
             wanted.append((raw, length))
     known = {part: [length for _, length in wanted]}
-    [values] = yield from read_values(queue, (part,), [raw_id(raw.id) for raw, _ in wanted], known)
+    [values] = yield from read_values(queue, (part,), [raw_of(raw.id) for raw, _ in wanted], known)
     for (raw, _), value in zip(wanted, values, strict=True):
         setattr(raw, part, value)

@@ -14,6 +14,7 @@ from qdeck._errors import QdeckError
 from qdeck._files import state_dir
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
+from qdeck._redis.errors import good
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,7 @@ def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
         [reply] = yield ask(
             (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text), key=keys.ACTIVITY.encode()
         )
-        reads.good(reply)
+        good(reply)
 
 
 def append(line: bytes) -> None:

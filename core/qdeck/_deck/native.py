@@ -15,7 +15,8 @@ from qdeck._engine import keys
 from qdeck._engine.numbers import need
 from qdeck._errors import LayoutMismatch, NotAllowed, QdeckError
 from qdeck._redis import keyspace, reads
-from qdeck._redis.errors import LOST
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import LOST, is_error
 from qdeck._settings.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
     The others take turns, so that ten thousand queues cost little: of a deck with many, only some are counted at each
     look, and the picture tells whose numbers are new and how old the oldest is. Without `visible`, all is asked.
     """
-    stamp, hello, info, size, *step = yield reads.read(
+    stamp, hello, info, size, *step = yield ask(
         (b"TIME",), (b"HELLO",), (b"INFO",), (b"HLEN", keys.QUEUES), *_search_due(memory)
     )
     server_ms = reads.stamp(stamp)
@@ -152,7 +153,7 @@ def look(memory: Memory, address: str, visible: Collection[str] | None = None) -
 
 def names(memory: Memory) -> Program[list[str]]:
     """The queues there are."""
-    size, *step = yield reads.read((b"HLEN", keys.QUEUES), *_search_due(memory))
+    size, *step = yield ask((b"HLEN", keys.QUEUES), *_search_due(memory))
     yield from _discover(memory, size, step, reads.local_ms(), [])
     return memory.names
 
@@ -161,12 +162,12 @@ def readable(names: Sequence[str], unread: list[tuple[QueueRef, str]]) -> Progra
     """Those of these queues that this qdeck can read; the others with the reason in `unread`. Deleted ones are in
     neither. Raises where none may be read.
     """
-    versions = yield from reads.ask([(b"HGET", keys.key(name, "meta"), b"v") for name in names])
+    versions = yield from reads.ask_all([(b"HGET", keys.key(name, "meta"), b"v") for name in names])
     found, denied = [], []
     for name, version in zip(names, versions, strict=True):
         if version == VERSION:
             found.append(name)
-        elif reads.is_error(version):
+        elif is_error(version):
             error = version
             unread.append((QueueRef(NATIVE, name), reads.unread_words(name, error)))
             denied += [error] if isinstance(error, NotAllowed) else []
@@ -181,8 +182,7 @@ def exists(queue: str) -> Program[bool]:
     """Whether there is a queue of this name; raises when it is not ours or of a newer qdeck."""
     if not queue.isascii():
         return False
-    [version] = yield reads.read((b"HGET", keys.key(queue, "meta"), "v"))
-    version = reads.good(version, queue)
+    version = yield (b"HGET", keys.key(queue, "meta"), "v")
     if version not in (None, VERSION):
         raise LayoutMismatch(f"queue {queue!r} has {_newer(version)}", hint="upgrade this qdeck: pip install -U qdeck")
     return version is not None
@@ -195,9 +195,9 @@ def _newer(version: bytes) -> Unreadable:
 
 def _notices(stamp: Any, info: Any) -> list[str]:
     notices = []
-    if reads.is_error(stamp):
+    if is_error(stamp):
         notices.append(reads.LOCAL_CLOCK)
-    if reads.is_error(info):
+    if is_error(info):
         notices.append("the server's own condition may not be read (INFO): memory and saving are not judged")
     return notices
 
@@ -222,10 +222,10 @@ def _search_due(memory: Memory) -> list[Command]:
 def _discover(memory: Memory, size: Any, steps: Sequence[Any], now: int, notices: list[str]) -> Program[None]:
     """Brings the list of queues up to date: from the registry, and by a search for what it lacks."""
     search, is_first = _search(memory), memory.strays.is_new
-    if reads.is_error(size) and not steps:
-        steps = yield reads.read(search.call())
-    is_refused = any(map(reads.is_error, steps))
-    if reads.is_error(size) and is_refused:
+    if is_error(size) and not steps:
+        steps = yield ask(search.call())
+    is_refused = any(map(is_error, steps))
+    if is_error(size) and is_refused:
         refused = size
         if not isinstance(refused, NotAllowed):
             raise refused  # a script holds the server, or it is no Redis at all
@@ -233,12 +233,12 @@ def _discover(memory: Memory, size: Any, steps: Sequence[Any], now: int, notices
             f"queues can neither be read from {keys.QUEUES} nor looked for with SCAN: {size}",
             hint="give this user read rights, such as +@read and ~*",
         )
-    if reads.is_error(size):
+    if is_error(size):
         notices.append(f"the registry {keys.QUEUES} cannot be read ({size}): queues are looked for with SCAN")
     if not is_refused:
         for step in steps:
             search.accept(step)
-    if not reads.is_error(size) and (size != memory.registered or now - memory.named_ms > FORGET_MS):
+    if not is_error(size) and (size != memory.registered or now - memory.named_ms > FORGET_MS):
         registered = yield from reads.scan_hash(keys.QUEUES)
         memory.registered, memory.named_ms = len(registered), now
         known = {name for raw in registered if (name := _text(raw))}
@@ -268,7 +268,7 @@ def _numbers(
     fresh: set[QueueRef] = set()
     denied: list[Unreadable] = []
     for part in parts:
-        replies = yield reads.read(*map(_call, part.names))
+        replies = yield ask(*map(_call, part.names))
         part.read_ms = now
         seen: dict[str, QueueRow] = {}
         for name, reply in zip(part.names, replies, strict=True):
@@ -318,13 +318,13 @@ def _told(reply: Any) -> bytes:
     """A reply as what is kept of it: one value is a fifth of many. Another reply is another value, whatever others put
     into a field.
     """
-    if reads.is_error(reply):
+    if is_error(reply):
         return f"! {reply}".encode()
     return b" ".join([b"-" if raw is None else raw if raw.isdigit() else repr(raw).encode() for raw in reply])
 
 
 def _row(name: str, reply: Any) -> QueueRow | None:
-    if reads.is_error(reply):
+    if is_error(reply):
         return QueueRow(name=name, problem=Unreadable.of(reply))
     version = reply[0]
     if version is None:

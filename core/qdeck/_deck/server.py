@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qdeck._deck.model import ServerInfo
-from qdeck._redis.reads import is_error
+from qdeck._redis.errors import is_error
 
 
 def read_server(hello: Any, info: Any, address: str) -> ServerInfo:

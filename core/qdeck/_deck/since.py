@@ -10,8 +10,8 @@ import msgspec
 
 from qdeck._engine import codec
 from qdeck._engine.numbers import whole
-from qdeck._redis import reads
 from qdeck._redis.commands import ask
+from qdeck._redis.errors import good, is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +44,8 @@ def _dated(finding: Finding, noted: Any, now_ms: int) -> Finding:
 
 
 def _read_noted() -> Program[dict[str, Any]]:
-    [raw] = yield reads.read((b"GET", KEY))
-    if reads.is_error(raw) or raw is None:
+    [raw] = yield ask((b"GET", KEY))
+    if is_error(raw) or raw is None:
         return {}
     try:
         said = codec.decode_json(raw)
@@ -72,4 +72,4 @@ def note(findings: Sequence[Finding], thresholds: Thresholds, now_ms: int) -> Pr
             now_so[finding.place] = said if same else [finding.severity.value, now_ms, fresh]
     text = codec.encode_json({"at": now_ms, "thresholds": rules, "places": now_so})
     for reply in (yield ask((b"SET", KEY, text, b"PX", LIVE_MS), key=KEY.encode())):
-        reads.good(reply)
+        good(reply)

@@ -46,9 +46,9 @@ def read_values(
         key = keys.key(queue, part)
         pieces += [_Piece(column, (b"HMGET", key, *ids[a:b]), size) for a, b, size in _slices(found)]
     for some in _round_trips(pieces):
-        replies = yield reads.read(*(piece.call for piece in some))
+        replies = yield [piece.call for piece in some]
         for piece, reply in zip(some, replies, strict=True):
-            columns[piece.column] += reads.good(reply, queue)
+            columns[piece.column] += reply
     return columns
 
 
@@ -57,8 +57,7 @@ def read_lengths(queue: str, part: str, ids: Sequence[bytes]) -> Program[list[in
     key = keys.key(queue, part)
     lengths: list[int] = []
     for at in range(0, len(ids), reads.CHUNK):
-        replies = yield reads.read(*[(b"HSTRLEN", key, one) for one in ids[at : at + reads.CHUNK]])
-        lengths += [reads.good(reply, queue) for reply in replies]
+        lengths += yield [(b"HSTRLEN", key, one) for one in ids[at : at + reads.CHUNK]]
     return lengths
 
 

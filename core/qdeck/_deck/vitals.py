@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,21 +42,21 @@ class Vitals:
 
 def read_vitals() -> Program[Vitals]:
     """One round trip: `INFO`, and the newest entries of the slow log."""
-    info, slow, count = yield reads.read((b"INFO",), (b"SLOWLOG", b"GET", MOST_SLOW), (b"SLOWLOG", b"LEN"))
+    info, slow, count = yield ask((b"INFO",), (b"SLOWLOG", b"GET", MOST_SLOW), (b"SLOWLOG", b"LEN"))
     facts: dict[str, str] = {}
     if isinstance(info, bytes):
         lines = info.decode("utf-8", "replace").splitlines()
         facts = dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
     return Vitals(
         facts=MappingProxyType(facts),
-        slow=None if reads.is_error(slow) else tuple(_slow(entry) for entry in slow if len(entry) >= 4),
+        slow=None if is_error(slow) else tuple(_slow(entry) for entry in slow if len(entry) >= 4),
         slow_count=count if isinstance(count, int) else None,
     )
 
 
 def count_keys() -> Program[int | None]:
     """How many keys the server has; None where that may not be asked."""
-    [count] = yield reads.read((b"DBSIZE",))
+    [count] = yield ask((b"DBSIZE",))
     return count if isinstance(count, int) else None
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck import jobs
 from qdeck._engine import keys
 from qdeck._redis import reads
+from qdeck._redis.commands import raw_of
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,20 +41,20 @@ def read_stretch(
     by_rank, rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
     first, most = max(0, first), min(most, jobs.SLICE)
     if around is not None:
-        [rank] = yield reads.read((rank_of, key, jobs.raw_id(around)))
-        first = first if reads.good(rank, queue) is None else max(0, rank - most // 2)
-    size, flat = yield reads.read((b"ZCARD", key), (by_rank, key, first, first + most - 1, b"WITHSCORES"))
-    found = jobs.raws(reads.good(flat, queue), state)
+        rank = yield (rank_of, key, raw_of(around))
+        first = first if rank is None else max(0, rank - most // 2)
+    size, flat = yield [(b"ZCARD", key), (by_rank, key, first, first + most - 1, b"WITHSCORES")]
+    found = jobs.raws(flat, state)
     records = yield from _filled(queue, found)
-    return Stretch(jobs=tuple(records), first=first, total=reads.good(size, queue))
+    return Stretch(jobs=tuple(records), first=first, total=size)
 
 
 def read_present(queue: str, state: str, job_ids: Sequence[str]) -> Program[list[bool]]:
     """Which of these jobs are in a list still."""
     if not job_ids:
         return []
-    [scores] = yield reads.read((b"ZMSCORE", keys.key(queue, state), *map(jobs.raw_id, job_ids)))
-    return [score is not None for score in reads.good(scores, queue)]
+    scores = yield (b"ZMSCORE", keys.key(queue, state), *map(raw_of, job_ids))
+    return [score is not None for score in scores]
 
 
 def read_onward(
@@ -65,16 +67,15 @@ def read_onward(
     """
     key, down = keys.key(queue, state), jobs.newest_first(state, newest)
     by_rank, rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
-    replies = yield from reads.ask([(rank_of, key, jobs.raw_id(job_id)) for job_id in (*met, until)])
-    *found, end = [reads.good(rank, queue) for rank in replies]
+    *found, end = yield from reads.fetch_all([(rank_of, key, raw_of(job_id)) for job_id in (*met, until)])
     first = next((rank + 1 for rank in reversed(found) if rank is not None), None)
     end = last if end is None else end
     if first is None or first > end:
         return Stretch(jobs=(), first=first or 0, total=0)
     until_rank = min(end, first + jobs.SLICE - 1)
-    [flat] = yield reads.read((by_rank, key, first, until_rank, b"WITHSCORES"))
+    flat = yield (by_rank, key, first, until_rank, b"WITHSCORES")
     now = yield from reads.clock()
-    raws = jobs.raws(reads.good(flat, queue), state)
+    raws = jobs.raws(flat, state)
     records = yield from jobs.fill(queue, raws, jobs.Tests(), now, bodies=False, errors=False)
     return Stretch(jobs=tuple(records), first=first, total=end - until_rank)
 
@@ -93,10 +94,10 @@ def _filled(queue: str, raws: Sequence[Raw]) -> Program[list[JobRecord]]:
     now = yield from reads.clock()
     records = yield from jobs.fill(queue, raws, jobs.Tests(), now, bodies=False)
     body = keys.key(queue, "body")
-    sizes = yield from reads.ask([(b"HSTRLEN", body, jobs.raw_id(record.id)) for record in records])
-    short = [at for at, size in enumerate(sizes) if not reads.is_error(size) and 0 < size <= BODY]
+    sizes = yield from reads.ask_all([(b"HSTRLEN", body, raw_of(record.id)) for record in records])
+    short = [at for at, size in enumerate(sizes) if not is_error(size) and 0 < size <= BODY]
     if short:
-        [values] = yield reads.read((b"HMGET", body, *[jobs.raw_id(records[at].id) for at in short]))
-        for at, value in zip(short, reads.good(values, queue), strict=True):
+        values = yield (b"HMGET", body, *[raw_of(records[at].id) for at in short])
+        for at, value in zip(short, values, strict=True):
             records[at] = replace(records[at], body=value)
     return records

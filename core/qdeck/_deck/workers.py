@@ -13,6 +13,7 @@ from qdeck._engine import codec, keys, numbers
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
+from qdeck._redis.errors import good, is_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,8 +87,8 @@ def read_tasks(names: Sequence[str]) -> Program[dict[str, frozenset[str]]]:
     """The tasks that these workers can run, as far as they said so."""
     if not names:
         return {}
-    [reply] = yield from reads.ask([(b"HMGET", keys.TASKS, *names)])
-    if reads.is_error(reply):
+    [reply] = yield from reads.ask_all([(b"HMGET", keys.TASKS, *names)])
+    if is_error(reply):
         return {}
     found = {}
     for name, raw in zip(names, reply, strict=True):
@@ -114,11 +115,11 @@ def order(worker: str, what: str) -> Program[None]:
     """Asks a worker to be quiet (finish what it has, take nothing new) or to stop."""
     if what not in ORDERS:
         raise InvalidOption(f"a worker cannot be asked to {what!r}", hint="ask it to be quiet or to stop")
-    [there] = yield reads.read((b"HEXISTS", keys.WORKERS, worker))
-    if not reads.good(there):
+    there = yield (b"HEXISTS", keys.WORKERS, worker)
+    if not there:
         known = [name.decode("utf-8", "replace") for name in (yield from reads.scan_hash(keys.WORKERS))]
         near = difflib.get_close_matches(worker, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else "qdeck workers lists them"
         raise UsageError(f"there is no worker {worker!r}", hint=hint)
     [reply] = yield ask((b"HSET", keys.CONTROL, worker, what), key=keys.CONTROL.encode())
-    reads.good(reply)
+    good(reply)

@@ -13,6 +13,8 @@ from qdeck._deck.masking import mask_text
 from qdeck._engine import keys
 from qdeck._operations.model import Activity
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import good
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,8 +79,8 @@ def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity
     found: list[Activity] = []
     start = b"-" if since_ms is None else b"%d" % since_ms
     while len(found) < most:
-        [page] = yield reads.read((b"XRANGE", key, start, b"+", b"COUNT", _PAGE), key=key)
-        page = reads.good(page)
+        [page] = yield ask((b"XRANGE", key, start, b"+", b"COUNT", _PAGE), key=key)
+        page = good(page)
         for _, flat in page:
             entry = read_entry(dict(reads.pairs(flat)).get(b"e"))
             if entry is not None:
@@ -93,8 +95,8 @@ def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity
 def newest(most: int = 500) -> Program[list[Activity]]:
     """The newest entries, the last one first, in one round trip; begun ones as in `read`."""
     key = keys.ACTIVITY.encode()
-    [page] = yield reads.read((b"XREVRANGE", key, b"+", b"-", b"COUNT", most), key=key)
-    entries = [read_entry(dict(reads.pairs(flat)).get(b"e")) for _, flat in reads.good(page)]
+    page = yield (b"XREVRANGE", key, b"+", b"-", b"COUNT", most)
+    entries = [read_entry(dict(reads.pairs(flat)).get(b"e")) for _, flat in page]
     found = [entry for entry in entries if entry is not None]
     ended = {entry.batch for entry in found if entry.batch is not None and entry.outcome != "begun"}
     return [entry for entry in found if entry.outcome != "begun" or entry.batch not in ended]

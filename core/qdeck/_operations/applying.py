@@ -208,9 +208,11 @@ class Application:
 
     def _count(self, queues: Sequence[str]) -> Program[None]:
         """Read how many bytes the undo of these queues takes."""
-        found = yield from reads.ask([(b"HGET", keys.undo_key(queue, self.plan.batch), b"bytes") for queue in queues])
+        found = yield from reads.fetch_all(
+            [(b"HGET", keys.undo_key(queue, self.plan.batch), b"bytes") for queue in queues]
+        )
         for queue, raw in zip(queues, found, strict=True):
-            self._bytes[queue] = int(reads.good(raw, queue) or 0)
+            self._bytes[queue] = int(raw or 0)
 
     def end(self, outcome: str = "done") -> Program[None]:
         """Delivers what is meant for other queues, and writes down what was done."""
@@ -266,8 +268,7 @@ def check_server(plan: Plan) -> Program[None]:
         return
     for queue, stamp in head.registered.items():
         if registered.get(queue) != stamp:
-            [reply] = yield reads.read((b"HGET", keys.QUEUES, queue))
-            reads.good(reply, queue)  # who may not see it is told that, and not that it is another server
+            yield (b"HGET", keys.QUEUES, queue)  # who may not see it is told that, and not that it is another server
             raise UsageError(
                 f"the plan {plan.id} was made on another server ({head.address}): {queue} is not the same here",
                 hint="make a plan on this server, or apply it on that one",

@@ -18,6 +18,7 @@ from qdeck._errors import UsageError
 from qdeck._operations import activity
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
+from qdeck._redis.errors import good
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -187,7 +188,7 @@ def read() -> Program[dict[str, Batch]]:
 def write(batch: Batch) -> Program[None]:
     """Write the record of a batch."""
     [reply] = yield ask((b"HSET", keys.UNDO, batch.id, msgspec.json.encode(batch)), key=keys.UNDO.encode())
-    reads.good(reply)
+    good(reply)
 
 
 def _sweep(known: dict[str, Batch], now: int) -> Program[None]:
@@ -197,7 +198,7 @@ def _sweep(known: dict[str, Batch], now: int) -> Program[None]:
     over += [name for _, name in rest[:-MOST]]
     if over:
         [reply] = yield ask((b"HDEL", keys.UNDO, *over), key=keys.UNDO.encode())
-        reads.good(reply)
+        good(reply)
         for name in over:
             del known[name]
 
@@ -210,9 +211,9 @@ def _room(known: dict[str, Batch], batch: str, most: int) -> int:
 def read_slices(queue: str, batch: str, numbers: Sequence[int]) -> Program[list[dict[str, Any] | None]]:
     """Return what a queue keeps of slices of a batch, counted from 1; None where nothing is kept that can be read."""
     key = keys.undo_key(queue, batch)
-    [offsets] = yield reads.read((b"HMGET", key, *(f"#{number}" for number in numbers)))
-    [packed] = yield reads.read((b"HMGET", key, *(offset or b"?" for offset in reads.good(offsets, queue))))
-    return [_unpacked(raw) for raw in reads.good(packed, queue)]
+    offsets = yield (b"HMGET", key, *(f"#{number}" for number in numbers))
+    packed = yield (b"HMGET", key, *(offset or b"?" for offset in offsets))
+    return [_unpacked(raw) for raw in packed]
 
 
 def _unpacked(raw: bytes | None) -> dict[str, Any] | None:

@@ -17,6 +17,8 @@ from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import clipped
 from qdeck._operations.groups import kinds_of
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +80,7 @@ def read_close_up(queue: str) -> Program[CloseUp]:
     """A queue close up, in five round trips and some hundred entries at most, however long it is."""
     now = yield from reads.clock()
     ready, running, done, dead, body = (keys.key(queue, part) for part in ("ready", "running", "done", "dead", "body"))
-    replies = yield reads.read(
+    replies = yield ask(
         (b"ZCARD", ready), (b"ZRANGE", ready, 0, MOST - 1, b"WITHSCORES"), (b"ZRANGE", ready, -1, -1, b"WITHSCORES"),
         (b"ZCARD", running), (b"ZRANGE", running, 0, MOST - 1),
         (b"ZCARD", done), (b"ZREVRANGE", done, 0, MOST - 1, b"WITHSCORES"),
@@ -87,7 +89,7 @@ def read_close_up(queue: str) -> Program[CloseUp]:
     )  # fmt: skip
     # What may not be read is left out.
     waiting, first, last, run, running_ids, ended, done_flat, dead_count, dead_ids, groups, payloads, blank = (
-        None if reads.is_error(reply) else reply for reply in replies
+        None if is_error(reply) else reply for reply in replies
     )
     of_ready, of_done = reads.pairs(first or []), reads.pairs(done_flat or [])
     done_ids = [job_id for job_id, _ in of_done]
@@ -116,7 +118,7 @@ def _details(
         calls.append((b"HMGET", keys.key(queue, "lease"), *running))
     if done:
         calls.append((b"HMGET", keys.key(queue, "head"), *done))
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     heads: list[bytes | None] = _values(replies.pop(), len(done)) if done else []
     leases: list[bytes | None] = _values(replies.pop(), len(running)) if running else []
     sizes = [size for size in replies if isinstance(size, int)]
@@ -126,7 +128,7 @@ def _details(
 
 
 def _values(reply: Any, count: int) -> list[bytes | None]:
-    return [None] * count if reads.is_error(reply) else list(reply)
+    return [None] * count if is_error(reply) else list(reply)
 
 
 def _waiting(
@@ -146,8 +148,8 @@ def _waiting(
         if one_priority
         else [count * place // _PLACES for place in range(_PLACES)]
     )
-    replies = yield from reads.ask([(b"ZRANGE", key, rank, rank, b"WITHSCORES") for rank in ranks])
-    found = [now - _since(reply[1]) for reply in replies if not reads.is_error(reply) and reply]
+    replies = yield from reads.ask_all([(b"ZRANGE", key, rank, rank, b"WITHSCORES") for rank in ranks])
+    found = [now - _since(reply[1]) for reply in replies if not is_error(reply) and reply]
     if not one_priority:
         return Spread.over(found, count)
     if len(found) < len(ranks):

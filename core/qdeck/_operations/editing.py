@@ -16,7 +16,7 @@ from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
 from qdeck._hidden import escaped_json
 from qdeck._operations import batches
 from qdeck._operations.model import BatchResult, Verb
-from qdeck._redis import reads
+from qdeck._redis.commands import raw_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -54,16 +54,16 @@ def read_draft(queue: str, job_id: str) -> Program[Draft]:
         raise UnknownJob(f"no job {job_id!r} in {queue}", hint=f"qdeck find {job_id} looks in every queue")
     if place.state not in Verb.EDIT.states:
         raise UsageError(f"job {job_id!r} is {place.state}", hint="a job that waits, or a dead letter, can be edited")
-    [size] = yield reads.read((b"HSTRLEN", keys.key(queue, "body"), jobs.raw_id(job_id)))
-    if reads.good(size, queue) > MOST_SHOWN:
+    size = yield (b"HSTRLEN", keys.key(queue, "body"), raw_of(job_id))
+    if size > MOST_SHOWN:
         raise PayloadTooLarge(
             f"the payload of job {job_id!r} takes {size:,} bytes, up to {MOST_SHOWN:,} can be edited",
             hint="enqueue it again with a smaller payload",
         )
-    body, head = yield reads.read(
-        (b"HGET", keys.key(queue, "body"), jobs.raw_id(job_id)), (b"HGET", keys.key(queue, "head"), jobs.raw_id(job_id))
-    )
-    body, head = reads.good(body, queue), reads.good(head, queue)
+    body, head = yield [
+        (b"HGET", keys.key(queue, "body"), raw_of(job_id)),
+        (b"HGET", keys.key(queue, "head"), raw_of(job_id)),
+    ]
     if body is None or head is None:
         raise UnknownJob(f"of job {job_id!r} in {queue} nothing but its id is kept")
     if b"\no" in head:

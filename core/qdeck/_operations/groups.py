@@ -14,6 +14,7 @@ from qdeck._engine import keys
 from qdeck._engine.numbers import need
 from qdeck._engine.shapes import LONGEST, LOOKED_AT, VARIES, shape_of
 from qdeck._redis import reads
+from qdeck._redis.errors import is_error
 from qdeck.adapters.native.rows import Row
 from qdeck.adapters.native.walk import Needs, Walk, fill
 
@@ -234,11 +235,8 @@ def _counted(queue: str, gathering: Gathering, now: int) -> Program[bool]:
     """Takes the counts that the queue keeps; false when they are not those of all of its dead letters."""
     dead = keys.key(queue, "dead")
     for _ in range(_TRIES):
-        before, flat, after = yield reads.read(
-            (b"ZCARD", dead), (b"HGETALL", keys.key(queue, "groups")), (b"ZCARD", dead)
-        )
-        before, after = reads.good(before, queue), reads.good(after, queue)
-        kinds = kinds_of(reads.good(flat, queue))
+        before, flat, after = yield [(b"ZCARD", dead), (b"HGETALL", keys.key(queue, "groups")), (b"ZCARD", dead)]
+        kinds = kinds_of(flat)
         if min(before, after) <= sum(kind.size for kind in kinds) <= max(before, after):
             break
     else:
@@ -260,10 +258,10 @@ def read_counted(queues: Sequence[str]) -> Program[dict[str, Groups]]:
     for queue in queues:
         dead = keys.key(queue, "dead")
         calls += [(b"ZCARD", dead), (b"HGETALL", keys.key(queue, "groups")), (b"ZCARD", dead)]
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     counted: dict[str, list[Kind]] = {}
     for queue, before, flat, after in zip(queues, replies[::3], replies[1::3], replies[2::3], strict=True):
-        if not any(map(reads.is_error, (before, flat, after))):
+        if not any(map(is_error, (before, flat, after))):
             kinds = [kind for digest, raw in reads.pairs(flat) if (kind := _read_kind(digest, raw)) is not None]
             if min(before, after) <= sum(kind.size for kind in kinds) <= max(before, after):
                 counted[queue] = kinds
@@ -280,13 +278,13 @@ def read_counted(queues: Sequence[str]) -> Program[dict[str, Groups]]:
 def _samples_of(counted: Mapping[str, Sequence[Kind]], now: int) -> Program[dict[tuple[str, bytes], Row]]:
     """The one of each kind that died last, where it is a dead letter still."""
     filled = {queue: kinds for queue, kinds in counted.items() if kinds}
-    places = yield from reads.ask(
+    places = yield from reads.fetch_all(
         [(b"ZMSCORE", keys.key(queue, "dead"), *(kind.sample for kind in kinds)) for queue, kinds in filled.items()]
     )
     found = {}
     for (queue, kinds), scores in zip(filled.items(), places, strict=True):
         [values] = yield from read_values(queue, ("error",), [kind.sample for kind in kinds])
-        for kind, score, value in zip(kinds, reads.good(scores, queue), values, strict=True):
+        for kind, score, value in zip(kinds, scores, values, strict=True):
             if score is not None:
                 row = found[queue, kind.sample] = Row(queue, State.DEAD, kind.sample, score, now, True)
                 row.put("error", value)
@@ -310,10 +308,10 @@ def _shape(row: Row) -> tuple[str, str]:
 def _samples(queue: str, kinds: Sequence[Kind], now: int) -> Program[dict[bytes, Row]]:
     if not kinds:
         return {}
-    [places] = yield reads.read((b"ZMSCORE", keys.key(queue, "dead"), *(kind.sample for kind in kinds)))
+    places = yield (b"ZMSCORE", keys.key(queue, "dead"), *(kind.sample for kind in kinds))
     rows = [
         Row(queue, State.DEAD, kind.sample, place, now, True)
-        for kind, place in zip(kinds, reads.good(places, queue), strict=True)
+        for kind, place in zip(kinds, places, strict=True)
         if place is not None
     ]
     yield from fill(queue, "error", rows)
@@ -323,9 +321,9 @@ def _samples(queue: str, kinds: Sequence[Kind], now: int) -> Program[dict[bytes,
 def _trends(queue: str, now: int) -> Program[dict[bytes, list[int]]]:
     """How many died in each part of the last hour, by the digests of their groups; nothing when that were too many."""
     since = now - TREND * PART_MS + 1
-    [count] = yield reads.read((b"ZCOUNT", keys.key(queue, "dead"), since, now))
+    count = yield (b"ZCOUNT", keys.key(queue, "dead"), since, now)
     found: dict[bytes, list[int]] = {}
-    if not 0 < reads.good(count, queue) <= _MOST_TREND:
+    if not 0 < count <= _MOST_TREND:
         return found
     needs = Needs.of(None, now, State.DEAD, always=("tries",))
     walk = Walk(queue, State.DEAD, needs, now, lowest=since, highest=now)

@@ -9,6 +9,7 @@ from qdeck._deck.model import State
 from qdeck._engine import keys
 from qdeck._engine.numbers import digits, score_ms
 from qdeck._redis import reads
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +39,10 @@ def read_headroom(queues: Sequence[str]) -> Program[list[Headroom]]:
     for queue in queues:
         calls.append((b"HMGET", keys.key(queue, "meta"), "dead_max", "dead_ttl", "dead_letter", "n:dropped_dead"))
         calls.append((b"ZRANGE", keys.key(queue, State.DEAD), 0, 0, b"WITHSCORES"))
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     found = []
     for queue, meta, oldest in zip(queues, replies[::2], replies[1::2], strict=True):
-        if reads.is_error(meta) or reads.is_error(oldest):
+        if is_error(meta) or is_error(oldest):
             continue
         most, keep, count, dropped = (digits(raw or b"") for raw in meta)
         found.append(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck.jobs import raw_id
 from qdeck._deck.masking import mask_text
 from qdeck._deck.model import NATIVE
 from qdeck._deck.queue_ref import InQueue
@@ -21,7 +20,7 @@ from qdeck._operations import batches
 from qdeck._operations.model import Outcomes, Verb
 from qdeck._operations.planfile import own_plan
 from qdeck._redis import reads
-from qdeck._redis.commands import Pause
+from qdeck._redis.commands import Pause, raw_of
 from qdeck.adapters import make
 from qdeck.adapters.changes import done_places
 from qdeck.adapters.model import Retried, Seen
@@ -225,8 +224,8 @@ def of_batch(batch_id: str) -> Program[BatchOutcomes]:
 def _count_batch(batch: Batch, queue: str, sums: Counter[str | None], errors: Counter[str]) -> Program[int]:
     """Count where the jobs of one queue are; return how many are kept of it."""
     place = batch.target if batch.verb == Verb.MOVE and batch.target else queue
-    [slices] = yield reads.read((b"HGET", keys.undo_key(queue, batch.id), b"slices"))
-    numbers = range(1, int(reads.good(slices, queue) or 0) + 1)
+    slices = yield (b"HGET", keys.undo_key(queue, batch.id), b"slices")
+    numbers = range(1, int(slices or 0) + 1)
     total = 0
     for at in range(0, len(numbers), _SLICES):
         for kept in (yield from batches.read_slices(queue, batch.id, numbers[at : at + _SLICES])):
@@ -280,8 +279,8 @@ def _chunks(entries: Iterable[_Placed]) -> Iterable[list[_Placed]]:
 
 def _read_states(queue: str, ids: Sequence[str | bytes]) -> Program[list[tuple[str, float]]]:
     """Return the state of each native job, and its score in that state; `gone` where it is in none."""
-    replies = yield reads.read(*[(b"ZMSCORE", keys.key(queue, state), *ids) for state in _STATES])
-    columns = [reads.good(reply, queue) for reply in replies]
+    replies = yield [(b"ZMSCORE", keys.key(queue, state), *ids) for state in _STATES]
+    columns = list(replies)
     return [
         next(
             ((state, float(score)) for state, score in zip(_STATES, scores, strict=True) if score is not None),
@@ -295,7 +294,7 @@ def _read_errors(queue: str, ids: Sequence[str | bytes]) -> Program[list[tuple[s
     """Return class and message of the last error of each native job."""
     if not ids:
         return []
-    raws = [job_id if isinstance(job_id, bytes) else raw_id(job_id) for job_id in ids]
+    raws = [job_id if isinstance(job_id, bytes) else raw_of(job_id) for job_id in ids]
     [values] = yield from read_values(queue, ("error",), raws)
     found = []
     for raw in values:

@@ -27,6 +27,8 @@ from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.request import Sums, Wish
 from qdeck._options import read_priority
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 from qdeck._settings.limits import PurgeRule, chosen_rules, rules_words
 from qdeck._settings.model import FOREIGN_RULES
 from qdeck.adapters.model import NO_QUEUE
@@ -64,15 +66,15 @@ def check(wish: Wish) -> tuple[int | None, str | None]:
 
 def identity(queues: Sequence[str]) -> Program[tuple[str | None, dict[str, str]]]:
     """What tells this server from another: the run of its process, and when each queue was registered on it."""
-    info, *stamps = yield reads.read((b"INFO", b"server"), *((b"HGET", keys.QUEUES, queue) for queue in queues))
+    info, *stamps = yield ask((b"INFO", b"server"), *((b"HGET", keys.QUEUES, queue) for queue in queues))
     run_id = None
-    if not reads.is_error(info):
+    if not is_error(info):
         lines = (line.partition(":") for line in info.decode("utf-8", "replace").splitlines())
         run_id = next((value for name, _, value in lines if name == "run_id"), None)
     known = {
         queue: stamp.decode("utf-8", "replace")
         for queue, stamp in zip(queues, stamps, strict=True)
-        if not reads.is_error(stamp) and stamp is not None
+        if not is_error(stamp) and stamp is not None
     }
     return run_id, known
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.jobs import by_id, raw_id
+from qdeck._deck.jobs import by_id
 from qdeck._deck.records import make_record
 from qdeck._engine import keys
 from qdeck._operations.groups import kinds_of
 from qdeck._redis import reads
+from qdeck._redis.commands import raw_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,10 +45,10 @@ def read_related(queue: str, refs: Iterable[str]) -> Program[Mapping[str, JobRec
 
 def read_kin(queue: str, job_id: str) -> Program[Kind | None]:
     """The dead letters of its queue that died of the same as a dead job; none where they are not counted."""
-    [tries] = yield reads.read((b"HGET", keys.key(queue, "tries"), raw_id(job_id)))
-    words = (reads.good(tries, queue) or b"").split()
+    tries = yield (b"HGET", keys.key(queue, "tries"), raw_of(job_id))
+    words = (tries or b"").split()
     if len(words) != 4:
         return None
     digest = words[3]
-    [kept] = yield reads.read((b"HGET", keys.key(queue, "groups"), digest))
-    return next(iter(kinds_of([digest, reads.good(kept, queue) or b""])), None)
+    kept = yield (b"HGET", keys.key(queue, "groups"), digest)
+    return next(iter(kinds_of([digest, kept or b""])), None)

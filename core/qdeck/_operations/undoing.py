@@ -242,7 +242,7 @@ def _read_reached(queues: Sequence[str], batch: str) -> Program[dict[str, _Reach
     for queue in queues:
         calls.append((b"HMGET", keys.undo_key(queue, batch), *names))
         calls.append((b"XLEN", keys.key(queue, "outbox")))
-    replies = yield from reads.fetch(calls)
+    replies = yield from reads.fetch_all(calls)
     found = {}
     for queue, values, length in zip(queues, replies[::2], replies[1::2], strict=True):
         slices, fallen, gone_on, lost, told, size = values

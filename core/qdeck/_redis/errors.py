@@ -28,6 +28,7 @@ from qdeck._errors import (
     UnknownDependency,
     UsageError,
 )
+from qdeck._redis.commands import raw_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +134,7 @@ def _explain(error: ResponseError, command: Command) -> QdeckError:
 def _queue_of(command: Command) -> str:
     """Return the queue that a command is for, by the first of its keys that names one."""
     for arg in command[1:]:
-        found = _QUEUE.match(arg if isinstance(arg, bytes) else str(arg).encode(errors="surrogateescape"))
+        found = _QUEUE.match(raw_of(arg))
         if found is not None:
             return found[1].decode("utf-8", "backslashreplace")
     return ""

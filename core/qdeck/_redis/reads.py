@@ -6,47 +6,33 @@ import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from qdeck._errors import NotAllowed, OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable, UsageError
-from qdeck._redis import commands, errors
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._redis.commands import Command, Program, Request
+    from qdeck._redis.commands import Command, Program
 
 T = TypeVar("T")
 CHUNK: Final = 1000  # commands in one round trip: a reply of some hundred KB, a few ms of the server
 LOCAL_CLOCK: Final = "the server's clock may not be read (TIME): ages are by this machine's clock"
 
 
-def read(*calls: Command, key: bytes = b"") -> Request:
-    """Plain reads in one round trip."""
-    return commands.ask(*calls, key=key)
-
-
-def ask(calls: Sequence[Command]) -> Program[list[Any]]:
+def ask_all(calls: Sequence[Command]) -> Program[list[Any]]:
     """Any number of plain reads, a chunk a round trip. An error of the server is a value among the replies."""
     replies: list[Any] = []
     for at in range(0, len(calls), CHUNK):
-        replies += yield commands.ask(*calls[at : at + CHUNK])
+        replies += yield ask(*calls[at : at + CHUNK])
     return replies
 
 
-def fetch(calls: Sequence[Command]) -> Program[list[Any]]:
+def fetch_all(calls: Sequence[Command]) -> Program[list[Any]]:
     """Any number of plain reads, a chunk a round trip."""
     replies: list[Any] = []
     for at in range(0, len(calls), CHUNK):
         replies += yield list(calls[at : at + CHUNK])
     return replies
-
-
-def good(reply: Any, queue: str = "") -> Any:
-    """Return a reply that was asked for with its errors; raise it if it is one."""
-    return errors.good(reply)
-
-
-def is_error(reply: Any) -> bool:
-    """Return whether a reply that was asked for with its errors is one."""
-    return errors.is_error(reply)
 
 
 def concerns_all(error: QdeckError) -> bool:
@@ -95,7 +81,7 @@ def local_ms() -> int:
 
 def clock() -> Program[int]:
     """The server's clock, or this machine's where the rights do not reach."""
-    [reply] = yield commands.ask((b"TIME",))
+    [reply] = yield ask((b"TIME",))
     return stamp(reply) or local_ms()
 
 

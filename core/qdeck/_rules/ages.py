@@ -11,6 +11,7 @@ from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import score_ms
 from qdeck._redis import reads
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ def measure(lists: Sequence[tuple[str, State]], now_ms: int) -> Program[list[Age
 
 
 def _measure(lists: Sequence[tuple[str, State]], now_ms: int, most: int) -> Program[list[Ages | None]]:
-    sizes = yield from reads.ask([(b"ZCARD", keys.key(queue, state)) for queue, state in lists])
+    sizes = yield from reads.ask_all([(b"ZCARD", keys.key(queue, state)) for queue, state in lists])
     calls: list[Command] = []
     spans: list[int] = []
     for (queue, state), size in zip(lists, sizes, strict=True):
@@ -56,14 +57,14 @@ def _measure(lists: Sequence[tuple[str, State]], now_ms: int, most: int) -> Prog
         elif isinstance(size, int) and size:
             calls.append((b"ZRANGE", key, 0, most - 1, b"WITHSCORES"))
         spans.append(len(calls) - before)
-    replies = iter((yield from reads.ask(calls)))
+    replies = iter((yield from reads.ask_all(calls)))
     entries = [_entries([next(replies) for _ in range(span)]) for span in spans]
     since = yield from _since(lists, entries)
     return [_ages(moments, now_ms, exact=span <= 1) for moments, span in zip(since, spans, strict=True)]
 
 
 def _entries(replies: Sequence[Any]) -> list[tuple[bytes, bytes]]:
-    return [pair for reply in replies if not reads.is_error(reply) for pair in reads.pairs(reply)]
+    return [pair for reply in replies if not is_error(reply) for pair in reads.pairs(reply)]
 
 
 def _since(
@@ -75,11 +76,11 @@ def _since(
         (b"HMGET", keys.key(lists[at][0], _BY_FIELD[lists[at][1]]), *(member for member, _ in entries[at]))
         for at in by_field
     ]
-    values = dict(zip(by_field, (yield from reads.ask(calls)), strict=True))
+    values = dict(zip(by_field, (yield from reads.ask_all(calls)), strict=True))
     found: list[list[int]] = []
     for at, (_, state) in enumerate(lists):
         if at in values:
-            found.append([] if reads.is_error(values[at]) else _moments(state, values[at]))
+            found.append([] if is_error(values[at]) else _moments(state, values[at]))
         else:
             scores = [known for _, score in entries[at] if (known := score_ms(score)) is not None]
             found.append([score % BAND for score in scores] if state is State.READY else scores)

@@ -15,7 +15,7 @@ from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
 from qdeck._redis import reads
-from qdeck._redis.commands import NO_SCRIPT, Command
+from qdeck._redis.commands import NO_SCRIPT, Command, ask
 from qdeck._redis.errors import LOST, is_error
 from qdeck._rules import rights, unreadable
 from qdeck._words import counted
@@ -112,7 +112,7 @@ def _server(
     address: str, others: Others, thresholds: Thresholds, *, found_read_only: bool
 ) -> Program[list[DoctorFinding]]:
     before = reads.local_ms()
-    stamp, hello, info, whoami = yield reads.read((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
+    stamp, hello, info, whoami = yield ask((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
     after = reads.local_ms()
     server = read_server(hello, info, address)
     user = whoami.decode("utf-8", "replace") if isinstance(whoami, bytes) else None
@@ -202,7 +202,7 @@ def _probes() -> list[Command]:
 
 def _may_look(hint: str) -> Program[DoctorFinding]:
     probes = _probes()
-    replies = yield from reads.ask(probes)
+    replies = yield from reads.ask_all(probes)
     denied = [_told(call) for call, reply in zip(probes, replies, strict=True) if _is_denied(reply)]
     if not denied:
         return DoctorFinding(name="looking", ok=True, detail=f"all {len(probes)} reads that looking takes are allowed")
@@ -250,9 +250,9 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
 def _may_change(user: str | None, hint: str) -> Program[DoctorFinding]:
     """The server is asked what it would say (`ACL DRYRUN`). Who may not ask it calls a script that does not exist."""
     calls = _changes()
-    replies = yield from reads.ask([(b"ACL", b"DRYRUN", user or "default", *call) for call in calls])
-    if user is None or all(reads.is_error(reply) for reply in replies):
-        [reply] = yield reads.read(calls[0])
+    replies = yield from reads.ask_all([(b"ACL", b"DRYRUN", user or "default", *call) for call in calls])
+    if user is None or all(is_error(reply) for reply in replies):
+        [reply] = yield ask(calls[0])
         if _is_denied(reply):
             return DoctorFinding(name="changing", ok=False, detail="not allowed: EVALSHA", hint=hint)
         detail = "scripts may be called; whether all they do is allowed cannot be asked (ACL DRYRUN is not allowed)"
@@ -275,11 +275,11 @@ def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[Doct
     except QdeckError as error:
         return DoctorFinding(name="queue_keys", ok=False, detail=str(error), hint=error.hint)
     metas = [keys.key(name, "meta") for name in names]
-    replies = yield from reads.ask([(b"HGET", key, b"v") for key in metas])
+    replies = yield from reads.ask_all([(b"HGET", key, b"v") for key in metas])
     closed = [name for name, reply in zip(names, replies, strict=True) if _is_denied(reply)]
     if not closed and not read_only:
         asked = [(b"ACL", b"DRYRUN", user or "default", b"HSET", key, b"f", b"1") for key in metas]
-        replies = yield from reads.ask(asked)
+        replies = yield from reads.ask_all(asked)
         closed = [
             name for name, reply in zip(names, replies, strict=True) if isinstance(reply, bytes) and b"key" in reply
         ]
@@ -312,7 +312,7 @@ def _persistence(server: ServerInfo) -> Program[DoctorFinding]:
     name, hint = "persistence", "set appendonly yes: then a crash loses at most a second"
     if server.persistence == "aof":
         return DoctorFinding(name=name, ok=True, detail="an append-only file keeps what was written")
-    [reply] = yield reads.read((b"CONFIG", b"GET", b"save"))
+    [reply] = yield ask((b"CONFIG", b"GET", b"save"))
     if not isinstance(reply, list) or len(reply) != 2:
         detail = "CONFIG is not allowed: whether snapshots are kept is unknown"
         return DoctorFinding(name=name, ok=None, detail=detail, hint="give this user +config|get")
@@ -327,8 +327,8 @@ def _persistence(server: ServerInfo) -> Program[DoctorFinding]:
 
 def _script_cache() -> Program[DoctorFinding]:
     names = scripts.NAMES
-    [reply] = yield reads.read((b"SCRIPT", b"EXISTS", *(scripts.load(name).digest for name in names)))
-    if reads.is_error(reply):
+    [reply] = yield ask((b"SCRIPT", b"EXISTS", *(scripts.load(name).digest for name in names)))
+    if is_error(reply):
         return DoctorFinding(name="scripts", ok=None, detail="SCRIPT EXISTS is not allowed: the cache is not known")
     loaded = sum(map(int, reply))
     detail = f"{loaded} of {len(names)} scripts are loaded; the others are at their first use"

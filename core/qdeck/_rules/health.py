@@ -166,7 +166,7 @@ def _orphan_check(count: int | None, limits: Limits) -> Check:
 def _quarantined_check(rows: Sequence[QueueRow], shared: Collection[str]) -> Program[Check]:
     """Check for outbox entries that were set aside. The counter of a queue only grows; the stream can be cleared."""
     suspects = [row for row in rows if row.totals.get("quarantined")]
-    lengths = yield from reads.ask([(b"XLEN", keys.key(row.name, "quarantine")) for row in suspects])
+    lengths = yield from reads.ask_all([(b"XLEN", keys.key(row.name, "quarantine")) for row in suspects])
     found = [(row.ref, n) for row, n in zip(suspects, lengths, strict=True) if isinstance(n, int) and n]
     made = verdict.Findings(shared=shared)
     findings = [
@@ -249,5 +249,5 @@ def _stuck(row: QueueRow, state: State, late_delayed: int) -> int | None:
 def _late_delayed(rows: Sequence[QueueRow], limit: int) -> Program[dict[str, int]]:
     rows = [row for row in rows if row.late]
     calls = [(b"ZCOUNT", keys.key(row.name, "delayed"), b"-inf", b"(%d" % limit) for row in rows]
-    counts = yield from reads.ask(calls)
+    counts = yield from reads.ask_all(calls)
     return {row.name: count for row, count in zip(rows, counts, strict=True) if isinstance(count, int)}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from qdeck._deck import jobs
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
-from qdeck._redis.errors import LOST
+from qdeck._redis.errors import LOST, is_error
 from qdeck.adapters.native import purge
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def count(rows: Sequence[QueueRow], limits: Limits, now_ms: int, notices: list[s
 def _sizes(rows: Sequence[QueueRow]) -> Program[dict[tuple[str, str], int]]:
     """The sizes of the hashes that are there."""
     places = [(row.name, part) for row in rows for part in purge.PARTS]
-    replies = yield from reads.ask([(b"HLEN", keys.key(name, part)) for name, part in places])
-    return {place: size for place, reply in zip(places, replies, strict=True) if (size := reads.good(reply, place[0]))}
+    replies = yield from reads.fetch_all([(b"HLEN", keys.key(name, part)) for name, part in places])
+    return {place: size for place, size in zip(places, replies, strict=True) if size}
 
 
 def _homeless(rows: Sequence[QueueRow], sizes: Mapping[tuple[str, str], int]) -> Program[_Ids]:
@@ -72,14 +72,13 @@ def _scan(places: Sequence[tuple[str, str, bytes]]) -> Program[list[tuple[list[b
     calls: list[Command] = [
         (b"HSCAN", keys.key(name, part), cursor, b"COUNT", purge.SLICE, b"NOVALUES") for name, part, cursor in places
     ]
-    replies = yield from reads.ask(calls)
-    step = 1
-    if any(map(reads.is_error, replies)):  # a server that cannot leave the values out
+    replies, step = (yield from reads.ask_all(calls)), 1
+    if any(map(is_error, replies)):  # a server that cannot leave the values out
         plain = [(*call[:4], purge.SLICE // 10) for call in calls]
-        replies, step = (yield from reads.ask(plain)), 2
+        replies, step = (yield from reads.fetch_all(plain)), 2
     found = []
     for reply in replies:
-        following, flat = reads.good(reply)
+        following, flat = reply
         cursor = following if isinstance(following, bytes) else b"%d" % following
         found.append(([field for field in flat[::step] if field], cursor))
     return found
@@ -93,10 +92,9 @@ def _outside(ids: Mapping[str, Iterable[bytes]], states: Mapping[str, Sequence[s
         for at in range(0, len(batch), purge.SLICE)
     ]
     asked = [(name, batch, state) for name, batch in batches for state in states[name]]
-    replies = yield from reads.ask([(b"ZMSCORE", keys.key(name, state), *batch) for name, batch, state in asked])
+    replies = yield from reads.fetch_all([(b"ZMSCORE", keys.key(name, state), *batch) for name, batch, state in asked])
     left: _Ids = {name: set(some) for name, some in ids.items()}
-    for (name, batch, _), reply in zip(asked, replies, strict=True):
-        scores: Sequence[Any] = reads.good(reply, name)
+    for (name, batch, _), scores in zip(asked, replies, strict=True):
         left[name].difference_update(one for one, score in zip(batch, scores, strict=True) if score is not None)
     return {name: some for name, some in left.items() if some}
 
@@ -104,7 +102,7 @@ def _outside(ids: Mapping[str, Iterable[bytes]], states: Mapping[str, Sequence[s
 def _count_old(homeless: _Ids, limits: Limits, now_ms: int) -> Program[int]:
     """How many are over the threshold; one whose age nobody knows is."""
     named = [(name, one) for name, some in homeless.items() for one in some]
-    heads = yield from reads.ask([(b"HGET", keys.key(name, "head"), one) for name, one in named])
+    heads = yield from reads.fetch_all([(b"HGET", keys.key(name, "head"), one) for name, one in named])
     limit = limits.ms("max_orphaned_age")
-    made = [purge.made_ms(one, reads.good(head, name)) for (name, one), head in zip(named, heads, strict=True)]
+    made = [purge.made_ms(one, head) for (name, one), head in zip(named, heads, strict=True)]
     return sum(at is None or now_ms - at > limit for at in made)

@@ -19,6 +19,8 @@ from qdeck._engine import codec, keys
 from qdeck._engine.numbers import MOST, digits, score_ms
 from qdeck._operations import activity, batches
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_past
 from qdeck.adapters.together import apart
@@ -135,11 +137,11 @@ def _lists(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
             key = keys.key(row.name, part)
             calls += [(b"ZCOUNT", key, b"-inf", b"(0"), (b"ZCOUNT", key, b"(%d" % MOST, b"+inf")]
         calls += [(b"TYPE", keys.key(row.name, part)) for part in _TYPED]
-    replies = iter((yield from reads.ask(calls)))
+    replies = iter((yield from reads.ask_all(calls)))
     for row in rows:
         for part in _SCORED:
             key, low, high = keys.key(row.name, part), next(replies), next(replies)
-            if reads.is_error(low):
+            if is_error(low):
                 found.append((_refused(low, key.decode()), row.ref))
             elif low or high:
                 found.append((_garbage("score", low + high, key.decode()), row.ref))
@@ -185,7 +187,7 @@ def _page(queue: str, state: State, most: int) -> Program[Page]:
 
 def _beside(found: list[Broken]) -> Program[None]:
     """The keys beside the queues."""
-    kinds = yield from reads.ask([(b"TYPE", one.key) for one in STORED])
+    kinds = yield from reads.ask_all([(b"TYPE", one.key) for one in STORED])
     for one, kind in zip(STORED, kinds, strict=True):
         if not isinstance(kind, bytes) or kind == b"none":
             continue
@@ -209,10 +211,10 @@ def _fields(one: Stored) -> Program[list[tuple[bytes, bytes]]]:
     if one.kind == "hash":
         return list((yield from reads.scan_hash(one.key, most=_FIELDS)).items())
     if one.kind == "string":
-        [value] = yield reads.read((b"GET", one.key))
+        [value] = yield ask((b"GET", one.key))
         return [] if not isinstance(value, bytes) else [(b"", value)]
     if one.kind == "stream":
-        [page] = yield reads.read((b"XREVRANGE", one.key, b"+", b"-", b"COUNT", _FIELDS))
-        return [] if reads.is_error(page) else [(at, dict(reads.pairs(flat)).get(b"e", b"")) for at, flat in page]
-    [flat] = yield reads.read((b"ZRANGE", one.key, 0, _FIELDS - 1, b"WITHSCORES"))
-    return [] if reads.is_error(flat) else reads.pairs(flat)
+        [page] = yield ask((b"XREVRANGE", one.key, b"+", b"-", b"COUNT", _FIELDS))
+        return [] if is_error(page) else [(at, dict(reads.pairs(flat)).get(b"e", b"")) for at, flat in page]
+    [flat] = yield ask((b"ZRANGE", one.key, 0, _FIELDS - 1, b"WITHSCORES"))
+    return [] if is_error(flat) else reads.pairs(flat)

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import QueueRow, State
     from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
-    from qdeck._redis.commands import Program
-    from qdeck._redis.reads import ask, clock, good, is_error, pairs, read
+    from qdeck._redis.commands import Command, Program, Request, ask, raw_of, text_of
+    from qdeck._redis.errors import good, is_error
+    from qdeck._redis.reads import ask_all, clock, fetch_all, pairs
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End
     from qdeck.adapters.listing import every, first, read_slice
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
         Source,
         StateHealth,
         age_s,
-        raw_of,
         short,
-        text_of,
     )
     from qdeck.adapters.plans import Rule
     from qdeck.adapters.times import iso, read_ms
@@ -57,6 +56,7 @@ __all__ = [
     "CautionCode",
     "Cell",
     "Change",
+    "Command",
     "End",
     "Entry",
     "Group",
@@ -67,6 +67,7 @@ __all__ = [
     "Program",
     "QueueRow",
     "Raw",
+    "Request",
     "Retried",
     "Rule",
     "Seen",
@@ -79,8 +80,10 @@ __all__ = [
     "all_of",
     "apart",
     "ask",
+    "ask_all",
     "clock",
     "every",
+    "fetch_all",
     "first",
     "good",
     "is_error",
@@ -89,7 +92,6 @@ __all__ = [
     "make_all",
     "pairs",
     "raw_of",
-    "read",
     "read_ms",
     "read_slice",
     "short",
@@ -101,14 +103,15 @@ NAMES: Final = FOREIGN
 _HOMES: Final = {
     "qdeck._deck.model": "QueueRow State",
     "qdeck._deck.reasons": "CapabilityCode Caution CautionCode Stuck StuckCode",
-    "qdeck._redis.commands": "Program",
-    "qdeck._redis.reads": "ask clock good is_error pairs read",
+    "qdeck._redis.commands": "Command Program Request ask raw_of text_of",
+    "qdeck._redis.errors": "good is_error",
+    "qdeck._redis.reads": "ask_all clock fetch_all pairs",
     "qdeck.adapters.adapter": "Adapter",
     "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End",
     "qdeck.adapters.listing": "every first read_slice",
     "qdeck.adapters.model": (
         "Act AdapterHealth Capability Entry Outcome Group Kind Look NO_QUEUE Raw Seen Source StateHealth Retried age_s "
-        "raw_of short text_of"
+        "short"
     ),
     "qdeck.adapters.plans": "Rule",
     "qdeck.adapters.times": "iso read_ms",

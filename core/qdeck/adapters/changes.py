@@ -114,8 +114,8 @@ def apply_once(change: Change) -> Program[ChangeResult]:
 
 def done_places(adapter: str, batch: str, places: Sequence[int]) -> Program[list[bool | None]]:
     """Return for each place of a batch whether it can be undone; None for what was not done."""
-    [kept] = yield reads.read((b"HMGET", undo_key(adapter, batch), *places))
-    return [None if value is None else bool(value) for value in reads.good(kept)]
+    kept = yield (b"HMGET", undo_key(adapter, batch), *places)
+    return [None if value is None else bool(value) for value in kept]
 
 
 def undo(adapter: str, batch: str) -> Program[list[ChangeResult]]:

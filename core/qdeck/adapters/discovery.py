@@ -14,6 +14,7 @@ import msgspec
 
 from qdeck._files import draft_beside, private_folder, state_dir
 from qdeck._redis import reads
+from qdeck._redis.errors import is_error
 from qdeck._redis.keyspace import KeySearch, ScanPosition, Strays, sweep
 from qdeck.adapters.model import Group, Sight
 from qdeck.adapters.together import all_of
@@ -103,11 +104,11 @@ def look(adapters: Sequence[Adapter], remembered: Remembered) -> Program[tuple[l
 
 def _read_types(adapters: Sequence[Adapter], unread: list[str]) -> Program[dict[str, dict[bytes, str]]]:
     fixed = [(adapter, key) for adapter in adapters for key in adapter.fixed_keys()]
-    replies = yield from reads.ask([(b"TYPE", key) for _, key in fixed])
+    replies = yield from reads.ask_all([(b"TYPE", key) for _, key in fixed])
     types: dict[str, dict[bytes, str]] = {adapter.name: {} for adapter in adapters}
     for (adapter, key), reply in zip(fixed, replies, strict=True):
-        types[adapter.name][key] = "none" if reads.is_error(reply) else _text(reply)
-        if reads.is_error(reply):
+        types[adapter.name][key] = "none" if is_error(reply) else _text(reply)
+        if is_error(reply):
             unread.append(f"{_shown(key)} may not be looked at: {reply}")
     return types
 

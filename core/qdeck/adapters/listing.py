@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from qdeck._deck.model import Page, State
 from qdeck._errors import InvalidOption, UnknownJob
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import good, is_error
 from qdeck.adapters.model import NO_QUEUE, SLICE, Entry, Kind, Raw, Source
 
 if TYPE_CHECKING:
@@ -146,12 +148,12 @@ def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw],
     if source.kind is Kind.LIST:
         return (yield from _list(source, mark, most))
     if source.kind is Kind.NAMES:
-        [reply] = yield reads.read((b"SCAN", mark or "0", b"MATCH", source.key, b"COUNT", NAMES_STEP))
-        cursor, names = reads.good(reply)
+        [reply] = yield ask((b"SCAN", mark or "0", b"MATCH", source.key, b"COUNT", NAMES_STEP))
+        cursor, names = good(reply)
         text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
         return [Raw(source=source, member=name) for name in names], None if text == "0" else text
     command = b"SSCAN" if source.kind is Kind.SET else b"HSCAN"
-    [reply] = yield reads.read((command, source.key, mark or "0", b"COUNT", most))
+    [reply] = yield ask((command, source.key, mark or "0", b"COUNT", most))
     if _passed_over(reply):
         return [], None
     cursor, flat = reply
@@ -165,15 +167,15 @@ def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw],
 
 def _passed_over(reply: Any) -> bool:
     """Whether a key is of another type: that is told by the rows, and does not stop a list."""
-    if reads.is_error(reply) and "WRONGTYPE" in str(reply):
+    if is_error(reply) and "WRONGTYPE" in str(reply):
         return True
-    reads.good(reply)
+    good(reply)
     return False
 
 
 def _list(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
     start = int(mark or 0)
-    [reply] = yield reads.read((b"LRANGE", source.key, start, start + most - 1))
+    [reply] = yield ask((b"LRANGE", source.key, start, start + most - 1))
     if _passed_over(reply):
         return [], None
     raws = [Raw(source=source, member=member, at=start + at) for at, member in enumerate(reply)]
@@ -188,13 +190,13 @@ def _zset(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str 
         last = base64.urlsafe_b64decode(coded)
         rank_of = b"ZREVRANK" if source.down else b"ZRANK"
         beyond = (f"({tied}", "+inf") if source.down else ("-inf", f"({tied}")
-        rank, before = yield reads.read((rank_of, source.key, last), (b"ZCOUNT", source.key, *beyond))
+        rank, before = yield ask((rank_of, source.key, last), (b"ZCOUNT", source.key, *beyond))
         if _passed_over(before):
             return [], None
         start = before if rank is None else rank + 1
         last = last if rank is None else b""
     by_rank = b"ZREVRANGE" if source.down else b"ZRANGE"
-    [flat] = yield reads.read((by_rank, source.key, start, start + most - 1, b"WITHSCORES"))
+    [flat] = yield ask((by_rank, source.key, start, start + most - 1, b"WITHSCORES"))
     if _passed_over(flat):
         return [], None
     pairs = reads.pairs(flat)

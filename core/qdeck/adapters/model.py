@@ -231,16 +231,6 @@ def age_s(now: int, since_ms: int | None) -> float | None:
     return None if since_ms is None else max(0, now - since_ms) / 1000
 
 
-def text_of(raw: bytes) -> str:
-    """Bytes as a text that gives them back: what is no UTF-8 is escaped."""
-    return raw.decode("utf-8", "surrogateescape")
-
-
-def raw_of(text: str) -> bytes:
-    """The bytes that `text_of` read."""
-    return text.encode("utf-8", "surrogateescape")
-
-
 def short(raw: bytes) -> str:
     """A short name for bytes that are an entry without an id."""
     digest = hashlib.sha256(raw).digest()

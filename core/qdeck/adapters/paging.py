@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from qdeck._deck.reasons import Caution, SkipCode
 from qdeck._errors import UsageError
-from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 from qdeck.adapters.listing import Listed
 from qdeck.adapters.model import Act, Entry, Kind
 from qdeck.adapters.plans import Pages, Weighed, shown
@@ -109,12 +110,12 @@ def _edges(adapter: Planned, queue: str, search: Search, keep: int) -> Program[E
     sources = yield from adapter.sources(queue, search.states)
     found: Edges = {}
     for key in [source.key for source in sources if source.kind is Kind.ZSET]:
-        [size] = yield reads.read((b"ZCARD", key))
-        excess = 0 if reads.is_error(size) else size - keep
+        [size] = yield ask((b"ZCARD", key))
+        excess = 0 if is_error(size) else size - keep
         if excess <= 0:
             continue
-        [edge] = yield reads.read((b"ZRANGE", key, excess, excess, b"WITHSCORES"))
-        found[key] = (float(edge[1]), edge[0]) if reads.good(edge) else (float("inf"), b"")
+        edge = yield (b"ZRANGE", key, excess, excess, b"WITHSCORES")
+        found[key] = (float(edge[1]), edge[0]) if edge else (float("inf"), b"")
     return found
 
 

@@ -86,7 +86,7 @@ class CleaningBatch:
     def _begin(self, names: Sequence[str]) -> Program[OpenBatch | None]:
         if not self._automatic:
             return (yield from batches.begin(self.id, VERB, detail=self._detail))
-        there = yield from reads.ask([(b"EXISTS", name) for name in names])
+        there = yield from reads.ask_all([(b"EXISTS", name) for name in names])
         if all(count == 0 for count in there):
             return None
         return (yield from batches.begin_automatic(self.id, VERB, detail=self._detail))

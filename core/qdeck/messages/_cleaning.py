@@ -324,7 +324,7 @@ class OrphanCleaning(Cleaning):
         if not names:
             return []
         known = yield from registry.describe(names)
-        idle = yield from reads.ask([(b"OBJECT", b"IDLETIME", name) for name in names])
+        idle = yield from reads.ask_all([(b"OBJECT", b"IDLETIME", name) for name in names])
         found = [
             name
             for name, entry, seconds in zip(names, known, idle, strict=True)
@@ -429,7 +429,7 @@ def _lists_within(task: str, within: Callable[[str], bool]) -> Program[list[str]
 
 def _of_living_tasks(tasks: dict[str, str]) -> Program[set[str]]:
     """Names whose task has a set of its lists."""
-    there = yield from reads.ask([(b"EXISTS", task_set(task)) for task in tasks.values()])
+    there = yield from reads.ask_all([(b"EXISTS", task_set(task)) for task in tasks.values()])
     return {name for name, count in zip(tasks, there, strict=True) if count != 0}
 
 

@@ -63,11 +63,8 @@ def read_queues(*, task: str | None = None, start: int = 0, most: int = PAGE) ->
         names = yield from registry.of_task(task, start + most + 1)
         total, names = len(names), names[start:]
     else:
-        total_reply, raw = yield reads.read(
-            (b"ZCARD", registry.QUEUES), (b"ZRANGE", registry.QUEUES, start, start + most)
-        )
-        total = int(reads.good(total_reply))
-        names = [name.decode("utf-8", "replace") for name in reads.good(raw)]
+        total, raw = yield [(b"ZCARD", registry.QUEUES), (b"ZRANGE", registry.QUEUES, start, start + most)]
+        names = [name.decode("utf-8", "replace") for name in raw]
     shown = names[:most]
     rows = yield from _rows(shown)
     return QueuePage(now_ms=now, total=total, rows=rows, next=start + most if len(names) > most else None)
@@ -77,12 +74,11 @@ def read_tasks(*, after: str = "", most: int = PAGE) -> Program[TaskPage]:
     """Return tasks that own temporary queues, by name, with about `most` queues."""
     now = yield from reads.clock()
     first = f"({after}\0\xff" if after else "-"
-    cards = yield reads.read(
+    queues, owned, raw = yield [
         (b"ZCARD", registry.QUEUES),
         (b"ZCARD", registry.TASKS),
         (b"ZRANGEBYLEX", registry.TASKS, first, b"+", b"LIMIT", 0, most + 1),
-    )
-    queues, owned, raw = int(reads.good(cards[0])), int(reads.good(cards[1])), reads.good(cards[2])
+    ]
     pairs = [_pair(member) for member in raw]
     cut = len(pairs) > most
     if cut:

@@ -16,6 +16,8 @@ from qdeck._deck.words import Unreadable
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
+from qdeck._redis.commands import ask, raw_of, text_of
+from qdeck._redis.errors import is_error
 from qdeck.adapters import listing
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.ifdb import changes
@@ -33,8 +35,6 @@ from qdeck.adapters.model import (
     Seen,
     Source,
     age_s,
-    raw_of,
-    text_of,
 )
 from qdeck.adapters.times import read_ms
 
@@ -93,17 +93,15 @@ class Ifdb(Adapter):
 
     def rows(self, now: int) -> Program[Look]:
         """One queue. Where there are very many tasks, what only their JSON tells is unknown."""
-        waiting, total = yield reads.read((b"ZCARD", QUEUE), (b"HLEN", DATA))
-        if reads.is_error(waiting) and reads.is_error(total):
+        waiting, total = yield ask((b"ZCARD", QUEUE), (b"HLEN", DATA))
+        if is_error(waiting) and is_error(total):
             return Look(rows=(QueueRow(adapter=NAME, name=NAME, problem=Unreadable.of(total)),))
         if not waiting and not total:
             return Look()
-        bad = reads.is_error(waiting) or reads.is_error(total)
-        sizes = [0 if reads.is_error(size) else int(size) for size in (waiting, total)]
+        bad = is_error(waiting) or is_error(total)
+        sizes = [0 if is_error(size) else int(size) for size in (waiting, total)]
         if bad or sum(sizes) > MOST_COUNTED:
-            row = QueueRow(
-                adapter=NAME, name=NAME, ready=None if reads.is_error(waiting) else waiting, oldest_exact=False
-            )
+            row = QueueRow(adapter=NAME, name=NAME, ready=None if is_error(waiting) else waiting, oldest_exact=False)
             notices = () if bad else (f"ifdb: {sizes[1]:,} tasks: their states are not counted",)
             return Look(rows=(row,), notices=notices)  # a key of another type was named when its type was read
         count = Count()
@@ -132,13 +130,13 @@ class Ifdb(Adapter):
             return []
         line = raws[0].source is _LINE
         if line:
-            [reply] = yield reads.read((b"HMGET", DATA, *ids))
-            values = [None] * len(ids) if reads.is_error(reply) else reply
+            [reply] = yield ask((b"HMGET", DATA, *ids))
+            values = [None] * len(ids) if is_error(reply) else reply
             scores = [raw.score for raw in raws]
         else:
             values = [raw.value for raw in raws]
-            [reply] = yield reads.read((b"ZMSCORE", QUEUE, *ids))
-            scores = [None] * len(ids) if reads.is_error(reply) else reply
+            [reply] = yield ask((b"ZMSCORE", QUEUE, *ids))
+            scores = [None] * len(ids) if is_error(reply) else reply
         tasks = [read_task(value) for value in values]
         needed = list({d for task in tasks if task and isinstance(d := task.get("dependency"), str)})
         outcomes = yield from _outcomes(needed)
@@ -176,10 +174,10 @@ class Ifdb(Adapter):
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """As their records tell. A task with fewer runs left than a retry gives has failed since."""
         ids = [one.seen.member for one in tried]
-        values, scores = yield reads.read((b"HMGET", DATA, *ids), (b"ZMSCORE", QUEUE, *ids))
-        if reads.is_error(values):
+        values, scores = yield ask((b"HMGET", DATA, *ids), (b"ZMSCORE", QUEUE, *ids))
+        if is_error(values):
             return [Outcome.UNKNOWN] * len(tried)
-        places = [None] * len(ids) if reads.is_error(scores) else scores
+        places = [None] * len(ids) if is_error(scores) else scores
         return [_outcome_of(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
 
     def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
@@ -205,8 +203,8 @@ def _outcomes(ids: Sequence[str]) -> Program[dict[str, dict[str, Any] | None]]:
     known = {name: raw for name in ids if (raw := _bytes_of(name)) is not None}
     if not known:
         return {}
-    [values] = yield reads.read((b"HMGET", DATA, *known.values()))
-    if reads.is_error(values):
+    [values] = yield ask((b"HMGET", DATA, *known.values()))
+    if is_error(values):
         return {}
     return {name: read_task(value) for name, value in zip(known, values, strict=True) if value is not None}
 

@@ -18,6 +18,8 @@ from qdeck._engine import codec
 from qdeck._engine.numbers import whole
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
+from qdeck._redis.commands import raw_of, text_of
+from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.lists import changes
 from qdeck.adapters.lists.names import BUILT_IN, LONGEST, Names, glob_of
@@ -33,9 +35,7 @@ from qdeck.adapters.model import (
     Seen,
     Source,
     age_s,
-    raw_of,
     short,
-    text_of,
 )
 from qdeck.adapters.times import read_ms
 
@@ -159,8 +159,8 @@ class Lists(Adapter):
         if not raws:
             return []
         keys = list(dict.fromkeys(raw.source.key for raw in raws))
-        sizes = yield from reads.ask([(b"LLEN", key) for key in keys])
-        known = {key: 0 if reads.is_error(size) else size for key, size in zip(keys, sizes, strict=True)}
+        sizes = yield from reads.ask_all([(b"LLEN", key) for key in keys])
+        known = {key: 0 if is_error(size) else size for key, size in zip(keys, sizes, strict=True)}
         return [_entry(queue, _from_nearer_end(raw, known[raw.source.key]), now) for raw in raws]
 
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
@@ -202,8 +202,8 @@ class Lists(Adapter):
 
 def _measure(groups: Mapping[str, Group], now: int) -> Program[list[tuple[int, float | None]]]:
     """How many entries each group has, and the age of the oldest among those at the ends of its lists."""
-    sizes = yield from reads.ask([(b"LLEN", name) for group in groups.values() for name in group.names])
-    lengths = iter([0 if reads.is_error(size) else int(size) for size in sizes])
+    sizes = yield from reads.ask_all([(b"LLEN", name) for group in groups.values() for name in group.names])
+    lengths = iter([0 if is_error(size) else int(size) for size in sizes])
     totals: list[int] = []
     near: list[list[bytes]] = []
     left = MOST_ENDS
@@ -214,7 +214,7 @@ def _measure(groups: Mapping[str, Group], now: int) -> Program[list[tuple[int, f
         there = [name for name, length in zip(group.names, of_names, strict=True) if length and waits]
         near.append(there[: max(0, left)])
         left -= len(near[-1])
-    entries = yield from reads.ask([(b"LINDEX", name, at) for names in near for name in names for at in (0, -1)])
+    entries = yield from reads.ask_all([(b"LINDEX", name, at) for names in near for name in names for at in (0, -1)])
     moments = iter([_since(_json(raw)) if isinstance(raw, bytes) else None for raw in entries])
     oldest = [min((at for _ in names for at in (next(moments), next(moments)) if at is not None), default=None)
               for names in near]  # fmt: skip
@@ -231,10 +231,10 @@ def _ends(keys: Sequence[bytes]) -> Program[dict[bytes, set[bytes]]]:
     calls = [
         (b"LRANGE", key, first, last) for key in keys for first, last in ((0, NEAR_END - 1), (-NEAR_END, -1))
     ]  # fmt: skip
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     found: dict[bytes, set[bytes]] = {key: set() for key in keys}
     for call, reply in zip(calls, replies, strict=True):
-        if not reads.is_error(reply):
+        if not is_error(reply):
             found[call[1]].update(map(_likeness, reply))
     return found
 
@@ -243,10 +243,10 @@ def _of_names(names: Names, queue: str, raws: Sequence[Raw]) -> Program[list[Raw
     """The entries of the lists whose names a scan found."""
     state = raws[0].source.state
     mine = [raw.member for raw in raws if names.queue_of(raw.member) == (queue, state is State.DEAD)]
-    replies = yield from reads.ask([(b"LRANGE", key, 0, MOST_OF_ONE - 1) for key in mine])
+    replies = yield from reads.ask_all([(b"LRANGE", key, 0, MOST_OF_ONE - 1) for key in mine])
     found: list[Raw] = []
     for key, reply in zip(mine, replies, strict=True):
-        if reads.is_error(reply):
+        if is_error(reply):
             continue  # a key of another type under such a name
         source = msgspec.structs.replace(raws[0].source, key=key, kind=Kind.LIST)
         found += [Raw(source=source, member=member, at=at) for at, member in enumerate(reply)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from qdeck._deck.reasons import Caution, CautionCode
 from qdeck._errors import InvalidOption
+from qdeck._redis.commands import raw_of, text_of
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change, End
-from qdeck.adapters.model import Act, Entry, raw_of, text_of
+from qdeck.adapters.model import Act, Entry
 
 
 def build(act: Act, entry: Entry, suffix: str) -> Change:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._errors import InvalidName, InvalidOption
 from qdeck._names import QueueName
-from qdeck.adapters.model import text_of
+from qdeck._redis.commands import raw_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,4 +99,4 @@ def glob_of(queue: str, suffix: str = "") -> bytes:
     """The glob of a queue's lists."""
     stem = queue.removesuffix("*")
     text = _GLOB.sub(lambda found: f"\\{found[0]}", stem) + ("*" if queue.endswith("*") else "") + suffix
-    return text.encode("utf-8", "surrogateescape")
+    return raw_of(text)

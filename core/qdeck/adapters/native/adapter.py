@@ -9,7 +9,8 @@ from qdeck._deck.model import NATIVE, State
 from qdeck._deck.reasons import Caution, CautionCode, SkipCode
 from qdeck._deck.values import read_lengths
 from qdeck._engine import codec, keys
-from qdeck._redis import reads
+from qdeck._redis.commands import ask, raw_of
+from qdeck._redis.errors import good, is_error
 from qdeck.adapters.native import VERBS, stuck
 from qdeck.adapters.native.rows import Row, reaches_no_secret
 from qdeck.adapters.native.walk import Needs, Walk, fill, put
@@ -74,8 +75,8 @@ class Native:
             return [Named(queue, search, search.ids or sorted((limits and limits.ids) or ()), states)]
         most = None
         if rule is not None and rule.rank:
-            [size] = yield reads.read((b"ZCARD", keys.key(queue, rule.states[0])))
-            most = reads.good(size, queue) - int(search.limits.value(rule.setting))
+            size = yield (b"ZCARD", keys.key(queue, rule.states[0]))
+            most = size - int(search.limits.value(rule.setting))
             if most <= 0:
                 return []
         found: list[Pages] = []
@@ -137,10 +138,10 @@ class Native:
         calls: list[Command] = [(b"HMGET", keys.key(queue, "head"), *ids), (b"HLEN", keys.key(queue, "after"))]
         if state == State.RUNNING:
             calls.append((b"HMGET", keys.key(queue, "lease"), *ids))
-        heads, after, *more = yield reads.read(*calls)
+        heads, after, *more = yield ask(*calls)
         if more:
-            put(rows, "lease", reads.good(more[0], queue))
-        heads = reads.good(heads, queue)
+            put(rows, "lease", good(more[0]))
+        heads = good(heads)
         put(rows, "head", heads)
         named = [row for row, head in zip(rows, heads, strict=True) if head is not None and b"\nu" in head]
         weighed.unique = len(named)
@@ -148,16 +149,16 @@ class Native:
             weighed.failure_handlers = sum(head is not None and b"\nf" in head for head in heads)
         if verb == "retry" and named:
             weighed.unique_held = yield from _count_twins(queue, named)
-        if not reads.is_error(after) and after:
-            [kids] = yield reads.read((b"HMGET", keys.key(queue, "after"), *(b">" + raw for raw in ids)))
-            weighed.dependents = sum(kid is not None for kid in reads.good(kids, queue))
+        if not is_error(after) and after:
+            kids = yield (b"HMGET", keys.key(queue, "after"), *(b">" + raw for raw in ids))
+            weighed.dependents = sum(kid is not None for kid in kids)
         if verb not in ("discard", "move") and not sized:
             weighed.bytes = [0] * len(ids)
             return
         sizes = [len(head or b"") for head in heads]
-        filled = yield reads.read(*((b"HLEN", keys.key(queue, part)) for part in _SIZED))
+        filled = yield ask(*((b"HLEN", keys.key(queue, part)) for part in _SIZED))
         for part, count in zip(_SIZED, filled, strict=True):
-            if reads.is_error(count) or not count:
+            if is_error(count) or not count:
                 continue
             lengths = yield from read_lengths(queue, part, ids)
             sizes = [size + length for size, length in zip(sizes, lengths, strict=True)]
@@ -166,11 +167,8 @@ class Native:
 
 def _count_twins(queue: str, rows: Sequence[Row]) -> Program[int]:
     names = [row.full().name or "" for row in rows]
-    [holders] = yield reads.read((b"HMGET", keys.key(queue, "uniq"), *names))
-    return sum(
-        holder is not None and holder != row.raw_id
-        for row, holder in zip(rows, reads.good(holders, queue), strict=True)
-    )
+    holders = yield (b"HMGET", keys.key(queue, "uniq"), *names)
+    return sum(holder is not None and holder != row.raw_id for row, holder in zip(rows, holders, strict=True))
 
 
 def _is_stuck(owners: Mapping[str, WorkerRow] | None, now: int) -> Callable[[Row], bool]:
@@ -210,7 +208,7 @@ class Named(Pages):
                 self.left_out += [(job_id, SkipCode.WRONG_STATE, place.state)] if tells else []
                 continue
             score = b"%d" % place.score if place.score.is_integer() else repr(place.score).encode()
-            row = Row(queue, place.state, jobs.raw_id(job_id), score, now, reaches_no_secret(wanted))
+            row = Row(queue, place.state, raw_of(job_id), score, now, reaches_no_secret(wanted))
             fitting.setdefault(place.state, []).append(row)
         for state, rows in fitting.items():
             passed = yield from self._test(rows, Needs.of(wanted, now, state))

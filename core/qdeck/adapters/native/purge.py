@@ -10,6 +10,8 @@ from qdeck._deck.reasons import SkipCode
 from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import keys
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import good, is_error
 from qdeck.adapters.native.rows import Row
 from qdeck.adapters.native.walk import Needs, Walk
 from qdeck.adapters.plans import Pages, Rule
@@ -107,14 +109,14 @@ class Orphans(Pages):
             calls: list[Command] = [
                 (b"HEXISTS", keys.key(queue, known), raw) for raw in homeless for known in PARTS[:part]
             ]
-            replies = yield from reads.ask(calls)
+            replies = yield from reads.ask_all(calls)
             homeless = [raw for at, raw in enumerate(homeless) if not any(replies[at * part : (at + 1) * part])]
         if not homeless:
             return []
-        [heads] = yield reads.read((b"HMGET", keys.key(queue, "head"), *homeless))
+        heads = yield (b"HMGET", keys.key(queue, "head"), *homeless)
         rows = [
             Row(queue, NO_STATE, raw, b"", self._now, True, made_ms(raw, head))
-            for raw, head in zip(homeless, reads.good(heads, queue), strict=True)
+            for raw, head in zip(homeless, heads, strict=True)
         ]
         # One whose age nobody knows is no younger than this purge, and would otherwise stay for ever.
         limit = self._limits.ms("max_orphaned_age")
@@ -130,10 +132,10 @@ class Orphans(Pages):
 
 def _fields(key: bytes, cursor: bytes) -> Program[tuple[list[bytes], bytes]]:
     """A step through the names of a hash; servers that cannot leave the values out are asked for fewer at a time."""
-    [reply] = yield reads.read((b"HSCAN", key, cursor, b"COUNT", SLICE, b"NOVALUES"))
-    if reads.is_error(reply):
-        [reply] = yield reads.read((b"HSCAN", key, cursor, b"COUNT", SLICE // 10))
-        following, flat = reads.good(reply)
+    [reply] = yield ask((b"HSCAN", key, cursor, b"COUNT", SLICE, b"NOVALUES"))
+    if is_error(reply):
+        [reply] = yield ask((b"HSCAN", key, cursor, b"COUNT", SLICE // 10))
+        following, flat = good(reply)
         names = flat[::2]
     else:
         following, names = reply
@@ -145,15 +147,13 @@ def _homeless(queue: str, fields: Sequence[bytes]) -> Program[list[bytes]]:
     """Those that are in no state. A job that moves while it is looked for is looked for again."""
     if not fields:
         return []
-    sizes = yield reads.read(*((b"ZCARD", keys.key(queue, state)) for state in jobs.ALL_STATES))
-    full = sorted(
-        ((reads.good(size, queue), state) for size, state in zip(sizes, jobs.ALL_STATES, strict=True)), reverse=True
-    )
+    sizes = yield [(b"ZCARD", keys.key(queue, state)) for state in jobs.ALL_STATES]
+    full = sorted(((size, state) for size, state in zip(sizes, jobs.ALL_STATES, strict=True)), reverse=True)
     left = list(fields)
     for size, state in full:  # the longest list first: most are found there
         if size and left:
-            [scores] = yield reads.read((b"ZMSCORE", keys.key(queue, state), *left))
-            left = [raw for raw, score in zip(left, reads.good(scores, queue), strict=True) if score is None]
+            scores = yield (b"ZMSCORE", keys.key(queue, state), *left)
+            left = [raw for raw, score in zip(left, scores, strict=True) if score is None]
     if not left:
         return []
     there = yield from jobs.by_id(queue, [raw.decode("utf-8", "surrogateescape") for raw in left])

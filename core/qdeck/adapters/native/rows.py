@@ -14,6 +14,7 @@ from qdeck._deck.model import NATIVE, JobRecord, State
 from qdeck._deck.records import Raw, make_record
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import clipped, digits
+from qdeck._redis.commands import text_of
 
 if TYPE_CHECKING:
     from qdeck._filter import Filter
@@ -83,7 +84,7 @@ class Row(msgspec.Struct, eq=False, gc=False):
     @property
     def id(self) -> str:
         """Its id."""
-        return self.raw_id.decode("utf-8", "surrogateescape")
+        return text_of(self.raw_id)
 
     @property
     def at(self) -> int:

@@ -111,7 +111,7 @@ def read_stuck(
     now = yield from reads.clock()
     owners = yield from read_owners(now)
     found: list[StuckJob] = []
-    refused = yield from reads.ask([(b"EXISTS", keys.key(queue, "unknown")) for queue in queues])
+    refused = yield from reads.ask_all([(b"EXISTS", keys.key(queue, "unknown")) for queue in queues])
     walks = [
         Walk(queue, state, Needs.of(wanted, now, state, always=NEEDED), now, part=part)
         for queue, some_refused in zip(queues, refused, strict=True)

@@ -151,21 +151,21 @@ class Walk(Pages):
         most = self._step
         if self._last is None:
             if self._lowest is None:
-                [flat] = yield reads.read((self._by_rank, self._key, 0, most - 1, b"WITHSCORES"))
+                flat = yield (self._by_rank, self._key, 0, most - 1, b"WITHSCORES")
                 self._rank = most
             else:
                 first = (b"ZRANGEBYSCORE", self._key, self._lowest, b"+inf", b"WITHSCORES", b"LIMIT", 0, most)
-                [flat] = yield reads.read(first)
+                flat = yield first
                 self._rank = -1
-            return list(reads.good(flat, self.queue))
+            return list(flat)
         last_id, last_score = self._last
         if self._rank < 0:
-            [rank] = yield reads.read((self._rank_of, self._key, last_id))
-            self._rank = -1 if reads.good(rank, self.queue) is None else rank + 1
+            rank = yield (self._rank_of, self._key, last_id)
+            self._rank = -1 if rank is None else rank + 1
         if self._rank > 0:
             start = self._rank - 1
-            [flat] = yield reads.read((self._by_rank, self._key, start, start + most, b"WITHSCORES"))
-            found: list[bytes] = reads.good(flat, self.queue)
+            flat = yield (self._by_rank, self._key, start, start + most, b"WITHSCORES")
+            found: list[bytes] = flat
             if found[:2] == [last_id, last_score]:
                 self._rank += (len(found) - 2) // 2
                 return found[2:]
@@ -177,8 +177,8 @@ class Walk(Pages):
         by_score, end = (b"ZREVRANGEBYSCORE", b"-inf") if down else (b"ZRANGEBYSCORE", b"+inf")
         while True:
             call = (by_score, self._key, last_score, end, b"WITHSCORES", b"LIMIT", passed, most)
-            [flat] = yield reads.read(call)
-            found = reads.pairs(reads.good(flat, self.queue))
+            flat = yield call
+            found = reads.pairs(flat)
             fresh = [
                 pair for pair in found if float(pair[1]) != tied or (pair[0] < last_id if down else pair[0] > last_id)
             ]

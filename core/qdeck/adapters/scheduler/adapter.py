@@ -19,6 +19,8 @@ from qdeck._engine import codec
 from qdeck._engine.numbers import score_ms, whole
 from qdeck._errors import InvalidOption
 from qdeck._redis import reads
+from qdeck._redis.commands import ask, raw_of, text_of
+from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.cells import Cell, Change
@@ -35,9 +37,7 @@ from qdeck.adapters.model import (
     Retried,
     Source,
     age_s,
-    raw_of,
     short,
-    text_of,
 )
 from qdeck.adapters.times import iso, read_ms
 
@@ -100,19 +100,19 @@ class Scheduler(Adapter):
 
     def rows(self, now: int) -> Program[Look]:
         """One queue; what its oldest id waits is a lower bound, because scores do not tell it exactly."""
-        counts = yield reads.read(
+        counts = yield ask(
             (b"HLEN", PROCESSING), (b"ZCARD", PRIORITY), (b"ZCARD", DELAYED), (b"ZCARD", DEAD),
             (b"ZCOUNT", DELAYED, b"-inf", now), (b"ZRANGE", PRIORITY, 0, 0, b"WITHSCORES"),
             (b"ZRANGE", DELAYED, 0, 0, b"WITHSCORES"),
         )  # fmt: skip
-        running, ready, delayed, dead, overdue = (None if reads.is_error(c) else int(c) for c in counts[:5])
-        first = None if reads.is_error(counts[5]) or not counts[5] else score_ms(counts[5][1])
+        running, ready, delayed, dead, overdue = (None if is_error(c) else int(c) for c in counts[:5])
+        first = None if is_error(counts[5]) or not counts[5] else score_ms(counts[5][1])
         least = None if first is None else max(0.0, (now - first - _WIDEST) / 1000) or None
         stuck: int | None = None
         if (running or 0) + (delayed or 0) <= MOST_JUDGED:
             moving = yield from every(self, QUEUE, (State.RUNNING, State.DELAYED), most=2 * MOST_JUDGED, now=now)
             stuck = sum(entry.stuck is not None for entry in moving)
-        bad = [key for key, reply in zip(_ROW_KEYS, counts[:4], strict=True) if reads.is_error(reply)]
+        bad = [key for key, reply in zip(_ROW_KEYS, counts[:4], strict=True) if is_error(reply)]
         row = QueueRow(
             adapter=self.name, name=QUEUE, ready=ready, delayed=delayed, running=running, dead=dead, stuck=stuck,
             overdue=overdue, oldest_s=least, oldest_exact=False,
@@ -148,14 +148,14 @@ class Scheduler(Adapter):
         ids = [raw_of(_job_of(one.seen.member)) for one in tried]
         later = [job + b":" + word.encode() for job in ids for word in OFFSETS]
         least = min((one.since_ms for one in tried), default=now) - _SKEW_MS
-        line, delayed, held, dead = yield reads.read(
+        line, delayed, held, dead = yield ask(
             (b"ZMSCORE", PRIORITY, *ids), (b"ZMSCORE", DELAYED, *later), (b"HMGET", PROCESSING, *ids),
             (b"ZREVRANGEBYSCORE", DEAD, b"+inf", least, b"WITHSCORES", b"LIMIT", 0, MOST_JUDGED),
         )  # fmt: skip
         nowhere = [None] * len(later)
-        places = [nowhere if reads.is_error(reply) else reply for reply in (line, delayed, held)]
+        places = [nowhere if is_error(reply) else reply for reply in (line, delayed, held)]
         again: dict[str, float] = {}
-        for member, score in [] if reads.is_error(dead) else reads.pairs(dead):
+        for member, score in [] if is_error(dead) else reads.pairs(dead):
             again.setdefault(_job_of(member), float(score))  # the newest first
         found = []
         for at, one in enumerate(tried):
@@ -292,8 +292,8 @@ def _sign_of(now: int) -> Program[int]:
     """How this version makes scores. Where it adds, a normal job's score lies ahead for half an hour; where it takes
     away, none ever does. In an empty line, as the newest version: adding.
     """
-    [found] = yield reads.read((b"ZREVRANGE", PRIORITY, 0, 0, b"WITHSCORES"))
-    return 1 if reads.is_error(found) or not found or float(found[1]) > now else -1
+    [found] = yield ask((b"ZREVRANGE", PRIORITY, 0, 0, b"WITHSCORES"))
+    return 1 if is_error(found) or not found or float(found[1]) > now else -1
 
 
 def _there(entry: Entry) -> Cell:

@@ -14,6 +14,8 @@ from qdeck._deck.model import NO_STATE, QueueRow, State
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._engine.numbers import score_ms
 from qdeck._redis import reads
+from qdeck._redis.commands import ask, text_of
+from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.listing import read_slice
 from qdeck.adapters.model import (
@@ -30,7 +32,6 @@ from qdeck.adapters.model import (
     Seen,
     Source,
     age_s,
-    text_of,
 )
 from qdeck.adapters.together import all_of
 from qdeck.adapters.vmpooler.keys import (
@@ -127,8 +128,8 @@ class VmPooler(Adapter):
         found: set[str] = set()
         cursor: Any = b"0"
         while True:
-            [reply] = yield reads.read((b"SSCAN", POOLS, cursor, b"COUNT", 1000))
-            if reads.is_error(reply):
+            [reply] = yield ask((b"SSCAN", POOLS, cursor, b"COUNT", 1000))
+            if is_error(reply):
                 break
             cursor, names = reply
             found.update(text_of(name) for name in names)
@@ -158,17 +159,17 @@ class VmPooler(Adapter):
         of_no_pool = sorted(set(letters) - set(pools)) if letters is not None else []
         rows += [QueueRow(adapter=self.name, name=name, dead=(letters or Counter())[name]) for name in of_no_pool]
         if letters is None:
-            sizes = yield from reads.ask([(b"ZCARD", key) for key in DEAD.values()])
+            sizes = yield from reads.ask_all([(b"ZCARD", key) for key in DEAD.values()])
             for kind, size in zip(DEAD, sizes, strict=True):
-                if not reads.is_error(size) and size:
+                if not is_error(size) and size:
                     rows.append(QueueRow(adapter=self.name, name=f"dlq:{kind}", dead=size))
         return Look(rows=tuple(rows), notices=tuple(notices), unread=tuple(unread))
 
     def _pool_row(self, pool: str, now: int, unread: list[str]) -> Program[QueueRow]:
-        sizes = yield reads.read(*((b"SCARD", pool_key(name, pool)) for name in SETS))
-        bad = [name for name, size in zip(SETS, sizes, strict=True) if reads.is_error(size)]
+        sizes = yield ask(*((b"SCARD", pool_key(name, pool)) for name in SETS))
+        bad = [name for name, size in zip(SETS, sizes, strict=True) if is_error(size)]
         unread += [f"vmpooler__{name}__{pool} is not a set: it is left out" for name in bad]
-        total = sum(size for size in sizes if not reads.is_error(size))
+        total = sum(size for size in sizes if not is_error(size))
         if total > MOST_VMS:
             known = {name: None if name in bad else size for name, size in zip(SETS, sizes, strict=True)}
             return (yield from self._big_row(pool, known))
@@ -197,18 +198,18 @@ class VmPooler(Adapter):
 
     def _big_row(self, pool: str, sizes: Mapping[str, int | None]) -> Program[QueueRow]:
         pairs = (("running", "migrating"), ("completed", "discovered"))
-        both = yield from reads.ask([(b"SINTERCARD", 2, *(pool_key(n, pool) for n in pair)) for pair in pairs])
+        both = yield from reads.ask_all([(b"SINTERCARD", 2, *(pool_key(n, pool) for n in pair)) for pair in pairs])
         sums = []
         for pair, shared in zip(pairs, both, strict=True):
             parts = [sizes[name] or 0 for name in pair]
-            sums.append(None if reads.is_error(shared) else sum(parts) - shared)
+            sums.append(None if is_error(shared) else sum(parts) - shared)
         return QueueRow(
             adapter=self.name, name=pool, ready=sizes["ready"], delayed=sizes["pending"], running=sums[0],
             done=sums[1], overdue=sizes["pending"], oldest_exact=False,
         )  # fmt: skip
 
     def _other_rows(self, now: int, unread: list[str]) -> Program[list[QueueRow]]:
-        waiting, working, create, *tasks = yield reads.read(
+        waiting, working, create, *tasks = yield ask(
             (b"ZCARD", REQUESTS), (b"ZCARD", PROCESSING), (b"ZCARD", CREATE),
             *((b"SCARD", key) for key in TASKS.values()),
         )  # fmt: skip
@@ -216,13 +217,13 @@ class VmPooler(Adapter):
         ended: Counter[State] | None = Counter()
         if group is not None:
             ended = yield from self._ended(group.names, now, unread) if group.count <= len(group.names) else _nothing()
-        oldest = yield reads.read(*((b"ZRANGE", key, 0, 0, b"WITHSCORES") for key in (REQUESTS, PROCESSING)))
-        moments = [score_ms(first[1], 1000) for first in oldest if not reads.is_error(first) and first]
+        oldest = yield ask(*((b"ZRANGE", key, 0, 0, b"WITHSCORES") for key in (REQUESTS, PROCESSING)))
+        moments = [score_ms(first[1], 1000) for first in oldest if not is_error(first) and first]
         since = [at for at in moments if at is not None]
         rows = []
         if group is not None or _number(waiting) or _number(working):
             limit = now // 1000 - 300
-            late = yield reads.read(*((b"ZCOUNT", key, b"-inf", f"({limit}") for key in (REQUESTS, PROCESSING)))
+            late = yield ask(*((b"ZCOUNT", key, b"-inf", f"({limit}") for key in (REQUESTS, PROCESSING)))
             counts = {s: None if ended is None else ended[s] for s in (State.DONE, State.DEAD, State.CANCELLED)}
             rows.append(
                 QueueRow(
@@ -238,7 +239,7 @@ class VmPooler(Adapter):
                 )
             )
         for name, size in zip((CREATE_QUEUE, *TASKS), (create, *tasks), strict=True):
-            if not reads.is_error(size) and size:
+            if not is_error(size) and size:
                 rows.append(QueueRow(adapter=self.name, name=name, ready=size))
         return rows
 
@@ -255,11 +256,11 @@ class VmPooler(Adapter):
             is_hash = source.kind is Kind.HASH
             calls.append((b"HLEN" if is_hash else b"ZCARD", source.key))
             calls.append((b"HLEN", source.key) if is_hash else (b"ZRANGE", source.key, -1, -1, b"WITHSCORES"))
-        replies = yield from reads.ask(calls)
-        mark = [str(reply) if reads.is_error(reply) else reply for reply in replies]
+        replies = yield from reads.ask_all(calls)
+        mark = [str(reply) if is_error(reply) else reply for reply in replies]
         if self._letters[0] == mark:
             return self._letters[1]
-        total = sum(size for size in replies[::2] if not reads.is_error(size))
+        total = sum(size for size in replies[::2] if not is_error(size))
         if total > MOST_LETTERS:
             notices.append(f"{total:,} dead letters: they are not told apart by pool")
             return None
@@ -362,7 +363,7 @@ def _by_queue(source: Source) -> Program[Counter[str]]:
 
 
 def _number(reply: Any) -> int | None:
-    return None if reads.is_error(reply) else int(reply)
+    return None if is_error(reply) else int(reply)
 
 
 def _nothing() -> Program[Counter[State] | None]:
@@ -374,8 +375,7 @@ def _members(key: bytes) -> Program[list[bytes]]:
     found: dict[bytes, None] = {}
     cursor: Any = b"0"
     while True:
-        [reply] = yield reads.read((b"SSCAN", key, cursor, b"COUNT", 1000))
-        cursor, names = reads.good(reply)
+        cursor, names = yield (b"SSCAN", key, cursor, b"COUNT", 1000)
         found.update(dict.fromkeys(names))
         if cursor in (b"0", 0) or len(found) > 2 * MOST_VMS:
             return list(found)

@@ -10,11 +10,12 @@ from qdeck._deck.model import State
 from qdeck._deck.reasons import Caution, CautionCode
 from qdeck._engine import codec
 from qdeck._errors import InvalidOption
-from qdeck._redis import reads
+from qdeck._redis.commands import ask, raw_of
+from qdeck._redis.errors import is_error
 from qdeck._settings.limits import Limits
 from qdeck.adapters import cells
 from qdeck.adapters.cells import THERE, Change
-from qdeck.adapters.model import Act, Entry, raw_of
+from qdeck.adapters.model import Act, Entry
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
@@ -103,7 +104,7 @@ def _complete(entry: Entry) -> Change:
 def _bury(entry: Entry, now: int, limits: Limits, reason: str) -> Program[Change]:
     """To the dead letters, as its purge writes them; its hash gets an end only if it has none."""
     at, hash_key = now // 1000, vm_key(entry.seen.member)
-    request, alias = yield reads.read((b"HGET", hash_key, b"request_id"), (b"HGET", hash_key, b"pool_alias"))
+    request, alias = yield ask((b"HGET", hash_key, b"request_id"), (b"HGET", hash_key, b"pool_alias"))
     facts = {
         "vm": entry.id, "pool": entry.queue, "queue_from": "pending", "error_class": "Purge", "error_message": reason,
         "failed_at": iso(at * 1000), "retry_count": 0,
@@ -129,8 +130,8 @@ def _drop(entry: Entry, now: int) -> Program[Change]:
     Undone only while the VM is in no set: the manager may have found it since.
     """
     seen, hash_key = entry.seen, vm_key(entry.seen.member)
-    clone, ttl = yield reads.read((b"HGET", hash_key, b"clone"), (b"TTL", hash_key))
-    clone = None if reads.is_error(clone) else clone
+    clone, ttl = yield ask((b"HGET", hash_key, b"clone"), (b"TTL", hash_key))
+    clone = None if is_error(clone) else clone
     if read_ms(clone) != entry.since_ms:
         raise InvalidOption(f"{entry.id!r}: its record has changed", hint="make a new plan")
     record = [cells.field(hash_key, b"clone", clone)] if ttl != -2 else []
@@ -161,13 +162,13 @@ def _retry(entry: Entry) -> Program[Change]:
         why = entry.problem or "it was made for no request: the manager fills the pool up by itself"
         raise InvalidOption(f"{entry.id!r} cannot be retried: {why}", hint="discard it")
     record = request_key(raw_of(request))
-    status, wanted = yield reads.read((b"HGET", record, b"status"), (b"HGET", record, b"requested"))
-    if reads.good(wanted) is None or reads.good(status) is not None:
+    status, wanted = yield [(b"HGET", record, b"status"), (b"HGET", record, b"requested")]
+    if wanted is None or status is not None:
         over = "is gone" if wanted is None else f"is {status.decode('utf-8', 'replace')}"
         raise InvalidOption(f"{entry.id!r} cannot be retried: its request {request!r} {over}", hint="discard it")
     tasks = [raw_of(f"{alias}:{pool}:{count}:{request}") for count in range(1, MOST_TOGETHER + 2)]
-    [scores] = yield reads.read((b"ZMSCORE", CREATE, *tasks[:-1]))
-    there = [(at, score) for at, score in enumerate(reads.good(scores)) if score is not None]
+    scores = yield (b"ZMSCORE", CREATE, *tasks[:-1])
+    there = [(at, score) for at, score in enumerate(scores) if score is not None]
     at, score = there[0] if there else (-1, None)
     return Change(
         id=entry.id,

@@ -12,6 +12,8 @@ from qdeck._deck import payload
 from qdeck._deck.model import State
 from qdeck._engine import codec
 from qdeck._redis import reads
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, Change
 from qdeck.adapters.changes import apply_once
@@ -49,12 +51,12 @@ def measure_health(adapter: Adapter, now: int, clones: Clones | None) -> Program
     `clones` is what the call before this one returned: a rate needs two.
     """
     found = yield from measure(adapter, now)
-    clone, ondemand, waiting, own = yield reads.read(
+    clone, ondemand, waiting, own = yield ask(
         (b"GET", CLONES[0]), (b"GET", CLONES[1]), (b"ZCARD", CREATE), (b"HGETALL", HEALTH)
     )
     tasks = {"clone": (_count(clone), None), "ondemand": (_count(ondemand), _number(waiting))}
     notices = list(found.notices)
-    said = _said({} if reads.is_error(own) else dict(reads.pairs(own)), now)
+    said = _said({} if is_error(own) else dict(reads.pairs(own)), now)
     if said.get("age_s") is not None and said["age_s"] > FRESH_S and not said.get("ours"):
         notices.append(f"vmpooler__health is {said['age_s']:,.0f} s old: VMPooler does not write it any more")
     orphaned = yield from count_orphans(adapter, now, notices)
@@ -74,8 +76,8 @@ def _count_clones(now: int) -> Program[int]:
     """Return how many clones were made in the days around now: their hashes are by day, in an unknown zone."""
     day = datetime.fromtimestamp(now / 1000, UTC)
     days = [(day + timedelta(days=shift)).strftime("%Y-%m-%d") for shift in (-1, 0, 1)]
-    counts = yield from reads.ask([(b"HLEN", f"vmpooler__clone__{name}".encode()) for name in days])
-    return sum(int(count) for count in counts if not reads.is_error(count))
+    counts = yield from reads.ask_all([(b"HLEN", f"vmpooler__clone__{name}".encode()) for name in days])
+    return sum(int(count) for count in counts if not is_error(count))
 
 
 def _clones_per_min(before: Clones | None, now: Clones) -> float | None:
@@ -86,7 +88,7 @@ def _clones_per_min(before: Clones | None, now: Clones) -> float | None:
 
 def _count(reply: Any) -> int | None:
     """A counter of clones: it drifts, even below zero; less than none is none."""
-    if reads.is_error(reply):
+    if is_error(reply):
         return None
     try:
         return max(0, int(reply or 0))
@@ -95,7 +97,7 @@ def _count(reply: Any) -> int | None:
 
 
 def _number(reply: Any) -> int | None:
-    return None if reads.is_error(reply) else int(reply)
+    return None if is_error(reply) else int(reply)
 
 
 def _said(fields: Mapping[bytes, bytes], now: int) -> dict[str, Any]:
@@ -141,8 +143,8 @@ def write_health(metrics: Mapping[str, Any], status: str, now: int) -> Program[s
 
     Returns `written`, or why it was not.
     """
-    [own] = yield reads.read((b"HGETALL", HEALTH))
-    fields = dict(reads.pairs(reads.good(own)))
+    own = yield (b"HGETALL", HEALTH)
+    fields = dict(reads.pairs(own))
     said = _said(fields, now)
     if said and not said["ours"] and (said["age_s"] is None or said["age_s"] <= FRESH_S):
         return "VMPooler writes it itself"
@@ -197,9 +199,9 @@ def own_shape(health: AdapterHealth, letters: Mapping[str, int | None]) -> dict[
 
 def read_letters() -> Program[dict[str, int | None]]:
     """How many dead letters there are of each kind."""
-    replies = yield from reads.ask([(b"ZCARD", key) for key in DEAD.values()])
-    found = {kind: None if reads.is_error(size) else int(size) for kind, size in zip(DEAD, replies, strict=True)}
+    replies = yield from reads.ask_all([(b"ZCARD", key) for key in DEAD.values()])
+    found = {kind: None if is_error(size) else int(size) for kind, size in zip(DEAD, replies, strict=True)}
     if found["tasks"] is None:  # the page on queue reliability makes a hash of it
-        [size] = yield from reads.ask([(b"HLEN", DEAD["tasks"])])
+        [size] = yield from reads.ask_all([(b"HLEN", DEAD["tasks"])])
         found["tasks"] = _number(size)
     return found

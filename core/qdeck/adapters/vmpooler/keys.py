@@ -10,7 +10,8 @@ import msgspec
 
 from qdeck._engine import codec
 from qdeck._engine.numbers import digits
-from qdeck.adapters.model import short, text_of
+from qdeck._redis.commands import raw_of, text_of
+from qdeck.adapters.model import short
 
 POOLS: Final = b"vmpooler__pools"
 DATA_TTL_S: Final = 168 * 3600
@@ -43,7 +44,7 @@ _SET: Final = re.compile(rb"vmpooler__(?:running|migrating|ready|pending|complet
 
 def pool_key(state: str, pool: str) -> bytes:
     """The set of a pool's VMs in a state."""
-    return f"vmpooler__{state}__{pool}".encode("utf-8", "surrogateescape")
+    return raw_of(f"vmpooler__{state}__{pool}")
 
 
 def vm_key(vm: bytes) -> bytes:
@@ -58,7 +59,7 @@ def request_key(request: bytes) -> bytes:
 
 def active_key(pool: str) -> bytes:
     """When each VM of a pool was checked out."""
-    return f"vmpooler__active__{pool}".encode("utf-8", "surrogateescape")
+    return raw_of(f"vmpooler__active__{pool}")
 
 
 def group_of(name: bytes) -> str | None:
@@ -84,7 +85,7 @@ def read_letter(member: bytes) -> Letter:
     if facts is None:
         vm, _, rest = text_of(member).partition(":")
         stamp, _, text = rest.partition(":")
-        facts = json_object(text.encode("utf-8", "surrogateescape")) if vm and stamp.isdigit() else None
+        facts = json_object(raw_of(text)) if vm and stamp.isdigit() else None
         if facts is not None:
             return Letter(str(facts.get("vm") or vm), facts)
         return Letter(short(member), {}, "it is neither `vm:seconds:json` nor JSON")

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from qdeck._redis import reads
-from qdeck.adapters.model import Outcome, raw_of
+from qdeck._redis.commands import ask, raw_of
+from qdeck._redis.errors import is_error
+from qdeck.adapters.model import Outcome
 from qdeck.adapters.vmpooler.keys import CREATE, DEAD, MOST_TOGETHER, read_letter, request_key
 
 if TYPE_CHECKING:
@@ -67,17 +69,17 @@ def _read_requests(known: dict[Asked, _Known]) -> Program[None]:
         tasks = [raw_of(f"{alias}:{pool}:{count}:{request}") for count in range(1, MOST_TOGETHER + 2)]
         calls.append((b"HMGET", request_key(raw_of(request)), b"status", b"requested"))
         calls.append((b"ZMSCORE", CREATE, *tasks))
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     for found, record, scores in zip(known.values(), replies[::2], replies[1::2], strict=True):
-        status, wanted = (None, None) if reads.is_error(record) else record
+        status, wanted = (None, None) if is_error(record) else record
         if status is not None or wanted is None:
             found.over = _OVER.get(status or b"", Outcome.UNKNOWN)
-        if not reads.is_error(scores):
+        if not is_error(scores):
             found.waiting = sum(count for count, score in enumerate(scores, 1) if score is not None)
 
 
 def _read_failures(since_ms: int) -> Program[Counter[Asked]]:
     sets = [key for kind, key in DEAD.items() if kind != "tasks"]
     least = since_ms // 1000
-    replies = yield reads.read(*((b"ZREVRANGEBYSCORE", key, b"+inf", least, b"LIMIT", 0, MOST_LETTERS) for key in sets))
-    return Counter(_asked(letter) for reply in replies if not reads.is_error(reply) for letter in reply)
+    replies = yield ask(*((b"ZREVRANGEBYSCORE", key, b"+inf", least, b"LIMIT", 0, MOST_LETTERS) for key in sets))
+    return Counter(_asked(letter) for reply in replies if not is_error(reply) for letter in reply)

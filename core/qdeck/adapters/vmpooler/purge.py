@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import NO_STATE, State
 from qdeck._redis import reads
+from qdeck._redis.commands import raw_of, text_of
+from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import Change
-from qdeck.adapters.model import NO_QUEUE, Act, Entry, Kind, Seen, Source, age_s, raw_of, text_of
+from qdeck.adapters.model import NO_QUEUE, Act, Entry, Kind, Seen, Source, age_s
 from qdeck.adapters.plans import Rule
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.vmpooler.keys import CREATE_QUEUE, REQUEST_QUEUE, SETS, TASKS, pool_key, vm_key
@@ -88,10 +90,10 @@ def read_orphans(vms: Sequence[bytes], now: int, *, ending: bool = False) -> Pro
     calls: list[Command] = []
     for vm in vms:
         calls += [(b"HMGET", vm_key(vm), b"pool", b"clone"), (b"TTL", vm_key(vm))]
-    replies = yield from reads.ask(calls)
+    replies = yield from reads.ask_all(calls)
     known: dict[str, list[tuple[int, bytes, Any]]] = {}
     for at, (vm, fields, ttl) in enumerate(zip(vms, replies[::2], replies[1::2], strict=True)):
-        if reads.is_error(fields) or fields[0] is None or not (ttl == -1 or (ending and ttl > 0)):
+        if is_error(fields) or fields[0] is None or not (ttl == -1 or (ending and ttl > 0)):
             continue
         known.setdefault(text_of(fields[0]), []).append((at, vm, fields))
     found: list[Entry | None] = [None] * len(vms)

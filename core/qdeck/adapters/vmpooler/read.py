@@ -10,7 +10,9 @@ from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec
 from qdeck._engine.numbers import digits, score_ms, whole
 from qdeck._redis import reads
-from qdeck.adapters.model import Entry, Kind, Raw, Source, age_s, short, text_of
+from qdeck._redis.commands import ask, text_of
+from qdeck._redis.errors import is_error
+from qdeck.adapters.model import Entry, Kind, Raw, Source, age_s, short
 from qdeck.adapters.times import read_ms
 from qdeck.adapters.vmpooler.keys import (
     CREATE,
@@ -48,10 +50,10 @@ def owners(pool: str, vms: Sequence[bytes]) -> Program[list[str | None]]:
     """In which set of the pool each VM counts; None where it is in none."""
     if not vms:
         return []
-    replies = yield reads.read(*((b"SMISMEMBER", pool_key(name, pool), *vms) for name in SETS))
+    replies = yield ask(*((b"SMISMEMBER", pool_key(name, pool), *vms) for name in SETS))
     found: list[str | None] = [None] * len(vms)
     for name, reply in zip(SETS, replies, strict=True):
-        if reads.is_error(reply):
+        if is_error(reply):
             continue  # not a set: told by the rows
         for at, there in enumerate(reply):
             if there and found[at] is None:
@@ -61,10 +63,10 @@ def owners(pool: str, vms: Sequence[bytes]) -> Program[list[str | None]]:
 
 def read_vms(vms: Sequence[bytes]) -> Program[list[Fields]]:
     """The known fields of VMs; one without a hash has none."""
-    replies = yield from reads.ask([(b"HMGET", vm_key(vm), *FIELDS) for vm in vms])
+    replies = yield from reads.ask_all([(b"HMGET", vm_key(vm), *FIELDS) for vm in vms])
     found: list[Fields] = []
     for reply in replies:
-        values = [] if reads.is_error(reply) else reply
+        values = [] if is_error(reply) else reply
         found.append({name: value for name, value in zip(FIELDS, values, strict=False) if value is not None})
     return found
 
@@ -77,8 +79,8 @@ def fill_vms(pool: str, raws: Sequence[Raw], now: int, stuck_ms: int) -> Program
     hashes = yield from read_vms([raw.member for raw in kept])
     active: Sequence[bytes | None] = [None] * len(kept)
     if kept and STATE_OF[here] is State.RUNNING:
-        [reply] = yield reads.read((b"HMGET", active_key(pool), *(raw.member for raw in kept)))
-        active = active if reads.is_error(reply) else reply
+        [reply] = yield ask((b"HMGET", active_key(pool), *(raw.member for raw in kept)))
+        active = active if is_error(reply) else reply
     return [
         vm_entry(pool, raw, fields, checkout, now, stuck_ms)
         for raw, fields, checkout in zip(kept, hashes, active, strict=True)
@@ -143,18 +145,18 @@ def fill_requests(raws: Sequence[Raw], now: int, unread: list[str] | None = None
     names = raws[0].source.kind is Kind.NAMES
     ids = [raw.member.removeprefix(request_key(b"")) for raw in raws]
     wanted = ("requested", "status", "retry_count", "failure_reason", "token:token", "token:user")
-    replies = yield from reads.ask([(b"HMGET", request_key(name), *wanted) for name in ids])
+    replies = yield from reads.ask_all([(b"HMGET", request_key(name), *wanted) for name in ids])
     if unread is not None:
-        lost = [text_of(request_key(name)) for name, reply in zip(ids, replies, strict=True) if reads.is_error(reply)]
+        lost = [text_of(request_key(name)) for name, reply in zip(ids, replies, strict=True) if is_error(reply)]
         unread += [f"{key} is not a hash: it is left out" for key in lost]
     scores: list[Any] = [None, None]
     if names and ids:
-        scores = yield reads.read((b"ZMSCORE", REQUESTS, *ids), (b"ZMSCORE", PROCESSING, *ids))
+        scores = yield ask((b"ZMSCORE", REQUESTS, *ids), (b"ZMSCORE", PROCESSING, *ids))
     found = []
     for at, (raw, request, reply) in enumerate(zip(raws, ids, replies, strict=True)):
-        values = [] if reads.is_error(reply) else reply
+        values = [] if is_error(reply) else reply
         fields = {name: value for name, value in zip(wanted, values, strict=False) if value is not None}
-        if names and (not fields or any(not reads.is_error(s) and s[at] is not None for s in scores)):
+        if names and (not fields or any(not is_error(s) and s[at] is not None for s in scores)):
             continue
         found.append(_request(raw, text_of(request), fields, now))
     return found
@@ -248,7 +250,7 @@ def _letter(raw: Raw, now: int) -> Entry:
 
 def dead_sources() -> Program[list[Source]]:
     """The dead-letter keys; the fourth is what it is on this server."""
-    [kind] = yield reads.read((b"TYPE", DEAD["tasks"]))
+    [kind] = yield ask((b"TYPE", DEAD["tasks"]))
     tasks = Kind.HASH if kind == b"hash" else Kind.ZSET
     return [
         Source(

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck._deck.reasons import Caution, CautionCode
 from qdeck._errors import InvalidOption
-from qdeck._redis import reads
+from qdeck._redis.commands import ask, raw_of, text_of
+from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, THERE, Change
-from qdeck.adapters.model import Act, Entry, raw_of, text_of
+from qdeck.adapters.model import Act, Entry
 from qdeck.adapters.vmpooler.keys import DATA_TTL_S, pool_key, request_key
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def end_request(act: Act, entry: Entry, now: int) -> Program[Change]:
     """Return the change that deletes a request (cancel) or lets it fail because it is too old (expire)."""
     request, seen = entry.id, entry.seen
     record = request_key(raw_of(request))
-    wanted, ttl = yield reads.read((b"HGET", record, b"requested"), (b"TTL", record))
-    if seen.score is None or reads.is_error(wanted):
+    wanted, ttl = yield ask((b"HGET", record, b"requested"), (b"TTL", record))
+    if seen.score is None or is_error(wanted):
         raise InvalidOption(f"{request!r} is over already", hint="its record ends by itself")
     deletes = act is Act.CANCEL
     status, ttl_s = (b"deleted", DELETED_TTL_S) if deletes else (b"failed", DATA_TTL_S)
@@ -66,15 +67,15 @@ def _take_vms(request: str, wanted: bytes, ends: bytes | None) -> Program[list[C
         if not (alias and pool and count.isdigit()):
             continue
         delivered = delivered_key(request, alias, pool)
-        [vms] = yield reads.read((b"SMEMBERS", delivered))
-        if reads.is_error(vms) or not vms:
+        [vms] = yield ask((b"SMEMBERS", delivered))
+        if is_error(vms) or not vms:
             continue
         names = sorted(vms)
         if len(names) > MOST_VMS:
             raise InvalidOption(f"{request!r} has {len(names):,} VMs", hint="delete it through its API")
         running, done = pool_key("running", pool), pool_key("completed", pool)
-        [there] = yield reads.read((b"SMISMEMBER", running, *names))
-        for vm, is_running in zip(names, reads.good(there), strict=True):
+        there = yield (b"SMISMEMBER", running, *names)
+        for vm, is_running in zip(names, there, strict=True):
             if is_running:  # a part of its own: one that the manager destroyed since stays away, and stops nothing
                 found.append(cells.member(running, vm, THERE, None, part=done + vm))
                 found.append(cells.member(done, vm, None, THERE, part=done + vm))
