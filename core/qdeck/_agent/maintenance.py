@@ -161,7 +161,7 @@ class Maintenance:
             result = await client.writer.apply(plan, cancelled=lease.cancelled)
             outcome = "failed" if result.error else "stopped" if result.stopped else "done"
             return agent_tasks.Ending(
-                outcome=outcome, summary=purging.summary(plan, result), counters=purging.counters(plan, result)
+                outcome=outcome, summary=purging.summary(plan, result), counters=dict(result.by_rule)
             )
 
     async def purge_asked(self, *, dry_run: bool, limit: int) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class Maintenance:
                 return purging.plan_document(plan, limit)
             result = await client.writer.apply(plan) if plan.count else None
             if result is not None:
-                await self.client.run(agent_tasks.count("purge", purging.counters(plan, result)))
+                await self.client.run(agent_tasks.count("purge", dict(result.by_rule)))
             return purging.batch_document(plan, result)
 
 

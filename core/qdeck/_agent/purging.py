@@ -87,25 +87,6 @@ def summary(plan: Plan, result: BatchResult | None) -> dict[str, Any]:
     return told
 
 
-def counters(plan: Plan, result: BatchResult) -> dict[str, int]:
-    """What is added to the counts of `/metrics`, rule by rule; what was skipped or not reached does not count."""
-    planned = plan.tail.rules
-    left = sum(planned.values()) - result.applied
-    if left <= 0:
-        return dict(planned)
-    done: dict[str, int] = {}
-    # Entries are done in the order of the plan: the skipped ones are left out, and what was not reached is at its end.
-    missed = {(skip.ref, skip.id) for skip in result.skipped}
-    room = result.applied
-    for entry in plan.entries():
-        if room == 0:
-            break
-        if (entry.ref, entry.id) not in missed:
-            done[entry.rule or ""] = done.get(entry.rule or "", 0) + 1
-            room -= 1
-    return done
-
-
 def plan_document(plan: Plan, limit: int) -> dict[str, Any]:
     """A dry run as the API tells it; `more` is how many entries were left out."""
     entries: list[dict[str, Any]] = []

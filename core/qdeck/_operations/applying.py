@@ -7,18 +7,21 @@ it took, beside what undoes it: so a slice that is sent again is done once, whoe
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from qdeck._deck import changes
+from qdeck._deck.model import NATIVE
 from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
-from qdeck._engine import acts, codec, keys, programs, shapes
+from qdeck._engine import acts, keys
+from qdeck._engine.acts import Acted
 from qdeck._errors import QdeckError, UsageError
-from qdeck._operations import batches, foreign, planning
-from qdeck._operations.model import BatchResult, PlanEntry, Verb
+from qdeck._operations import batches, planning
+from qdeck._operations.appliers import AdapterApplier, NativeApplier
+from qdeck._operations.model import BatchResult
 from qdeck._operations.planfile import check_whole
-from qdeck._operations.slices import Pace, PlanSlices
+from qdeck._operations.slices import PlanSlices
 from qdeck._redis import reads
 from qdeck._redis.commands import Offload, waiting
 
@@ -26,18 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import QueueRef
-    from qdeck._engine.acts import Acted
-    from qdeck._engine.ops import Op
+    from qdeck._operations.appliers import Applier
     from qdeck._operations.planfile import Plan
     from qdeck._operations.slices import PlanSlice
     from qdeck._redis.commands import Program
 
 MOST_SKIPS: Final = 10_000  # that are told one by one
 NOTE_EVERY: Final = 100  # slices between two records of how much undo takes
-_DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for the end
 _MOST_SKEW_MS: Final = 300_000  # between the clocks of a master and of the replica that took its place
 Progress = Callable[["Tally"], None]
-Done = tuple["PlanSlice", "Acted"]
+Done = tuple["PlanSlice", Acted]
 
 
 class StopRule(Protocol):
@@ -60,6 +61,7 @@ class Tally:
     undoable: int = 0
     skipped_count: int = 0
     skipped: list[Skip] = field(default_factory=list)
+    by_rule: Counter[str] = field(default_factory=Counter)
     queues: list[QueueRef] = field(default_factory=list)
     now_ms: int = 0
 
@@ -72,6 +74,8 @@ class Tally:
         applied = acted.count - len(acted.skipped)
         self.done += acted.count
         self.applied += applied
+        if part.first.rule is not None and applied:
+            self.by_rule[part.first.rule] += applied
         self.asked += acted.asked
         self.skipped_count += len(acted.skipped)
         self.undoable += applied - acted.unkept if acted.kept else 0
@@ -86,23 +90,16 @@ class Application:
         self.tally = Tally(plan.count)
         self._slices = PlanSlices(plan.entries())
         self._keep_bytes, self._keep_ms = keep_bytes, keep_ms
-        self._bytes: dict[str, int] = {}
         self._batch: batches.OpenBatch | None = None
-        self._calls = 0
-        self._pace = Pace()
-        self._outbox: set[str] = set()
-        self._abroad = foreign.Abroad(plan.head, plan.batch, keep_ms)
-        reason = plan.head.reason or f"{plan.verb.value} by an operator"
-        self._event = codec.encode_json({"reason": reason, "by": changes.actor(), "batch": plan.batch})
-        head = plan.head
-        self._rules = {name: limit for name, _, limit in (part.partition(" ") for part in head.rules.split("; "))}
-        self._extra = head.target if head.target is not None else "" if head.priority is None else head.priority
+        self._count = 0
+        self._native = NativeApplier(plan, keep_ms)
+        self._appliers: dict[str, Applier] = {NATIVE: self._native}
 
     def begin(self) -> Program[None]:
         """Checks that the plan is good here and now, and makes its batch known."""
         started = time.perf_counter()
         plan, now = self.plan, (yield from reads.clock())
-        self._pace.trip((time.perf_counter() - started) * 1000)
+        self._native.pace.trip((time.perf_counter() - started) * 1000)
         yield from check_server(plan)
         if plan.head.created_ms > now + _MOST_SKEW_MS:
             raise UsageError(f"the plan {plan.path} was made in the future", hint="make a new plan")
@@ -117,62 +114,24 @@ class Application:
             yield from self._log("begun", {})
 
     def step(self, most: int) -> Program[list[Done] | None]:
-        """Apply what goes into one round trip, at most so many entries; None at the end."""
-        parts = self._slices.take(min(most, self._pace.most))
+        """Apply what goes into one round trip, slices of at most so many entries; None at the end."""
+        parts = self._slices.take(min(most, self._native.pace.most))
         if not parts:
             return None
-        return (yield from (self._apply_native(parts) if parts[0].is_native else self._apply_other(parts[0])))
-
-    def _apply_other(self, part: PlanSlice) -> Program[list[Done]]:
-        acted = yield from self._abroad.slice(part.entries, part.place, self._open.room - sum(self._bytes.values()))
-        return self._take([(part, acted)])
-
-    def _apply_native(self, parts: list[PlanSlice]) -> Program[list[Done]]:
-        started = time.perf_counter()
-        room = max(0, self._open.room - self._kept_bytes) // len(parts)
-        taken = yield from self._find_taken(parts)
-        acted = yield from programs.call_each([self._op(part, room, taken) for part in parts])
-        self._pace.took(sum(len(part.entries) for part in parts), (time.perf_counter() - started) * 1000)
-        done = self._take([(part, one) for part, one in zip(parts, acted, strict=True) if isinstance(one, acts.Acted)])
-        refused = next((one for one in acted if isinstance(one, QdeckError)), None)
-        if refused is not None:
-            raise refused
-        for part, one in done:
-            self._bytes[part.first.queue] = one.bytes
-            if one.outbox:
-                self._outbox.add(part.first.queue)
-            if one.outbox >= _DELIVER_FROM:
-                yield from self._deliver(part.first.queue)
-        before, self._calls = self._calls, self._calls + len(parts)
-        if before // NOTE_EVERY < self._calls // NOTE_EVERY:
+        name = parts[0].first.adapter
+        if name not in self._appliers:
+            self._appliers[name] = AdapterApplier(name, self.plan, self._keep_ms)
+        applier = self._appliers[name]
+        answers = yield from applier.apply(parts, max(0, self._open.room - self._kept_bytes))
+        done = self._take([(part, one) for part, one in zip(parts, answers, strict=True) if isinstance(one, Acted)])
+        for answer in answers:
+            if isinstance(answer, QdeckError):
+                raise answer
+        yield from applier.deliver(at_end=False)
+        before, self._count = self._count, self._count + len(parts)
+        if before // NOTE_EVERY < self._count // NOTE_EVERY:
             yield from self._open.note(self._kept_bytes)
         return done
-
-    def _find_taken(self, parts: list[PlanSlice]) -> Program[set[str]]:
-        """Return the ids of a move that are taken in its target: these jobs stay where they are."""
-        ids = [entry.id for part in parts if part.first.verb == Verb.MOVE for entry in part.entries]
-        if not ids or self.plan.head.target is None:
-            return set()
-        there = yield from programs.exists(self.plan.head.target, ids)
-        return {job_id for job_id, is_there in zip(ids, there, strict=True) if is_there}
-
-    def _op(self, part: PlanSlice, room: int, taken: set[str]) -> Op[Acted]:
-        first, event = part.first, self._event_of(part.entries)
-        return acts.act(
-            first.queue,
-            first.verb,
-            first.state,
-            [(entry.id, acts.ID_TAKEN if entry.id in taken else entry.version) for entry in part.entries]
-            if taken
-            else [(entry.id, entry.version) for entry in part.entries],
-            batch=self.plan.batch,
-            offset=part.place,
-            event=event,
-            extra=self._extra,
-            group=shapes.group_of("buried", event) if first.verb == Verb.BURY else "",
-            keep_bytes=self._bytes.get(first.queue, 0) + room,
-            keep_ms=self._keep_ms,
-        )
 
     def _take(self, done: list[Done]) -> list[Done]:
         """Count what was applied. The rest of a slice comes again; one may have been applied as a longer one before."""
@@ -184,41 +143,10 @@ class Application:
                 self._slices.put_back(part, one.count)
         return done
 
-    def _event_of(self, part: list[PlanEntry]) -> bytes:
-        """What is written into the history of these jobs. A purge says which of its rules took them, and their ages."""
-        first = part[0]
-        if first.rule is None:
-            return self._event
-        ages = [entry.age_s for entry in part if entry.age_s is not None]
-        span = f": {min(ages):,.0f} to {max(ages):,.0f} s" if ages else ""
-        told = f"{first.rule} {self._rules.get(first.rule, '')}".rstrip() + span
-        return codec.encode_json(
-            {
-                "class": "Purge",
-                "message": told,
-                "reason": f"purge: {told}",
-                "by": changes.actor(),
-                "batch": self.plan.batch,
-            }
-        )
-
-    def _deliver(self, queue: str) -> Program[None]:
-        while (yield from programs.deliver(queue)):
-            pass
-
-    def _count(self, queues: Sequence[str]) -> Program[None]:
-        """Read how many bytes the undo of these queues takes."""
-        found = yield from reads.fetch_all(
-            [(b"HGET", keys.undo_key(queue, self.plan.batch), b"bytes") for queue in queues]
-        )
-        for queue, raw in zip(queues, found, strict=True):
-            self._bytes[queue] = int(raw or 0)
-
     def end(self, outcome: str = "done") -> Program[None]:
-        """Delivers what is meant for other queues, and writes down what was done."""
-        for queue in sorted(self._outbox):
-            yield from self._deliver(queue)
-        yield from self._count(sorted(self._outbox))  # what was delivered may have reached others of the same queue
+        """Deliver what is meant for other queues, and write down what was done."""
+        for applier in self._appliers.values():
+            yield from applier.deliver(at_end=True)
         yield from self._open.close(self.tally.applied, self._kept_bytes)
         counts = {"applied": self.tally.applied, "skipped": self.tally.skipped_count}
         yield from self._log(outcome, counts)
@@ -231,7 +159,7 @@ class Application:
 
     @property
     def _kept_bytes(self) -> int:
-        return sum(self._bytes.values()) + self._abroad.bytes
+        return sum(applier.kept_bytes for applier in self._appliers.values())
 
     def _log(self, outcome: str, counts: Mapping[str, int]) -> Program[None]:
         plan, tally = self.plan, self.tally
@@ -251,6 +179,7 @@ class Application:
             cancel_requested=tally.asked,
             skipped=skipped,
             skipped_count=tally.skipped_count + len(self.plan.tail.skipped),
+            by_rule=dict(tally.by_rule),
             undoable=tally.undoable,
             undo_until_ms=self._open.undo_until_ms(tally.undoable),
             queues=tuple(tally.queues),

@@ -13,16 +13,11 @@ import msgspec
 
 from qdeck._deck import changes, native
 from qdeck._deck.model import NATIVE, QueueRef
-from qdeck._deck.reasons import CapabilityCode, SkipCode
-from qdeck._engine.acts import Acted
+from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._operations.model import Verb
-from qdeck._redis import reads
 from qdeck._settings.limits import Limits
-from qdeck.adapters import changes as applied
-from qdeck.adapters import make
-from qdeck.adapters.model import Act, Entry, Seen
-from qdeck.adapters.paging import SLICE, build_changes
+from qdeck.adapters.model import Act
 from qdeck.adapters.plans import shown
 
 if TYPE_CHECKING:
@@ -30,11 +25,10 @@ if TYPE_CHECKING:
 
     from qdeck._deck.native import Memory
     from qdeck._filter import Filter
-    from qdeck._operations.model import PlanEntry, PlanHead
+    from qdeck._operations.model import PlanHead
     from qdeck._operations.request import Wish
     from qdeck._redis.commands import Program
     from qdeck.adapters.adapter import Adapter
-    from qdeck.adapters.cells import Change
     from qdeck.adapters.others import Others
 
 
@@ -138,80 +132,3 @@ def options_of(head: PlanHead) -> dict[str, Any]:
     if head.reason:
         given["reason"] = head.reason
     return given
-
-
-class Abroad:
-    """One run of a batch over other adapters. It counts what is kept to undo it, and keeps no more than it may."""
-
-    def __init__(self, head: PlanHead, batch: str, keep_ms: int) -> None:
-        self._head, self._batch, self._keep_ms = head, batch, keep_ms
-        self._adapters: dict[str, Adapter] = {}
-        self._bytes: dict[str, int] = {}
-        self._places = applied.Places()
-
-    @property
-    def bytes(self) -> int:
-        """What is kept to undo it."""
-        return sum(self._bytes.values())
-
-    def slice(self, part: Sequence[PlanEntry], offset: int, room: int) -> Program[Acted]:
-        """Does entries of one queue, state and verb, as many as go in one step of work."""
-        part = part[:SLICE]
-        first = part[0]
-        adapter = self._adapters.setdefault(first.adapter, make(first.adapter))
-        now = yield from reads.clock()
-        done = yield from applied.done_places(adapter.name, self._batch, range(offset, offset + len(part)))
-        seen = [Seen.parse(entry.version) for entry in part]
-        there = yield from adapter.recall(first.queue, first.state, seen, now)
-        reasons: dict[int, tuple[str, str]] = {}
-        todo: list[tuple[int, Entry]] = []
-        for at, (entry, is_kept) in enumerate(zip(there, done, strict=True)):
-            if entry is not None and is_kept is None:
-                todo.append((at, entry))
-            elif is_kept is None:
-                reasons[at] = SkipCode.CHANGED, ""
-        unkept = done.count(False) + (yield from self._do(adapter, part, todo, offset, room, now, reasons))
-        skipped = [(at, code, data) for at, (code, data) in sorted(reasons.items())]
-        return Acted(now, len(part), True, 0, 0, self.bytes, skipped, unkept)
-
-    def _do(
-        self,
-        adapter: Adapter,
-        part: Sequence[PlanEntry],
-        todo: list[tuple[int, Entry]],
-        offset: int,
-        room: int,
-        now: int,
-        reasons: dict[int, tuple[str, str]],
-    ) -> Program[int]:
-        """Makes the changes; one that a change before it spoiled is made anew, once. Returns how many are not kept."""
-        act, unkept = Act(part[0].verb), 0
-        shared = {**(yield from adapter.outfit(act, now)), **options_of(self._head)}
-        tries = [todo]
-        for number, some in enumerate(tries):
-            options = [self._with_reason(shared, part[at]) for at, _ in some]
-            built = yield from build_changes(adapter, act, [entry for _, entry in some], now, options)
-            ready: list[tuple[int, Entry, Change]] = []
-            for (at, entry), change in zip(some, built, strict=True):
-                if isinstance(change, UsageError):
-                    reasons[at] = SkipCode.NOT_CAPABLE, str(change).removeprefix(f"{entry.id!r}: ")
-                else:
-                    ready.append((at, entry, change))
-            others = self.bytes - self._bytes.get(adapter.name, 0)
-            outcomes = yield from applied.apply(
-                adapter.name, self._batch, [change for _, _, change in ready], keep_ms=self._keep_ms,
-                keep_bytes=max(0, room - others), places=[offset + at for at, _, _ in ready], at=self._places,
-            )  # fmt: skip
-            for (at, entry, _), outcome in zip(ready, outcomes, strict=True):
-                if outcome.done:
-                    reasons.pop(at, None)
-                    unkept += not outcome.undoable
-                    self._bytes[adapter.name] = outcome.bytes
-                    continue
-                reasons[at] = outcome.code or SkipCode.CHANGED, outcome.data
-                if number == 0:
-                    tries.append([(at, entry)])
-        return unkept
-
-    def _with_reason(self, shared: dict[str, Any], entry: PlanEntry) -> dict[str, Any]:
-        return {**shared, "reason": entry.reason, "rule": entry.rule} if entry.rule is not None else shared

@@ -126,7 +126,8 @@ class PlanTail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What applying a plan did. `cancel_requested` of the applied jobs are running and are ended by their worker.
+    """What applying a plan did. `cancel_requested` of the applied jobs are running and are ended by their worker; a
+    purge counts those of each rule.
 
     `undoable` of the applied ones can be taken back until `undo_until_ms`; `error` tells why it ended before its plan
     did, and `stopped` that it was told to.
@@ -138,6 +139,7 @@ class BatchResult:
     skipped: tuple[Skip, ...]
     skipped_count: int
     cancel_requested: int = 0
+    by_rule: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     undoable: int = 0
     undo_until_ms: int | None = None
     queues: tuple[QueueRef, ...] = ()
