@@ -36,5 +36,8 @@ def entry_point(name: str) -> EntryPoint | None:
 
 
 def is_adapter(name: str) -> bool:
-    """Whether there is an adapter of this name."""
-    return name in ADAPTERS or entry_point(name) is not None
+    """Whether there is an adapter of this name, or of the system that it begins with, as in `jobs@eu`."""
+    system, at, label = name.partition("@")
+    if at and not label.replace("-", "").isalnum():
+        return False
+    return system in (FOREIGN if at else ADAPTERS) or entry_point(system) is not None

@@ -6,9 +6,9 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from qdeck.adapters.model import Outcome
+from qdeck.adapters.model import Act, Outcome
 from qdeck.adapters.vmpooler.keys import read_letter
 from qdeck.testing.adapters import Conformance
 
@@ -39,6 +39,7 @@ def load_dump(raw: redis.Redis, name: str) -> None:
 
 class TestScheduler(Conformance):
     adapter = "scheduler"
+    priorities: ClassVar = dict.fromkeys(Act, "HIGH")
 
     def populate(self, raw: redis.Redis) -> None:
         now = time.time_ns() // 1_000_000
@@ -67,6 +68,7 @@ class TestScheduler(Conformance):
 
 class TestIfdb(Conformance):
     adapter = "ifdb"
+    priorities: ClassVar = {Act.REPRIORITISE: 7}
 
     def populate(self, raw: redis.Redis) -> None:
         def put(name: str, line: bool = True, **facts: object) -> None:

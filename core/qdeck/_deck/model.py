@@ -95,6 +95,7 @@ class QueueRow:
     workers: int | None = None
     totals: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     unknown_tasks: tuple[UnknownTask, ...] = ()
+    serves_others: bool = False  # what it holds asks for jobs of other queues
     problem: Unreadable | None = None
     ref: QueueRef = field(init=False, compare=False, repr=False)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from qdeck._redis.commands import Program
+    from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.model import AdapterHealth, StateHealth
     from qdeck.adapters.others import Others
 
@@ -43,19 +44,18 @@ def measure(others: Others, now: int) -> Program[Theirs]:
             found.notices.append(f"{adapter.name} was not measured: {error}")
             found.orphaned = None
             continue
-        _take(found, adapter.name, health)
+        _take(found, adapter, health)
     return found
 
 
-def _take(found: Theirs, name: str, health: AdapterHealth) -> None:
+def _take(found: Theirs, adapter: Adapter, health: AdapterHealth) -> None:
+    name = adapter.name
     for one in health.states:
         found.states.setdefault(one.state.value, {})[QueueRef(name, one.queue)] = one
     for task, counts in health.tasks.items():
         found.tasks[task if task not in found.tasks else f"{name}/{task}"] = counts
-    if found.orphaned is not None:
-        found.orphaned += health.orphaned or 0
-    if health.orphaned is None and name == "vmpooler":
-        found.orphaned = None
+    if found.orphaned is not None and adapter.counts_orphans:
+        found.orphaned = None if health.orphaned is None else found.orphaned + health.orphaned
     found.adapters[name] = MappingProxyType(
         {"clones_per_min": health.clones_per_min, "orphaned": health.orphaned, "own": health.own or None}
     )

@@ -127,7 +127,9 @@ def report(
             stuck=seen.totals.stuck if known else None,
             late=seen.totals.late if known else None,
             orphaned=orphaned,
-            stuck_vms=sum((row.stuck or 0) + (row.late or 0) for row in rows if _is_of_jobs(row)) if known else None,
+            stuck_vms=sum((row.stuck or 0) + (row.late or 0) for row in rows if not row.serves_others)
+            if known
+            else None,
         ),
         checks=tuple(checks),
         notices=tuple(notices),
@@ -135,10 +137,6 @@ def report(
         thresholds=memory.thresholds,
         adapters=MappingProxyType(theirs.adapters),
     )
-
-
-def _is_of_jobs(row: QueueRow) -> bool:
-    return row.adapter != "vmpooler" or ":" not in row.name
 
 
 def _with_theirs(

@@ -122,18 +122,22 @@ _HOMES: Final = {
 def make(name: str, patterns: Sequence[str] = ()) -> Adapter:
     """Return a new adapter of that name, whose package is loaded now. `patterns` are of lists.
 
-    What is not among those of qdeck is looked for among the entry points of what else is installed.
+    A name may say which one of several of a system is meant, as in `jobs@eu`. A system that is not among those of qdeck
+    is looked for among the entry points of what else is installed.
     """
     from importlib import import_module
 
     kind: Callable[..., Adapter]
-    if name in NAMES:
-        kind = import_module(f"qdeck.adapters.{name}").ADAPTER
-    elif (found := entry_point(name)) is not None:
+    system = name.partition("@")[0]
+    if system in NAMES:
+        kind = import_module(f"qdeck.adapters.{system}").ADAPTER
+    elif (found := entry_point(system)) is not None:
         kind = found.load()
     else:
         raise InvalidOption(f"there is no adapter {name!r}", hint=f"adapters are: native, {', '.join(NAMES)}")
-    return kind(patterns) if getattr(kind, "takes_patterns", False) else kind()
+    made = kind(patterns) if getattr(kind, "takes_patterns", False) else kind()
+    made.name = name
+    return made
 
 
 def make_all(names: Iterable[str] = NAMES, patterns: Sequence[str] = ()) -> list[Adapter]:

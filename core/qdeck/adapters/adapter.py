@@ -8,6 +8,7 @@ and lookups are then the same for all.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -54,13 +55,16 @@ def _parsed(text: str) -> Filter:
 class Adapter(ABC):
     """One queue system. Make one for each deck: it may remember from look to look."""
 
-    name: ClassVar[str]
+    name: str
+    """The class has the name of its system. One of several of a system has a name of its own, as in `jobs@eu`."""
     about: ClassVar[str]
     on_cluster: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
     """Whether entries that are equal to the byte may be several."""
     acl_keys: ClassVar[tuple[str, ...]] = ()
     """Patterns of its keys, for the rights of those who look at them or operate them."""
+    counts_orphans: ClassVar[bool] = False
+    """Whether `health` looks for records that belong to no job; what it does not count is unknown then."""
     takes_patterns: ClassVar[bool] = False
     """Whether it is made with the patterns of `[lists]`."""
     takes_priority: ClassVar[tuple[Act, ...]] = ()
@@ -147,6 +151,13 @@ class Adapter(ABC):
         yield from ()  # no reading: a program all the same
         raise InvalidOption(self.why_not(act, State(entry.state)), hint="see the capabilities of the adapter")
 
+    def named(self, entries: list[Entry]) -> list[Entry]:
+        """Return entries as those of this adapter, which may be one of several of its system."""
+        system = type(self).name
+        if self.name == system:
+            return entries
+        return [replace(one, adapter=self.name, key=self.name + one.key.removeprefix(system)) for one in entries]
+
     def recall(self, queue: str, state: str, seen: Sequence[Seen], now: int) -> Program[list[Entry | None]]:
         """The entries that were seen so, as they read now; None where one is gone, or is another by now."""
         sources = {source.key: source for source in (yield from self.sources(queue, (State(state),)))}
@@ -157,7 +168,7 @@ class Adapter(ABC):
                 by_key.setdefault(one.key, []).append(raw)
         found: dict[Seen, Entry] = {}
         for raws in by_key.values():
-            entries = yield from self.fill(queue, raws, now)
+            entries = self.named((yield from self.fill(queue, raws, now)))
             found |= {entry.seen: entry for entry in entries if (entry.queue, entry.state) == (queue, state)}
         return [found.get(one) for one in seen]
 

@@ -35,6 +35,9 @@ class Listed(Protocol):
     def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
         """Entries as they read."""
 
+    def named(self, entries: list[Entry]) -> list[Entry]:
+        """Entries as those of this adapter."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -81,7 +84,7 @@ def page(
         place = Place(place.source + 1) if mark is None else Place(place.source, mark)
         scanned += len(raws)
         if raws:
-            entries = yield from adapter.fill(queue, raws, now)
+            entries = adapter.named((yield from adapter.fill(queue, raws, now)))
             kept = _numbered((e for e in entries if e.state in states and queue in (NO_QUEUE, e.queue)), start)
             kept = [entry for entry in kept if test(entry)]
             if kept or scanned >= most:

@@ -18,7 +18,7 @@ from qdeck.adapters.plans import Search
 from qdeck.admin import Act, Entry, Limits, Seen, State, Writer, make_adapter, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import redis
 
@@ -58,6 +58,8 @@ class Conformance:
     """Give `adapter` and `populate`; every test below is then about that adapter."""
 
     adapter: ClassVar[str]
+    priorities: ClassVar[Mapping[Act, object]] = {}
+    """The priority with which a verb is tried."""
 
     def populate(self, raw: redis.Redis) -> None:
         """Fills the server with entries of every state, broken ones too."""
@@ -178,7 +180,7 @@ class Conformance:
             for act, capability in adapter.capabilities().items():
                 assert capability.can or adapter.why_not(act)
                 try:
-                    change = deck.run(adapter.change(act, entry, _now(deck), priority=_priority(self.adapter, act)))
+                    change = deck.run(adapter.change(act, entry, _now(deck), priority=self.priorities.get(act)))
                 except UsageError:
                     continue
                 told.add(act)
@@ -297,12 +299,6 @@ def _taken(deck: Writer, adapter: Adapter, queue: str, rule: Rule, limits: Limit
         while (page := deck.run(pages.page())) is not None:
             found += page
     return found
-
-
-def _priority(adapter: str, act: Act) -> object:
-    if act is Act.REPRIORITISE and adapter == "ifdb":
-        return 7
-    return "HIGH" if adapter == "scheduler" else None
 
 
 def _now(deck: Writer) -> int:

@@ -64,7 +64,7 @@ class Count:
 class Ifdb(Adapter):
     """`ifdb:task_queue` and `ifdb:task_data`, as the migration plan of that project writes them."""
 
-    name: ClassVar[str] = NAME
+    name: str = NAME
     acl_keys: ClassVar[tuple[str, ...]] = ("ifdb:*",)
     about: ClassVar[str] = "ifdb:task_queue and ifdb:task_data of the IFDB project"
     outcome_evidence: ClassVar[str] = (
@@ -95,13 +95,15 @@ class Ifdb(Adapter):
         """One queue. Where there are very many tasks, what only their JSON tells is unknown."""
         waiting, total = yield ask((b"ZCARD", QUEUE), (b"HLEN", DATA))
         if is_error(waiting) and is_error(total):
-            return Look(rows=(QueueRow(adapter=NAME, name=NAME, problem=Unreadable.of(total)),))
+            return Look(rows=(QueueRow(adapter=self.name, name=NAME, problem=Unreadable.of(total)),))
         if not waiting and not total:
             return Look()
         bad = is_error(waiting) or is_error(total)
         sizes = [0 if is_error(size) else int(size) for size in (waiting, total)]
         if bad or sum(sizes) > MOST_COUNTED:
-            row = QueueRow(adapter=NAME, name=NAME, ready=None if is_error(waiting) else waiting, oldest_exact=False)
+            row = QueueRow(
+                adapter=self.name, name=NAME, ready=None if is_error(waiting) else waiting, oldest_exact=False
+            )
             notices = () if bad else (f"ifdb: {sizes[1]:,} tasks: their states are not counted",)
             return Look(rows=(row,), notices=notices)  # a key of another type was named when its type was read
         count = Count()
@@ -110,7 +112,7 @@ class Ifdb(Adapter):
             _count(count, entry, now)
         of = count.states
         row = QueueRow(
-            adapter=NAME, name=NAME, ready=of[State.READY], delayed=of[State.DELAYED], blocked=of[State.BLOCKED],
+            adapter=self.name, name=NAME, ready=of[State.READY], delayed=of[State.DELAYED], blocked=of[State.BLOCKED],
             running=of[State.RUNNING], done=of[State.DONE], dead=of[State.DEAD], stuck=count.stuck,
             overdue=0, oldest_s=age_s(now, count.oldest_ms),
         )  # fmt: skip
@@ -153,7 +155,8 @@ class Ifdb(Adapter):
         for source in (_LINE, _TASKS):
             some = [one for one in seen if (one.score is not None) == (source is _LINE)]
             raws = [Raw(source=source, member=one.member, score=one.score, value=one.value) for one in some]
-            found |= {entry.seen: entry for entry in (yield from self.fill(queue, raws, now)) if entry.state == state}
+            entries = self.named((yield from self.fill(queue, raws, now)))
+            found |= {entry.seen: entry for entry in entries if entry.state == state}
         return [found.get(one) for one in seen]
 
     def outfit(self, act: str, now: int) -> Program[dict[str, Any]]:

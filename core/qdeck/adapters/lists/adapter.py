@@ -58,7 +58,7 @@ _TASKS: Final = ("action_type", "task", "name", "type")
 class Lists(Adapter):
     """Lists by patterns; `patterns` are the user's own, in the form that `lists_names` has."""
 
-    name: ClassVar[str] = "lists"
+    name: str = "lists"
     acl_keys: ClassVar[tuple[str, ...]] = (
         "task_queues:*", "*:actions", "*:actions:*", "*:responses*", "*:callbacks*", "*:notifications*", "*:free*",
         "*:advance*", "*:professional*", "*:enterprise*",
@@ -167,11 +167,11 @@ class Lists(Adapter):
         """The entries as they were seen: the step itself looks whether the list still has them."""
         yield from ()  # no reading: a program all the same
         word = "dead" if state == State.DEAD else "ready"
-        found: list[Entry | None] = []
+        found: list[Entry] = []
         for one in seen:
             source = Source(key=one.key, kind=Kind.LIST, state=State(state), native_state=word)
             found.append(_entry(queue, Raw(source=source, member=one.member, at=one.at), now))
-        return found
+        return [*self.named(found)]
 
     def likeness(self, seen: Seen) -> bytes:
         """The id that it tells, or all of it: who buries an entry may have written a count into it."""

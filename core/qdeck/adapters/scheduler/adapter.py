@@ -69,7 +69,7 @@ _ELSEWHERE: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the job 
 class Scheduler(Adapter):
     """The four keys of the scheduler. `sign` says how its version makes scores (+1, -1); None is found out."""
 
-    name: ClassVar[str] = "scheduler"
+    name: str = "scheduler"
     takes_priority: ClassVar[tuple[Act, ...]] = (Act.RETRY, Act.REQUEUE, Act.RUN)
     acl_keys: ClassVar[tuple[str, ...]] = ("scheduler:*",)
     about: ClassVar[str] = "scheduler:queue:* and scheduler:processing of the task scheduler service"

@@ -77,7 +77,8 @@ _REQUEST_SCAN: Final = Source(key=b"vmpooler__odrequest__*", kind=Kind.NAMES, st
 class VmPooler(Adapter):
     """VMPooler 3.9: global keys with the prefix `vmpooler__`."""
 
-    name: ClassVar[str] = "vmpooler"
+    name: str = "vmpooler"
+    counts_orphans: ClassVar[bool] = True
     acl_keys: ClassVar[tuple[str, ...]] = ("vmpooler__*",)
     about: ClassVar[str] = "vmpooler__* of VMPooler"
     outcome_evidence: ClassVar[str] = (
@@ -236,11 +237,12 @@ class VmPooler(Adapter):
                     cancelled=counts[State.CANCELLED],
                     stuck=sum(_number(n) or 0 for n in late),
                     oldest_s=age_s(now, min(since, default=None)),
+                    serves_others=True,
                 )
             )
         for name, size in zip((CREATE_QUEUE, *TASKS), (create, *tasks), strict=True):
             if not is_error(size) and size:
-                rows.append(QueueRow(adapter=self.name, name=name, ready=size))
+                rows.append(QueueRow(adapter=self.name, name=name, ready=size, serves_others=True))
         return rows
 
     def _ended(self, names: Sequence[bytes], now: int, unread: list[str]) -> Program[Counter[State] | None]:
