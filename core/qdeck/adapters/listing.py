@@ -11,6 +11,7 @@ from qdeck._errors import InvalidOption, UnknownJob
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import good, is_error
+from qdeck.adapters import streams
 from qdeck.adapters.model import NO_QUEUE, SLICE, Entry, Kind, Raw, Source
 
 if TYPE_CHECKING:
@@ -150,6 +151,10 @@ def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw],
         return (yield from _zset(source, mark, most))
     if source.kind is Kind.LIST:
         return (yield from _list(source, mark, most))
+    if source.kind is Kind.STREAM:
+        return (yield from streams.undelivered(source, mark, most))
+    if source.kind is Kind.PENDING:
+        return (yield from streams.pending(source, mark, most))
     if source.kind is Kind.NAMES:
         [reply] = yield ask((b"SCAN", mark or "0", b"MATCH", source.key, b"COUNT", NAMES_STEP))
         cursor, names = good(reply)
@@ -178,10 +183,14 @@ def _passed_over(reply: Any) -> bool:
 
 def _list(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
     start = int(mark or 0)
-    [reply] = yield ask((b"LRANGE", source.key, start, start + most - 1))
+    first, last = (-start - most, -start - 1) if source.down else (start, start + most - 1)
+    [reply] = yield ask((b"LRANGE", source.key, first, last))
     if _passed_over(reply):
         return [], None
-    raws = [Raw(source=source, member=member, at=start + at) for at, member in enumerate(reply)]
+    if source.down:
+        raws = [Raw(source=source, member=member, at=-start - at) for at, member in enumerate(reversed(reply), 1)]
+    else:
+        raws = [Raw(source=source, member=member, at=start + at) for at, member in enumerate(reply)]
     return raws, None if len(raws) < most else str(start + most)
 
 

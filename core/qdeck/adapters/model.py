@@ -37,6 +37,10 @@ class Kind(StrEnum):
     SET = "set"
     HASH = "hash"
     LIST = "list"
+    STREAM = "stream"
+    """The entries of a stream that its consumer group was not given yet."""
+    PENDING = "pending"
+    """The entries of a stream that a consumer of its group was given and did not acknowledge."""
     NAMES = "names"
     """Not a key but a glob: the entries are the keys whose names match."""
 
@@ -69,13 +73,18 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that holds entries of some state. With `down` it is listed from its highest score."""
+    """A key that holds entries of some state, listed in the order in which they are consumed.
+
+    A sorted set is listed from its lowest score, with `down` from its highest; a list from the left, with `down` from
+    the right. Of a stream, `group` is the consumer group.
+    """
 
     key: bytes
     kind: Kind
     state: State
     native_state: str
     down: bool = False
+    group: bytes = b""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,13 +122,18 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Raw(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a source, before its adapter has read it."""
+    """An entry of a source, before its adapter has read it.
+
+    Of a stream, `member` is its id and `value` has its fields, as `cells.unpacked` reads them; of a pending one,
+    `score` is `deliveries:consumer`, and `idle_ms` says how long ago it was given to its consumer.
+    """
 
     source: Source
     member: bytes
     score: bytes | None = None
     value: bytes | None = None
     at: int | None = None
+    idle_ms: int | None = None
 
     def seen(self, value: bytes | None = None) -> Seen:
         """What an act will compare."""
