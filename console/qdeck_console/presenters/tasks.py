@@ -29,11 +29,7 @@ TASKS: Final = Table[TaskRow, int](
     Column("expired", 7, lambda row, cell: fmt.cell(fmt.count(row.expired, cell.width), "warn bold"), right=True),
     Column("ends in", 8, lambda row, cell: _left(row.expires_ms, cell.view), right=True),
     Column("made", 8, lambda row, cell: fmt.span_pieces(max(0, cell.view - row.made_ms)), right=True),
-    Column(
-        "services",
-        26,
-        lambda row, cell: [(cut_end(safe_text(", ".join(row.services), limit=200), cell.width), "muted")],
-    ),
+    Column("services", 26, _services),
     Column("tier", 12, lambda row, cell: [(cut_end(safe_text(row.tier, limit=40), cell.width), "muted")]),
     sign=lambda row, _: ("▲", "warn") if row.expired else ("▸", "accent") if row.waited_on else ("•", "muted"),
     least=20,
