@@ -36,7 +36,7 @@ def test_what_another_remover_has_in_hand_is_left_to_it(
     assert make(client) == NAME
     assert run(registry.begin([NAME])) == ["free"]
     report = manager.report_task_queues("t", dry_run=False)
-    assert (report.removed, report.kept, report.samples[0].outcome) == (0, 1, "going")
+    assert (report.removed, report.kept, report.samples[0].outcome) == (0, 1, "being_removed")
     # The first one ends; whoever uses the name from now on need not fear the second.
     assert run(registry.finish("cleaned", [(NAME, 0, 0)], announced=True)) == [True]
     make(client)

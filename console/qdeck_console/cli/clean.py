@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,16 +12,6 @@ from qdeck_console.cli.output import iso, line, note, safe, write_json
 
 if TYPE_CHECKING:
     from qdeck.messages import Cleaning, CleanReport, Removal
-
-_WHY: Final = {
-    "in_use": "a reader waits on it",
-    "recent": "it was used lately",
-    "going": "another cleaning removes it",
-    "late": "it took too long; clean again",
-    "foreign": "it is not a temporary queue",
-    "unknown": "the server keeps no idle times",
-    "uncopied": "it is too large to be kept for undo",
-}
 
 
 @command("clean", short_help="Remove the temporary queues of a task, or orphaned ones.")
@@ -100,9 +90,7 @@ def _shape(report: CleanReport) -> dict[str, Any]:
         "batch": report.batch,
         "applied": 0 if report.dry_run else report.removed,
         "skipped": [
-            {"id": one.name, "code": one.outcome, "why": _WHY[one.outcome]}
-            for one in report.samples
-            if one.outcome in _WHY
+            {"id": one.name, "code": one.outcome, "why": one.outcome.why} for one in report.samples if one.outcome.why
         ],
         "undo_until": iso(report.undo_until_ms),
         "undoable": report.undoable,

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck._schedules.model import Definition
     from qdeck._settings import Target
-    from qdeck.messages._cleaning import Cleaning, CleanReport
+    from qdeck.messages._cleaning import Cleaning
+    from qdeck.messages._removal import CleanReport
 
 
 T = TypeVar("T")

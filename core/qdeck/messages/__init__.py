@@ -7,20 +7,13 @@ from typing import TYPE_CHECKING, Final
 from qdeck._lazy import attach
 
 if TYPE_CHECKING:
-    from qdeck.messages._cleaning import (
-        Cleaning,
-        CleanReport,
-        ExpiredCleaning,
-        OrphanCleaning,
-        PlannedCleaning,
-        Removal,
-        TaskCleaning,
-    )
+    from qdeck.messages._cleaning import Cleaning, ExpiredCleaning, OrphanCleaning, PlannedCleaning, TaskCleaning
     from qdeck.messages._envelopes import DomainAction, DomainActionResponse, ErrorDetail, callback_to, response_to
     from qdeck.messages._manager import Delivery, DomainQueueManager, SyncDomainQueueManager
     from qdeck.messages._messenger import Messenger
     from qdeck.messages._names import TIERS, Names, TaskQueueName, segment
     from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
+    from qdeck.messages._removal import CleanReport, Removal, RemovalOutcome
     from qdeck.messages._service import Service
     from qdeck.messages._tasks import QueuePage, TaskPage, TaskRow
 
@@ -41,6 +34,7 @@ __all__ = [
     "PlannedCleaning",
     "QueuePage",
     "Removal",
+    "RemovalOutcome",
     "Service",
     "SyncDomainQueueManager",
     "TaskCleaning",
@@ -54,14 +48,13 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "qdeck.messages._cleaning": (
-        "CleanReport Cleaning ExpiredCleaning OrphanCleaning PlannedCleaning Removal TaskCleaning"
-    ),
+    "qdeck.messages._cleaning": "Cleaning ExpiredCleaning OrphanCleaning PlannedCleaning TaskCleaning",
     "qdeck.messages._envelopes": "DomainAction DomainActionResponse ErrorDetail callback_to response_to",
     "qdeck.messages._manager": "Delivery DomainQueueManager SyncDomainQueueManager",
     "qdeck.messages._messenger": "Messenger",
     "qdeck.messages._names": "Names TIERS TaskQueueName segment",
     "qdeck.messages._registry": "LifeCycleCount TemporaryQueue",
+    "qdeck.messages._removal": "CleanReport Removal RemovalOutcome",
     "qdeck.messages._service": "Service",
     "qdeck.messages._tasks": "QueuePage TaskPage TaskRow",
 }

@@ -17,10 +17,10 @@ from qdeck._engine.numbers import digits
 from qdeck._operations import batches
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import ordered
-from qdeck.messages._registry import ABOUT, CALLBACKS, QUEUES, TASKS, copy_key
+from qdeck.messages._registry import ABOUT, CALLBACKS, QUEUES, TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from qdeck._operations.batches import Batch, OpenBatch
     from qdeck._redis.commands import Arg, Program
@@ -39,6 +39,11 @@ class Noted(msgspec.Struct, frozen=True, array_like=True):
     about: bytes = b""
     task_set: bytes = b""
     set_ttl_ms: int = -1
+
+
+def copy_key(name: str, batch: str) -> bytes:
+    """Return where the copy of a queue is, in the slot of the queue."""
+    return f"{{{name}}}:undo:{batch}".encode()
 
 
 def index_key(batch: str) -> bytes:
@@ -91,13 +96,13 @@ class CleaningBatch:
             return None
         return (yield from batches.begin_automatic(self.id, VERB, detail=self._detail))
 
-    def settle(self, kept: Mapping[str, int], left: Sequence[str]) -> Program[None]:
-        """Count what was kept, with its bytes, and forget what was left."""
+    def settle(self, names: Sequence[str], kept: Mapping[str, int], also: Collection[str] = ()) -> Program[None]:
+        """Count what was kept of these queues, with its bytes; forget the others, but those that `also` stay noted."""
         if self._open is None:
             return
         self._bytes += sum(size + OVERHEAD for size in kept.values())
         self._count += len(kept)
-        if left:
+        if left := [name for name in names if name not in kept and name not in also]:
             yield (b"HDEL", index_key(self.id), *left)
 
     def close(self, counts: Mapping[str, int]) -> Program[int | None]:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from qdeck._app import App
     from qdeck._engine.ops import Claimed, Ending, Turn
     from qdeck._redis.commands import Program
-    from qdeck.messages._cleaning import CleanReport
     from qdeck.messages._registry import LifeCycleCount, TemporaryQueue
+    from qdeck.messages._removal import CleanReport
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -19,6 +19,7 @@ TIERS: Final[dict[str, int]] = {"enterprise": 25, "professional": 50, "advance":
 
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _LONGEST: Final = 64
+_MAY_BE_TEMPORARY: Final = re.compile(rb":(?:responses|callbacks):|:(?:enterprise|professional|advance|free):")
 _WORDS: Final = frozenset(kind.value for kind in QueueType)
 
 
@@ -201,3 +202,29 @@ class TaskQueueName:
 
     def __str__(self) -> str:
         return f"{self.domain}:{self.action_type}:{self.tier}:{self.task_id}"
+
+
+def task_of(name: str) -> str | None:
+    """Return the task in the name of a queue of the first generation; None in any other name."""
+    try:
+        return TaskQueueName.parse(name).task_id
+    except InvalidName:
+        return None
+
+
+def temporary_name(key: bytes) -> str | None:
+    """Return the name, when a key is called like a temporary queue of any generation."""
+    if not _MAY_BE_TEMPORARY.search(key) or b"{" in key or b"}" in key or len(key) > 400:
+        return None
+    try:
+        text = key.decode("ascii")
+    except UnicodeDecodeError:
+        return None
+    try:
+        return text if QueueName.parse(text).is_temporary else None
+    except InvalidName:
+        pass
+    try:
+        return str(TaskQueueName.parse(text))
+    except InvalidName:
+        return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._engine import acts
 from qdeck._engine.keys import MESSAGES
 from qdeck._engine.numbers import clipped, digits
 from qdeck._errors import InvalidName, UsageError
@@ -128,11 +127,11 @@ def touch(names: Sequence[str]) -> Program[int]:
     return found
 
 
-_BEGUN: Final = ("in_use", "free", "going")
+_BEGUN: Final = ("in_use", "free", "being_removed")
 
 
 def begin(names: Sequence[str]) -> Program[list[str]]:
-    """Announce that queues are to be removed: `free`, `in_use` (somebody waits) or `going` (another has it)."""
+    """Announce that queues are to be removed: `free`, `in_use` (somebody waits) or `being_removed` (by another)."""
     free: list[int] = []
     for start in range(0, len(names), AT_ONCE):
         free += yield from call("registry", KEYS, [0, "begin", ACT_MS, *names[start : start + AT_ONCE]])
@@ -175,7 +174,8 @@ def count(event: str, service: str, kind: str) -> Program[None]:
 
 def keep(names: Sequence[str]) -> Program[None]:
     """Take back that queues are to be removed."""
-    yield from call("registry", KEYS, [0, "keep", *names])
+    if names:
+        yield from call("registry", KEYS, [0, "keep", *names])
 
 
 def expired(most: int) -> Program[list[str]]:
@@ -219,40 +219,17 @@ def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_
     return told.decode()
 
 
-def copy_key(name: str, batch: str) -> bytes:
-    """Return where the copy of a queue is, in the slot of the queue."""
-    return f"{{{name}}}:undo:{batch}".encode()
-
-
-def drop_many(
-    queues: Sequence[str],
-    until_ms: int,
-    idle_s: int,
-    *,
-    batch: str = "-",
-    copy_bytes: int = 0,
-    needs_copy: bool = False,
-) -> Program[list[tuple[int, int, int] | str]]:
-    """Remove lists that were left alone: of each messages, bytes, whether a copy was put aside; or why it stayed."""
-    if not queues:
-        return []
-    drop = script("drop")
-    yield from scripts.check_rights(drop, queues[0].encode())
-    args = (0, until_ms, idle_s, copy_bytes, acts.KEEP_MS, int(needs_copy))
-    calls = [drop.call((name.encode(), copy_key(name, batch)), args) for name in queues]
-    found: list[tuple[int, int, int] | str] = []
-    for reply in (yield from scripts.run_each(drop, calls)):
-        if isinstance(reply, list):
-            messages, size, copied = map(int, reply)
-            found.append((messages, size, copied))
-        else:
-            found.append(str(reply, "ascii"))
-    return found
+def raw_task(task: str) -> bytes:
+    """Return the id of a task as bytes, or raise `UsageError` for one that no service can have given."""
+    try:
+        return task.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"no task has the id {task!r}: it is not UTF-8", hint="give an id as services do") from error
 
 
 def of_task(task: str, most: int = 1000) -> Program[list[str]]:
     """Names of the queues that are registered to a task."""
-    head = f"{task}\0".encode()
+    head = raw_task(task) + b"\0"
     first, last, names = b"[" + head, b"[" + head + b"\xff", list[str]()
     while True:
         found = yield (b"ZRANGEBYLEX", TASKS, first, last, b"LIMIT", 0, most)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from qdeck._context import JobContext
     from qdeck._redis.commands import Program
-    from qdeck.messages._cleaning import Removal
+    from qdeck.messages._removal import Removal
 
 Handler = Any
 _SILENT: Final = (LeaseLost, JobCancelled)

@@ -4,7 +4,7 @@
 -- keys: queue (list) copy (string: `ms to live, -1 without an end`, a space, the list as `DUMP` writes it)
 -- args: now (0 = the server's clock), ms until which this may be done, seconds it must have been idle, bytes that the
 --   copy may take (0: none is made), ms that it is kept, 1 when nothing is to go without a copy
--- reply: messages, bytes, 1 when a copy was made; or why not: `gone`, `busy` (used lately), `late`, `foreign`, `unknown` (idle time not kept), `uncopied`
+-- reply: messages, bytes, 1 when a copy was made; or why not: `gone`, `recent` (used lately), `late`, `foreign`, `unknown` (idle time not kept), `uncopied`
 local NOW = tonumber(ARGV[1])
 if NOW == 0 then
   local t = redis.call('TIME')
@@ -18,7 +18,7 @@ local least = tonumber(ARGV[3])
 if least > 0 then
   local idle = redis.pcall('OBJECT', 'IDLETIME', KEYS[1])
   if type(idle) ~= 'number' then return 'unknown' end
-  if idle < least then return 'busy' end
+  if idle < least then return 'recent' end
 end
 local size = redis.call('LLEN', KEYS[1])
 local bytes = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', 0) -- all of it: by its first entries a list may look small

@@ -1,0 +1,202 @@
+"""Removing temporary queues, and what became of each.
+
+A queue that a reader waits on is never removed, nor one that was used lately. The order makes it safe: the remover
+announces itself, and from then on no reader can begin to wait; it looks at the list and removes it in one step; then it
+strikes the queue off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from qdeck._engine import acts
+from qdeck._redis import reads, scripts
+from qdeck.messages import _registry as registry
+from qdeck.messages._batch import MOST_ONE, copy_key
+from qdeck.messages._names import temporary_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from qdeck._redis.commands import Program
+    from qdeck.messages._batch import CleaningBatch
+
+
+class RemovalOutcome(StrEnum):
+    """What became of a queue that was to be removed; the scripts reply with the same words."""
+
+    REMOVED = "removed"
+    WOULD_REMOVE = "would_remove"
+    GONE = "gone"
+    IN_USE = "in_use"
+    RECENT = "recent"
+    BEING_REMOVED = "being_removed"
+    LATE = "late"
+    FOREIGN = "foreign"
+    UNKNOWN = "unknown"
+    UNCOPIED = "uncopied"
+
+    @property
+    def why(self) -> str:
+        """Why the queue was left; empty when it was not."""
+        return _WHY.get(self, "")
+
+
+_WHY: Final[Mapping[RemovalOutcome, str]] = MappingProxyType(
+    {
+        RemovalOutcome.IN_USE: "a reader waits on it",
+        RemovalOutcome.RECENT: "it was used lately",
+        RemovalOutcome.BEING_REMOVED: "another cleaning removes it",
+        RemovalOutcome.LATE: "it took too long; clean again",
+        RemovalOutcome.FOREIGN: "it is not a temporary queue",
+        RemovalOutcome.UNKNOWN: "the server keeps no idle times",
+        RemovalOutcome.UNCOPIED: "it is too large to be kept for undo",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """One queue: what is in it, and what becomes of it.
+
+    How many messages it held is known only when it was removed: to count them would count as a use. `undoable`: a copy
+    is kept (or would be), so that undo puts it back.
+    """
+
+    name: str
+    outcome: RemovalOutcome
+    messages: int | None = None
+    bytes: int = 0
+    idle_s: int | None = None
+    undoable: bool = False
+
+
+@dataclass(slots=True)
+class CleanReport:
+    """What a cleaning did, or would do. Names are kept of the first ones only: there may be a million."""
+
+    dry_run: bool = False
+    scanned: int = 0
+    removed: int = 0
+    messages: int = 0
+    bytes: int = 0
+    in_use: int = 0
+    kept: int = 0
+    samples: list[Removal] = field(default_factory=list)
+    most_samples: int = 100
+    batch: str | None = None
+    undoable: int = 0
+    undo_until_ms: int | None = None
+
+    def add(self, found: Removal) -> None:
+        """Count one queue."""
+        if found.outcome in (RemovalOutcome.REMOVED, RemovalOutcome.WOULD_REMOVE):
+            self.removed += 1
+            self.messages += found.messages or 0
+            self.bytes += found.bytes
+            self.undoable += found.undoable
+        elif found.outcome is RemovalOutcome.IN_USE:
+            self.in_use += 1
+        elif found.outcome is not RemovalOutcome.GONE:
+            self.kept += 1
+        if len(self.samples) < self.most_samples:
+            self.samples.append(found)
+
+
+def look(
+    names: Sequence[str], idle_s: int, *, any_list: bool = False, registered: bool = False
+) -> Program[list[Removal]]:
+    """Return what removing queues would do, from plain reads."""
+    if not names:
+        return []
+    known = yield from registry.describe(names)
+    now = yield from reads.clock()
+    facts = yield from registry.look(names)
+    found = []
+    for name, entry, (kind, idle, size) in zip(names, known, facts, strict=True):
+        outcome = RemovalOutcome.WOULD_REMOVE
+        if kind not in (b"list", b"none") or not (any_list or temporary_name(name.encode()) is not None):
+            outcome = RemovalOutcome.FOREIGN
+        elif entry is not None and entry.is_waited_on(now):
+            outcome = RemovalOutcome.IN_USE
+        elif kind == b"none" and registered and entry is None:
+            outcome = RemovalOutcome.GONE
+        elif kind == b"list" and idle_s and (idle is None or idle < idle_s):
+            outcome = RemovalOutcome.UNKNOWN if idle is None else RemovalOutcome.RECENT
+        elif any_list and (size or 0) > MOST_ONE:
+            outcome = RemovalOutcome.UNCOPIED
+        undoable = outcome is RemovalOutcome.WOULD_REMOVE and (size or 0) <= MOST_ONE
+        found.append(Removal(name=name, outcome=outcome, bytes=size or 0, idle_s=idle, undoable=undoable))
+    return found
+
+
+def remove(
+    names: Sequence[str],
+    *,
+    idle_s: int,
+    event: str,
+    batch: CleaningBatch | None = None,
+    needs_copy: bool = False,
+    any_list: bool = False,
+    task_set: bytes = b"",
+) -> Program[list[Removal]]:
+    """Remove queues that no reader waits on and that were not used for so long.
+
+    A batch keeps copies; what cannot be copied stays where it `needs_copy`. `any_list`: they are lists of any name, of
+    other programs; `task_set` is the set that has their names.
+    """
+    now = yield from reads.clock()
+    begun = yield from registry.begin(names)
+    found: dict[str, Removal] = {}
+    for name, word in zip(names, begun, strict=True):
+        if word != "free":
+            found[name] = Removal(name=name, outcome=RemovalOutcome(word))
+        elif not any_list and temporary_name(name.encode()) is None:  # whatever is registered
+            found[name] = Removal(name=name, outcome=RemovalOutcome.FOREIGN)
+    mine = [name for name in names if name not in found]
+    room = (yield from batch.note(mine, task_set)) if batch is not None and mine else 0
+    # The clock was read before the announcements were made: all of them last until then.
+    args = (0, now + registry.ACT_MS, idle_s, room, acts.KEEP_MS, int(needs_copy))
+    for one in (yield from _drop(mine, batch.id if batch is not None else "-", args)):
+        found[one.name] = one
+    ended = [one for name in mine if (one := found[name]).outcome in (RemovalOutcome.REMOVED, RemovalOutcome.GONE)]
+    keeps_empty = batch is not None and batch.keeps_empty
+    struck = yield from registry.finish(
+        event, [(one.name, one.messages or 0, one.bytes) for one in ended], announced=True
+    )
+    for one, was_registered in zip(ended, struck, strict=True):
+        # A registration of which no list was left was all there was of a queue; another may have ended it already.
+        if was_registered and one.outcome is RemovalOutcome.GONE:
+            found[one.name] = Removal(
+                name=one.name, outcome=RemovalOutcome.REMOVED, messages=0, undoable=keeps_empty
+            )  # fmt: skip
+    if task_set and ended:
+        yield (b"SREM", task_set, *(one.name for one in ended))
+    gone = {one.name for one in ended}
+    free = (name for name, word in zip(names, begun, strict=True) if word == "free")
+    yield from registry.keep([name for name in free if name not in gone])
+    if batch is not None:
+        kept = {one.name: one.bytes for one in found.values() if one.undoable}
+        yield from batch.settle(mine, kept, gone if task_set and keeps_empty else ())
+    return [found[name] for name in names]
+
+
+def _drop(names: Sequence[str], batch: str, args: tuple[int, ...]) -> Program[list[Removal]]:
+    """Remove lists that were left alone, and put copies aside."""
+    if not names:
+        return []
+    drop = scripts.plain("messages/drop")
+    yield from scripts.check_rights(drop, names[0].encode())
+    calls = [drop.call((name.encode(), copy_key(name, batch)), args) for name in names]
+    found = []
+    for name, reply in zip(names, (yield from scripts.run_each(drop, calls)), strict=True):
+        if isinstance(reply, list):
+            messages, size, copied = map(int, reply)
+            removed = RemovalOutcome.REMOVED
+            found.append(Removal(name=name, outcome=removed, messages=messages, bytes=size, undoable=copied == 1))
+        else:
+            found.append(Removal(name=name, outcome=RemovalOutcome(reply.decode())))
+    return found

@@ -1,0 +1,66 @@
+"""The lists of tasks of the first generation, which kept no registry but a set `task_queues:<task>` of their names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from qdeck._errors import LayoutMismatch, NotAllowed
+from qdeck._redis import reads
+from qdeck.messages._names import task_of, temporary_name
+from qdeck.messages._registry import raw_task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.lists.names import Names as ListNames
+
+COUNT: Final = 500
+_NOT_THEIRS: Final = re.compile(rb"\{|qdeck:|task_queues:|.*[\x80-\xff]", re.DOTALL)
+
+
+def set_of(task: str) -> bytes:
+    """Return the set of the names of a task's lists."""
+    return b"task_queues:" + raw_task(task)
+
+
+def is_of_others(name: bytes) -> bool:
+    """Return whether a name in a set may be a list of another program: no key of qdeck, and plain text."""
+    return _NOT_THEIRS.match(name) is None
+
+
+def read_names(task: str) -> Program[list[bytes]]:
+    """Return the names in the set of a task, in order. `LayoutMismatch` when it is another kind of data."""
+    key, cursor, found = set_of(task), None, set[bytes]()
+    while cursor != b"0":
+        cursor, names = yield (b"SSCAN", key, cursor or b"0", b"COUNT", COUNT)
+        found.update(names)
+    return sorted(found)
+
+
+def names_within(task: str, within: Callable[[str], bool]) -> Program[list[str]]:
+    """Return the lists of a task that a service may end: those that are `within`, and those with the task in their
+    name, which have neither prefix nor environment.
+    """
+    try:
+        raws = yield from read_names(task)
+    except (LayoutMismatch, NotAllowed):
+        return []  # something else is called so, or this service has no right to it
+    names = (temporary_name(raw) for raw in raws)
+    return [name for name in names if name is not None and (task_of(name) == task or within(name))]
+
+
+def of_living_tasks(tasks: Mapping[str, str | None]) -> Program[set[str]]:
+    """Return the names whose task has a set of its lists."""
+    asked = {name: task for name, task in tasks.items() if task is not None}
+    there = yield from reads.ask_all([(b"EXISTS", set_of(task)) for task in asked.values()])
+    return {name for name, count in zip(asked, there, strict=True) if count != 0}
+
+
+def task_by_patterns(patterns: ListNames, key: bytes) -> str | None:
+    """Return the task of a list that differs by its end only from others of one queue; None for any other key."""
+    found = patterns.queue_of(key)
+    if found is None or found[1] or not found[0].endswith("*") or not is_of_others(key):
+        return None
+    return key.decode()[len(found[0]) - 1 :]
