@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from adapters.test_conformance import FILL, load_dump
 from qdeck.adapters import discovery
-from qdeck.adapters.listing import every
+from qdeck.adapters.paging import every
 from qdeck.adapters.vmpooler.adapter import VmPooler
 from qdeck.admin import State, Writer
 

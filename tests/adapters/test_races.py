@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from qdeck.adapters import changes
-from qdeck.adapters.listing import every
+from qdeck.adapters.paging import every
 from qdeck.admin import Act, State, Writer, make_adapter
 
 if TYPE_CHECKING:

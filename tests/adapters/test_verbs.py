@@ -10,7 +10,7 @@ import pytest
 
 from adapters.test_conformance import FILL, load_dump
 from qdeck import UnknownJob, UsageError
-from qdeck.adapters.listing import first
+from qdeck.adapters.paging import first
 from qdeck.admin import State, Writer
 from qdeck.testing.adapters import values
 

@@ -9,8 +9,8 @@ import psutil
 import pytest
 
 from operations.yard import Yard
-from qdeck._deck.window import read_stretch
 from qdeck._engine import keys
+from qdeck.adapters.native.window import read_stretch
 from qdeck.admin import Writer
 from support.screens import console, until
 

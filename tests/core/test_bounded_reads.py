@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from operations.yard import Yard
-from qdeck._deck.window import read_stretch
 from qdeck._engine import keys
+from qdeck.adapters.native.window import read_stretch
 from qdeck.admin import Writer
 from support.bounds import read_commands, too_much, unbounded
 from support.breaking import fill

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import InvalidFilter, InvalidOption, NotAllowed, ServerUnreachable, UnknownJob, UsageError
-from qdeck._deck import jobs as joblists
 from qdeck._deck import native, payload
 from qdeck._engine import codec, keys, ops, programs
 from qdeck._engine.codec import BAND
 from qdeck._engine.ids import new_id
 from qdeck._redis import Endpoint, SyncClient
 from qdeck._schedules import store
+from qdeck.adapters.native import jobs as joblists
 from qdeck.admin import NATIVE, AsyncReader, AsyncWriter, QueueRef, Reader, State, Status, Writer
 from qdeck.admin._client import writes
 

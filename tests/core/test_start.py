@@ -12,7 +12,14 @@ from qdeck.admin import Writer
 if TYPE_CHECKING:
     import redis
 
-LATE = ("qdeck._filter.compiler", "qdeck._deck.produce", "qdeck._deck.job", "qdeck._operations", "croniter", "zoneinfo")
+LATE = (
+    "qdeck._filter.compiler",
+    "qdeck._deck.produce",
+    "qdeck.adapters.native.job",
+    "qdeck._operations",
+    "croniter",
+    "zoneinfo",
+)
 
 
 def test_a_deck_that_looks_loads_only_what_looking_needs(url: str) -> None:

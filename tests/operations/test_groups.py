@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from operations.yard import QUEUE, Yard
 from qdeck._engine.shapes import LONGEST, shape
 from qdeck._operations.groups import OTHER
-from qdeck.adapters.native.rows import Row
+from qdeck.adapters.native.records import Row
 from qdeck.admin import Gathering
 
 if TYPE_CHECKING:

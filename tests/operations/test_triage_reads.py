@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from operations.yard import QUEUE, Yard
-from qdeck._deck.window import read_some, read_stretch
 from qdeck._operations.groups import like
 from qdeck._operations.headroom import KEEP_MS, read_headroom
+from qdeck.adapters.native.window import read_some, read_stretch
 from qdeck.admin import parse
 
 if TYPE_CHECKING:

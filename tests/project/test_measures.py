@@ -38,7 +38,7 @@ def test_lines_are_those_of_the_package_itself() -> None:
         "qdeck",
         "qdeck.adapters.adapter",
         "qdeck.adapters.native",
-        "qdeck.adapters.listing",
+        "qdeck.adapters.paging",
         "qdeck_console.app",
     ]
     others = ["qdeck.adapters.vmpooler.read", "qdeck.adapters.ifdb.read", "qdeck.testing", "qdeck_console.demo.run"]

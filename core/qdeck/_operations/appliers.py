@@ -23,8 +23,8 @@ from qdeck._redis import reads
 from qdeck._settings.limits import Limits, rules_words
 from qdeck.adapters import changes as applied
 from qdeck.adapters import make
+from qdeck.adapters.entry_plans import SLICE, build_changes
 from qdeck.adapters.model import Act, Seen
-from qdeck.adapters.paging import SLICE, build_changes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

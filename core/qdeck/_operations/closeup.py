@@ -11,7 +11,6 @@ from itertools import zip_longest
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import records
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import clipped
@@ -19,6 +18,7 @@ from qdeck._operations.groups import kinds_of
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
+from qdeck.adapters.native import records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from qdeck._deck import changes, jobs, payload
+from qdeck._deck import changes, payload
 from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import skips_of
-from qdeck._deck.records import MOST_SHOWN
 from qdeck._engine import acts, codec, keys, programs
 from qdeck._errors import PayloadTooLarge, UnknownJob, UsageError
 from qdeck._hidden import escaped_json
 from qdeck._operations import batches
 from qdeck._operations.model import BatchResult, Verb
 from qdeck._redis.commands import raw_of
+from qdeck.adapters.native.job import by_id
+from qdeck.adapters.native.records import MOST_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,7 +50,7 @@ class Draft:
 
 def read_draft(queue: str, job_id: str) -> Program[Draft]:
     """The job as it is now; raises for one that cannot be edited."""
-    [place] = yield from jobs.by_id(queue, [job_id])
+    [place] = yield from by_id(queue, [job_id])
     if place is None:
         raise UnknownJob(f"no job {job_id!r} in {queue}", hint=f"qdeck find {job_id} looks in every queue")
     if place.state not in Verb.EDIT.states:
@@ -70,7 +71,7 @@ def read_draft(queue: str, job_id: str) -> Program[Draft]:
         raise UsageError(
             f"job {job_id!r} is a failure handler", hint="its payload is the record of the job that failed"
         )
-    return Draft(queue, job_id, State(place.state).value, str(int(place.score)), body)
+    return Draft(queue, job_id, State(place.state).value, str(place.at), body)
 
 
 def new_body(draft: Draft, text: str | bytes) -> bytes:

@@ -15,7 +15,7 @@ from qdeck._engine.numbers import need
 from qdeck._engine.shapes import LONGEST, LOOKED_AT, VARIES, shape_of
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
-from qdeck.adapters.native.rows import Row
+from qdeck.adapters.native.records import Row
 from qdeck.adapters.native.walk import Needs, Walk, fill
 
 if TYPE_CHECKING:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck.jobs import by_id
-from qdeck._deck.records import make_record
 from qdeck._engine import keys
 from qdeck._operations.groups import kinds_of
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
+from qdeck.adapters.native.job import by_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,10 +35,10 @@ def read_related(queue: str, refs: Iterable[str]) -> Program[Mapping[str, JobRec
         of_queue.setdefault(where, {})[job_id] = ref
     found: dict[str, JobRecord] = {}
     for where, ids in of_queue.items():
-        raws = yield from by_id(where, list(ids))
-        for (_, ref), raw in zip(ids.items(), raws, strict=True):
-            if raw is not None:
-                found[ref] = make_record(where, raw, now)
+        rows = yield from by_id(where, list(ids), now)
+        for (_, ref), row in zip(ids.items(), rows, strict=True):
+            if row is not None:
+                found[ref] = row.full()
     return found
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import State
-from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import score_ms
 from qdeck._redis import reads
 from qdeck._redis.errors import is_error
+from qdeck.adapters.native.records import read_head, read_lease
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

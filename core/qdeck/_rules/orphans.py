@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import jobs
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST, is_error
-from qdeck.adapters.native import purge
+from qdeck.adapters.native import ALL_STATES, purge
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +48,7 @@ def _sizes(rows: Sequence[QueueRow]) -> Program[dict[tuple[str, str], int]]:
 
 def _homeless(rows: Sequence[QueueRow], sizes: Mapping[tuple[str, str], int]) -> Program[_Ids]:
     """Ids with a record and no state. The states that hold jobs are asked first: there most are found."""
-    usual = {row.name: [state for state in jobs.ALL_STATES if getattr(row, state)] for row in rows}
+    usual = {row.name: [state for state in ALL_STATES if getattr(row, state)] for row in rows}
     homeless: _Ids = {}
     left = [(name, part, b"0") for name, part in sizes]
     while left:
@@ -61,7 +60,7 @@ def _homeless(rows: Sequence[QueueRow], sizes: Mapping[tuple[str, str], int]) ->
                 left.append((name, part, cursor))
         for name, ids in (yield from _outside(seen, usual)).items():
             homeless.setdefault(name, set()).update(ids)
-    every = dict.fromkeys(homeless, jobs.ALL_STATES)
+    every = dict.fromkeys(homeless, ALL_STATES)
     # Twice: a job may have moved between two reads.
     homeless = yield from _outside(homeless, every)
     return (yield from _outside(homeless, every))

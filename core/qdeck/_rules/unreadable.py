@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from qdeck._deck import history, jobs, since, workers
+from qdeck._deck import history, since, workers
 from qdeck._deck.model import NATIVE, Check, Code, Finding, QueueRef, QueueRow, State, Status
 from qdeck._deck.verdict import Findings, make_check
 from qdeck._deck.words import Unreadable, UnreadableCode
@@ -23,6 +23,7 @@ from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck._schedules import store
 from qdeck._schedules.model import read_definition, read_past
+from qdeck.adapters.native import jobs
 from qdeck.adapters.together import apart
 
 if TYPE_CHECKING:

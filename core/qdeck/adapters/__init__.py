@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from qdeck._redis.reads import ask_all, clock, fetch_all, pairs
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End
-    from qdeck.adapters.listing import every, first, read_slice
     from qdeck.adapters.model import (
         NO_QUEUE,
         Act,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
         age_s,
         short,
     )
+    from qdeck.adapters.paging import every, first, read_slice
     from qdeck.adapters.plans import Rule
     from qdeck.adapters.times import iso, read_ms
     from qdeck.adapters.together import all_of, apart, together
@@ -108,7 +108,7 @@ _HOMES: Final = {
     "qdeck._redis.reads": "ask_all clock fetch_all pairs",
     "qdeck.adapters.adapter": "Adapter",
     "qdeck.adapters.cells": "ANY GUARD THERE Cell Change End",
-    "qdeck.adapters.listing": "every first read_slice",
+    "qdeck.adapters.paging": "every first read_slice",
     "qdeck.adapters.model": (
         "Act AdapterHealth Capability Entry Outcome Group Kind Look NO_QUEUE Raw Seen Source StateHealth Retried age_s "
         "short"

@@ -136,15 +136,15 @@ class Adapter(ABC):
 
     def pages(self, queue: str, search: Search) -> Program[list[Pages]]:
         """What a plan looks for in a queue, or under `NO_QUEUE`."""
-        from qdeck.adapters import paging
+        from qdeck.adapters import entry_plans
 
-        return (yield from paging.pages(self, queue, search))
+        return (yield from entry_plans.pages(self, queue, search))
 
     def weigh(self, verb: str, rows: Sequence[Entry], now: int, **options: Any) -> Program[Weighed]:
         """What an act on these entries comes to."""
-        from qdeck.adapters import paging
+        from qdeck.adapters import entry_plans
 
-        return (yield from paging.weigh(self, verb, rows, now, **options))
+        return (yield from entry_plans.weigh(self, verb, rows, now, **options))
 
     def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
         """The change that does this to an entry; raises a UsageError with the reason where it cannot."""
@@ -205,9 +205,9 @@ class Adapter(ABC):
         now: int | None = None,
     ) -> Program[Page]:
         """The next slice of the entries in these states that match; a cursor of None is the end."""
-        from qdeck.adapters import listing
+        from qdeck.adapters import paging
 
-        return (yield from listing.page(self, queue, states, wanted=wanted, cursor=cursor, most=most, now=now))
+        return (yield from paging.page(self, queue, states, wanted=wanted, cursor=cursor, most=most, now=now))
 
     def job(self, queue: str, wanted: str) -> Program[JobDetail]:
         """All about one entry, given by its id or its key."""
@@ -220,19 +220,19 @@ class Adapter(ABC):
 
     def entry(self, queue: str, wanted: str) -> Program[Entry | None]:
         """One entry, given by its id or its key; a dead one comes after a living one of the same id."""
-        from qdeck.adapters import listing
+        from qdeck.adapters import paging
 
-        return (yield from listing.first(self, queue, tuple(State), lambda e: wanted in (e.key, e.id)))
+        return (yield from paging.first(self, queue, tuple(State), lambda e: wanted in (e.key, e.id)))
 
     def find(self, job_id: str) -> Program[list[Found]]:
         """Where an id is, in every queue of this adapter."""
-        from qdeck.adapters import listing
+        from qdeck.adapters import paging
 
         now = yield from reads.clock()
         look = yield from self.rows(now)
         found: list[Found] = []
         for row in look.rows:
-            entries = yield from listing.every(self, row.name, tuple(State), most=MOST_STUCK)
+            entries = yield from paging.every(self, row.name, tuple(State), most=MOST_STUCK)
             found += [
                 Found(adapter=self.name, queue=row.name, id=entry.id, key=entry.key, state=entry.state)
                 for entry in entries
@@ -242,12 +242,12 @@ class Adapter(ABC):
 
     def stuck(self, now: int) -> Program[list[Entry]]:
         """Entries that do not move, each with its reason in `stuck`."""
-        from qdeck.adapters import listing
+        from qdeck.adapters import paging
 
         look = yield from self.rows(now)
         waiting = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
         found: list[Entry] = []
         for row in look.rows:
-            entries = yield from listing.every(self, row.name, waiting, most=MOST_STUCK)
+            entries = yield from paging.every(self, row.name, waiting, most=MOST_STUCK)
             found += [entry for entry in entries if entry.stuck is not None]
         return found

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final, Protocol
 
 from qdeck._deck.model import State
-from qdeck.adapters import listing
+from qdeck.adapters import paging
 from qdeck.adapters.model import AdapterHealth, StateHealth
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ MOST: Final = 2000  # entries of one queue whose ages are read
 _MEASURED: Final = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD)
 
 
-class Measured(listing.Listed, Protocol):
+class Measured(paging.Listed, Protocol):
     """What is needed of an adapter to measure it."""
 
     def rows(self, now: int) -> Program[Look]:
@@ -31,7 +31,7 @@ def measure(adapter: Measured, now: int) -> Program[AdapterHealth]:
     found: list[StateHealth] = []
     for row in look.rows:
         by_state: dict[str, list[JobRecord]] = defaultdict(list)
-        for entry in (yield from listing.every(adapter, row.name, _MEASURED, most=MOST)):
+        for entry in (yield from paging.every(adapter, row.name, _MEASURED, most=MOST)):
             by_state[entry.state].append(entry)
         found += [_state(row, state, by_state[state]) for state in State if getattr(row, state.value) is not None]
     return AdapterHealth(states=tuple(found), notices=(*look.notices, *look.unread))

@@ -1,157 +1,210 @@
-"""What a plan looks for in the queues of other systems, and what an act on those entries comes to."""
+"""Walking through the entries of a foreign queue, slice by slice, whatever type of key holds them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+import base64
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-from qdeck._deck.reasons import Caution, SkipCode
-from qdeck._errors import UsageError
+from qdeck._deck.model import Page, State
+from qdeck._errors import InvalidOption, LayoutMismatch, UnknownJob
+from qdeck._redis import reads
 from qdeck._redis.commands import ask
-from qdeck._redis.errors import is_error
-from qdeck.adapters.listing import Listed
-from qdeck.adapters.model import Act, Entry, Kind
-from qdeck.adapters.plans import Pages, Weighed, shown
-from qdeck.adapters.together import together
+from qdeck._redis.errors import good, is_error
+from qdeck.adapters import streams
+from qdeck.adapters.model import NO_QUEUE, SLICE, Entry, Kind, Raw, Source
+from qdeck.adapters.sorted_sets import SortedSet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from qdeck._deck.model import Page
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
-    from qdeck.adapters.cells import Change
-    from qdeck.adapters.plans import Search
 
-SLICE: Final = 50  # changes that are made in one go
-Edges = dict[bytes, tuple[float, bytes]]
+MOST_EMPTY: Final = 20  # slices without an entry of the queue that one page goes through
 
-
-class Planned(Listed, Protocol):
-    """What is needed of an adapter to plan for its entries."""
-
-    def page(
-        self,
-        queue: str,
-        states: Sequence[str],
-        *,
-        wanted: Filter | None = None,
-        cursor: str | None = None,
-        now: int | None = None,
-    ) -> Program[Page]:
-        """The next slice of the entries in these states that match."""
-
-    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
-        """The change that does this to an entry."""
+NAMES_STEP: Final = 2000  # keys that one slice of a scan for names looks at
 
 
-class EntryPages(Pages):
-    """The entries of one queue, or of those that are of no queue in particular, that a search looks for."""
+class Listed(Protocol):
+    """What is needed of an adapter to list its entries."""
 
-    def __init__(self, adapter: Planned, queue: str, search: Search, edges: Edges | None) -> None:
-        super().__init__()
-        self._adapter, self._queue, self._search = adapter, queue, search
-        self._edges = edges
-        self._seen: set[int] = set()
-        self._wanted = set(search.ids)
-        self._cursor: str | None = None
-        self._over = edges == {}
+    repeats: ClassVar[bool]
 
-    def page(self) -> Program[list[Entry] | None]:
-        """The entries of the next slice."""
-        if self._over:
-            return None
-        search = self._search
-        page = yield from self._adapter.page(
-            self._queue, search.states, wanted=search.wanted, cursor=self._cursor, now=search.now
-        )
-        self.scanned += page.scanned
-        self._cursor = page.cursor
-        self._over = page.cursor is None
-        found = [entry for entry in page.jobs if isinstance(entry, Entry) and self._fits(entry)]
-        if self._over:
-            states = " or ".join(search.states)
-            self.missing += [(name, SkipCode.NOT_FOUND, states) for name in sorted(self._wanted)]
-        return found
+    def sources(self, queue: str, states: Sequence[str]) -> Program[list[Source]]:
+        """The keys that hold the entries of these states."""
 
-    def _fits(self, entry: Entry) -> bool:
-        search, names = self._search, {entry.id, entry.key}
-        if (search.stuck and entry.stuck is None) or (search.ids and not names.intersection(search.ids)):
-            return False
-        test = None if search.rule is None else search.rule.test
-        if test is not None and not test(entry, search.now, search.outfit):
-            return False
-        if self._edges is not None and not self._is_beyond(entry):
-            return False
-        self.met += self._wanted & names
-        self._wanted -= names
-        mark = hash((entry.key, entry.seen))
-        if not self._adapter.repeats and mark in self._seen:  # a scan may show an entry twice
-            return False
-        self._seen.add(mark)
-        return True
+    def fill(self, queue: str, raws: Sequence[Raw], now: int) -> Program[list[Entry]]:
+        """Entries as they read."""
 
-    def _is_beyond(self, entry: Entry) -> bool:
-        """Whether it is older than the oldest that is kept."""
-        edge = (self._edges or {}).get(entry.seen.key)
-        return edge is not None and (float(entry.seen.score or 0), entry.seen.member) < edge
+    def named(self, entries: list[Entry]) -> list[Entry]:
+        """Entries as those of this adapter."""
 
 
-def pages(adapter: Planned, queue: str, search: Search) -> Program[list[Pages]]:
-    """What is looked for in a queue, or under `NO_QUEUE`."""
-    rule = search.rule
-    edges = None
-    if rule is not None and rule.rank:
-        edges = yield from _edges(adapter, queue, search, int(search.limits.value(rule.setting)))
-    return [EntryPages(adapter, queue, search, edges)]
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a walk came: in which source, and what stands for the place there."""
+
+    source: int = 0
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.mark}"
+
+    @classmethod
+    def read(cls, cursor: str | None) -> Place:
+        """The place that a cursor names."""
+        if cursor is None:
+            return cls()
+        number, _, mark = cursor.partition(" ")
+        if not number.isdigit():
+            raise InvalidOption(f"{cursor!r} is no cursor of a list of jobs", hint="pass one that a page gave")
+        return cls(int(number), mark)
 
 
-def _edges(adapter: Planned, queue: str, search: Search, keep: int) -> Program[Edges]:
-    """Of each sorted set with more entries than are kept: the oldest of those that are."""
-    sources = yield from adapter.sources(queue, search.states)
-    found: Edges = {}
-    for key in [source.key for source in sources if source.kind is Kind.ZSET]:
-        [size] = yield ask((b"ZCARD", key))
-        excess = 0 if is_error(size) else size - keep
-        if excess <= 0:
-            continue
-        edge = yield (b"ZRANGE", key, excess, excess, b"WITHSCORES")
-        found[key] = (float(edge[1]), edge[0]) if edge else (float("inf"), b"")
+def page(
+    adapter: Listed,
+    queue: str,
+    states: Sequence[str],
+    *,
+    wanted: Filter | None = None,
+    cursor: str | None = None,
+    most: int = SLICE,
+    now: int | None = None,
+) -> Program[Page]:
+    """The next slice of the entries in these states; `now` spares asking for the time."""
+    if now is None:
+        now = yield from reads.clock()
+    test = (lambda _: True) if wanted is None or wanted.is_everything else wanted.compile(now)
+    place, sources, scanned = Place.read(cursor), (yield from adapter.sources(queue, states)), 0
+    for _ in range(MOST_EMPTY):
+        if place.source >= len(sources):
+            return Page(jobs=(), cursor=None, scanned=scanned)
+        source = sources[place.source]
+        start = place.mark if adapter.repeats and source.kind is Kind.LIST else ""
+        raws, mark = yield from read_slice(source, place.mark, min(most, SLICE))
+        place = Place(place.source + 1) if mark is None else Place(place.source, mark)
+        scanned += len(raws)
+        if raws:
+            entries = adapter.named((yield from adapter.fill(queue, raws, now)))
+            kept = _numbered((e for e in entries if e.state in states and queue in (NO_QUEUE, e.queue)), start)
+            kept = [entry for entry in kept if test(entry)]
+            if kept or scanned >= most:
+                end = place.source >= len(sources)
+                return Page(jobs=tuple(kept), cursor=None if end else str(place), scanned=scanned)
+    return Page(jobs=(), cursor=str(place), scanned=scanned)
+
+
+def _numbered(entries: Iterable[Entry], start: str) -> list[Entry]:
+    """Entries that are the same to the byte get a number, so that a key stays the identity of one.
+
+    Behind the first page of a list, from `start` on, all do: they may be the same as one before.
+    """
+    found: list[Entry] = []
+    times: dict[str, int] = {}
+    for entry in entries:
+        count = times[entry.key] = times.get(entry.key, 0) + 1
+        number = f"#{start}+{count}" if start else "" if count == 1 else f"#{count}"
+        found.append(replace(entry, key=entry.key + number) if number else entry)
     return found
 
 
-def weigh(
-    adapter: Planned, verb: str, entries: Sequence[Entry], now: int, *, reasons: Sequence[str] = (), **options: Any
-) -> Program[Weighed]:
-    """The change for each entry, or why there is none."""
-    each = [{**options, "reason": reason} for reason in reasons] if reasons else [options] * len(entries)
-    weighed = Weighed(
-        ids=[shown(entry.id) for entry in entries], versions=[str(entry.seen) for entry in entries],
-        bytes=[len(entry.body or entry.seen.member) for entry in entries],
-    )  # fmt: skip
-    effects: list[str] = []
-    cautions: dict[Caution, None] = {}
-    skipped: dict[int, tuple[SkipCode, str]] = {}
-    for start in range(0, len(entries), SLICE):
-        some = entries[start : start + SLICE]
-        for at, change in enumerate((yield from build_changes(adapter, Act(verb), some, now, each[start:])), start):
-            entry = entries[at]
-            if isinstance(change, UsageError):
-                skipped[at] = SkipCode.NOT_CAPABLE, str(change).removeprefix(f"{entry.id!r}: ")
-                effects.append("")
-                continue
-            try:
-                entry.queue.encode()
-            except UnicodeEncodeError:
-                skipped[at] = SkipCode.QUEUE_NOT_TEXT, ""
-            effects.append(shown(change.effect))
-            cautions |= {change.caution: None} if change.caution else {}
-    weighed.effects, weighed.skipped, weighed.cautions = effects, skipped, tuple(cautions)
-    return weighed
+def every(
+    adapter: Listed, queue: str, states: Sequence[State], *, most: int, now: int | None = None
+) -> Program[list[Entry]]:
+    """All entries of these states, until `most` were looked at."""
+    found: list[Any] = []
+    keys: set[str] = set()
+    cursor, scanned = None, 0
+    while scanned < most:
+        got = yield from page(adapter, queue, states, cursor=cursor, now=now)
+        for entry in got.jobs:
+            if entry.key not in keys:  # a scan may show an entry twice
+                keys.add(entry.key)
+                found.append(entry)
+        cursor, scanned = got.cursor, scanned + max(1, got.scanned)
+        if cursor is None:
+            break
+    return found
 
 
-def build_changes(
-    adapter: Planned, act: Act, entries: Sequence[Entry], now: int, options: Sequence[dict[str, Any]]
-) -> Program[list[Change | UsageError]]:
-    """The change for each entry, or why there is none; what they read is read in one round trip."""
-    programs = [adapter.change(act, entry, now, **more) for entry, more in zip(entries, options, strict=False)]
-    return (yield from together(programs))
+def first(
+    adapter: Listed, queue: str, states: Sequence[State], test: Callable[[Entry], bool], most: int = 100_000
+) -> Program[Entry | None]:
+    """The first entry that passes a test; raises when it is not among the first `most`, for it may be behind them."""
+    cursor, scanned = None, 0
+    while scanned < most:
+        got = yield from page(adapter, queue, states, cursor=cursor)
+        for entry in got.jobs:
+            if isinstance(entry, Entry) and test(entry):
+                return entry
+        cursor, scanned = got.cursor, scanned + max(1, got.scanned)
+        if cursor is None:
+            return None
+    raise UnknownJob(
+        f"it is not among the first {most:,} entries of queue {queue!r}", hint="qdeck jobs --filter looks through all"
+    )
+
+
+def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
+    """The next entries of a source and where to go on; a key of another type has none."""
+    if source.kind is Kind.ZSET:
+        return (yield from _zset(source, mark, most))
+    if source.kind is Kind.LIST:
+        return (yield from _list(source, mark, most))
+    if source.kind is Kind.STREAM:
+        return (yield from streams.undelivered(source, mark, most))
+    if source.kind is Kind.PENDING:
+        return (yield from streams.pending(source, mark, most))
+    if source.kind is Kind.NAMES:
+        [reply] = yield ask((b"SCAN", mark or "0", b"MATCH", source.key, b"COUNT", NAMES_STEP))
+        cursor, names = good(reply)
+        text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
+        return [Raw(source=source, member=name) for name in names], None if text == "0" else text
+    command = b"SSCAN" if source.kind is Kind.SET else b"HSCAN"
+    [reply] = yield ask((command, source.key, mark or "0", b"COUNT", most))
+    if _passed_over(reply):
+        return [], None
+    cursor, flat = reply
+    text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
+    if source.kind is Kind.SET:
+        raws = [Raw(source=source, member=member) for member in flat]
+    else:
+        raws = [Raw(source=source, member=name, value=value) for name, value in reads.pairs(flat)]
+    return raws, None if text == "0" else text
+
+
+def _passed_over(reply: Any) -> bool:
+    """Whether a key is of another type: that is told by the rows, and does not stop a list."""
+    if is_error(reply) and "WRONGTYPE" in str(reply):
+        return True
+    good(reply)
+    return False
+
+
+def _list(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
+    start = int(mark or 0)
+    first, last = (-start - most, -start - 1) if source.down else (start, start + most - 1)
+    [reply] = yield ask((b"LRANGE", source.key, first, last))
+    if _passed_over(reply):
+        return [], None
+    if source.down:
+        raws = [Raw(source=source, member=member, at=-start - at) for at, member in enumerate(reversed(reply), 1)]
+    else:
+        raws = [Raw(source=source, member=member, at=start + at) for at, member in enumerate(reply)]
+    return raws, None if len(raws) < most else str(start + most)
+
+
+def _zset(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
+    score, _, coded = mark.partition(" ")
+    after = (base64.urlsafe_b64decode(coded), score.encode()) if mark else None
+    entries = SortedSet(source.key, down=source.down, after=after)
+    try:
+        pairs = reads.pairs((yield from entries.take(most)))
+    except LayoutMismatch:  # a key of another type is told by the rows, and does not stop a list
+        return [], None
+    raws = [Raw(source=source, member=member, score=text) for member, text in pairs]
+    if entries.over or entries.last is None:
+        return raws, None
+    member, text = entries.last
+    return raws, f"{text.decode()} {base64.urlsafe_b64encode(member).decode()}"

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from qdeck._deck.changes import actor
     from qdeck._deck.details import GRACE_MS
     from qdeck._deck.history import Sample
-    from qdeck._deck.jobs import SLICE as PAGE_JOBS
-    from qdeck._deck.jobs import newest_first
     from qdeck._deck.masking import configure as configure_masking
     from qdeck._deck.masking import mask_text
     from qdeck._deck.model import (
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from qdeck._deck.payload import read as read_payload
     from qdeck._deck.produce import new_job
     from qdeck._deck.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
-    from qdeck._deck.records import MOST_SHOWN
     from qdeck._deck.verdict import check_all
     from qdeck._deck.vitals import Slow, Vitals
     from qdeck._deck.words import NATIVE, Code, State, Status
@@ -86,7 +83,10 @@ if TYPE_CHECKING:
     from qdeck.adapters import make as make_adapter
     from qdeck.adapters.entry_detail import detail_of
     from qdeck.adapters.model import Act, Entry, Seen
+    from qdeck.adapters.native import SLICE as PAGE_JOBS
+    from qdeck.adapters.native import newest_first
     from qdeck.adapters.native.purge import purge_verb
+    from qdeck.adapters.native.records import MOST_SHOWN
     from qdeck.adapters.native.stuck import StuckJob
     from qdeck.adapters.native.walk import Needs, Walk
     from qdeck.adapters.plans import shown
@@ -240,7 +240,7 @@ _HOMES: Final = {
     "qdeck._deck.changes": "actor",
     "qdeck._deck.details": "GRACE_MS",
     "qdeck._deck.history": "Sample",
-    "qdeck._deck.jobs": "PAGE_JOBS=SLICE newest_first",
+    "qdeck.adapters.native": "PAGE_JOBS=SLICE newest_first",
     "qdeck._deck.masking": "configure_masking=configure mask_text",
     "qdeck._deck.model": (
         "Check Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRef QueueRow ServerInfo Snapshot "
@@ -250,7 +250,7 @@ _HOMES: Final = {
     "qdeck._deck.produce": "new_job",
     "qdeck._redis.reads": "LOCAL_CLOCK concerns_all unread_words",
     "qdeck._deck.reasons": "Caution CautionCode Skip SkipCode Stop StopCode Stuck StuckCode",
-    "qdeck._deck.records": "MOST_SHOWN",
+    "qdeck.adapters.native.records": "MOST_SHOWN",
     "qdeck._deck.verdict": "check_all",
     "qdeck._deck.vitals": "Slow Vitals",
     "qdeck._deck.words": "Code NATIVE State Status",

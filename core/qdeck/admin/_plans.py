@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from qdeck._deck import jobs
 from qdeck._deck.model import QueueRef, State
 from qdeck._errors import InvalidOption
+from qdeck.adapters.native import ALL_STATES
 from qdeck.admin._client import Client, reads
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Plans(Client):
 def need_states(given: States | None) -> tuple[State, ...]:
     """Return the states that are named, all when none is."""
     if given is None:
-        return jobs.ALL_STATES
+        return ALL_STATES
     words = [given] if isinstance(given, str) else given
     try:
         return tuple(State(word) for word in words)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from qdeck._deck import changes, jobs, native
+from qdeck._deck import changes, native
 from qdeck._deck.progress import Walk
+from qdeck.adapters.native import SLICE
 from qdeck.admin._client import Asynchronous, Blocking, reads
 from qdeck.admin._plans import Plans, Queues, States, names, need_states, parsed
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from qdeck._deck.history import Sample
     from qdeck._deck.model import Finding, Found, JobDetail, JobRecord, Page, QueueRef, Snapshot, State, WorkerRow
     from qdeck._deck.vitals import Vitals
-    from qdeck._deck.window import Stretch
     from qdeck._filter import Filter
     from qdeck._operations.closeup import CloseUp
     from qdeck._operations.groups import Groups, GroupWalk, Kind
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from qdeck._settings.limits import Limits
     from qdeck.adapters.native.stuck import StuckJob
     from qdeck.adapters.native.walk import Walk as FilterWalk
+    from qdeck.adapters.native.window import Stretch
     from qdeck.messages._cleaning import Cleaning
     from qdeck.messages._tasks import QueuePage, TaskPage
 
@@ -55,7 +56,7 @@ class Reads(Plans):
         cursor: str | None = None,
         newest: bool | None = None,
         bodies: bool = True,
-        most: int = jobs.SLICE,
+        most: int = SLICE,
     ) -> Program[Page]:
         """Return the next slice of a list of jobs, by default of every state; `cursor` is that of the page before.
 
@@ -73,11 +74,13 @@ class Reads(Plans):
         wanted: Filter,
         *,
         cursor: str | None = None,
-        most: int = jobs.SLICE,
+        most: int = SLICE,
         **options: Any,
     ) -> Program[Page]:
         ref, adapter = yield from self.others.resolve(queue)
         if adapter is None:
+            from qdeck.adapters.native import jobs
+
             return (yield from jobs.page(ref.name, states, wanted=wanted, cursor=cursor, most=most, **options))
         return (yield from adapter.page(ref.name, states, wanted=wanted, cursor=cursor, most=most))
 
@@ -98,7 +101,7 @@ class Reads(Plans):
     @reads
     def job(self, queue: str | QueueRef, job_id: str) -> Program[JobDetail]:
         """Return all that is known of one job."""
-        from qdeck._deck import job
+        from qdeck.adapters.native import job
 
         ref, adapter = yield from self.others.resolve(queue)
         if adapter is not None:
@@ -109,14 +112,14 @@ class Reads(Plans):
     @reads
     def jobs_now(self, queue: str, job_ids: Sequence[str]) -> Program[list[JobRecord | None]]:
         """Return these jobs of a native queue in whatever state they are; None for one that is gone."""
-        from qdeck._deck import window
+        from qdeck.adapters.native import window
 
         return window.read_some(queue, job_ids)
 
     @reads
     def find(self, job_id: str, unread: list[str] | None = None) -> Program[list[Found]]:
         """Return where a job is, of every queue. Queues that cannot be read are added to `unread`."""
-        from qdeck._deck import job
+        from qdeck.adapters.native import job
 
         left_out: list[tuple[QueueRef, str]] = []
         names = yield from native.readable((yield from native.names(self.memory)), left_out)
@@ -139,7 +142,7 @@ class Reads(Plans):
         around: str | None = None,
     ) -> Program[Stretch]:
         """Return the jobs at these places of a native list, or at the places around one of them."""
-        from qdeck._deck import window
+        from qdeck.adapters.native import window
 
         return window.read_stretch(queue, state, first, most, newest=newest, around=around)
 
@@ -148,14 +151,14 @@ class Reads(Plans):
         self, queue: str, state: str, met: Sequence[str], until: str, last: int, *, newest: bool | None = None
     ) -> Program[Stretch]:
         """Return the next jobs of a native list behind those in `met`, up to `until`."""
-        from qdeck._deck import window
+        from qdeck.adapters.native import window
 
         return window.read_onward(queue, state, met, until, last, newest=newest)
 
     @reads
     def present(self, queue: str, state: str, job_ids: Sequence[str]) -> Program[list[bool]]:
         """Return which of these jobs are still in a native list."""
-        from qdeck._deck import window
+        from qdeck.adapters.native import window
 
         return window.read_present(queue, state, job_ids)
 

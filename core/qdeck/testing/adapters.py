@@ -12,8 +12,8 @@ import pytest
 
 from qdeck import UsageError
 from qdeck.adapters import changes, discovery
-from qdeck.adapters.listing import every
 from qdeck.adapters.model import NO_QUEUE, Outcome, Retried
+from qdeck.adapters.paging import every
 from qdeck.adapters.plans import Search
 from qdeck.admin import Act, Entry, Limits, Seen, State, Writer, make_adapter, parse
 

@@ -18,7 +18,7 @@ from qdeck._errors import InvalidOption
 from qdeck._redis import reads
 from qdeck._redis.commands import ask, raw_of, text_of
 from qdeck._redis.errors import is_error
-from qdeck.adapters import listing
+from qdeck.adapters import paging
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.ifdb import changes
 from qdeck.adapters.ifdb.changes import DATA, QUEUE, RETRIES, read_task
@@ -107,7 +107,7 @@ class Ifdb(Adapter):
             notices = () if bad else (f"ifdb: {sizes[1]:,} tasks: their states are not counted",)
             return Look(rows=(row,), notices=notices)  # a key of another type was named when its type was read
         count = Count()
-        entries = yield from listing.every(self, NAME, tuple(State), most=MOST_COUNTED * 2, now=now)
+        entries = yield from paging.every(self, NAME, tuple(State), most=MOST_COUNTED * 2, now=now)
         for entry in entries:
             _count(count, entry, now)
         of = count.states

@@ -10,6 +10,10 @@ from qdeck._deck.model import State
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SLICE: Final = 500  # jobs of a page
+ALL_STATES: Final = (
+    State.RUNNING, State.READY, State.DELAYED, State.BLOCKED, State.DEAD, State.CANCELLED, State.DONE,
+)  # fmt: skip
 WAITING: Final = (State.READY, State.DELAYED, State.BLOCKED)
 VERBS: Final[Mapping[str, tuple[State, ...]]] = MappingProxyType(
     {
@@ -27,3 +31,10 @@ VERBS: Final[Mapping[str, tuple[State, ...]]] = MappingProxyType(
     }
 )
 """What can be done to a job, and in which states."""
+
+
+def newest_first(state: str, newest: bool | None) -> bool:
+    """Whether a list starts with its highest scores: jobs that ended do, and `ready` is always in its running order."""
+    if state == State.READY:
+        return False
+    return state in (State.DONE, State.DEAD, State.CANCELLED) if newest is None else newest

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from qdeck._deck import jobs
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.reasons import Caution, CautionCode, SkipCode
 from qdeck._deck.values import read_lengths
 from qdeck._engine import codec, keys
-from qdeck._redis.commands import ask, raw_of
+from qdeck._redis.commands import ask
 from qdeck._redis.errors import good, is_error
-from qdeck.adapters.native import VERBS, stuck
-from qdeck.adapters.native.rows import Row, reaches_no_secret
+from qdeck.adapters.native import SLICE, VERBS, stuck
+from qdeck.adapters.native.job import by_id
+from qdeck.adapters.native.records import Row, reaches_no_secret
 from qdeck.adapters.native.walk import Needs, Walk, fill, put
 from qdeck.adapters.plans import Pages, Weighed
 
@@ -189,14 +189,14 @@ class Named(Pages):
         while not self._ready:
             if not self._ids:
                 return None
-            yield from self._find(self._ids[: jobs.SLICE])
-            self._ids = self._ids[jobs.SLICE :]
+            yield from self._find(self._ids[:SLICE])
+            self._ids = self._ids[SLICE:]
         return self._ready.pop(0)
 
     def _find(self, ids: Sequence[str]) -> Program[None]:
         search, queue = self._search, self.queue
         tells, now, wanted = bool(search.ids), search.now, search.wanted
-        places = yield from jobs.by_id(queue, ids)
+        places = yield from by_id(queue, ids, now)
         self.scanned += len(ids)
         fitting: dict[str, list[Row]] = {}
         for job_id, place in zip(ids, places, strict=True):
@@ -207,9 +207,8 @@ class Named(Pages):
             if place.state not in self._states:
                 self.left_out += [(job_id, SkipCode.WRONG_STATE, place.state)] if tells else []
                 continue
-            score = b"%d" % place.score if place.score.is_integer() else repr(place.score).encode()
-            row = Row(queue, place.state, raw_of(job_id), score, now, reaches_no_secret(wanted))
-            fitting.setdefault(place.state, []).append(row)
+            place.plain = reaches_no_secret(wanted)
+            fitting.setdefault(place.state, []).append(place)
         for state, rows in fitting.items():
             passed = yield from self._test(rows, Needs.of(wanted, now, state))
             if tells and len(passed) < len(rows):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import jobs
 from qdeck._deck.model import NO_STATE, State
 from qdeck._deck.reasons import SkipCode
-from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import keys
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import good, is_error
-from qdeck.adapters.native.rows import Row
+from qdeck.adapters.native import ALL_STATES
+from qdeck.adapters.native.job import by_id
+from qdeck.adapters.native.records import Row, read_head, read_lease
 from qdeck.adapters.native.walk import Needs, Walk
 from qdeck.adapters.plans import Pages, Rule
 
@@ -147,8 +147,8 @@ def _homeless(queue: str, fields: Sequence[bytes]) -> Program[list[bytes]]:
     """Those that are in no state. A job that moves while it is looked for is looked for again."""
     if not fields:
         return []
-    sizes = yield [(b"ZCARD", keys.key(queue, state)) for state in jobs.ALL_STATES]
-    full = sorted(((size, state) for size, state in zip(sizes, jobs.ALL_STATES, strict=True)), reverse=True)
+    sizes = yield [(b"ZCARD", keys.key(queue, state)) for state in ALL_STATES]
+    full = sorted(((size, state) for size, state in zip(sizes, ALL_STATES, strict=True)), reverse=True)
     left = list(fields)
     for size, state in full:  # the longest list first: most are found there
         if size and left:
@@ -156,7 +156,7 @@ def _homeless(queue: str, fields: Sequence[bytes]) -> Program[list[bytes]]:
             left = [raw for raw, score in zip(left, scores, strict=True) if score is None]
     if not left:
         return []
-    there = yield from jobs.by_id(queue, [raw.decode("utf-8", "surrogateescape") for raw in left])
+    there = yield from by_id(queue, [raw.decode("utf-8", "surrogateescape") for raw in left])
     return [raw for raw, home in zip(left, there, strict=True) if home is None]
 
 

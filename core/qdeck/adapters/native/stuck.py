@@ -10,11 +10,11 @@ from qdeck._deck.details import GRACE_MS
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.queue_ref import InQueue
 from qdeck._deck.reasons import Stuck, StuckCode
-from qdeck._deck.records import read_head, read_lease
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
+from qdeck.adapters.native.records import read_head, read_lease
 from qdeck.adapters.native.walk import Needs, Walk
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from qdeck._deck.model import WorkerRow
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
-    from qdeck.adapters.native.rows import Row
+    from qdeck.adapters.native.records import Row
 
 NEEDED: Final = ("head", "lease", "tries", "error")
 

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.jobs import OF_BODY, OF_HEAD
 from qdeck._deck.model import State
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._engine.codec import BAND
 from qdeck._engine.numbers import MOST
-from qdeck._redis import reads
 from qdeck.adapters.native import WAITING
-from qdeck.adapters.native.rows import ENDED, Row, reaches_no_secret
+from qdeck.adapters.native.records import ENDED, Row, reaches_no_secret
 from qdeck.adapters.plans import Pages
+from qdeck.adapters.sorted_sets import SortedSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +29,12 @@ if TYPE_CHECKING:
 
 PAGE: Final = 2000
 _FIRST: Final = 64
+# Fields of a filter that the short facts answer, before errors and payloads are read.
+OF_HEAD: Final = frozenset(
+    {"id", "name", "task", "queue", "adapter", "state", "tag", "priority", "attempts", "crashes", "age", "due"}
+    | {"enqueued"}
+)
+OF_BODY: Final = frozenset({"payload", "text"})
 _BYTES: Final = 4 * 1024 * 1024  # of one kind of value in one page
 
 
@@ -57,7 +62,7 @@ class Needs:
             parts.append("error")
         if fields - {"error", "message", "failed", "payload"}:
             parts += ["head", "tries"]
-            parts += ["error"] if has_errors else []  # the worker of a job that ended is told there
+            parts += ["error"] if "worker" in fields and has_errors else []  # of a job that ended
             parts += ["lease"] if state == State.RUNNING else []
         needs_body = bool(fields & OF_BODY)
         if state in WAITING and (parts or needs_body):
@@ -93,36 +98,39 @@ class Walk(Pages):
         part: str | None = None,
         most: int | None = None,
         only: Callable[[Row], bool] | None = None,
+        after: tuple[bytes, bytes] | None = None,
+        first: int = _FIRST,
     ) -> None:
         """`part` is another list that holds jobs of this state, `most` is how many entries are looked at, `only` a
-        test besides the filter. In `ready`, whose scores are of priority and time, `highest` is of the time.
+        test besides the filter, `after` the id and the score behind which it begins, `first` the size of the first
+        page. In `ready`, whose scores are of priority and time, `highest` is of the time.
         """
         super().__init__()
         self.queue, self.state, self.now = queue, state, now
         self._needs = needs
-        self._key = keys.key(queue, part or state)
-        self._lowest = lowest
+        self._set = SortedSet(keys.key(queue, part or state), down=down, lowest=lowest, after=after)
         self._highest = None if highest is None else float(highest)
         self._size = size
-        self._down = down
         self._left = most
         self._only = only
-        self._by_rank, self._rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
-        self._step = min(_FIRST, size)
-        self._last: tuple[bytes, bytes] | None = None  # id and score
-        self._rank = 0
+        self._step = min(first, size)
         self._over = False
+
+    @property
+    def last(self) -> tuple[bytes, bytes] | None:
+        """The last entry that was looked at, with its score."""
+        return self._set.last
 
     def page(self) -> Program[list[Row] | None]:
         """The matching rows of the next page."""
         if self._over:
             return None
-        flat = yield from self._next()
+        flat = yield from self._set.take(self._step)
         if not flat:
             self._over = True
             return None
+        self._over = self._set.over
         ids, scores = flat[::2], flat[1::2]
-        self._last = (ids[-1], scores[-1])
         if self._highest is not None:
             ids, scores = self._within(ids, scores, self._highest)
         if self._left is not None:
@@ -138,53 +146,14 @@ class Walk(Pages):
         if self.state == State.READY:
             fitting = [n for n, score in enumerate(scores) if float(score) % BAND <= highest]
             if last % BAND > highest:
-                self._lowest, self._last, self._over = (int(last) // BAND + 1) * BAND, None, last >= MOST
+                self._over = self._over or last >= MOST
+                self._set.jump((int(last) // BAND + 1) * BAND)
         elif last <= highest:
             return ids, scores
         else:
             self._over = True
             fitting = [n for n, score in enumerate(scores) if float(score) <= highest]
         return [ids[n] for n in fitting], [scores[n] for n in fitting]
-
-    def _next(self) -> Program[list[bytes]]:
-        """The next entries. Where the last one is not at its rank any more, they are found by score and id."""
-        most = self._step
-        if self._last is None:
-            if self._lowest is None:
-                flat = yield (self._by_rank, self._key, 0, most - 1, b"WITHSCORES")
-                self._rank = most
-            else:
-                first = (b"ZRANGEBYSCORE", self._key, self._lowest, b"+inf", b"WITHSCORES", b"LIMIT", 0, most)
-                flat = yield first
-                self._rank = -1
-            return list(flat)
-        last_id, last_score = self._last
-        if self._rank < 0:
-            rank = yield (self._rank_of, self._key, last_id)
-            self._rank = -1 if rank is None else rank + 1
-        if self._rank > 0:
-            start = self._rank - 1
-            flat = yield (self._by_rank, self._key, start, start + most, b"WITHSCORES")
-            found: list[bytes] = flat
-            if found[:2] == [last_id, last_score]:
-                self._rank += (len(found) - 2) // 2
-                return found[2:]
-        self._rank = -1
-        return (yield from self._by_score(last_id, last_score, most))
-
-    def _by_score(self, last_id: bytes, last_score: bytes, most: int) -> Program[list[bytes]]:
-        passed, tied, down = 0, float(last_score), self._down
-        by_score, end = (b"ZREVRANGEBYSCORE", b"-inf") if down else (b"ZRANGEBYSCORE", b"+inf")
-        while True:
-            call = (by_score, self._key, last_score, end, b"WITHSCORES", b"LIMIT", passed, most)
-            flat = yield call
-            found = reads.pairs(flat)
-            fresh = [
-                pair for pair in found if float(pair[1]) != tied or (pair[0] < last_id if down else pair[0] > last_id)
-            ]
-            if fresh or not found:
-                return [word for pair in fresh for word in pair]
-            passed += len(found)
 
     def _rows(self, ids: list[bytes], scores: list[bytes]) -> Program[list[Row]]:
         needs, state, queue = self._needs, self.state, self.queue

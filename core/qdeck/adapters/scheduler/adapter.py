@@ -24,7 +24,6 @@ from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.adapter import Adapter
 from qdeck.adapters.cells import Cell, Change
-from qdeck.adapters.listing import every
 from qdeck.adapters.model import (
     MOST_RUNS_S,
     Act,
@@ -39,6 +38,7 @@ from qdeck.adapters.model import (
     age_s,
     short,
 )
+from qdeck.adapters.paging import every
 from qdeck.adapters.times import iso, read_ms
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from qdeck._redis import reads
 from qdeck._redis.commands import ask, text_of
 from qdeck._redis.errors import is_error
 from qdeck.adapters.adapter import Adapter
-from qdeck.adapters.listing import read_slice
 from qdeck.adapters.model import (
     NO_QUEUE,
     Act,
@@ -33,6 +32,7 @@ from qdeck.adapters.model import (
     Source,
     age_s,
 )
+from qdeck.adapters.paging import read_slice
 from qdeck.adapters.together import all_of
 from qdeck.adapters.vmpooler.keys import (
     CREATE,

@@ -17,9 +17,9 @@ from qdeck._redis.errors import is_error
 from qdeck.adapters import cells
 from qdeck.adapters.cells import ANY, Change
 from qdeck.adapters.changes import apply_once
-from qdeck.adapters.listing import read_slice
 from qdeck.adapters.measures import measure
 from qdeck.adapters.model import AdapterHealth, Kind, Source, age_s
+from qdeck.adapters.paging import read_slice
 from qdeck.adapters.times import iso, read_ms
 from qdeck.adapters.vmpooler.keys import CREATE, DEAD, HEALTH, vm_key
 from qdeck.adapters.vmpooler.purge import read_orphans

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from qdeck._deck import jobs
 from qdeck._engine import keys
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
 from qdeck._redis.errors import is_error
+from qdeck.adapters.native import SLICE, newest_first
+from qdeck.adapters.native.job import by_id
+from qdeck.adapters.native.jobs import complete
+from qdeck.adapters.native.records import Row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._deck.model import JobRecord
-    from qdeck._deck.records import Raw
     from qdeck._redis.commands import Program
 
 BODY: Final = 4096  # bytes of a payload up to which it is read for a row of a list
@@ -37,15 +39,14 @@ def read_stretch(
 
     With `around` it is the places around this job, as long as it is in the list: lists move under whoever looks.
     """
-    key, down = keys.key(queue, state), jobs.newest_first(state, newest)
+    key, down = keys.key(queue, state), newest_first(state, newest)
     by_rank, rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
-    first, most = max(0, first), min(most, jobs.SLICE)
+    first, most = max(0, first), min(most, SLICE)
     if around is not None:
         rank = yield (rank_of, key, raw_of(around))
         first = first if rank is None else max(0, rank - most // 2)
     size, flat = yield [(b"ZCARD", key), (by_rank, key, first, first + most - 1, b"WITHSCORES")]
-    found = jobs.raws(flat, state)
-    records = yield from _filled(queue, found)
+    records = yield from _filled(queue, (yield from _rows(queue, state, flat)))
     return Stretch(jobs=tuple(records), first=first, total=size)
 
 
@@ -65,34 +66,34 @@ def read_onward(
     Whoever goes through a list so misses none that stays, however the list moves. Where the one at the end is gone, it
     is up to the place `last`; where all that were met are gone, nothing tells where to go on. Payloads are not read.
     """
-    key, down = keys.key(queue, state), jobs.newest_first(state, newest)
+    key, down = keys.key(queue, state), newest_first(state, newest)
     by_rank, rank_of = (b"ZREVRANGE", b"ZREVRANK") if down else (b"ZRANGE", b"ZRANK")
     *found, end = yield from reads.fetch_all([(rank_of, key, raw_of(job_id)) for job_id in (*met, until)])
     first = next((rank + 1 for rank in reversed(found) if rank is not None), None)
     end = last if end is None else end
     if first is None or first > end:
         return Stretch(jobs=(), first=first or 0, total=0)
-    until_rank = min(end, first + jobs.SLICE - 1)
+    until_rank = min(end, first + SLICE - 1)
     flat = yield (by_rank, key, first, until_rank, b"WITHSCORES")
-    now = yield from reads.clock()
-    raws = jobs.raws(flat, state)
-    records = yield from jobs.fill(queue, raws, jobs.Tests(), now, bodies=False, errors=False)
-    return Stretch(jobs=tuple(records), first=first, total=end - until_rank)
+    rows = yield from complete(queue, (yield from _rows(queue, state, flat)), bodies=False, errors=False)
+    return Stretch(jobs=tuple(row.full() for row in rows), first=first, total=end - until_rank)
 
 
 def read_some(queue: str, job_ids: Sequence[str]) -> Program[list[JobRecord | None]]:
     """These jobs as they are now, wherever they are; None for one that is gone."""
-    found = yield from jobs.by_id(queue, job_ids)
-    records = yield from _filled(queue, [raw for raw in found if raw is not None])
-    by_id = {record.id: record for record in records}
-    return [by_id.get(job_id) for job_id in job_ids]
+    found = yield from by_id(queue, job_ids, (yield from reads.clock()))
+    records = yield from _filled(queue, [row for row in found if row is not None])
+    known = {record.id: record for record in records}
+    return [known.get(job_id) for job_id in job_ids]
 
 
-def _filled(queue: str, raws: Sequence[Raw]) -> Program[list[JobRecord]]:
-    if not raws:
-        return []
-    now = yield from reads.clock()
-    records = yield from jobs.fill(queue, raws, jobs.Tests(), now, bodies=False)
+def _rows(queue: str, state: str, flat: Sequence[bytes]) -> Program[list[Row]]:
+    now = (yield from reads.clock()) if flat else 0
+    return [Row(queue, state, member, score, now, True) for member, score in reads.pairs(flat)]
+
+
+def _filled(queue: str, rows: Sequence[Row]) -> Program[list[JobRecord]]:
+    records = [row.full() for row in (yield from complete(queue, rows, bodies=False))]
     body = keys.key(queue, "body")
     sizes = yield from reads.ask_all([(b"HSTRLEN", body, raw_of(record.id)) for record in records])
     short = [at for at, size in enumerate(sizes) if not is_error(size) and 0 < size <= BODY]

@@ -4,31 +4,57 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck import payload, records
-from qdeck._deck.jobs import by_id
+from qdeck._deck import payload
 from qdeck._deck.model import Found, JobDetail
 from qdeck._engine import codec, keys
 from qdeck._engine.numbers import digits
 from qdeck._errors import UnknownJob
 from qdeck._redis import reads
 from qdeck._redis.commands import raw_of
-from qdeck._redis.errors import is_error
+from qdeck._redis.errors import good, is_error
+from qdeck.adapters.native import ALL_STATES, records
+from qdeck.adapters.native.records import Row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck._deck.records import Raw
     from qdeck._redis.commands import Command, Program
 
 _MOST_CHUNKS: Final = 20  # of the list of dependents, each of about 200
 _PARTS: Final = ("head", "tries", "lease", "error", "body", "result", "log")
 
 
+def by_id(queue: str, job_ids: Sequence[str], now: int = 0) -> Program[list[Row | None]]:
+    """Where these jobs are; a job that moves between two of the reads is looked for again."""
+    found: dict[str, Row] = {}
+    missing = list(dict.fromkeys(job_ids))
+    for _ in range(3):
+        calls: list[Command] = [
+            (b"ZSCORE", keys.key(queue, state), raw_of(job_id)) for job_id in missing for state in ALL_STATES
+        ]
+        heads: list[Command] = [(b"HEXISTS", keys.key(queue, "head"), raw_of(job_id)) for job_id in missing]
+        replies = yield from reads.ask_all([*calls, *heads])
+        there = replies[len(calls) :]
+        again = []
+        for at, job_id in enumerate(missing):
+            scores = replies[at * len(ALL_STATES) : (at + 1) * len(ALL_STATES)]
+            for state, score in zip(ALL_STATES, scores, strict=True):
+                if good(score) is not None:  # a key of another type matters only where the job is behind it
+                    found[job_id] = Row(queue, state, raw_of(job_id), score, now, True)
+                    break
+            else:
+                again += [job_id] if good(there[at]) else []
+        missing = again
+        if not missing:
+            break
+    return [found.get(job_id) for job_id in job_ids]
+
+
 def read_job(queue: str, job_id: str) -> Program[JobDetail]:
     """All about one job; raises `UnknownJob` where there is none."""
     now = yield from reads.clock()
-    [raw] = yield from by_id(queue, [job_id])
-    if raw is None:
+    [row] = yield from by_id(queue, [job_id], now)
+    if row is None:
         raise UnknownJob(
             f"there is no job {job_id!r} in queue {queue!r}",
             hint=f"qdeck find {job_id} looks in every queue; what ended is kept for a while only",
@@ -46,12 +72,12 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
     head, tries, lease, error, body, result, log = (values.get(part) for part in _PARTS)
     for part in _PARTS:
         if part not in values:
-            raw.leave_out(part, size_of[part])
-    raw.head, raw.tries, raw.lease, raw.error, raw.body = head, tries, lease, error, body
+            row.leave_out(part, size_of[part])
+    row.head_raw, row.tries_raw, row.lease_raw, row.error_raw, row.body_raw = head, tries, lease, error, body
     dependents, more = yield from _dependents(queue, job_id, kids)
-    known = _of_head(raw) | _of_lease(raw)
+    known = _of_head(row) | _of_lease(row)
     return JobDetail(
-        **records.facts(queue, raw, now),
+        **records.facts(row),
         **known,
         depends_on=tuple(_words(waits)),
         dependents=tuple(dependents),
@@ -63,12 +89,12 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
     )
 
 
-def _of_head(raw: Raw) -> dict[str, Any]:
-    head, tries = records.read_head(raw.head), records.read_tries(raw.tries)
-    events = codec.read_events(raw.error)
+def _of_head(row: Row) -> dict[str, Any]:
+    head, tries = records.read_head(row.head_raw), records.read_tries(row.tries_raw)
+    events = codec.read_events(row.error_raw)
     known: dict[str, Any] = {
-        "history": records.history(raw, head, records.read_lease(raw.lease)),
-        "failure": None if raw.state == "done" else records.last_cause(events),
+        "history": records.history(row, head, records.read_lease(row.lease_raw)),
+        "failure": None if row.state == "done" else records.last_cause(events),
     }
     if head is not None:
         known |= {
@@ -88,8 +114,8 @@ def _of_head(raw: Raw) -> dict[str, Any]:
     return known
 
 
-def _of_lease(raw: Raw) -> dict[str, Any]:
-    lease = records.read_lease(raw.lease)
+def _of_lease(row: Row) -> dict[str, Any]:
+    lease = records.read_lease(row.lease_raw)
     if lease is None:
         return {}
     return {"claimed_ms": lease.claimed_ms, "cancel_requested": lease.cancel_requested}
@@ -128,8 +154,8 @@ def find(names: Sequence[str], job_id: str, unread: list[str] | None = None) -> 
         if not (is_error(head) or is_error(done) or head or done is not None):
             continue
         there = yield from reads.contained(by_id(name, [job_id]), name, unread)
-        raw = there[0] if there else None
-        if raw is not None:
+        row = there[0] if there else None
+        if row is not None:
             key = records.job_key(name, job_id)
-            found.append(Found(queue=name, id=job_id, key=key, state=raw.state))
+            found.append(Found(queue=name, id=job_id, key=key, state=row.state))
     return found

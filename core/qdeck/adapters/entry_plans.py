@@ -1,0 +1,157 @@
+"""What a plan looks for in the queues of other systems, and what an act on those entries comes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from qdeck._deck.reasons import Caution, SkipCode
+from qdeck._errors import UsageError
+from qdeck._redis.commands import ask
+from qdeck._redis.errors import is_error
+from qdeck.adapters.model import Act, Entry, Kind
+from qdeck.adapters.paging import Listed
+from qdeck.adapters.plans import Pages, Weighed, shown
+from qdeck.adapters.together import together
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qdeck._deck.model import Page
+    from qdeck._filter import Filter
+    from qdeck._redis.commands import Program
+    from qdeck.adapters.cells import Change
+    from qdeck.adapters.plans import Search
+
+SLICE: Final = 50  # changes that are made in one go
+Edges = dict[bytes, tuple[float, bytes]]
+
+
+class Planned(Listed, Protocol):
+    """What is needed of an adapter to plan for its entries."""
+
+    def page(
+        self,
+        queue: str,
+        states: Sequence[str],
+        *,
+        wanted: Filter | None = None,
+        cursor: str | None = None,
+        now: int | None = None,
+    ) -> Program[Page]:
+        """The next slice of the entries in these states that match."""
+
+    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
+        """The change that does this to an entry."""
+
+
+class EntryPages(Pages):
+    """The entries of one queue, or of those that are of no queue in particular, that a search looks for."""
+
+    def __init__(self, adapter: Planned, queue: str, search: Search, edges: Edges | None) -> None:
+        super().__init__()
+        self._adapter, self._queue, self._search = adapter, queue, search
+        self._edges = edges
+        self._seen: set[int] = set()
+        self._wanted = set(search.ids)
+        self._cursor: str | None = None
+        self._over = edges == {}
+
+    def page(self) -> Program[list[Entry] | None]:
+        """The entries of the next slice."""
+        if self._over:
+            return None
+        search = self._search
+        page = yield from self._adapter.page(
+            self._queue, search.states, wanted=search.wanted, cursor=self._cursor, now=search.now
+        )
+        self.scanned += page.scanned
+        self._cursor = page.cursor
+        self._over = page.cursor is None
+        found = [entry for entry in page.jobs if isinstance(entry, Entry) and self._fits(entry)]
+        if self._over:
+            states = " or ".join(search.states)
+            self.missing += [(name, SkipCode.NOT_FOUND, states) for name in sorted(self._wanted)]
+        return found
+
+    def _fits(self, entry: Entry) -> bool:
+        search, names = self._search, {entry.id, entry.key}
+        if (search.stuck and entry.stuck is None) or (search.ids and not names.intersection(search.ids)):
+            return False
+        test = None if search.rule is None else search.rule.test
+        if test is not None and not test(entry, search.now, search.outfit):
+            return False
+        if self._edges is not None and not self._is_beyond(entry):
+            return False
+        self.met += self._wanted & names
+        self._wanted -= names
+        mark = hash((entry.key, entry.seen))
+        if not self._adapter.repeats and mark in self._seen:  # a scan may show an entry twice
+            return False
+        self._seen.add(mark)
+        return True
+
+    def _is_beyond(self, entry: Entry) -> bool:
+        """Whether it is older than the oldest that is kept."""
+        edge = (self._edges or {}).get(entry.seen.key)
+        return edge is not None and (float(entry.seen.score or 0), entry.seen.member) < edge
+
+
+def pages(adapter: Planned, queue: str, search: Search) -> Program[list[Pages]]:
+    """What is looked for in a queue, or under `NO_QUEUE`."""
+    rule = search.rule
+    edges = None
+    if rule is not None and rule.rank:
+        edges = yield from _edges(adapter, queue, search, int(search.limits.value(rule.setting)))
+    return [EntryPages(adapter, queue, search, edges)]
+
+
+def _edges(adapter: Planned, queue: str, search: Search, keep: int) -> Program[Edges]:
+    """Of each sorted set with more entries than are kept: the oldest of those that are."""
+    sources = yield from adapter.sources(queue, search.states)
+    found: Edges = {}
+    for key in [source.key for source in sources if source.kind is Kind.ZSET]:
+        [size] = yield ask((b"ZCARD", key))
+        excess = 0 if is_error(size) else size - keep
+        if excess <= 0:
+            continue
+        edge = yield (b"ZRANGE", key, excess, excess, b"WITHSCORES")
+        found[key] = (float(edge[1]), edge[0]) if edge else (float("inf"), b"")
+    return found
+
+
+def weigh(
+    adapter: Planned, verb: str, entries: Sequence[Entry], now: int, *, reasons: Sequence[str] = (), **options: Any
+) -> Program[Weighed]:
+    """The change for each entry, or why there is none."""
+    each = [{**options, "reason": reason} for reason in reasons] if reasons else [options] * len(entries)
+    weighed = Weighed(
+        ids=[shown(entry.id) for entry in entries], versions=[str(entry.seen) for entry in entries],
+        bytes=[len(entry.body or entry.seen.member) for entry in entries],
+    )  # fmt: skip
+    effects: list[str] = []
+    cautions: dict[Caution, None] = {}
+    skipped: dict[int, tuple[SkipCode, str]] = {}
+    for start in range(0, len(entries), SLICE):
+        some = entries[start : start + SLICE]
+        for at, change in enumerate((yield from build_changes(adapter, Act(verb), some, now, each[start:])), start):
+            entry = entries[at]
+            if isinstance(change, UsageError):
+                skipped[at] = SkipCode.NOT_CAPABLE, str(change).removeprefix(f"{entry.id!r}: ")
+                effects.append("")
+                continue
+            try:
+                entry.queue.encode()
+            except UnicodeEncodeError:
+                skipped[at] = SkipCode.QUEUE_NOT_TEXT, ""
+            effects.append(shown(change.effect))
+            cautions |= {change.caution: None} if change.caution else {}
+    weighed.effects, weighed.skipped, weighed.cautions = effects, skipped, tuple(cautions)
+    return weighed
+
+
+def build_changes(
+    adapter: Planned, act: Act, entries: Sequence[Entry], now: int, options: Sequence[dict[str, Any]]
+) -> Program[list[Change | UsageError]]:
+    """The change for each entry, or why there is none; what they read is read in one round trip."""
+    programs = [adapter.change(act, entry, now, **more) for entry, more in zip(entries, options, strict=False)]
+    return (yield from together(programs))
