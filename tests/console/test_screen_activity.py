@@ -10,7 +10,7 @@ import pytest
 from qdeck import UsageError
 from qdeck._engine import ops
 from qdeck._operations import activity, outcomes
-from qdeck.admin import Activity, Reader, Writer
+from qdeck.admin import Activity, Reader, UsedRule, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch
@@ -104,8 +104,8 @@ async def test_each_row_tells_what_became_of_it(url: str) -> None:
 
 
 def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
-    rules = "done too old (> 1 h); dead too old (> 7 d); pending too old (> 2 h)"
-    row = Activity(at_ms=1, who="agent", host="desk", verb="purge", detail=rules, counts={"applied": 0})
+    rules = tuple(UsedRule(rule=name) for name in ("done_too_old", "dead_too_old", "pending_too_old"))
+    row = Activity(at_ms=1, who="agent", host="desk", verb="purge", rules=rules, counts={"applied": 0})
     table = present.table_of([row])
     first, second = (
         "".join(part for part, _ in line)
@@ -117,9 +117,13 @@ def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
 
 
 def test_an_undo_of_a_purge_names_its_rules_the_same_way_and_its_page_has_one_on_a_line() -> None:
-    rules = "done_too_old (max_completed_age 3,600 s); dead_too_many (dlq_max_entries 10,000); broken_\x1b[31mentries"
+    rules = (
+        UsedRule(rule="done_too_old", setting="max_completed_age", value=3600, unit="s"),
+        UsedRule(rule="dead_too_many", setting="dlq_max_entries", value=10_000),
+        UsedRule(rule="broken_\x1b[31mentries"),
+    )
     row = Activity(
-        at_ms=1, who="ana", host="desk", verb="undo", detail=rules, counts={"restored": 2}, reason="purge", batch="b-1"
+        at_ms=1, who="ana", host="desk", verb="undo", rules=rules, counts={"restored": 2}, reason="purge", batch="b-1"
     )
     table = present.table_of([row])
     first, second = (

@@ -210,14 +210,20 @@ def _schedules(raw: redis.Redis) -> None:
 
 
 def _activity(raw: redis.Redis) -> None:
-    rules = "orphaned records (24 h); cancelled too old (24 h); done too old (1 h); pending too old (2 h)"
+    rules = [
+        {"rule": rule, "setting": setting, "value": seconds, "unit": "s"}
+        for rule, setting, seconds in (
+            ("orphaned_records", "max_orphaned_age", 86_400), ("cancelled_too_old", "max_request_age", 86_400),
+            ("done_too_old", "max_completed_age", 3_600), ("pending_too_old", "max_pending_age", 7_200),
+        )
+    ]  # fmt: skip
     batch = _kept(raw)
     raw.delete("qdeck:activity")  # the demo's own line is not the oldest here
     said: tuple[tuple[int, str, str, dict[str, Any]], ...] = (
-        (1502, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "detail": rules, "counts": _counts(38, 2)}),
+        (1502, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "rules": rules, "counts": _counts(38, 2)}),
         (112, "ana", "pause", {"queues": [names.BILLING], "filter": ""}),
         (41, "ben", "discard", {"queues": [names.AUDIT], "filter": "age>30d", "counts": _counts(3)}),
-        (23, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "detail": rules, "counts": _counts(4)}),
+        (23, "agent", "purge", {"queues": [names.MAIL, names.AUDIT], "rules": rules, "counts": _counts(4)}),
         (9, "ben", "discard", {"queues": [names.SEARCH], "filter": "error:IndexError", "counts": _counts(212)}),
         (8, "ana", "undo", {"queues": [names.SEARCH], "filter": "error:IndexError", "undo_until_ms": None,
                             "counts": {"restored": 212, "skipped": 0}, "batch": f"b-{9:020d}"}),

@@ -55,6 +55,7 @@ def _entry(entry: Activity) -> dict[str, Any]:
         "queues": list(entry.queues),
         "filter": entry.filter,
         "detail": entry.detail,
+        "rules": [used.as_json() for used in entry.rules],
         "counts": dict(entry.counts),
         "outcome": entry.outcome,
         "batch": entry.batch,
@@ -77,6 +78,7 @@ _COLUMNS = (
 
 def _cells(entry: Activity) -> list[str]:
     counts = " ".join(f"{name}={count:,}" for name, count in entry.counts.items())
-    where = entry.filter or entry.detail or " ".join(entry.queues)
+    rules = ", ".join(used.rule for used in entry.rules)
+    where = entry.filter or entry.detail or rules or " ".join(entry.queues)
     at = iso(entry.at_ms) or "-"
     return [at, f"{entry.who}@{entry.host}", entry.verb, counts, entry.outcome, where, entry.batch or ""]

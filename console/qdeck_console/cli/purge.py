@@ -160,7 +160,7 @@ def _write_plan(plan: Plan, temporary: dict[str, int] | None) -> None:
         "file": str(plan.path),
         "created_at": iso(head.created_ms),
         "expires_at": iso(head.expires_ms),
-        "rules": head.rules,
+        "rules": [used.as_json() for used in head.rules],
         "count": plan.count,
         "counts": tail.rules,
         "queues": {plan.label(queue): count for queue, count in plan.by_queue.items()},

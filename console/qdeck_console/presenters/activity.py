@@ -16,7 +16,7 @@ from qdeck_console.text import cut_end, safe_text, width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck.admin import Activity, BatchOutcomes
+    from qdeck.admin import Activity, BatchOutcomes, UsedRule
     from qdeck_console.format import Line, Piece
 
 REACHED: Final = frozenset({"retry", "requeue", "run", "edit", "reprioritise", "move"})  # jobs that go on elsewhere
@@ -115,19 +115,16 @@ def lines(row: Activity, table: Table[Activity, View], cells: int, view: View, *
 
 def _why(row: Activity) -> str:
     """The filter or the rules, and the reason; what stands in the first line already is not said again."""
-    rules = [rule for rule, _ in rules_of(row)]
-    what = (row.filter or row.detail) if row.queues or len(rules) > 1 else ""
+    rules = [rule_name(one) for one in row.rules]
+    what = (row.filter or row.detail or "".join(rules[:1])) if row.queues else ""
     if len(rules) > 1:
         what = f"{len(rules)} rules: {', '.join(rules)}"
     return "  ·  ".join(part for part in (what, row.reason) if part)
 
 
-def rules_of(row: Activity) -> list[tuple[str, str]]:
-    """The rules of a purge, or of the purge that was undone, each with its threshold."""
-    if Verb.PURGE not in (row.verb, row.reason if row.verb == "undo" else ""):
-        return []
-    parts = [part.partition(" (") for part in row.detail.split("; ") if part]
-    return [(rule.replace("_", " "), threshold.removesuffix(")")) for rule, _, threshold in parts]
+def rule_name(used: UsedRule) -> str:
+    """The name of a rule, in words."""
+    return used.rule.replace("_", " ")
 
 
 def height(row: Activity, table: Table[Activity, View], cells: int) -> int:
@@ -141,8 +138,9 @@ def _where(row: Activity, hide: str, cells: int, role: str) -> list[Piece]:
     if row.queues:
         more = "≥ " if len(row.queues) >= _MOST_QUEUES else ""
         return [(f"{more}{len(row.queues):,} queues", role)]
-    rules = rules_of(row)
-    words = f"{len(rules)} rules" if len(rules) > 1 else safe_text(row.filter or row.detail, limit=200)
+    rules = "".join(rule_name(one) for one in row.rules[:1])
+    words = safe_text(row.filter or row.detail or rules, limit=200)
+    words = f"{len(row.rules)} rules" if len(row.rules) > 1 else words
     return [(cut_end(words, cells), role)] if words else [(fmt.NONE, "ghost")]
 
 

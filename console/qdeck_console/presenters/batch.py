@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import KEEP_BYTES
 from qdeck_console import format as fmt
-from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, rules_of, sign, what_became
+from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, rule_name, sign, what_became
 from qdeck_console.presenters.charts import thin_bar
 from qdeck_console.presenters.parts import pair, queue_path, section
 from qdeck_console.text import cut_end, safe_text, wrap
@@ -20,7 +19,6 @@ _LABEL: Final = 9
 _MOST_ERRORS: Final = 6
 _MOST_QUEUES: Final = 8
 _MOST_RULES: Final = 16
-_SECONDS: Final = re.compile(r"(\d[\d,]{0,12}) s\b")
 
 
 def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, hide: str) -> list[Line]:
@@ -125,19 +123,19 @@ def _done(row: Activity, cells: int) -> list[Line]:
 
 def _how(row: Activity, cells: int, hide: str) -> list[Line]:
     found = [section("how", "", "muted", cells, indent=0)]
-    rules = rules_of(row)
-    for at, (rule, threshold) in enumerate(rules[:_MOST_RULES]):
+    rules = row.rules
+    for at, used in enumerate(rules[:_MOST_RULES]):
+        threshold = used.words if used.seconds is None else f"{used.setting} {fmt.span_s(used.seconds)}"
         words: Line = (
-            (safe_text(rule, limit=80), "text"),
-            ("  " + _SECONDS.sub(_span, safe_text(threshold, limit=200)), "muted"),
-        )
+            (safe_text(rule_name(used), limit=80), "text"), ("  " + safe_text(threshold, limit=200), "muted"),
+        )  # fmt: skip
         label = "" if at else "rule" if len(rules) == 1 else "rules"
         found.append((*fmt.fit([(label, "muted")], _LABEL), *fmt.fit(words, max(8, cells - _LABEL))))
     if len(rules) > _MOST_RULES:
         found.append(((" " * _LABEL + f"{len(rules) - _MOST_RULES} more", "faint"),))
     for name, text in (
         ("filter", row.filter),
-        ("detail", "" if rules else row.detail),
+        ("detail", row.detail),
         ("reason", row.reason),
         ("plan", row.plan or ""),
         ("from", row.host),
@@ -154,10 +152,6 @@ def _how(row: Activity, cells: int, hide: str) -> list[Line]:
     if len(row.queues) > _MOST_QUEUES:
         found.append(((" " * _LABEL + f"{len(row.queues) - _MOST_QUEUES} more", "faint"),))
     return found
-
-
-def _span(found: re.Match[str]) -> str:
-    return fmt.span(int(found[1].replace(",", "")) * 1000)
 
 
 def _undo(row: Activity, cells: int, *, later: Later, now_ms: int) -> list[Line]:

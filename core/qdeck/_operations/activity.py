@@ -15,6 +15,7 @@ from qdeck._operations.model import Activity
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import good
+from qdeck._settings.model import UsedRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
 
 _PAGE: Final = 500
+_MOST_RULES: Final = 100  # other programs write here, too
 
 
 _TEXTS: Final = ("who", "host", "filter", "detail", "outcome", "plan", "reason")  # other programs write here, too
@@ -34,6 +36,7 @@ def make(
     queues: Sequence[str] = (),
     filter: str = "",
     detail: str = "",
+    rules: Sequence[UsedRule] = (),
     counts: Mapping[str, int] | None = None,
     outcome: str = "done",
     batch: str | None = None,
@@ -45,8 +48,8 @@ def make(
     who, _, host = changes.actor().rpartition("@")
     return Activity(
         at_ms=at_ms, who=who, host=host, verb=verb, queues=tuple(queues[:20]),
-        filter=mask_text(filter), detail=mask_text(detail), counts=MappingProxyType(dict(counts or {})),
-        outcome=outcome, batch=batch, plan=plan, reason=mask_text(reason),
+        filter=mask_text(filter), detail=mask_text(detail), rules=tuple(rules),
+        counts=MappingProxyType(dict(counts or {})), outcome=outcome, batch=batch, plan=plan, reason=mask_text(reason),
         undo_until_ms=undo_until_ms,
     )  # fmt: skip
 
@@ -55,7 +58,8 @@ def as_json(entry: Activity) -> dict[str, Any]:
     """An entry as it is written: what looks like a secret in its filter and its reason was masked."""
     return {
         "at_ms": entry.at_ms, "who": entry.who, "host": entry.host, "verb": entry.verb, "queues": list(entry.queues),
-        "filter": entry.filter, "detail": entry.detail, "counts": dict(entry.counts), "outcome": entry.outcome,
+        "filter": entry.filter, "detail": entry.detail,
+        "rules": [one.as_json() for one in entry.rules], "counts": dict(entry.counts), "outcome": entry.outcome,
         "batch": entry.batch, "plan": entry.plan, "reason": entry.reason, "undo_until_ms": entry.undo_until_ms,
     }  # fmt: skip
 
@@ -109,6 +113,7 @@ def read_entry(raw: bytes | None) -> Activity | None:
         known = {name: data[name] for name in as_json(Activity(at_ms=0, who="", host="", verb="")) if name in data}
         known |= {name: mask_text(known[name]) for name in _TEXTS if isinstance(known.get(name), str)}
         known["queues"] = tuple(known.get("queues") or ())
+        known["rules"] = tuple(msgspec.convert(known.get("rules") or [], list[UsedRule]))[:_MOST_RULES]
         known["counts"] = MappingProxyType(dict(known.get("counts") or {}))
         return Activity(**known)
     except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):

@@ -20,7 +20,7 @@ from qdeck._operations.foreign import options_of
 from qdeck._operations.model import Verb
 from qdeck._operations.slices import Pace
 from qdeck._redis import reads
-from qdeck._settings.limits import Limits, rules_words
+from qdeck._settings.limits import Limits, used_rules
 from qdeck.adapters import changes as applied
 from qdeck.adapters import make
 from qdeck.adapters.entry_plans import SLICE, build_changes
@@ -109,7 +109,8 @@ class NativeApplier:
             return self._event
         ages = [entry.age_s for entry in entries if entry.age_s is not None]
         span = f": {min(ages):,.0f} to {max(ages):,.0f} s" if ages else ""
-        told = rules_words([rule], msgspec.convert(self._plan.head.limits, Limits)) + span
+        [used] = used_rules([rule], msgspec.convert(self._plan.head.limits, Limits))
+        told = (f"{rule} ({used.words})" if used.words else rule) + span
         reason, by = f"purge: {told}", changes.actor()
         return codec.encode_json(
             {"class": "Purge", "message": told, "reason": reason, "by": by, "batch": self._plan.batch}

@@ -106,7 +106,7 @@ class Application:
         self.tally.queues = list(plan.by_queue) or plan.head.queues
         self._batch = yield from batches.begin(
             plan.batch, plan.verb.value, queues=self.tally.queues, shared=plan.head.shared, filter=plan.head.filter,
-            detail=plan.head.rules,
+            rules=plan.head.rules,
             target=plan.head.target, keep_bytes=self._keep_bytes, keep_ms=self._keep_ms,
             expires_ms=plan.head.expires_ms, now=now,
         )  # fmt: skip

@@ -19,6 +19,7 @@ from qdeck._operations import activity
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import good
+from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their types up when they are made
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,6 +45,7 @@ class Batch(msgspec.Struct, kw_only=True, omit_defaults=True):
     adapters: list[str] = []  # other adapters that have something of it
     filter: str = ""
     detail: str = ""  # what was meant where no filter says it
+    rules: list[UsedRule] = []  # of a purge
     target: str | None = None
     bytes: int = 0
     undone: bool = False
@@ -97,8 +99,8 @@ class OpenBatch:
         record = self.record
         entry = activity.make(
             record.verb, record.at_ms if at_ms is None else at_ms,
-            queues=record.labels, filter=record.filter, detail=record.detail, counts=counts, outcome=outcome,
-            batch=record.id, plan=plan, reason=reason, undo_until_ms=self.undo_until_ms(undoable),
+            queues=record.labels, filter=record.filter, detail=record.detail, rules=record.rules, counts=counts,
+            outcome=outcome, batch=record.id, plan=plan, reason=reason, undo_until_ms=self.undo_until_ms(undoable),
         )  # fmt: skip
         yield from activity.record(entry)
 
@@ -124,6 +126,7 @@ def begin(
     adapters: Sequence[str] = (),
     filter: str = "",
     detail: str = "",
+    rules: Sequence[UsedRule] = (),
     target: str | None = None,
     keep_bytes: int = KEEP_BYTES,
     keep_ms: int = KEEP_MS,
@@ -146,8 +149,7 @@ def begin(
     record = Batch(
         id=batch, verb=verb, by=changes.actor(), at_ms=now, until_ms=now + keep_ms, queues=list(queues),
         shared=list(shared), adapters=sorted({*adapters, *(ref.adapter for ref in queues)} - {NATIVE}), filter=filter,
-        detail=detail,
-        target=target, bytes=begun.bytes if begun else 0,
+        detail=detail, rules=list(rules), target=target, bytes=begun.bytes if begun else 0,
     )  # fmt: skip
     yield from write(record)
     return OpenBatch(record, _room(known, batch, keep_bytes), is_resumed=begun is not None)

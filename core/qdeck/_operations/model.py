@@ -15,6 +15,7 @@ import msgspec
 
 from qdeck._deck.model import NATIVE, QueueRef, State
 from qdeck._deck.reasons import Caution, CautionCode, Skip, Stop
+from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their types up when they are made
 from qdeck.adapters.native import VERBS
 
 PLAN_FORMAT: Final = 1
@@ -96,7 +97,7 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shared: list[str] = []  # names that queues of several adapters had then
     registered: dict[str, str] = {}  # native queue → when it was registered: so another server is told apart
     filter: str = ""
-    rules: str = ""  # of a purge, each with its limit
+    rules: list[UsedRule] = []  # of a purge
     by: str = ""
     reason: str = ""
     priority: int | None = None
@@ -205,7 +206,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """One line of the log of operations. `detail` names what no filter does: a schedule, the rules of a purge."""
+    """One line of the log of operations. `detail` names what no filter does, such as a schedule."""
 
     at_ms: int
     who: str
@@ -214,6 +215,7 @@ class Activity:
     queues: tuple[str, ...] = ()
     filter: str = ""
     detail: str = ""
+    rules: tuple[UsedRule, ...] = ()  # of a purge
     counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     outcome: str = "done"
     batch: str | None = None

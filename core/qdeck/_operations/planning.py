@@ -29,7 +29,7 @@ from qdeck._options import read_priority
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
-from qdeck._settings.limits import PurgeRule, chosen_rules, rules_words
+from qdeck._settings.limits import PurgeRule, chosen_rules, used_rules
 from qdeck._settings.model import FOREIGN_RULES
 from qdeck.adapters.model import NO_QUEUE
 from qdeck.adapters.native.adapter import Native
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from qdeck._operations.foreign import Ground
     from qdeck._operations.request import Watch
     from qdeck._redis.commands import Program
+    from qdeck._settings.model import UsedRule
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.others import Others
     from qdeck.adapters.plans import Pages, Rule
@@ -86,7 +87,7 @@ def start_head(
     *,
     db: int | None = None,
     where: str = "",
-    rules: str = "",
+    rules: Sequence[UsedRule] = (),
     reason: str = "",
     priority: int | None = None,
     target: str | None = None,
@@ -100,7 +101,7 @@ def start_head(
     return PlanHead(
         plan=new_id(), verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address, run_id=run_id,
         db=db, queues=list(queues), shared=sorted(shared), registered=registered, filter=where,
-        rules=rules, by=changes.actor(), reason=reason, priority=priority, target=target, limits=limits or {},
+        rules=list(rules), by=changes.actor(), reason=reason, priority=priority, target=target, limits=limits or {},
     )  # fmt: skip
 
 
@@ -121,7 +122,7 @@ def build(
     purges = wish.verb is Verb.PURGE
     head = yield from start_head(
         wish.verb, ground.refs, address, db=db, where="" if purges else str(wish.wanted or ""),
-        rules=_rules(wish, ground) if purges else "", reason=wish.reason, priority=priority, target=target,
+        rules=_rules(wish, ground) if purges else (), reason=wish.reason, priority=priority, target=target,
         life_ms=wish.life_ms, shared=ground.shared, limits=asdict(wish.limits) if purges else None,
     )  # fmt: skip
     with PlanWriter(head, wish.path) as writer:
@@ -135,11 +136,11 @@ def build(
         return writer.finish(making.sums.tail())
 
 
-def _rules(wish: Wish, ground: Ground) -> str:
-    """The rules of a purge with their thresholds, in words."""
+def _rules(wish: Wish, ground: Ground) -> list[UsedRule]:
+    """The rules of a purge with their thresholds."""
     meant = chosen_rules(wish.rules)
     known = (*PurgeRule, *(FOREIGN_RULES if ground.foreign else ()))
-    return rules_words([rule for rule in known if rule in meant], wish.limits)
+    return used_rules([rule for rule in known if rule in meant], wish.limits)
 
 
 def _places(ground: Ground, *, purges: bool) -> Iterator[tuple[Native | Adapter, str]]:

@@ -210,7 +210,7 @@ class _Undoing:
         counts = {"restored": self.restored, "skipped": len(self.skipped)}
         counts |= {"dependents": self.dependents} if self.dependents else {}
         entry = activity.make(
-            "undo", now, queues=batch.labels, filter=batch.filter, detail=batch.detail,
+            "undo", now, queues=batch.labels, filter=batch.filter, detail=batch.detail, rules=batch.rules,
             counts=counts, batch=batch.id, reason=batch.verb,
             outcome="failed" if self.error else "done" if self.whole else "stopped",
         )  # fmt: skip

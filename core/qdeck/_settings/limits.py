@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._errors import InvalidOption
-from qdeck._settings.model import FOREIGN_RULES, RULE_KEYS, SWITCHES_THAT_WRITE, Settings
+from qdeck._settings.model import FOREIGN_RULES, HOUR_S, RULE_KEYS, SWITCHES_THAT_WRITE, Settings, UsedRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-HOUR_S: Final = 3600
 _OF_ADAPTERS: Final = ("max_ready_age_pool", "max_task_age")
 _AGE: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -102,16 +101,21 @@ class Limits:
 
     def words(self, setting: str) -> str:
         """Return a setting with its value, in the unit of the configuration."""
-        setting, value = self._given(setting), self.value(setting)
-        if setting == "dlq_ttl":
-            return f"{setting} {value:g} h"
-        return f"{setting} {value:,.0f}" + ("" if setting == "dlq_max_entries" else " s")
+        return self.used("", setting).words
+
+    def used(self, rule: str, setting: str) -> UsedRule:
+        """Return a rule with the setting that it uses and its value."""
+        if not setting:
+            return UsedRule(rule=rule)
+        setting = self._given(setting)
+        unit = "h" if setting == "dlq_ttl" else "" if setting == "dlq_max_entries" else "s"
+        return UsedRule(rule=rule, setting=setting, value=self.value(setting), unit=unit)
 
 
-def rules_words(rules: Iterable[str], limits: Limits) -> str:
-    """Return rules with their thresholds."""
+def used_rules(rules: Iterable[str], limits: Limits) -> list[UsedRule]:
+    """Return rules with the thresholds that hold for them."""
     settings = {**RULE_KEYS, **FOREIGN_RULES}
-    return "; ".join(f"{rule} ({limits.words(settings[rule])})" if settings[rule] else rule for rule in rules)
+    return [limits.used(rule, settings[rule] or "") for rule in rules]
 
 
 def chosen_rules(rules: Iterable[str]) -> frozenset[str]:

@@ -6,7 +6,7 @@ These are structs rather than dataclasses because msgspec refuses what it does n
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -32,11 +32,40 @@ FOREIGN_RULES: Final = {
     "overdue_delayed": "",
 }
 """Purge rules that only other adapters have, each with its setting; some need none."""
+HOUR_S: Final = 3600
+_MOST_S: Final = 1e12  # no threshold is so long, whatever was written
 PRODUCTION: Final = ("production", "prod")
 SWITCHES_THAT_WRITE: Final = frozenset(
     {"purge_enabled", "dlq_enabled", "health_check_enabled", "allow_purge", "clean_interval", "clean_orphans"}
 )
 """Settings that make qdeck change a server by itself: a hint names them only to somebody who wrote their exact name."""
+
+
+class UsedRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A rule of a purge and the threshold that held for it, in the unit of the configuration."""
+
+    rule: str
+    setting: str = ""
+    value: float = 0
+    unit: str = ""
+
+    @property
+    def words(self) -> str:
+        """The setting with its value; empty for a rule without one."""
+        if not self.setting:
+            return ""
+        value = f"{self.value:g}" if self.unit == "h" else f"{self.value:,.0f}"
+        return f"{self.setting} {value} {self.unit}".rstrip()
+
+    @property
+    def seconds(self) -> float | None:
+        """The threshold where it is an age."""
+        seconds = {"s": self.value, "h": self.value * HOUR_S}.get(self.unit)
+        return seconds if seconds is not None and seconds < _MOST_S else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the form of `--json` and of the log of operations."""
+        return {"rule": self.rule, "setting": self.setting, "value": self.value, "unit": self.unit}
 
 
 class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

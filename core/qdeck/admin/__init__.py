@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from qdeck._settings import load as load_configuration
     from qdeck._settings import read_file as read_configuration
     from qdeck._settings.limits import Limits, PurgeRule, read_rules
-    from qdeck._settings.model import FOREIGN_RULES, RULE_KEYS
+    from qdeck._settings.model import FOREIGN_RULES, RULE_KEYS, UsedRule
     from qdeck._settings.save import Value as SettingValue
     from qdeck._settings.save import save as save_settings
     from qdeck._settings.trust import add as trust_file
@@ -188,6 +188,7 @@ __all__ = [
     "Thresholds",
     "Totals",
     "UndoResult",
+    "UsedRule",
     "Verb",
     "Vitals",
     "Walk",
@@ -293,7 +294,7 @@ _HOMES: Final = {
         "Configuration ContextSettings=Context Settings Target Thresholds "
         "load_configuration=load read_configuration=read_file"
     ),
-    "qdeck._settings.model": "FOREIGN_RULES RULE_KEYS",
+    "qdeck._settings.model": "FOREIGN_RULES RULE_KEYS UsedRule",
     "qdeck._settings.save": "SettingValue=Value save_settings=save",
     "qdeck._settings.trust": "distrust_file=remove trust_file=add trusted_path=path_of",
     "qdeck._words": "counted",
