@@ -1,4 +1,4 @@
-"""What a service acts on of what a message names: queues within its prefix and environment, and tasks that are proved.
+"""Checks of what a message names: queues have to be within the service's prefix and environment, tasks registered.
 
 A message is written by others. It may ask for an answer where this service does not answer, and a callback may name a
 task that never asked for it: both are refused with a reason, and the message is a dead letter.
@@ -28,7 +28,7 @@ _RUN: Final = re.compile(r"[A-Za-z0-9._-]+(?::[A-Za-z0-9._-]+)*")
 
 
 class Refused(UsageError):
-    """A message names what this service does not act on."""
+    """A message names a queue or a task that this service does not act on."""
 
 
 def read_allowed(values: Iterable[str]) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def _scope(place: QueueName) -> str:
 
 
 def proof_of(target: QueueName, correlation: str) -> QueueName:
-    """Return the queue whose registration proves which task asked for a callback."""
+    """Return the queue whose registration has the task that asked for a callback."""
     return target.callbacks(target.detail.partition(":")[0], correlation)
 
 

@@ -27,7 +27,7 @@ _last_us = 0
 
 
 def new_message_id() -> str:
-    """A UUID (version 7) that grows with time, so that messages of one millisecond keep their order in a queue."""
+    """Return a UUID (version 7) that grows with time, so that messages of one millisecond keep their order."""
     global _last_us  # noqa: PLW0603 - one clock for the process, under a lock
     with _uuid_lock:
         _last_us = us = max(_last_us + 1, time.time_ns() // 1000)
@@ -40,18 +40,18 @@ def new_message_id() -> str:
 
 
 def utc_now() -> str:
-    """Now, as envelopes write it."""
+    """Return the time as envelopes write it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
-    """What both envelopes share: fields that are not known are carried along."""
+    """What both envelopes share: unknown fields are kept."""
 
     extra: dict[str, Any] = {}
 
     @classmethod
     def parse(cls, raw: bytes | str) -> Self:
-        """Read an envelope from JSON; what is wrong with it is told as a `UsageError`."""
+        """Read an envelope from JSON, or raise `UsageError`."""
         try:
             value = _decoder.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -60,7 +60,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
 
     @classmethod
     def from_dict(cls, value: Any) -> Self:
-        """Read an envelope from a dict; what is wrong with it is told as a `UsageError`."""
+        """Read an envelope from a dict, or raise `UsageError`."""
         if not isinstance(value, dict):
             raise UsageError(f"{cls._what()} is {_kind(value)}, not an object", hint='send {"action_type": …, …}')
         known = {name for name in cls.__struct_fields__ if name != "extra"}
@@ -77,7 +77,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """The envelope as it is written, with what was carried along."""
+        """Return the envelope as it is written, unknown fields included."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "extra"}
         own = {n: item for n, item in fields.items() if item is not None and item != {}}
         # What was read as null or as an empty object is written back so; what a reader needs is there in any case.
@@ -85,7 +85,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
         return {**always, **self.extra, **own}
 
     def to_json(self) -> bytes:
-        """The envelope as UTF-8 JSON."""
+        """Return the envelope as UTF-8 JSON."""
         try:
             return msgspec.json.encode(self.to_dict())
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -95,7 +95,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
             ) from error
 
     def replace(self, **changes: Any) -> Self:
-        """The same envelope with other values, checked like a new one."""
+        """Return the same envelope with other values, checked like a new one."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         return _made(type(self), {**fields, **changes})
 
@@ -109,7 +109,7 @@ class _Envelope(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=False):
 
     @classmethod
     def _made_here(cls) -> frozenset[str]:
-        """What a new envelope gets and one that is read must not: it would tell of another moment."""
+        """Return the fields that only a new envelope gets: in one that is read they would be of another moment."""
         return frozenset({"timestamp", "trace_id"} & set(cls.__struct_fields__))
 
     @classmethod
@@ -128,7 +128,7 @@ def _made(kind: type[E], fields: dict[str, Any]) -> E:
 
 
 def _say(error: msgspec.ValidationError) -> str:
-    """msgspec's own words, with the path in front: `$.data` becomes `field data`."""
+    """Return msgspec's message with the path in front: `$.data` becomes `field data`."""
     text, _, path = str(error).partition(" - at `")
     where = path.rstrip("`").removeprefix("$.").removeprefix("$")
     return f"field {where}: {text}" if where else text
@@ -157,7 +157,7 @@ class ErrorDetail(_Envelope, kw_only=True, frozen=True):
 
     @classmethod
     def of(cls, error: BaseException) -> ErrorDetail:
-        """The detail of an exception; its text is made fit for JSON."""
+        """Return the detail of an exception, its text made fit for JSON."""
         try:
             text = str(error)
         except Exception as other:  # noqa: BLE001 - code of the application
@@ -271,7 +271,7 @@ class DomainActionResponse(_Envelope, kw_only=True, frozen=True):
         _check_time(self.timestamp, "timestamp")
 
     def to_dict(self) -> dict[str, Any]:
-        """The response as it is written."""
+        """Return the response as it is written."""
         found = super().to_dict()
         return found if self.error is None else {**found, "error": self.error.to_dict()}
 
@@ -294,7 +294,7 @@ class DomainActionResponse(_Envelope, kw_only=True, frozen=True):
 def response_to(
     action: DomainAction, *, data: dict[str, Any] | None = None, error: ErrorDetail | None = None
 ) -> DomainActionResponse:
-    """The answer to an action, with all that ties it to the question."""
+    """Return the answer to an action, with all that ties it to the question."""
     return DomainActionResponse(
         success=error is None,
         correlation_id=action.correlation or action.action_id,
@@ -310,7 +310,7 @@ def response_to(
 def callback_to(
     action: DomainAction, origin: str, *, data: dict[str, Any] | None = None, error: ErrorDetail | None = None
 ) -> DomainAction:
-    """The callback that an action asked for: an action again, with the correlation id in `data` and in the envelope."""
+    """Return the callback that an action asked for: an action with the correlation id in `data` and in the envelope."""
     correlation = action.correlation or action.action_id
     content: dict[str, Any] = {**(data or {}), "correlation_id": correlation, "success": error is None}
     if action.task is not None:

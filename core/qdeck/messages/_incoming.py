@@ -1,4 +1,4 @@
-"""What flows into a service besides its actions: callbacks on temporary queues, and events of other services.
+"""What comes to a service besides its actions: callbacks on temporary queues, and events of other services.
 
 Both are handed over to a queue of the service's workers under an id that is fixed, and struck out last: handed over
 twice is handed over once. From there on retries, backoff and dead letters are those of every job.
@@ -54,7 +54,7 @@ class Follower:
     retries: int
 
     def job(self, raw: bytes, task: str = "") -> NewJob:
-        """The job for a message on the queue of a task; what cannot be read or belongs elsewhere becomes a dead letter.
+        """Return the job for a message on a task's queue; what cannot be read or belongs elsewhere is a dead letter.
 
         It must never stop what comes behind it.
         """
@@ -71,7 +71,7 @@ class Follower:
         return _raw_job(f"x{digest}", REFUSED_TASK, found, retries=0)
 
     def forward(self, name: str, task: str = "") -> Program[int]:
-        """Hand over what is in one queue, which is registered to a task: so much at once that others get their turn."""
+        """Hand over messages of one queue, which is registered to a task; so few at once that others get their turn."""
         for count in range(COUNT):
             raw = yield from transport.first_of(name)
             if raw is None:
@@ -81,7 +81,7 @@ class Follower:
         return COUNT
 
     def sweep(self) -> Program[int]:
-        """Look at all registered queues; those that a reader waits on are the reader's."""
+        """Hand over the messages of all registered queues, but those that a reader waits on."""
         count, after = 0, ""
         while names := (yield from registry.callbacks_of(f"{self.inbox}:", cleaning.SLICE, after)):
             sizes = yield ask(*((b"LLEN", name) for name in names), key=names[0].encode())
@@ -94,7 +94,7 @@ class Follower:
         return count
 
     def forward_named(self, name: str) -> Program[int]:
-        """Hand over what is in the queue that a wake-up names."""
+        """Hand over the messages of the queue that a wake-up names."""
         if not name.startswith(f"{self.inbox}:"):
             return 0
         [known] = yield from registry.describe([name])
@@ -126,7 +126,7 @@ class Subscription:
     start: str
 
     def open(self, start: str = "") -> Program[None]:
-        """Make the group, from which moment on no event is missed."""
+        """Make the group: from then on no event is missed."""
         made = (b"XGROUP", b"CREATE", self.stream, self.group, start or self.start, b"MKSTREAM")
         [reply] = yield ask(made, key=self.stream.encode())
         if is_error(reply) and "BUSYGROUP" not in str(reply):
@@ -137,11 +137,11 @@ class Subscription:
         yield from registry.call("unsubscribe", [self.stream.encode()], [self.group])
 
     def read(self, consumer: str) -> tuple[Arg, ...]:
-        """The command that waits for new events; seconds to block are filled in."""
+        """Return the command that waits for new events, without the time to block."""
         return (b"XREADGROUP", b"GROUP", self.group, consumer, b"COUNT", COUNT, b"BLOCK")
 
     def take(self, entries: Sequence[Any], many: dict[bytes, int] | None = None) -> Program[int]:
-        """Hand events over, then acknowledges them."""
+        """Hand events over, then acknowledge them."""
         jobs, ids = [], []
         for entry_id, flat in entries:
             ids.append(entry_id)
@@ -161,7 +161,7 @@ class Subscription:
         return len(ids)
 
     def reclaim(self, consumer: str, idle_ms: int) -> Program[int]:
-        """Take over what a consumer got and did not hand over for so long."""
+        """Hand over the events that a consumer received and did not acknowledge for so long."""
         count, cursor = 0, b"0-0"
         while True:
             claim = (b"XAUTOCLAIM", self.stream, self.group, consumer, idle_ms, cursor, b"COUNT", COUNT)
@@ -200,7 +200,7 @@ class Subscription:
 
 
 class Incoming:
-    """The tasks of one worker that hand over what flows in."""
+    """The asyncio tasks of one worker that hand over callbacks and events."""
 
     def __init__(self, owner: Messenger, followers: list[Follower], subscriptions: list[Subscription]) -> None:
         self._owner = owner
@@ -212,7 +212,7 @@ class Incoming:
         self._listening: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Subscribe, then begin."""
+        """Subscribe, and start the tasks."""
         client = self._owner.app.aclient()
         for subscription in self._subscriptions:
             try:
@@ -228,12 +228,12 @@ class Incoming:
         self._listening = [asyncio.create_task(loop) for loop in listening]
 
     async def close(self) -> None:
-        """End; what was not handed over yet is found again."""
+        """Stop the tasks; what was not handed over yet is found again."""
         await _end(self._tasks)
         await self.unsubscribe()
 
     async def unsubscribe(self) -> None:
-        """Listen to no event any more."""
+        """Stop reading events."""
         await _end(self._listening)
 
     async def _follow(self) -> None:
@@ -296,7 +296,7 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 @contextlib.asynccontextmanager
 async def _patient(what: str) -> Any:
-    """A server that is away must not end what hands over: it goes on when the server is back."""
+    """Log an error and wait a second, so that a server that is away does not end the task."""
     try:
         yield
     except QdeckError as error:

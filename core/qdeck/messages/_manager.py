@@ -79,7 +79,7 @@ class _Manager:
         self._number = 0
 
     def queue_name(self, domain: str, context: str = "") -> str:
-        """The name of the queue where a service takes its actions."""
+        """Return the name of the queue where a service takes its actions."""
         return str(self.names.actions(domain, context))
 
     @run
@@ -133,7 +133,7 @@ class _Manager:
 
     @run
     def clean_task_queues(self, task_id: str, *, idle: float = 0) -> Program[int]:
-        """Remove the temporary queues of a task where nobody waits, and return how many.
+        """Remove the temporary queues of a task that no reader waits on, and return how many.
 
         Those within this service's prefix and environment; unread messages are copied for undo, or stay.
         """
@@ -143,7 +143,7 @@ class _Manager:
     def report_task_queues(
         self, task_id: str, *, idle: float = 0, dry_run: bool = True, undo: bool = False
     ) -> Program[CleanReport]:
-        """The same, with what became (or would become) of each queue. With `undo` copies are kept for a day."""
+        """Do the same, or a dry run, and return the outcome of each queue. With `undo` copies are kept for a day."""
         return TaskCleaning(
             task_id, within=self.names.holds, idle_s=round(idle), dry_run=dry_run, undo=undo
         ).run()  # fmt: skip
@@ -163,7 +163,7 @@ class _Manager:
         undo: bool = False,
         progress: Callable[[CleanReport], None] | None = None,
     ) -> Program[CleanReport]:
-        """Remove temporary queues that nobody registered or waits on and that were idle for so many seconds.
+        """Remove temporary queues that no task registered and that were idle for so many seconds.
 
         It goes through the keys in slices; `progress` is called after each, and cancelling it leaves nothing half done.
         """
@@ -195,7 +195,7 @@ class _Manager:
         return delivery.id not in turn.stale
 
     def _read(self, queue: str, claimed: Claimed) -> Delivery | Ending:
-        """The delivery; what is no action is buried, because nobody could take it."""
+        """Return the delivery; for a job that is not an action, the ending that makes it a dead letter."""
         head, tries = codec.read_head(claimed.head), codec.read_tries(claimed.tries)
         try:
             args, _ = codec.decode_call(claimed.body)

@@ -33,7 +33,7 @@ RETRIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request on its way."""
+    """A request that was built and not sent yet."""
 
     action: DomainAction
     queue: str
@@ -45,13 +45,13 @@ class _Asked:
     wait_ms: int | None
 
     def begin(self) -> Program[None]:
-        """Register where the answer goes and that somebody waits there; only then sends the action."""
+        """Register where the answer goes and that a reader waits there, then send the action."""
         made = yield from registry.register(self.name, self.kind.value, self.service, **self._life())
         self.check(made)
         yield from transport.send(self.queue, self.job)
 
     def begin_and_peek(self, until: float) -> Program[bytes | None]:
-        """The same two steps and the first look at the answer, in one round trip to one server.
+        """Do the same and read the answer for the first time, in one round trip to one server.
 
         If anything goes wrong, the steps may have happened or not, and are done again, each once.
         """
@@ -119,17 +119,17 @@ class Messenger:
         self.ttl_ms = read_duration("ttl", ttl)
 
     def new_action(self, action_type: str, data: dict[str, Any] | None = None, **fields: Any) -> DomainAction:
-        """A new action from this service."""
+        """Return a new action from this service."""
         return DomainAction(action_type=action_type, data=data or {}, origin_service=self.names.service, **fields)
 
     # --- fire and forget
 
     def send(self, action: DomainAction, **options: Any) -> Job:
-        """Send an action and waits for no answer. It is retried when its handler fails, then a dead letter."""
+        """Send an action that has no answer. It is retried when its handler fails, then a dead letter."""
         return self.app.client.run(self._send(action, **options))
 
     async def asend(self, action: DomainAction, **options: Any) -> Job:
-        """The same in asyncio."""
+        """Do the same in asyncio."""
         return await self.app.aclient().run(self._send(action, **options))
 
     def _send(self, action: DomainAction, **options: Any) -> Program[Job]:
@@ -140,13 +140,13 @@ class Messenger:
     # --- request and response
 
     def request(self, action: DomainAction, *, timeout: float = TIMEOUT_S, **options: Any) -> DomainActionResponse:
-        """Send an action and waits for its answer; `ResultTimeout` when there is none in time."""
+        """Send an action and return its answer; raise `ResultTimeout` when there is none in time."""
         return self.app.client.run(self._request(action, timeout, **options))
 
     async def arequest(
         self, action: DomainAction, *, timeout: float = TIMEOUT_S, **options: Any
     ) -> DomainActionResponse:
-        """The same in asyncio."""
+        """Do the same in asyncio."""
         return await self.app.aclient().run(self._request(action, timeout, **options))
 
     def _request(self, action: DomainAction, timeout: float, **options: Any) -> Program[DomainActionResponse]:
@@ -174,7 +174,7 @@ class Messenger:
     # --- callback
 
     def request_callback(self, action: DomainAction, callback: QueueName | None = None, **options: Any) -> QueueName:
-        """Send an action that is answered by a callback; returns the queue where that arrives.
+        """Send an action that is answered by a callback, and return the queue where that arrives.
 
         By default a temporary one of the action's task, which `Service.callback` handlers of this service follow and
         `wait_callback` can wait on. Give `callback` for a queue that stays.
@@ -184,25 +184,25 @@ class Messenger:
     async def arequest_callback(
         self, action: DomainAction, callback: QueueName | None = None, **options: Any
     ) -> QueueName:
-        """The same in asyncio."""
+        """Do the same in asyncio."""
         return await self.app.aclient().run(self._call(action, callback, **options))
 
     def wait_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
-        """Wait for the next callback on a temporary queue and takes it; for who has no worker."""
+        """Return the next callback on a temporary queue; for programs without a worker."""
         return self.app.client.run(self._wait(name, timeout))
 
     async def await_callback(self, name: QueueName, timeout: float = TIMEOUT_S) -> DomainAction:
-        """The same in asyncio."""
+        """Do the same in asyncio."""
         return await self.app.aclient().run(self._wait(name, timeout))
 
     # --- notification
 
     def notify(self, topic: str, event: DomainAction) -> str:
-        """Announce an event to all services that subscribed to the topic; returns its place in the stream."""
+        """Announce an event to all services that subscribed to the topic, and return its place in the stream."""
         return self.app.client.run(transport.announce(str(self.names.notifications(topic)), event))
 
     async def anotify(self, topic: str, event: DomainAction) -> str:
-        """The same in asyncio."""
+        """Do the same in asyncio."""
         return await self.app.aclient().run(transport.announce(str(self.names.notifications(topic)), event))
 
     # --- the rest
@@ -247,7 +247,7 @@ class Messenger:
             metadata={**action.metadata, transport.WITHIN: within},
         )
         queue, job = self._outgoing(sent, retries=retries, expires=timeout, **options)
-        # It lives as long as somebody waits and a little longer, for a cleaner that comes late.
+        # It lives as long as the sender waits and a little longer, for a cleaner that comes late.
         ttl_ms = min(self.ttl_ms, within + 10_000)
         return _Asked(sent, queue, job, name, QueueType.RESPONSES, self.names.service, ttl_ms, within)
 
@@ -303,7 +303,7 @@ class Messenger:
 
 
 def _read_response(raw: bytes, asked: _Asked) -> DomainActionResponse | None:
-    """The answer; None when it answers something else."""
+    """Return the answer; None when it answers something else."""
     found = DomainActionResponse.parse(raw)
     return found if found.correlation_id == asked.action.correlation_id else None
 

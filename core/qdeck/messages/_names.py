@@ -24,7 +24,7 @@ _WORDS: Final = frozenset(kind.value for kind in QueueType)
 
 
 def segment(text: str) -> str:
-    """Text as one segment of a name. What does not fit is replaced, and told apart by a digest of the whole."""
+    """Return text as one segment of a name. What does not fit is replaced, and a digest makes it distinct."""
     if isinstance(text, str) and text and len(text) <= _LONGEST and not _STRANGE.search(text):
         return text
     if not isinstance(text, str) or not text:
@@ -47,31 +47,31 @@ class Names:
         return self.own.service
 
     def actions(self, service: str, context: str | Sequence[str] = ()) -> QueueName:
-        """Where a service takes its actions. `services` maps short names (`query`) to those they listen under."""
+        """Return where a service takes its actions. `services` maps short names (`query`) to those in use."""
         return self._of(self.services.get(service, service), context).actions()
 
     def responses(self, action_type: str, correlation_id: str) -> QueueName:
-        """Where this service waits for one answer: the owner is the one who listens."""
+        """Return where this service waits for one answer: the owner is the service that waits."""
         return self.own.responses(segment(action_type.replace(".", "_")), segment(correlation_id))
 
     def response_queue(self, action_type: str, correlation_id: str) -> str:
-        """The same as text, in a fraction of the time."""
+        """Return the same as text, in a fraction of the time."""
         name = _responses_stem(self.own, action_type) + segment(correlation_id)
         return name if len(name) <= MAX_LENGTH else str(self.responses(action_type, correlation_id))
 
     def callbacks(self, sender: str, event: str = "") -> QueueName:
-        """Where this service is called back by another, for an event or a task; without one, for all of them."""
+        """Return where another service calls this one back, for an event or a task; without one, for all of them."""
         if event:
             return self.own.callbacks(segment(sender), segment(event))
         return self._of(self.own.service, self.own.context, QueueType.CALLBACKS, segment(sender))
 
     def notifications(self, topic: str, service: str | None = None) -> QueueName:
-        """Where a service announces what happened."""
+        """Return where a service announces events."""
         owner = self.own if service is None else self._of(self.services.get(service, service), ())
         return owner.notifications(segment(topic))
 
     def inbox(self, emitter: str, topic: str) -> QueueName:
-        """Where what this service subscribed to waits for its handlers."""
+        """Return where the events of a topic wait for this service's handlers."""
         detail = (segment(self.services.get(emitter, emitter)), segment(topic))
         return self._of(self.own.service, self.own.context, QueueType.NOTIFICATIONS, *detail)
 
@@ -164,7 +164,7 @@ def own_name(text: str, service: str | None, environments: tuple[str, ...]) -> Q
 
 
 def _stem(name: str) -> str | None:
-    """All but the last segment, where that is neither the type nor the environment: then there is nothing to share."""
+    """Return all but the last segment; None where that may be the type or the environment."""
     stem, _, last = name.rpartition(":")
     if stem.count(":") < 2 or not last or last in _WORDS or _STRANGE.search(last) or len(name) > MAX_LENGTH:
         return None

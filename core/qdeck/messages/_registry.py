@@ -102,7 +102,7 @@ def registration(
 
 
 def unlink_and_finish(event: str, name: str) -> Program[None]:
-    """Remove a temporary queue that its only reader has read, or gave up, and strikes it off."""
+    """Remove a temporary queue that its only reader has read, or gave up, and its registration."""
     registry = script("registry")
     args: list[Arg] = [0, "finish", event, name, 0, 0, "unknown unknown -"]
     gone, struck = yield Request(
@@ -131,7 +131,7 @@ _BEGUN: Final = ("in_use", "free", "being_removed")
 
 
 def begin(names: Sequence[str]) -> Program[list[str]]:
-    """Announce that queues are to be removed: `free`, `in_use` (somebody waits) or `being_removed` (by another)."""
+    """Announce that queues are to be removed: `free`, `in_use` (a reader waits) or `being_removed` (by another)."""
     free: list[int] = []
     for start in range(0, len(names), AT_ONCE):
         free += yield from call("registry", KEYS, [0, "begin", ACT_MS, *names[start : start + AT_ONCE]])
@@ -139,7 +139,7 @@ def begin(names: Sequence[str]) -> Program[list[str]]:
 
 
 def finish(event: str, gone: Sequence[tuple[str, int, int]], *, announced: bool = False) -> Program[list[bool]]:
-    """Strike queues off, with how many messages and bytes went with them; which of them were registered.
+    """Remove registrations, count the messages and bytes that went with them, and return which of them there were.
 
     `announced`: by a remover that began; what was registered again since, because it took too long, stays.
     """
@@ -157,7 +157,7 @@ def leave(names: Sequence[str]) -> Program[None]:
 
 
 def _group(name: str) -> str:
-    """Service, type and tier of a queue that is not registered, as far as its name tells."""
+    """Return service, type and tier of a queue that is not registered, as far as its name has them."""
     try:
         found = QueueName.parse(name)
     except InvalidName:
@@ -173,13 +173,13 @@ def count(event: str, service: str, kind: str) -> Program[None]:
 
 
 def keep(names: Sequence[str]) -> Program[None]:
-    """Take back that queues are to be removed."""
+    """Revoke the announcement that queues are to be removed."""
     if names:
         yield from call("registry", KEYS, [0, "keep", *names])
 
 
 def expired(most: int) -> Program[list[str]]:
-    """Queues whose time is over and where nobody waits."""
+    """Return expired queues that no reader waits on."""
     found: list[bytes] = yield from call("registry", KEYS, [0, "expired", most])
     strange = [raw for raw in found if not raw.isascii()]
     if strange:
@@ -189,7 +189,7 @@ def expired(most: int) -> Program[list[str]]:
 
 
 def expired_from(start: int, most: int) -> Program[list[str]]:
-    """Return names of queues whose time is over, from a place on, by plain reads."""
+    """Return names of expired queues, from a place on, by plain reads."""
     now = yield from reads.clock()
     found = yield (b"ZRANGEBYSCORE", QUEUES, b"-inf", now, b"LIMIT", start, most)
     return [raw.decode("utf-8", "replace") for raw in found]
@@ -228,7 +228,7 @@ def raw_task(task: str) -> bytes:
 
 
 def of_task(task: str, most: int = 1000) -> Program[list[str]]:
-    """Names of the queues that are registered to a task."""
+    """Return the names of the queues that are registered to a task."""
     head = raw_task(task) + b"\0"
     first, last, names = b"[" + head, b"[" + head + b"\xff", list[str]()
     while True:
@@ -242,7 +242,7 @@ def of_task(task: str, most: int = 1000) -> Program[list[str]]:
 
 
 def callbacks_of(prefix: str, most: int = 1000, after: str = "") -> Program[list[str]]:
-    """Registered callback queues whose name starts so."""
+    """Return the registered callback queues whose names start so."""
     first = f"({after}" if after else f"[{prefix}"
     last = f"[{prefix}\xff"
     found = yield (b"ZRANGEBYLEX", CALLBACKS, first, last, b"LIMIT", 0, most)
@@ -250,7 +250,7 @@ def callbacks_of(prefix: str, most: int = 1000, after: str = "") -> Program[list
 
 
 def describe(names: Sequence[str]) -> Program[list[TemporaryQueue | None]]:
-    """What the registry knows about queues; None where it knows nothing."""
+    """Return the registrations of queues; None where there is none."""
     if not names:
         return []
     about, until, waiting = yield [
@@ -279,7 +279,7 @@ def _read(name: str, about: bytes | None, until: bytes | None, waiting: bytes | 
 
 
 def _words(about: bytes) -> list[str]:
-    """What is kept about a queue; of what cannot be read only that it is there."""
+    """Return the fields of a registration; of one that cannot be read only that it is there."""
     words = about.decode("utf-8", "replace").split(" ", 5)
     return words if len(words) == 6 and digits(words[0]) and digits(words[1]) else ["", "", *UNREADABLE]
 

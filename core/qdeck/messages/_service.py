@@ -45,14 +45,14 @@ class _Turn:
     ends_task: bool
 
     def after(self, value: Any) -> Program[None]:
-        """What follows a good end."""
+        """Answer, and end the task, after a handler returned."""
         if self.answers_to is not None:
             yield from self._answer(value, None)
         if self.ends_task:
             yield from self._end_task()
 
     def after_failure(self, error: Exception) -> Program[None]:
-        """What follows a failure: the answer, when no other run is to come."""
+        """Answer with the error, and end the task, when no other attempt follows."""
         if isinstance(error, _SILENT) or not (is_final(error) or self.job.attempt > self.job.retries):
             return
         if self.answers_to is not None:
@@ -162,7 +162,7 @@ class Service(Messenger):
 
     @contextlib.asynccontextmanager
     async def _incoming(self) -> AsyncIterator[None]:
-        """What every worker of the app keeps open: `qdeck worker` hands over what flows in as `run()` does."""
+        """Hand over callbacks and events while a worker of the app runs, be it `run()` or `qdeck worker`."""
         incoming = Incoming(self, self._followers, self._subscriptions)
         await incoming.open()
         self._open.append(incoming)
@@ -173,11 +173,11 @@ class Service(Messenger):
             await incoming.close()
 
     def stop(self) -> None:
-        """Ask a running worker to end, from any thread."""
+        """Stop a running worker, from any thread."""
         self.worker.stop()
 
     async def aunsubscribe(self) -> None:
-        """Give all subscriptions up: what was not handed over yet is not kept for this service any more.
+        """Remove all subscriptions: events that were not handed over yet are not kept for this service.
 
         Stop the service's other processes first: one that still listens subscribes again.
         """
@@ -191,7 +191,7 @@ class Service(Messenger):
         return self.app.client.run(cleaning.end_task(task_id, self.names.holds)).samples
 
     async def aend_task(self, task_id: str) -> list[Removal]:
-        """The same in asyncio."""
+        """Do the same in asyncio."""
         return (await self.app.aclient().run(cleaning.end_task(task_id, self.names.holds))).samples
 
     def _bind(self, task: str, queue: str, *, ends_task: bool, **options: Any) -> Callable[[Handler], Handler]:

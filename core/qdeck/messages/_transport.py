@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qdeck.messages._envelopes import DomainAction, DomainActionResponse
 
 WITHIN: Final = "reply_within_ms"
-"""In an action's metadata: how long after it was enqueued somebody waits for the answer, on the server's clock."""
+"""In an action's metadata: how long after the enqueue its sender waits for the answer, by the server's clock."""
 
 PIECE_S: Final = 5.0  # a connection that went silent is noticed after so long
 MOST_UNHEARD: Final = 10_000
@@ -36,7 +36,7 @@ _JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 
 
 def job_id(message_id: str) -> str:
-    """The job's id is the message's own, so that a message sent twice is one job."""
+    """Return the id of the job: the message's own, so that a message sent twice is one job."""
     return message_id if _JOB_ID.fullmatch(message_id) else f"m{segment(message_id)}"
 
 
@@ -63,7 +63,7 @@ def job_of(
     backoff: str | None = None,
     id: str = "",
 ) -> NewJob:
-    """The job that carries an action: its task is the action's type, its only argument the envelope."""
+    """Return the job that carries an action: its task is the action's type, its only argument the envelope."""
     tier = action.tier if action.tier in TIERS else None
     first = TIERS.get(tier or "", 100) if priority is None else priority
     body = b"[[" + action.to_json() + b"],{}]"
@@ -83,7 +83,7 @@ def send(queue: str, job: NewJob) -> Program[Made]:
 
 
 def deadline_of(action: DomainAction, enqueued_ms: int) -> int | None:
-    """Until when somebody waits for the answer, as the action says; a word that cannot be meant says nothing."""
+    """Return until when the sender waits for the answer; None where the action has no valid number for it."""
     within = action.metadata.get(WITHIN)
     if not isinstance(within, int) or isinstance(within, bool) or not 0 <= within <= _LONGEST_MS:
         return None
@@ -130,7 +130,7 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
 
 
 def wake(name: str) -> Program[None]:
-    """Tell followers of a service's callbacks which queue to look at."""
+    """Add a wake-up for the followers of a service's callbacks."""
     key = wakeup_key(name)
     yield ask((b"RPUSH", key, name), (b"LTRIM", key, -100, -1), (b"PEXPIRE", key, _WAKEUP_MS), key=key.encode())
 
@@ -147,7 +147,7 @@ def forward(name: str, inbox: str, job: NewJob, message: bytes) -> Program[None]
 
 
 def first_of(name: str) -> Program[bytes | None]:
-    """The first message of a list, which stays there; None also where there is something else than a list."""
+    """Return the first message of a list, which stays there; None also where the key is no list."""
     try:
         message: bytes | None = yield (b"LINDEX", name, 0)
     except LayoutMismatch:
@@ -164,19 +164,19 @@ def peek_command(name: str, seconds: float) -> tuple[Arg, ...]:
 
 
 def peek(name: str, until: float) -> Program[bytes | None]:
-    """Wait for the first message of a list, which stays there; None when the time is over."""
+    """Return the first message of a list, which stays there; None when none came in time."""
     found: bytes | None = yield from wait(lambda seconds: peek_command(name, seconds), name, until)
     return found
 
 
 def pop(name: str, until: float) -> Program[bytes | None]:
-    """Wait for the first entry of a list and take it: for wake-ups only: what is taken may get lost on the way."""
+    """Take the first entry of a list; for wake-ups only, since one may be lost on the way."""
     found = yield from wait(lambda seconds: (b"BLPOP", name, b"%.3f" % max(seconds, 0.001)), name, until)
     return found[1] if found else None
 
 
 def wait(command: Callable[[float], tuple[Arg, ...]], name: str, until: float) -> Program[Any]:
-    """Send a command that blocks, until it has a reply or the time is over; a server may be away meanwhile."""
+    """Send a command that blocks until it has a reply or the time is over; the server may be away meanwhile."""
     while (left := until - time.monotonic()) > 0:
         seconds, patience_s = min(left, PIECE_S), min(left, 1.0)
         try:
@@ -196,5 +196,5 @@ def announce(stream: str, event: DomainAction) -> Program[str]:
 
 
 def skip(name: str, message: bytes) -> Program[None]:
-    """Take a message from a list that was read."""
+    """Remove a message that was read from its list."""
     yield ask((b"LREM", name, 1, message), key=name.encode())
