@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._engine import keys, ops
 from qdeck._redis import reads
+from qdeck._redis.commands import Each, Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +58,7 @@ def read_lengths(queue: str, part: str, ids: Sequence[bytes]) -> Program[list[in
     key = keys.key(queue, part)
     lengths: list[int] = []
     for at in range(0, len(ids), reads.CHUNK):
-        lengths += yield [(b"HSTRLEN", key, one) for one in ids[at : at + reads.CHUNK]]
+        lengths += yield Request(Each((b"HSTRLEN", key), ids[at : at + reads.CHUNK]))
     return lengths
 
 

