@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from qdeck._engine import acts, keys, ops, outbox
 from qdeck._engine.numbers import score_ms
 from qdeck._errors import QdeckError
-from qdeck._redis import scripts
+from qdeck._redis import reads, scripts
 from qdeck._redis.commands import Request, ask
 from qdeck._redis.errors import LOST, Late, NewQueue, UnknownScript, good, is_error
 
@@ -85,7 +85,7 @@ def make_queue(queue: str) -> Program[None]:
     """Registers a queue, then makes it: a name too many in the registry is harmless, one too few is not."""
     registry = keys.QUEUES.encode()
     [stamp] = yield ask((b"TIME",), key=registry)
-    yield Request(((b"HSETNX", registry, queue, read_time(stamp) // 1000 * 1000),), registry)
+    yield Request(((b"HSETNX", registry, queue, (reads.stamp(stamp) or 0) // 1000 * 1000),), registry)
     yield from call(ops.init(queue))
 
 
@@ -131,7 +131,7 @@ def _announce(queue: str, jobs: Sequence[NewJob], now: int) -> Program[tuple[int
     for other, waits in pairs.items():
         for (parent, child), outcome in zip(waits, (yield from call(ops.watch(other, waits, now))), strict=True):
             outcomes[f"{parent}@{other}", child] = outcome
-    return now or read_time(stamp), [
+    return now or reads.stamp(stamp) or 0, [
         job._replace(
             after=tuple(f"{ref}!{outcomes[ref, f'{job.id}@{queue}']}" if "@" in ref else ref for ref in job.after)
         )
@@ -209,7 +209,7 @@ class _Delivery:
 
     def read(self, first: bytes, last: bytes, most: int) -> Program[list[tuple[bytes, list[bytes]]]]:
         stamp, entries = yield ask((b"TIME",), (b"XRANGE", self._key, first, last, b"COUNT", most), key=self._key)
-        self._read_ms = self.now or read_time(stamp)
+        self._read_ms = self.now or reads.stamp(stamp) or 0
         return list(good(entries))
 
     def deliver(self, entry_id: bytes, flat: Sequence[bytes]) -> Program[None]:
@@ -230,11 +230,11 @@ class _Delivery:
             if not (yield from self.read(entry_id, entry_id, 1)):
                 return
             self._read_ms = before
-            is_refused = yield from self._effect(entry_id, entry, read_time(stamp))
+            is_refused = yield from self._effect(entry_id, entry, reads.stamp(stamp) or 0)
         if is_refused and not (yield from self._return(entry_id, entry)):
             return
         _, stamp = yield ask((b"XDEL", self._key, entry_id), (b"TIME",), key=self._key)
-        self._deleted_ms = self.now or read_time(stamp)
+        self._deleted_ms = self.now or reads.stamp(stamp) or 0
         if entry.makes_job:
             place = self._place(entry_id) + (REFUSED if is_refused else b"")
             self._places.setdefault(entry.text["q"], []).append(place)
@@ -280,11 +280,6 @@ class _Delivery:
             removed = keys.key(other, "removed")
             yield ask((b"ZADD", removed, b"XX", *pairs), key=removed)
         self._places.clear()
-
-
-def read_time(reply: object) -> int:
-    """Milliseconds of a reply to TIME; 0 when the server refuses to tell."""
-    return int(reply[0]) * 1000 + int(reply[1]) // 1000 if isinstance(reply, list) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ def _pack_many(command: Command) -> bytes:
     It takes half as long as hiredis does: a plan gains 2 %.
     """
     head, ids = command[:_HEAD], command[_HEAD:]
-    if set(map(type, ids)) != {bytes} or len(sizes := set(map(len, ids))) > 1:  # type: ignore[arg-type]  # bytes
+    if type(ids[-1]) is not bytes or set(map(type, ids)) != {bytes} or len(sizes := set(map(len, ids))) > 1:  # type: ignore[arg-type]  # bytes
         return _pack(command)
     mark = b"\r\n$%d\r\n" % sizes.pop()
     _, _, packed = _pack(head).partition(b"\r\n")

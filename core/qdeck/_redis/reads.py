@@ -86,5 +86,10 @@ def clock() -> Program[int]:
 
 
 def stamp(reply: Any) -> int | None:
-    """A reply to TIME in ms."""
-    return None if is_error(reply) else int(reply[0]) * 1000 + int(reply[1]) // 1000
+    """A reply to TIME in ms; None where the server's clock may not be read."""
+    return None if is_error(reply) else ms_of(reply)
+
+
+def ms_of(reply: Sequence[bytes]) -> int:
+    """A reply to TIME that is no error in ms."""
+    return int(reply[0]) * 1000 + int(reply[1]) // 1000

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from qdeck._engine import keys, ops, programs
 from qdeck._engine.ids import new_id
 from qdeck._engine.scripts import load
 from qdeck._errors import InvalidOption, QdeckError, UnknownJob, UsageError
-from qdeck._redis import scripts
+from qdeck._redis import reads, scripts
 from qdeck._redis.commands import Request, ask
 from qdeck._redis.errors import good, is_error
 from qdeck._schedules.model import Definition, Past, ScheduleRow, read_definition, read_past
@@ -104,11 +103,7 @@ def _leave_queue(name: str, raw: bytes, to: str) -> Program[None]:
 def clock() -> Program[int]:
     """The server's clock in ms."""
     [stamp] = yield Request(((b"TIME",),), _KEYS[0])
-    return _ms(stamp)
-
-
-def _ms(stamp: Any) -> int:
-    return int(stamp[0]) * 1000 + int(stamp[1]) // 1000
+    return reads.ms_of(stamp)
 
 
 def _find(name: str) -> Program[bytes | None]:
@@ -223,7 +218,7 @@ def note_outcome(name: str, job_id: str, outcome: str) -> Program[None]:
 def peek(names: Sequence[str]) -> Program[tuple[int, bytes | None, dict[str, Past]]]:
     """The clock, the count of changes, and what is known about the runs of some schedules."""
     stamp, words = yield Request(((b"TIME",), (b"HMGET", STATE, "", *names)), _KEYS[0])
-    return _ms(stamp), words[0], {name: read_past(raw) for name, raw in zip(names, words[1:], strict=True)}
+    return reads.ms_of(stamp), words[0], {name: read_past(raw) for name, raw in zip(names, words[1:], strict=True)}
 
 
 def open_book(*, looks: bool = False) -> Program[Book]:
@@ -236,7 +231,7 @@ def open_book(*, looks: bool = False) -> Program[Book]:
     said = {lines[i].decode("utf-8", "replace"): lines[i + 1] for i in range(0, len(lines), 2)}
     definitions = {flat[i].decode("utf-8", "replace"): flat[i + 1] for i in range(0, len(flat), 2)}
     past = {name: read_past(said.get(name)) for name in definitions}
-    now_ms = time.time_ns() // 1_000_000 if looks and is_error(stamp) else _ms(good(stamp))
+    now_ms = reads.local_ms() if looks and is_error(stamp) else reads.ms_of(good(stamp))
     return Book(now_ms, said.get(""), definitions, past)
 
 

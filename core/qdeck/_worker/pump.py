@@ -12,7 +12,7 @@ import redis
 
 from qdeck._engine import keys, ops, programs
 from qdeck._errors import OutcomeUnknown, QdeckError, ServerRefused, ServerUnreachable
-from qdeck._redis.commands import ask
+from qdeck._redis import reads
 from qdeck._worker.ears import Ear, Tokens
 from qdeck._worker.shares import Shares
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from qdeck._engine.ops import Claimed, Op
     from qdeck._redis import AsyncClient
-    from qdeck._redis.commands import Program
     from qdeck._worker.hands import Hands
     from qdeck._worker.lane import Lane
     from qdeck._worker.run import Run
@@ -72,7 +71,7 @@ class Pump:
 
     async def open(self) -> None:
         """Makes the queues, so that they are seen before their first job, and asks what time it is there."""
-        self._offset_ms = await self._client.run(_server_time()) - time.monotonic() * 1000
+        self._offset_ms = await self._client.run(reads.clock()) - time.monotonic() * 1000
         for lane in self._lanes:
             try:
                 await self._client.run(programs.make_queue(lane.queue))
@@ -357,9 +356,3 @@ class Pump:
             if await self._client.run(programs.call(ops.trim(lane.queue))) == 0:
                 return
             await asyncio.sleep(0.01)  # others get the server in between
-
-
-def _server_time() -> Program[float]:
-    [reply] = yield ask((b"TIME",))
-    # Some users may not ask; the first turn tells it as well.
-    return int(reply[0]) * 1000 + int(reply[1]) / 1000 if isinstance(reply, list) else time.time() * 1000

@@ -6,7 +6,6 @@ import os
 import re
 import secrets
 import threading
-import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
@@ -15,9 +14,7 @@ from qdeck._engine.ids import check_id
 from qdeck._errors import InvalidOption
 from qdeck._names import QueueName
 from qdeck._options import Priority, read_due, read_duration, read_priority
-from qdeck._redis import Endpoint, SyncClient
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import is_error
+from qdeck._redis import Endpoint, SyncClient, reads
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -207,7 +204,7 @@ class QueueManager:
         return known if known is not None else self._client.run(_lease_of(self.queue, job_id))
 
     def _now_ms(self) -> int:
-        return self._client.run(_clock())
+        return self._client.run(reads.clock())
 
 
 def _record(job_id: str, priority: int | str) -> tuple[int, str, bytes]:
@@ -230,13 +227,6 @@ def _moment(when: datetime | float) -> int:
     if isinstance(when, datetime) and when.tzinfo is None:
         when = when.astimezone()
     return read_due(when)
-
-
-def _clock() -> Program[int]:
-    [stamp] = yield ask((b"TIME",))
-    if is_error(stamp):
-        return time.time_ns() // 1_000_000
-    return int(stamp[0]) * 1000 + int(stamp[1]) // 1000
 
 
 def _lease_of(queue: str, job_id: str) -> Program[str | None]:
