@@ -11,7 +11,7 @@ import pytest
 from messages.waiting import OWN, age
 from qdeck._deck.reasons import SkipCode
 from qdeck.admin import Writer
-from qdeck.messages import DomainQueueManager
+from qdeck.messages import DomainQueueManager, TaskCleaning
 from qdeck.messages import _batch as cleaned
 
 if TYPE_CHECKING:
@@ -96,6 +96,26 @@ def test_a_list_that_is_too_big_is_removed_and_not_kept_and_the_plan_says_so(
     assert (report.removed, report.undoable) == (2, 1)
     kept = raw.hkeys(cleaned.index_key(report.batch or ""))
     assert kept == [small.encode()]
+
+
+def test_a_copy_that_is_gone_is_reported_though_the_queue_is_registered_again(
+    client: Messenger, manager: SyncDomainQueueManager, raw: redis.Redis, url: str
+) -> None:
+    full, empty, listed = make(client, "a"), make(client, "b"), "execution:agent_run:free:t"
+    raw.rpush(full, b"x")
+    raw.rpush(listed, b"y")
+    raw.sadd("task_queues:t", listed, "execution:gone:free:t")
+    with Writer(url) as deck:
+        report = deck.clean(TaskCleaning("t", idle_s=0))
+        assert (report.removed, report.undoable) == (3, 3)
+        assert raw.delete(*(cleaned.copy_key(name, report.batch or "") for name in (full, listed))) == 2
+        done = deck.undo(report.batch)
+    assert (done.restored, {skip.id: skip.code for skip in done.skipped}) == (
+        1,
+        {full: SkipCode.UNDO_EXPIRED, listed: SkipCode.UNDO_EXPIRED},
+    )
+    assert {one.name for one in manager.task_queues("t")} == {full, empty}
+    assert raw.smembers("task_queues:t") == {listed.encode(), b"execution:gone:free:t"}
 
 
 def test_orphans_come_back_and_what_is_kept_is_bounded(

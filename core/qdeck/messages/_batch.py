@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from msgspec import structs
 
 from qdeck._deck.reasons import Skip, SkipCode
 from qdeck._engine import acts
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from qdeck._operations.batches import Batch, OpenBatch
-    from qdeck._redis.commands import Arg, Program
+    from qdeck._redis.commands import Arg, Command, Program
 
 VERB: Final = "clean"
 MOST_ONE: Final = 1024 * 1024  # a longer list is not copied: that would block the server
@@ -34,11 +35,12 @@ _WHY: Final = {"gone": SkipCode.UNDO_EXPIRED, "again": SkipCode.ALREADY_THERE}
 
 
 class Noted(msgspec.Struct, frozen=True, array_like=True):
-    """What was known of a queue: its registration, and the set of its task with that set's time to live."""
+    """What was known of a queue: its registration, the set of its task with its time to live, whether it had a list."""
 
     about: bytes = b""
     task_set: bytes = b""
     set_ttl_ms: int = -1
+    is_empty: bool = False
 
 
 def copy_key(name: str, batch: str) -> bytes:
@@ -63,6 +65,7 @@ class CleaningBatch:
         self._detail, self._automatic = detail, automatic
         self._bytes = self._count = 0
         self._open: OpenBatch | None = None
+        self._noted: dict[str, Noted] = {}
 
     @property
     def is_open(self) -> bool:
@@ -81,11 +84,9 @@ class CleaningBatch:
         if self._open is None:
             return 0
         about, *ttl = yield [(b"HMGET", ABOUT, *names), *([(b"PTTL", task_set)] if task_set else [])]
-        flat: list[Arg] = []
-        for name, text in zip(names, about, strict=True):
-            flat += (name, msgspec.msgpack.encode(Noted(text or b"", task_set, *ttl)))
+        self._noted = {name: Noted(text or b"", task_set, *ttl) for name, text in zip(names, about, strict=True)}
         index = index_key(self.id)
-        yield ordered((b"HSET", index, *flat), (b"PEXPIRE", index, acts.KEEP_MS), key=index)
+        yield ordered(_index(index, self._noted), (b"PEXPIRE", index, acts.KEEP_MS), key=index)
         return min(MOST_ONE, max(0, (self._open.room - self._bytes) // len(names) - OVERHEAD))
 
     def _begin(self, names: Sequence[str]) -> Program[OpenBatch | None]:
@@ -96,14 +97,26 @@ class CleaningBatch:
             return None
         return (yield from batches.begin_automatic(self.id, VERB, detail=self._detail))
 
-    def settle(self, names: Sequence[str], kept: Mapping[str, int], also: Collection[str] = ()) -> Program[None]:
-        """Count what was kept of these queues, with its bytes; forget the others, but those that `also` stay noted."""
-        if self._open is None:
+    def settle(self, kept: Mapping[str, int], empty: Collection[str]) -> Program[None]:
+        """Count what was kept of the queues noted last, with its bytes, and forget the others.
+
+        Of the `empty` ones, which had no list, the registration is kept, here or in the set of the task.
+        """
+        if self._open is None or not self._noted:
             return
         self._bytes += sum(size + OVERHEAD for size in kept.values())
         self._count += len(kept)
-        if left := [name for name in names if name not in kept and name not in also]:
-            yield (b"HDEL", index_key(self.id), *left)
+        index = index_key(self.id)
+        bare = {
+            name: structs.replace(self._noted[name], is_empty=True)
+            for name in empty
+            if name in kept or self._noted[name].task_set
+        }
+        if bare:
+            yield _index(index, bare)
+        if left := [name for name in self._noted if name not in kept and name not in bare]:
+            yield (b"HDEL", index, *left)
+        self._noted = {}
 
     def close(self, counts: Mapping[str, int]) -> Program[int | None]:
         """Write how much is kept, and the line of the log; return until when it can be undone."""
@@ -112,6 +125,10 @@ class CleaningBatch:
         yield from self._open.close(counts["applied"], self._bytes)
         yield from self._open.log(counts, undoable=self._count)
         return self._open.undo_until_ms(self._count)
+
+
+def _index(index: bytes, noted: Mapping[str, Noted]) -> Command:
+    return (b"HSET", index, *(arg for name, one in noted.items() for arg in (name, msgspec.msgpack.encode(one))))
 
 
 def undo_steps(
@@ -153,12 +170,13 @@ def _put_back(rows: Sequence[tuple[str, Noted]], batch: str) -> Program[list[tup
         words = yield from scripts.run_each(script, calls)
     found = {name: "again" for name, _ in rows}
     for (name, noted), word in zip(mine, words, strict=True):
-        # Of a queue that was registered and empty, the registration is all there was.
-        found[name] = "back" if word == b"gone" and noted.about else word.decode()
+        found[name] = word.decode()
+        if word == b"gone" and noted.is_empty:
+            # The registration is all there was.
+            found[name] = "back" if noted.about else ""
         if noted.task_set and word != b"again":
             ttl, key = noted.set_ttl_ms, noted.task_set
             yield from scripts.run(scripts.plain("messages/rejoin"), [key], [ttl, name])
-            found[name] = "" if found[name] == "gone" else found[name]
     return list(found.items())
 
 

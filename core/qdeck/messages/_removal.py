@@ -180,7 +180,8 @@ def remove(
     yield from registry.keep([name for name in free if name not in gone])
     if batch is not None:
         kept = {one.name: one.bytes for one in found.values() if one.undoable}
-        yield from batch.settle(mine, kept, gone if task_set and keeps_empty else ())
+        empty = [one.name for one in ended if one.outcome is RemovalOutcome.GONE and keeps_empty]
+        yield from batch.settle(kept, empty)
     return [found[name] for name in names]
 
 
