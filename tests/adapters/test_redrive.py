@@ -226,7 +226,7 @@ def test_an_adapter_that_tells_nothing_refuses_to_watch(
     with Writer(url, adapters=("lists",)) as deck:
         plan = deck.plan("retry", OneList.queue)
         monkeypatch.setattr(Lists, "outcome_evidence", "")
-        with pytest.raises(UsageError, match="cannot be seen in the adapter lists"):
+        with pytest.raises(UsageError, match="the adapter lists does not report the outcomes"):
             deck.redrive(plan, sample=1)
         assert deck.others.why_not_watch("lists")
         result, outcomes = deck.redrive(plan, rate=10_000.0)

@@ -66,7 +66,7 @@ def test_what_is_asked_for_is_not_cut_off(url: str) -> None:
     where = 'error:ConnectionError message:"* Bad Gateway for url https://hooks.globex.example/*"'
     with Writer(url) as deck:
         plan = deck.plan("retry", HOOKS)
-    asked = replace(plan, head=msgspec.structs.replace(plan.head, where=where))
+    asked = replace(plan, head=msgspec.structs.replace(plan.head, filter=where))
     lines = ["".join(text for text, _ in line) for line in confirm.plan_lines(asked, [], 70, hide="")]
     assert max(map(len, lines)) <= 70
     assert " ".join(" ".join(lines).split()).count(where) == 1

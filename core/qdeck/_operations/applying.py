@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypedDict, Unpack
 
 from qdeck._deck.model import NATIVE
 from qdeck._deck.reasons import Skip, SkipCode, Stop, StopCode
@@ -26,7 +25,7 @@ from qdeck._redis import reads
 from qdeck._redis.commands import Offload, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from qdeck._deck.model import QueueRef
     from qdeck._operations.appliers import Applier
@@ -37,8 +36,17 @@ if TYPE_CHECKING:
 MOST_SKIPS: Final = 10_000  # that are told one by one
 NOTE_EVERY: Final = 100  # slices between two records of how much undo takes
 _MOST_SKEW_MS: Final = 300_000  # between the clocks of a master and of the replica that took its place
-Progress = Callable[["Tally"], None]
 Done = tuple["PlanSlice", Acted]
+
+
+class ApplyOptions(TypedDict, total=False):
+    """How a plan is applied: entries a second, who receives the totals, what ends it, what is kept to undo it."""
+
+    rate: float | None
+    progress: Callable[[Tally], None] | None
+    cancelled: Callable[[], bool] | None
+    keep_bytes: int
+    keep_ms: int
 
 
 class StopRule(Protocol):
@@ -219,21 +227,16 @@ def check_plan(plan: Plan, db: int) -> Program[None]:
 
 
 def apply_steps(
-    plan: Plan,
-    *,
-    rate: float | None = None,
-    rule: StopRule | None = None,
-    progress: Progress | None = None,
-    cancelled: Callable[[], bool] | None = None,
-    keep_bytes: int = acts.KEEP_BYTES,
-    keep_ms: int = acts.KEEP_MS,
+    plan: Plan, db: int, rule: StopRule | None = None, **options: Unpack[ApplyOptions]
 ) -> Program[BatchResult]:
-    """Apply a plan, at most `rate` entries a second where one is given; a `rule` has a sample and may stop it."""
+    """Apply a plan, which must be one for this database; a `rule` has a sample and may stop it."""
+    yield from check_plan(plan, db)
+    keep_bytes, keep_ms = options.get("keep_bytes", acts.KEEP_BYTES), options.get("keep_ms", acts.KEEP_MS)
     run = Application(plan, keep_bytes=keep_bytes, keep_ms=keep_ms)
     yield from run.begin()
     error = stopped = None
     try:
-        stopped = yield from _run(run, rate, rule, progress, cancelled)
+        stopped = yield from _run(run, rule, options)
     except QdeckError as caught:
         if run.tally.done == 0:
             raise
@@ -245,14 +248,9 @@ def apply_steps(
     return run.result(error=error, stopped=stopped)
 
 
-def _run(
-    run: Application,
-    rate: float | None,
-    rule: StopRule | None,
-    progress: Progress | None,
-    cancelled: Callable[[], bool] | None,
-) -> Program[Stop | None]:
+def _run(run: Application, rule: StopRule | None, options: ApplyOptions) -> Program[Stop | None]:
     """Apply slice after slice; return why it stopped before the end of the plan."""
+    rate, progress, cancelled = options.get("rate"), options.get("progress"), options.get("cancelled")
     most = acts.SLICE if rate is None else max(1, min(acts.SLICE, int(rate / 5)))
     started, before = time.monotonic(), 0
     while cancelled is None or not cancelled():

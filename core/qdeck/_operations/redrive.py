@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Unpack
 
 from qdeck._deck.reasons import Stop, StopCode
-from qdeck._engine import acts
 from qdeck._errors import InvalidOption, QdeckError
 from qdeck._operations.applying import StopRule, apply_steps
 from qdeck._operations.model import BatchResult, Outcomes, PlanEntry
@@ -18,7 +17,7 @@ from qdeck._redis.commands import Pause
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from qdeck._operations.applying import Done, Progress
+    from qdeck._operations.applying import ApplyOptions, Done
     from qdeck._operations.planfile import Plan
     from qdeck._redis.commands import Program
 
@@ -44,8 +43,8 @@ class Watch(StopRule):
         self.plan_outcomes = PlanOutcomes(plan)
         if sample is not None and self.plan_outcomes.unseen:
             raise InvalidOption(
-                f"how the first ones fare cannot be seen in the adapter {self.plan_outcomes.unseen}",
-                hint="leave --sample out",
+                f"the adapter {self.plan_outcomes.unseen} does not report the outcomes of a sample",
+                hint="Leave --sample out.",
             )
         self.sample_left = sample or 0
         self._is_sample = sample is not None
@@ -125,19 +124,10 @@ class Watch(StopRule):
 
 
 def redrive_steps(
-    plan: Plan,
-    watch: Watch,
-    *,
-    rate: float | None = None,
-    progress: Progress | None = None,
-    cancelled: Callable[[], bool] | None = None,
-    keep_bytes: int = acts.KEEP_BYTES,
-    keep_ms: int = acts.KEEP_MS,
+    plan: Plan, db: int, watch: Watch, **options: Unpack[ApplyOptions]
 ) -> Program[tuple[BatchResult, Outcomes]]:
     """Apply a plan of retries with a watch; return what was done and what happened to the jobs."""
-    result = yield from apply_steps(
-        plan, rate=rate, rule=watch, progress=progress, cancelled=cancelled, keep_bytes=keep_bytes, keep_ms=keep_ms
-    )
+    result = yield from apply_steps(plan, db, watch, **options)
     try:
         return result, (yield from watch.plan_outcomes.count(enumerate(plan.entries())))
     except QdeckError as caught:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
 from qdeck._errors import InvalidOption, NotAllowed
 from qdeck.admin._client import Options, writes
 from qdeck.admin._reader import AsyncReader, Reader, Reads
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from qdeck._deck.reasons import Skip
     from qdeck._engine.ops import Made
     from qdeck._names import QueueName
-    from qdeck._operations.applying import Tally
+    from qdeck._operations.applying import ApplyOptions
     from qdeck._operations.batches import Batch
     from qdeck._operations.editing import Draft
     from qdeck._operations.model import Activity, BatchResult, Outcomes, UndoResult
@@ -56,16 +55,7 @@ class Writes(Reads):
         self._production = ()
 
     @writes
-    def apply(
-        self,
-        plan: Plan,
-        *,
-        rate: float | None = None,
-        progress: Callable[[Tally], None] | None = None,
-        cancelled: Callable[[], bool] | None = None,
-        keep_bytes: int = KEEP_BYTES,
-        keep_ms: int = KEEP_MS,
-    ) -> Program[BatchResult]:
+    def apply(self, plan: Plan, **options: Unpack[ApplyOptions]) -> Program[BatchResult]:
         """Do what a plan says, to each entry that still is as the plan saw it; go on where an earlier run ended.
 
         A plan whose file was changed since it was made is refused. At most `rate` entries a second; `progress`
@@ -74,38 +64,28 @@ class Writes(Reads):
         """
         from qdeck._operations import applying
 
-        yield from applying.check_plan(plan, self.endpoint.db)
-        return (
-            yield from applying.apply_steps(
-                plan, rate=rate, progress=progress, cancelled=cancelled, keep_bytes=keep_bytes, keep_ms=keep_ms
-            )
-        )
+        return applying.apply_steps(plan, self.endpoint.db, **options)
 
     @writes
     def redrive(
         self,
         plan: Plan,
         *,
-        rate: float | None = None,
         sample: int | None = None,
         patience_s: float | None = None,
         grace_s: float = 3.0,
-        progress: Callable[[Tally], None] | None = None,
         watched: Callable[[Outcomes, int], None] | None = None,
-        cancelled: Callable[[], bool] | None = None,
-        keep_bytes: int = KEEP_BYTES,
-        keep_ms: int = KEEP_MS,
+        **options: Unpack[ApplyOptions],
     ) -> Program[tuple[BatchResult, Outcomes]]:
-        """Apply a plan of retries: `sample` jobs first, then the rest at `rate`; stop when they die again."""
-        from qdeck._operations import applying, redrive
+        """Apply a plan of retries: `sample` jobs first, then the rest at `rate`; stop when they die again.
 
-        yield from applying.check_plan(plan, self.endpoint.db)
+        The sample has `patience_s` to end; jobs without an outcome are watched for `grace_s`. `watched` receives the
+        outcomes of the jobs that were retried last, and how many these are.
+        """
+        from qdeck._operations import redrive
+
         watch = redrive.Watch(plan, sample=sample, patience_s=patience_s, grace_s=grace_s, watched=watched)
-        return (
-            yield from redrive.redrive_steps(
-                plan, watch, rate=rate, progress=progress, cancelled=cancelled, keep_bytes=keep_bytes, keep_ms=keep_ms
-            )
-        )
+        return redrive.redrive_steps(plan, self.endpoint.db, watch, **options)
 
     @writes
     def undo(
