@@ -64,8 +64,8 @@ class Failure:
 
 def read_failure(queue: str, body: bytes) -> Failure:
     """Reads the body of a failure handler's job, made by the script that buried the job."""
-    job_id, raw_head, raw_tries, raw_events, call = codec.read_netstrings(body)
-    head, tries, events = codec.read_head(raw_head), codec.read_tries(raw_tries), codec.read_events(raw_events)
+    job_id, raw_head, raw_attempts, raw_events, call = codec.read_netstrings(body)
+    head, attempts, events = codec.read_head(raw_head), codec.read_attempts(raw_attempts), codec.read_events(raw_events)
     last = events[-1] if events else codec.Event(0, "dead", {})
     try:
         args, kwargs = codec.decode_call(call)
@@ -79,8 +79,8 @@ def read_failure(queue: str, body: bytes) -> Failure:
         name=head.name,
         args=args,
         kwargs=kwargs,
-        attempts=tries.attempts,
-        crashes=tries.crashes,
+        attempts=attempts.failed,
+        crashes=attempts.crashes,
         reason=last.kind,
         error_class=last.data.get("class"),
         error_message=last.data.get("message"),

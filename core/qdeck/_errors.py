@@ -16,7 +16,7 @@ QdeckError
 ├── ServerRefused                        the server cannot take writes now (memory, disk, replica)
 ├── OutcomeUnknown                       sent, no answer: may or may not have happened; safe to repeat
 ├── NotDurable                           enqueued, and not as safe as was asked for
-├── LayoutMismatch                       the queue was written by a newer qdeck
+├── LayoutMismatch                       the queue was written by another version of qdeck
 ├── ResultTimeout (also TimeoutError)    the job did not end in time
 ├── JobFailed                            the job whose result was asked for is dead or cancelled
 ├── Reject                               raised by a handler: do not retry
@@ -98,7 +98,24 @@ class OutcomeUnknown(QdeckError):
 
 
 class LayoutMismatch(QdeckError):
-    """The queue was written by a newer version of qdeck."""
+    """A queue was written by another version of qdeck, or a key holds another kind of data."""
+
+    @staticmethod
+    def words(found: str, wanted: str) -> str:
+        """Say who wrote a queue of layout `found`, where this qdeck reads `wanted`."""
+        older = found.isdecimal() and found.isascii() and int(found[:9]) < int(wanted)
+        writer = "an earlier development version" if older else "a newer version"
+        return f"written by {writer} (layout {found}); this qdeck reads layout {wanted}"
+
+    @classmethod
+    def of(cls, queue: str, found: str, wanted: str) -> LayoutMismatch:
+        """Return the error for a queue of layout `found`, with what to do."""
+        words = cls.words(found, wanted)
+        hint = "Upgrade this qdeck: pip install -U qdeck"
+        if "earlier" in words:
+            keys = f"redis-cli --scan --pattern '{{{queue}}}:*' | xargs redis-cli UNLINK"
+            hint = f"Let the qdeck that wrote it finish its jobs, then delete its keys: {keys}"
+        return cls(f"queue {queue!r} was {words}", hint=hint)
 
 
 class ResultTimeout(QdeckError, TimeoutError):

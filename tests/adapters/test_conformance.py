@@ -151,7 +151,7 @@ class TestLists(Conformance):
         raw.rpush("nooble4:dev:management:actions:dead_letter", '{"action_id":"a2"}')
         raw.rpush("nooble4:dev:execution_service:responses:get_agent_config:c1a2", "{}")
         raw.sadd("task_queues:12345", "execution:agent_run:professional:12345")
-        raw.rpush("{native}:bell", "1")
+        raw.rpush("{native}:wakeup", "1")
         raw.rpush("unnamed", "1")
 
     def take(self, raw: redis.Redis, entry: Entry) -> None:

@@ -298,7 +298,7 @@ async def test_a_queue_that_refuses_is_told_once(
 ) -> None:
     make_jobs(client, 1)
     claim(client, lease_ms=20)
-    raw.set(keys.key(QUEUE, "tries"), "not a hash")
+    raw.set(keys.key(QUEUE, "attempts"), "not a hash")
     async with run_agent(http=None, maintain_every=0.1) as agent:
         await agent.until(lambda: agent.of("maintain"))
         await asyncio.sleep(1)

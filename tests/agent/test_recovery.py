@@ -94,8 +94,8 @@ def test_a_queue_that_refuses_holds_up_no_other(client: SyncClient, url: str, ra
     for queue in ("a:bad:actions", "b:good:actions"):
         make_jobs(client, 1, queue=queue)
         claim(client, queue=queue, lease_ms=30)
-    raw.delete(keys.key("a:bad:actions", "tries"))
-    raw.set(keys.key("a:bad:actions", "tries"), "not a hash")
+    raw.delete(keys.key("a:bad:actions", "attempts"))
+    raw.set(keys.key("a:bad:actions", "attempts"), "not a hash")
     time.sleep(0.05)
     maintain(client, url)
     time.sleep(0.05)

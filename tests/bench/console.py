@@ -66,7 +66,7 @@ for n = 4, #ARGV do
     redis.call('HSET', q .. 'groups', 'late', string.format('%d %.0f %.0f -', dead, at, at) ..
       '\\nTimeoutError\\njob N timed out')
   end
-  redis.call('HSET', q .. 'meta', 'v', 1, 'ready', ready, 'dead_letter', dead, 'n:enqueued', dead + ready,
+  redis.call('HSET', q .. 'meta', 'v', 2, 'ready', ready, 'dead_letter', dead, 'n:enqueued', dead + ready,
     'n:dead', dead, 'n:failed', 4 * dead)
   redis.call('HSET', 'qdeck:queues', ARGV[n], at)
 end

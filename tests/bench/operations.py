@@ -152,9 +152,9 @@ def read_all(yard: Yard, ids: list[str]) -> None:
 def run_bare(yard: Yard, script: str, ids: list[str]) -> None:
     """A script over all ids, slice by slice."""
     if script == RETRY_BARE:
-        names = [yard.key(part) for part in ("dead", "head", "error", "ready", "tries")]
+        names = [yard.key(part) for part in ("dead", "head", "error", "ready", "attempts")]
     else:
-        names = [yard.key(part) for part in ("dead", "head", "error", "body", "tries")]
+        names = [yard.key(part) for part in ("dead", "head", "error", "body", "attempts")]
     run = yard.raw.register_script(script)
     for at in range(0, len(ids), SLICE):
         run(keys=names, args=ids[at : at + SLICE])

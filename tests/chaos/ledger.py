@@ -119,7 +119,7 @@ class Ledger:
             crashes = [e for e in codec.read_events(raw) if e.kind in ("crashed", "outage")]
             blamed = [pid_of(str(e.data["worker"])) for e in crashes]
             assert set(blamed) <= self.killed, f"{job_id}: {crashes} though only {self.killed} were killed"
-            tries = codec.read_tries(picture.hashes["tries"].get(job_id))
+            tries = codec.read_attempts(picture.hashes["attempts"].get(job_id))
             assert tries.crashes + tries.outages == len(crashes), f"{job_id}: {tries}, {crashes}"
 
     def tale(self) -> Tale:

@@ -105,6 +105,6 @@ def test_a_failover_to_a_replica_with_another_clock(
         fleet.books.drain(60)
         tale = fleet.books.check()
         assert tale.reruns == 0
-        blamed = [codec.read_tries(raw).crashes for raw in fleet.books.picture().hashes["tries"].values()]
+        blamed = [codec.read_attempts(raw).crashes for raw in fleet.books.picture().hashes["attempts"].values()]
         assert not any(blamed)
     app.close()

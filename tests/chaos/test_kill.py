@@ -41,7 +41,7 @@ def _rounds(fleet: Fleet, rounds: int, **options: object) -> str:
     fleet.check_alive()
     took = time.monotonic() - began
     crashed = int(fleet.books.picture().meta.get("n:crashed", "0"))
-    stale = int(fleet.books.picture().meta.get("n:stale", "0"))
+    stale = int(fleet.books.picture().meta.get("n:refused", "0"))
     return (
         f"{rounds} rounds in {took:.1f} s: {len(fleet.books.killed)} kills, {len(fleet.books.submitted)} jobs, "
         f"{tale.runs} runs, {tale.reruns} runs again after a kill, {crashed} leases taken back, {stale} stale, "
@@ -87,7 +87,7 @@ def test_all_workers_at_once(fleet: Fleet) -> None:
     fleet.start()
     fleet.books.drain(60)
     fleet.books.check()
-    most = max(codec.read_tries(raw).crashes for raw in fleet.books.picture().hashes["tries"].values())
+    most = max(codec.read_attempts(raw).crashes for raw in fleet.books.picture().hashes["attempts"].values())
     assert most <= 2, f"a job is blamed for {most} crashes"
 
 
@@ -113,12 +113,12 @@ def test_poison_pill(fleet: Fleet) -> None:
             fleet.start(wait=False)
         return any(job_id == pill for job_id, _ in fleet.books.picture().zsets["dead"])
 
-    wait_until(tend, 90, lambda: fleet.books.picture().hashes["tries"])
+    wait_until(tend, 90, lambda: fleet.books.picture().hashes["attempts"])
     fleet.books.drain(60)
     fleet.books.check()
     picture = fleet.books.picture()
-    assert codec.read_tries(picture.hashes["tries"][pill]).crashes == 5
-    assert codec.read_tries(picture.hashes["tries"][pill]).attempts == 0
+    assert codec.read_attempts(picture.hashes["attempts"][pill]).crashes == 5
+    assert codec.read_attempts(picture.hashes["attempts"][pill]).failed == 0
     assert [e.kind for e in codec.read_events(picture.hashes["error"][pill])] == ["crashed"] * 5
-    others = [codec.read_tries(raw).crashes for job, raw in picture.hashes["tries"].items() if job != pill]
+    others = [codec.read_attempts(raw).crashes for job, raw in picture.hashes["attempts"].items() if job != pill]
     assert max(others, default=0) < 5

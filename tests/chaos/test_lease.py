@@ -45,7 +45,7 @@ def test_worker_stopped_past_its_lease(fleet: Fleet, task: str) -> None:
     other = fleet.start()
     fleet.wait_done(job, 30)
     before = fleet.books.picture()
-    assert "n:stale" not in before.meta
+    assert "n:refused" not in before.meta
     suspended.thaw()
     # It either ends its handler and tells so in vain, or learns first that the lease is lost.
     _wait_told(fleet, suspended)
@@ -53,7 +53,7 @@ def test_worker_stopped_past_its_lease(fleet: Fleet, task: str) -> None:
     assert (after.meta["n:done"], after.meta["n:crashed"]) == ("1", "1")
     assert after.zsets["done"] == before.zsets["done"]
     assert after.hashes["result"] == before.hashes["result"]
-    assert after.hashes["tries"][job] == b"0 1 0"
+    assert after.hashes["attempts"][job] == b"0 1 0"
     fleet.books.killed.add(suspended.pid)  # it was dead for as long as its lease lasted
     assert fleet.books.check().runs == 2
     assert (suspended.code, other.code) == (None, None)
@@ -73,12 +73,12 @@ def test_late_end_is_refused_and_counted(fleet: Fleet, make_proxy: Callable[[str
     fleet.wait_done(job)
     result = fleet.books.picture().hashes["result"][job]
     assert int(result) == other.pid
-    assert "n:stale" not in fleet.books.picture().meta
+    assert "n:refused" not in fleet.books.picture().meta
     proxy.heal()
     wait_until(lambda: events_of(cut_off, "refused"), 30, fleet.tell)
     assert events_of(cut_off, "refused")[0]["ids"] == [job]
     picture = fleet.books.picture()
-    assert (picture.meta["n:stale"], picture.meta["n:done"], picture.meta["n:crashed"]) == ("1", "1", "1")
+    assert (picture.meta["n:refused"], picture.meta["n:done"], picture.meta["n:crashed"]) == ("1", "1", "1")
     assert picture.hashes["result"][job] == result
     fleet.books.killed.add(cut_off.pid)  # for the server it was dead
     assert fleet.books.check().runs == 2
@@ -122,7 +122,7 @@ def test_handler_that_does_not_stop(fleet: Fleet, task: str) -> None:
         other.pid,
     ]
     picture = fleet.books.picture()
-    assert codec.read_tries(picture.hashes["tries"][job]) == codec.Tries(1, 0, 0)
+    assert codec.read_attempts(picture.hashes["attempts"][job]) == codec.Attempts(1, 0, 0)
     assert [event.kind for event in codec.read_events(picture.hashes["error"][job])] == ["timeout"]
     assert picture.meta["n:done"] == "11"
     stuck.terminate()

@@ -78,7 +78,7 @@ def test_replies_of_workers_lost(
     tale = fleet.books.check()
     assert tale.reruns == 0
     assert "n:crashed" not in fleet.books.picture().meta
-    assert "n:stale" not in fleet.books.picture().meta
+    assert "n:refused" not in fleet.books.picture().meta
 
 
 class _Rig:
@@ -141,7 +141,7 @@ def test_reset_at_every_byte(url: str, raw: redis.Redis, make_proxy: Callable[[s
         offset += 1
     meta = raw.hgetall(keys.key(QUEUE, "meta"))
     assert int(meta[b"n:enqueued"]) == int(meta[b"n:done"]) == counts["done"] == 3 * offset
-    assert b"n:stale" not in meta
+    assert b"n:refused" not in meta
     assert offset > (100 if side is Side.TO_SERVER else 10)
     client.close()
     rig.direct.close()
@@ -202,12 +202,12 @@ async def test_handshake_without_answer(url: str, raw: redis.Redis, make_proxy: 
     began = time.monotonic()
     with pytest.raises(ServerUnreachable):
         async with asyncio.timeout(20):
-            await ear.hear([b"bell"])
+            await ear.hear([b"wakeup"])
     assert time.monotonic() - began < 15
     assert proxy.hits == 1
     await ear.close()
-    raw.rpush("bell", "1")
-    assert await ear.hear([b"bell"]) == [b"bell"]
+    raw.rpush("wakeup", "1")
+    assert await ear.hear([b"wakeup"]) == [b"wakeup"]
     await ear.close()
 
 

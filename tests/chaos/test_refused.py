@@ -81,7 +81,7 @@ def test_too_few_replicas(hurt_fleet: Fleet) -> None:
     fleet.books.drain(60)
     assert fleet.books.check().reruns == 0
     picture = fleet.books.picture()
-    assert {codec.read_tries(picture.hashes["tries"][job]) for job in flaky} == {codec.Tries(2, 0, 0)}
+    assert {codec.read_attempts(picture.hashes["attempts"][job]) for job in flaky} == {codec.Attempts(2, 0, 0)}
     assert "n:crashed" not in picture.meta
     fleet.check_alive()
 

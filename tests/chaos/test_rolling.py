@@ -44,7 +44,7 @@ def test_none_is_lost_and_none_is_dead(
             kills += 1
             fleet.append(start("new" if dice.random() < at / jobs else "old"))
             fleet[-1].wait_for('"started"', 60)
-    refused = int(raw.zcard(keys.key(QUEUE, "unknown")))
+    refused = int(raw.zcard(keys.key(QUEUE, "unknown_tasks")))
     fleet.append(start("new"))
     wait_until(lambda: int(raw.zcard(keys.key(QUEUE, "done"))) == jobs, 300)
     meta = {name.decode(): value.decode() for name, value in raw.hgetall(keys.key(QUEUE, "meta")).items()}

@@ -88,12 +88,12 @@ def test_frozen_for_12_s(hurt_fleet: Fleet, server: Server) -> None:
     tale = fleet.books.check()
     picture = fleet.books.picture()
     assert tale.runs == len(fleet.books.submitted) + 2 * len(flaky)
-    assert {codec.read_tries(picture.hashes["tries"][job_id]) for job_id in flaky} == {codec.Tries(2, 0, 0)}
-    assert not set(slow) & set(picture.hashes["tries"])
+    assert {codec.read_attempts(picture.hashes["attempts"][job_id]) for job_id in flaky} == {codec.Attempts(2, 0, 0)}
+    assert not set(slow) & set(picture.hashes["attempts"])
     assert picture.meta["n:enqueued"] == picture.meta["n:done"] == str(len(fleet.books.submitted))
     assert picture.meta["n:failed"] == picture.meta["n:retried"] == str(2 * len(flaky))
     assert "n:crashed" not in picture.meta
-    assert "n:stale" not in picture.meta
+    assert "n:refused" not in picture.meta
     fleet.check_alive()
 
 

@@ -32,7 +32,7 @@ def test_finishes_what_runs(fleet: Fleet) -> None:
     assert worker.wait(30) == 0, worker.output
     picture = fleet.books.picture()
     assert (len(picture.zsets["done"]), len(picture.zsets["ready"]), len(picture.zsets["running"])) == (4, 30, 0)
-    assert not picture.hashes["tries"]
+    assert not picture.hashes["attempts"]
     assert fleet.books.raw.hlen("qdeck:workers") == 0
     fleet.workers.remove(worker)
     fleet.start()
@@ -54,7 +54,7 @@ def test_gives_back_after_the_grace(fleet: Fleet, task: str) -> None:
     fleet.wait_done(job, 20)
     assert worker.wait(20) == 0, worker.output
     picture = fleet.books.picture()
-    assert job not in picture.hashes["tries"]
+    assert job not in picture.hashes["attempts"]
     assert "n:crashed" not in picture.meta
     starts = [note for note in read_notes(fleet.books.notebook) if note.kind == "start"]
     assert [(note.pid, note.attempt) for note in starts] == [(worker.pid, 1), (other.pid, 1)]
@@ -93,7 +93,7 @@ def test_rolling_restart_under_load(fleet: Fleet) -> None:
     assert fleet.books.check().reruns == 0
     picture = fleet.books.picture()
     assert "n:crashed" not in picture.meta
-    assert all(codec.read_tries(raw).crashes == 0 for raw in picture.hashes["tries"].values())
+    assert all(codec.read_attempts(raw).crashes == 0 for raw in picture.hashes["attempts"].values())
 
 
 @pytest.mark.timeout(120)

@@ -75,7 +75,7 @@ class Queue:
         self.events(job, (age, "failed", told))
         error = kind.rpartition(".")[2]
         digest = hashlib.sha1(f"{error}\n{shape}".encode()).hexdigest()[:10]  # noqa: S324 - a name, no secret
-        self.pipe.hset(self.key("tries"), job, f"4 0 0 {digest}")
+        self.pipe.hset(self.key("attempts"), job, f"4 0 0 {digest}")
         count, first, last, _, _ = self.groups.get(digest, (0, self.now, 0, "", ""))
         at = self.now - age
         self.groups[digest] = (count + 1, min(first, at), max(last, at), job, f"{error}\n{shape}")
@@ -85,7 +85,7 @@ class Queue:
         """Writes the counts and the groups, and registers the queue."""
         counts = {name: count for name, count in self.counts.items() if count}
         totals = {"n:enqueued": 30, "n:done": 2, "n:dead": 5, "n:failed": 5, "n:cancelled": 2}
-        for field, value in {"v": 1, **totals, **counts, **meta}.items():
+        for field, value in {"v": 2, **totals, **counts, **meta}.items():
             self.pipe.hset(self.key("meta"), field, str(value))
         for digest, (count, first, last, sample, text) in self.groups.items():
             self.pipe.hset(self.key("groups"), digest, f"{count} {first} {last} {sample}\n{text}")
@@ -111,7 +111,7 @@ def _mail(pipe: Pipeline, now: int) -> None:
     queue.ready("ready-first", 5 * MINUTE + late, priority=0)
     queue.ready("ready-old", 26 * HOUR + late)
     queue.ready("ready-tagged", 9 * MINUTE + late, priority=200, extra="\nnwelcome\nu\ntnightly,eu")
-    pipe.hset(queue.key("uniq"), "welcome", "ready-tagged")
+    pipe.hset(queue.key("unique"), "welcome", "ready-tagged")
     queue.ready("twin", 4 * MINUTE + late)
     queue.ready("ready-hostile", 3 * MINUTE + late, extra=f"\nn{HOSTILE}", args=[HOSTILE, {"password": "hunter2"}])
     soon = now + HOUR + 40_000

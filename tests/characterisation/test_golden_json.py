@@ -140,7 +140,7 @@ def test_a_queue_of_a_newer_version_and_keys_of_another_type(
     sections = []
     for line in ("status", "queues", "dead", "stuck", "find twin", f"jobs {MAILER}", "health", "purge", "dead --group"):
         world.fill()
-        world.raw.hset(f"{{{MAILER}}}:meta", "v", "2")
+        world.raw.hset(f"{{{MAILER}}}:meta", "v", "3")
         world.raw.delete("scheduler:queue:dlq", f"{{{MAIL}}}:delayed")
         world.raw.set("scheduler:queue:dlq", "a text")
         world.raw.set(f"{{{MAIL}}}:delayed", "a text")

@@ -186,7 +186,7 @@ def test_requeue_is_one_step_with_its_own_priority_and_delay(manager: QueueManag
     assert manager.get_stats() == EMPTY | {"delayed": 1}
     assert raw.zscore(f"{KEY}:delayed", "j") / 1000 == pytest.approx(time.time() + 5, abs=2)
     assert codec.read_head(raw.hget(f"{KEY}:head", "j")).priority == 0
-    assert codec.read_tries(raw.hget(f"{KEY}:tries", "j")).attempts == 1
+    assert codec.read_attempts(raw.hget(f"{KEY}:attempts", "j")).failed == 1
     assert manager.requeue("j", "HIGH", 0)
     assert manager.dequeue() == "j"
 

@@ -102,7 +102,7 @@ def test_sync_registers_the_schedules(qdeck: Callable[..., Ran], package: Any) -
     name = package(tasks=TASK + '\napp.schedule("feeds", send, cron="*/5 * * * *")\n')
     ran = qdeck("--json", "schedule", "sync", f"{name}.app:app", "--tasks", f"{name}.tasks")
     assert ran.code == 0, ran.err
-    assert json.loads(ran.out) == [{"schedule": "feeds", "how": "made"}]
+    assert json.loads(ran.out) == [{"name": "feeds", "change": "made"}]
     assert "feeds" in qdeck("schedule", "list").out
     assert "same" in qdeck("schedule", "sync", f"{name}.app:app", "--tasks", f"{name}.tasks").out
 

@@ -207,7 +207,7 @@ async def test_a_queue_of_another_server_is_another_queue(
     for server, dead in ((url, 500), (other.url, 0)):
         with raw_client(server) as raw:
             raw.hset("qdeck:queues", "mail", 1)
-            raw.hset("{mail}:meta", mapping={"v": 1, "dead_letter": dead})
+            raw.hset("{mail}:meta", mapping={"v": 2, "dead_letter": dead})
     said = f'[contexts.one]\nurl = "{url}"\n[contexts.two]\nurl = "{other.url}"\n'
     servers = contexts_of(tmp_path / "qdeck.toml", said, "one")
     app = app_in(servers)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from support.commands import Ran
 
-NEWER = "layout version 2"
+NEWER = "written by a newer version (layout 3)"
 
 
 @pytest.fixture
 def newer(url: str, raw: redis.Redis) -> Iterator[redis.Redis]:
     """A server with one queue of a newer version beside healthy ones."""
     fill(url)
-    raw.hset(keys.key(HOOKS, "meta"), "v", "2")
+    raw.hset(keys.key(HOOKS, "meta"), "v", "3")
     before = raw.execute_command("DEBUG", "DIGEST")
     yield raw
     assert raw.execute_command("DEBUG", "DIGEST") == before, "nothing was written"
@@ -80,6 +80,18 @@ def test_a_list_over_all_queues_names_what_it_leaves_out(
     newer: redis.Redis, url: str, qdeck: Callable[..., Ran], command: tuple[str, ...]
 ) -> None:
     check_named(qdeck, url, command, HOOKS, NEWER)
+
+
+def test_a_queue_of_an_earlier_layout_is_refused_with_what_to_do(
+    newer: redis.Redis, url: str, qdeck: Callable[..., Ran]
+) -> None:
+    newer.hset(keys.key(HOOKS, "meta"), "v", "1")
+    ran = qdeck("jobs", "discard", HOOKS, "--yes", "--url", url)
+    newer.hset(keys.key(HOOKS, "meta"), "v", "3")
+    assert ran.code != 0
+    told = f"queue '{HOOKS}' was written by an earlier development version (layout 1); this qdeck reads layout 2"
+    assert told in ran.err
+    assert f"delete its keys: redis-cli --scan --pattern '{{{HOOKS}}}:*'" in ran.err
 
 
 @pytest.mark.parametrize("verb", ["retry", "discard"])
@@ -155,7 +167,7 @@ def test_very_many_unreadable_queues_are_named_in_few_lines(
 ) -> None:
     for number in range(50):
         raw.hset(keys.QUEUES, f"demo:dev:q{number}:actions", 1)
-        raw.hset(keys.key(f"demo:dev:q{number}:actions", "meta"), "v", "2" * 5000)
+        raw.hset(keys.key(f"demo:dev:q{number}:actions", "meta"), "v", "3" * 5000)
     for command in (("dead",), ("dead", "--group"), ("stuck",)):
         ran = qdeck(*command, "--json", "--url", url)
         assert ran.code == 1, ran
@@ -185,7 +197,7 @@ def test_a_list_over_all_queues_names_a_key_of_another_system(
 
 async def test_dead_and_stuck_say_how_many_queues_are_left_out(url: str, raw: redis.Redis) -> None:
     fill(url)
-    raw.hset(keys.key(HOOKS, "meta"), "v", "2")
+    raw.hset(keys.key(HOOKS, "meta"), "v", "3")
     raw.delete(keys.key(MAIL, "running"))
     raw.set(keys.key(MAIL, "running"), "text")
     async with console(url) as pilot:

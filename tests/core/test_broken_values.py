@@ -72,7 +72,7 @@ def must_be_reported(one: Break) -> bool:
         field = (one.field or b"").decode()
         return field in native._FIELDS and field != "paused" and not (one.value == "empty" and field != "v")
     if not ours:
-        return part in ("head", "lease") or (part in ("tries", "error") and one.value != "empty")
+        return part in ("head", "lease") or (part in ("attempts", "error") and one.value != "empty")
     if key.startswith("qdeck:agent:"):
         return (one.field or b"").startswith(b"n:") or one.field in (b"until", b"started", b"ended", b"runs", b"token")
     return key != "qdeck:health" and not (key == "qdeck:since" and (one.value == "deep" or "json" in one.value))

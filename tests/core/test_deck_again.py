@@ -25,14 +25,15 @@ META = "{mail}:meta"
         ("rate", "10 60", None),
         ("paused", "-", None),
         ("ready", "-", "counters"),
-        ("v", "2", "layout version 2"),
+        ("v", "3", "layout 3"),
+        ("v", "1", "layout 1"),
     ],
 )
 def test_a_field_that_comes_and_goes_is_noticed(
     url: str, raw: redis.Redis, field: str, value: str, problem: str | None
 ) -> None:
     raw.hset("qdeck:queues", "mail", 1)
-    raw.hset(META, mapping={"v": 1, "dead_letter": 3})
+    raw.hset(META, mapping={"v": 2, "dead_letter": 3})
     with Writer(url) as deck:
 
         def look() -> QueueRow:
@@ -45,7 +46,7 @@ def test_a_field_that_comes_and_goes_is_noticed(
         assert changed != before
         assert (changed.problem is None) if problem is None else problem in str(changed.problem)
         if field == "v":
-            raw.hset(META, "v", 1)
+            raw.hset(META, "v", 2)
         else:
             raw.hdel(META, field)
         after = look()
@@ -60,6 +61,6 @@ def test_a_key_of_another_kind_that_goes_leaves_the_queue_as_it_was(url: str, ra
         assert "another kind" in str(row.problem)
         raw.delete(META)
         assert deck.snapshot().queues == ()
-        raw.hset(META, mapping={"v": 1, "dead_letter": 3})
+        raw.hset(META, mapping={"v": 2, "dead_letter": 3})
         [row] = deck.snapshot().queues
         assert (row.problem, row.dead) == (None, 3)

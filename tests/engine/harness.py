@@ -170,8 +170,8 @@ class Rig:
     def field(self, part: str, job_id: str, queue: str = "") -> bytes | None:
         return self.picture(queue).hashes[part].get(job_id)
 
-    def tries(self, job_id: str) -> codec.Tries:
-        return codec.read_tries(self.field("tries", job_id))
+    def attempts(self, job_id: str) -> codec.Attempts:
+        return codec.read_attempts(self.field("attempts", job_id))
 
     def events(self, job_id: str, queue: str = "") -> list[codec.Event]:
         return codec.read_events(self.field("error", job_id, queue))
@@ -186,7 +186,7 @@ class Rig:
 
     def rings(self) -> bool:
         """Takes the token out of the bell; tells whether there was one."""
-        return self.raw.rpop(keys.key(self.queue, "bell")) is not None
+        return self.raw.rpop(keys.key(self.queue, "wakeup")) is not None
 
     def check(self) -> None:
         for queue in self.queues:

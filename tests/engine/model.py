@@ -49,7 +49,7 @@ class Model:
         self.groups: dict[str, Group] = {}
         self.outbox: list[Entry] = []
         self.totals: Counter[str] = Counter()
-        self.settings: dict[str, str] = {"v": "1"}
+        self.settings: dict[str, str] = {"v": "2"}
         self.tat = ""
         self.outage_until = 0
         self.claims: dict[str, tuple[int, list[str], list[str], int]] = {}
@@ -82,12 +82,12 @@ class Model:
         if self.refused:
             count = Counter(slot for slot, _ in self.refused.values())
             lines = (f"{slot:03} {at} {count[slot]} {task}" for task, (slot, at) in self.tasks.items())
-            meta["unknown"] = "\n".join(sorted(lines))
+            meta["unknown_tasks"] = "\n".join(sorted(lines))
         zsets = {state: [(job_id, float(self.jobs[job_id].at)) for job_id in self.of_state(state)] for state in STATES}
         removed = sorted((at, job_id) for job_id, at in self.removed.items())
         zsets["removed"] = [(job_id, float(at)) for at, job_id in removed]
         refused = sorted((slot * BAND + due, job_id) for job_id, (slot, due) in self.refused.items())
-        zsets["unknown"] = [(job_id, float(score)) for score, job_id in refused]
+        zsets["unknown_tasks"] = [(job_id, float(score)) for score, job_id in refused]
         kept = {job_id: job for job_id, job in self.jobs.items() if job.kept}
         after = {f"<{job_id}": " ".join(job.needs) for job_id, job in kept.items() if job.needs}
         after |= {f">{parent}": "0 " + " ".join(kids) for parent, kids in self.kids.items()}
@@ -99,12 +99,12 @@ class Model:
             "head": {job_id: job.head for job_id, job in kept.items()},
             "body": {job_id: job.spec.body for job_id, job in kept.items()},
             "lease": {job_id: job.lease_text.encode() for job_id, job in kept.items() if job.lease},
-            "tries": {job_id: job.tries_text.encode() for job_id, job in kept.items() if job.tries or job.group},
+            "attempts": {job_id: job.tries_text.encode() for job_id, job in kept.items() if job.attempts or job.group},
             "error": {job_id: "\n".join(job.events).encode() for job_id, job in kept.items() if job.events},
             "result": {job_id: job.result for job_id, job in self.jobs.items() if job.result},
             "log": {job_id: job.log for job_id, job in kept.items() if job.log},
             "groups": {digest: group.text for digest, group in self.groups.items()},
-            "uniq": {name: holder.encode() for name, holder in self.names.items()},
+            "unique": {name: holder.encode() for name, holder in self.names.items()},
             "after": {name: text.encode() for name, text in after.items()},
             "claims": {worker: text.encode() for worker, text in claims.items()},
         }
@@ -328,7 +328,7 @@ class Model:
             else:
                 stale.append(ending.id)
         self.complete(done)
-        self.totals["stale"] += len(stale)
+        self.totals["refused"] += len(stale)
         claimed: list[str] = []
         wait = 0
         if room > 0:
@@ -363,7 +363,7 @@ class Model:
             return True
         asked, score = "c" in job.flags, job.lease.split(" ")[3]
         job.lease, job.flags = "", ""
-        attempts, crashes, outages = job.tries or (0, 0, 0)
+        attempts, crashes, outages = job.attempts or (0, 0, 0)
         if ending.kind == "cancelled" or asked:
             why = ending.event.decode() if ending.kind == "cancelled" else '{"reason":"asked while it ran"}'
             self.note(job, "cancelled", why)
@@ -371,7 +371,7 @@ class Model:
         elif ending.kind == "crashed":
             self.note(job, "crashed", ending.event.decode())
             self.totals["crashed"] += 1
-            job.tries = (attempts, crashes + 1, outages)
+            job.attempts = (attempts, crashes + 1, outages)
             self.bury_or_place(ending.id, bury=crashes + 1 >= crash_limit, due=self.now, group=BOOM)
         elif ending.kind == "give":
             job.state, job.at = "ready", int(score)
@@ -380,7 +380,7 @@ class Model:
         else:
             self.note(job, ending.kind, ending.event.decode())
             self.totals["failed"] += 1
-            job.tries = (attempts + 1, crashes, outages)
+            job.attempts = (attempts + 1, crashes, outages)
             again = ending.delay_ms >= 0 and attempts < job.spec.retries
             self.totals["retried"] += again
             self.bury_or_place(ending.id, bury=not again, due=self.now + ending.delay_ms, group=BOOM)
@@ -540,14 +540,14 @@ class Model:
 
     def take_back(self, job_id: str, outage: bool, crash_limit: int, outage_limit: int) -> bool:
         job = self.jobs[job_id]
-        owner, (attempts, crashes, outages) = job.owner, job.tries or (0, 0, 0)
+        owner, (attempts, crashes, outages) = job.owner, job.attempts or (0, 0, 0)
         if outage:
             outages += 1
             self.note(job, "outage", f'{{"worker":"{owner}","outages":{outages}}}')
         else:
             crashes += 1
             self.note(job, "crashed", f'{{"worker":"{owner}","crashes":{crashes}}}')
-        job.tries, job.lease, job.flags = (attempts, crashes, outages), "", ""
+        job.attempts, job.lease, job.flags = (attempts, crashes, outages), "", ""
         self.totals["crashed"] += 1
         dead = crashes >= crash_limit or outages >= outage_limit
         self.bury_or_place(job_id, bury=dead, due=self.now, group=LOST[outage])

@@ -45,7 +45,7 @@ class Job:
     state: str = "new"
     at: float = 0  # the score in its state
     needs: list[str] = field(default_factory=list)
-    tries: tuple[int, int, int] | None = None
+    attempts: tuple[int, int, int] | None = None
     events: list[str] = field(default_factory=list)
     lease: str = ""  # `worker:number claimed ms score`
     flags: str = ""
@@ -61,7 +61,7 @@ class Job:
 
     @property
     def tries_text(self) -> str:
-        text = "{} {} {}".format(*(self.tries or (0, 0, 0)))
+        text = "{} {} {}".format(*(self.attempts or (0, 0, 0)))
         return f"{text} {self.group}" if self.group else text
 
     @property
@@ -92,8 +92,8 @@ class Job:
     def handler(self, now: int) -> tuple[str, Spec]:
         """The job that is made when this one is buried, and the queue it is for (none: the same)."""
         task, _, queue = (self.spec.handler or "").partition(" ")
-        tries = b"%d %d %d" % self.tries if self.tries else b""
-        parts = (self.spec.id.encode(), self.head, tries, "\n".join(self.events).encode(), self.spec.body)
+        attempts = b"%d %d %d" % self.attempts if self.attempts else b""
+        parts = (self.spec.id.encode(), self.head, attempts, "\n".join(self.events).encode(), self.spec.body)
         made = Spec(
             id=f"{self.spec.id}-f{now}",
             priority=self.priority,

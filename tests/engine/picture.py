@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import redis
 
 STATES: Final = ("ready", "delayed", "blocked", "running", "dead", "done", "cancelled")
-ZSETS: Final = (*STATES, "removed", "unknown")
+ZSETS: Final = (*STATES, "removed", "unknown_tasks")
 LIVE: Final = ("ready", "delayed", "blocked", "running")
-HASHES: Final = ("head", "body", "lease", "tries", "error", "result", "log", "uniq", "groups", "after", "claims")
+HASHES: Final = ("head", "body", "lease", "attempts", "error", "result", "log", "unique", "groups", "after", "claims")
 _PLACE: Final = re.compile(rb" \d+-\d+$")
 _CURSORS: Final = ("", "swept", "mend", "ahead")  # places in a scan, and the padding: no facts about jobs
 
@@ -58,7 +58,7 @@ def take_picture(raw: redis.Redis, queue: str) -> Picture:
     for part in HASHES:
         pipe.hgetall(keys.key(queue, part))
     pipe.xrange(keys.key(queue, "outbox"))
-    pipe.llen(keys.key(queue, "bell"))
+    pipe.llen(keys.key(queue, "wakeup"))
     replies = pipe.execute()
     meta = {name.decode(): value.decode() for name, value in replies[0].items() if name.decode() not in _CURSORS}
     zsets = {
@@ -87,7 +87,7 @@ def check_rules(pictures: dict[str, Picture]) -> None:
         _check_waiting(queue, picture, pictures)
         # One wakes one worker; a job that was handed back wakes the others too, as one of them may know its task.
         assert picture.bell <= 50, f"{queue}: {picture.bell} tokens in the bell"
-        assert bool(picture.zsets["unknown"]) == ("unknown" in picture.meta), f"{queue}: tasks that no job waits for"
+        assert bool(picture.zsets["unknown_tasks"]) == ("unknown_tasks" in picture.meta), f"{queue}: no job waits"
 
 
 def _check_records(queue: str, picture: Picture, states: dict[str, list[str]]) -> None:
@@ -96,7 +96,7 @@ def _check_records(queue: str, picture: Picture, states: dict[str, list[str]]) -
     assert heads <= set(states), f"{queue}: heads of jobs in no state: {heads - set(states)}"
     assert set(states) - heads <= done, f"{queue}: jobs without a head: {set(states) - heads - done}"
     assert set(picture.hashes["body"]) == heads, f"{queue}: bodies {set(picture.hashes['body']) ^ heads} do not match"
-    for part in ("tries", "error", "result", "log"):
+    for part in ("attempts", "error", "result", "log"):
         # A result outlives the rest of the record: it goes with the id.
         known = set(states) if part == "result" else heads
         assert set(picture.hashes[part]) <= known, (
@@ -117,7 +117,7 @@ def _check_counts(queue: str, picture: Picture) -> None:
         return int(meta.get(f"n:{name}", "0"))
 
     gone = sum(
-        total(name) for name in ("dropped_dead", "dropped_done", "dropped_cancelled", "discarded", "moved", "ghost")
+        total(name) for name in ("dropped_dead", "dropped_done", "dropped_cancelled", "discarded", "moved", "missing")
     )
     assert total("enqueued") == sum(count.values()) + gone, (
         f"{queue}: {total('enqueued')} made, {count} there, {gone} gone"
@@ -129,7 +129,7 @@ def _check_counts(queue: str, picture: Picture) -> None:
 
 
 def _check_names(queue: str, picture: Picture, states: dict[str, list[str]]) -> None:
-    held = picture.hashes["uniq"]
+    held = picture.hashes["unique"]
     for name, holder in held.items():
         job_id = holder.decode()
         assert states.get(job_id, ["none"])[0] in LIVE, f"{queue}: name {name!r} is held by {job_id!r}, which has ended"
@@ -142,10 +142,10 @@ def _check_names(queue: str, picture: Picture, states: dict[str, list[str]]) -> 
 
 def _check_groups(queue: str, picture: Picture) -> None:
     dead = {job_id for job_id, _ in picture.zsets["dead"]}
-    tries = {job_id: raw.decode().split() for job_id, raw in picture.hashes["tries"].items()}
-    assert {job_id for job_id, words in tries.items() if len(words) == 4} == dead, f"{queue}: dead letters in no group"
+    attempts = {job_id: raw.decode().split() for job_id, raw in picture.hashes["attempts"].items()}
+    assert {job_id for job_id, words in attempts.items() if len(words) == 4} == dead, f"{queue}: in no group"
     counted = {digest: int(raw.split()[0]) for digest, raw in picture.hashes["groups"].items()}
-    assert counted == Counter(tries[job_id][3] for job_id in dead), f"{queue}: groups that do not count what is there"
+    assert counted == Counter(attempts[job_id][3] for job_id in dead), f"{queue}: groups miscount"
 
 
 def _check_waiting(queue: str, picture: Picture, pictures: dict[str, Picture]) -> None:

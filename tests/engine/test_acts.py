@@ -56,7 +56,7 @@ def test_undo_of_a_retry_leaves_a_name_that_another_job_holds(rig: Rig) -> None:
     die(rig, "a", unique="name")
     act(rig, "retry", "dead", "a", batch="b")
     rig.add("b")
-    uniq = keys.key(rig.queue, "uniq")
+    uniq = keys.key(rig.queue, "unique")
     rig.raw.hset(uniq, "name", "b")  # by hand: a name has one holder
     assert undo(rig).restored == 1
     assert rig.raw.hget(uniq, "name") == b"b"
@@ -134,11 +134,11 @@ def test_a_moved_job_and_the_holder_of_its_unique_name(rig: Rig, holds: str) -> 
         rig.add("holder", unique="name")
     if holds == "ended":
         rig.work("holder")
-        rig.raw.hset(keys.key(rig.queue, "uniq"), "name", "holder")  # should a release ever be missed
+        rig.raw.hset(keys.key(rig.queue, "unique"), "name", "holder")  # should a release ever be missed
     head = b"%d 100 0 send\nnname\nu" % rig.now
     fields = {"s": b"ready", "c": b"5", "h": head, "b": b"[[],{}]", "a": b"", "e": b""}
     assert rig.call(acts.accept(rig.queue, "a", fields, "far 1-1", now=rig.now)) == 1
-    held = rig.picture().hashes["uniq"]["name"]
+    held = rig.picture().hashes["unique"]["name"]
     assert (held, rig.head("a").unique) == ((b"holder", False) if holds == "live" else (b"a", True))
 
 

@@ -66,11 +66,11 @@ def test_an_expiry_after_the_enqueueing() -> None:
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
 def test_tries_round_trip(attempts: int, crashes: int, outages: int) -> None:
     raw = f"{attempts} {crashes} {outages}".encode()
-    assert codec.read_tries(raw) == codec.Tries(attempts, crashes, outages)
+    assert codec.read_attempts(raw) == codec.Attempts(attempts, crashes, outages)
 
 
 def test_no_tries() -> None:
-    assert codec.read_tries(None) == codec.read_tries(b"") == codec.Tries(0, 0, 0)
+    assert codec.read_attempts(None) == codec.read_attempts(b"") == codec.Attempts(0, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ def test_a_running_job_without_a_lease_is_no_other_worker(loose_rig: Rig) -> Non
     rig.claim(3)
     rig.raw.hdel(keys.key(rig.queue, "lease"), ids[0])
     rig.crash()
-    assert [rig.tries(job_id).crashes for job_id in ids[1:]] == [1, 1]
-    assert [rig.tries(job_id).outages for job_id in ids] == [0, 0, 0]
+    assert [rig.attempts(job_id).crashes for job_id in ids[1:]] == [1, 1]
+    assert [rig.attempts(job_id).outages for job_id in ids] == [0, 0, 0]
 
 
 def test_very_long_waiting_lists_count_more(loose_rig: Rig) -> None:
@@ -106,7 +106,7 @@ def test_a_name_that_need_not_be_unique_stops_no_retry(rig: Rig) -> None:
     for job in rig.claim(2):
         rig.bury(job)
     assert act(rig, "retry", "dead", "a", "b").skipped == []
-    assert rig.picture().hashes["uniq"] == {}
+    assert rig.picture().hashes["unique"] == {}
 
 
 def test_a_score_is_compared_as_a_number(rig: Rig) -> None:
@@ -147,7 +147,7 @@ def test_the_id_of_a_job_whose_record_is_lost_is_kept(loose_rig: Rig, state: str
     rig.raw.hdel(keys.key(rig.queue, "head"), "a")
     rig.work("parent")
     assert [one.id for one in rig.claim(5)] == []
-    assert rig.total("ghost") == 1
+    assert rig.total("missing") == 1
     assert not rig.enqueue(job)[0].created
 
 
@@ -156,7 +156,7 @@ def test_a_cancellation_names_each_worker_once(rig: Rig) -> None:
         rig.add()
     one, two, other = *rig.claim(2, "w1"), rig.claim_one("w2")
     raw: Any = rig.raw  # its replies have too many types
-    stops = keys.key(rig.queue, "stops")
+    stops = keys.key(rig.queue, "stop_requests")
     rig.change("cancel", other.id)
     assert [fields for _, fields in raw.xrange(stops)] == [{b"w": b"w2"}]
     seen = [(job.id, job.token.strip()) for job in (one, two)]

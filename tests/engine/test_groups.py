@@ -113,7 +113,7 @@ def test_what_the_scripts_bury_themselves(rig: Rig) -> None:
     }
     rig.call(acts.undo(rig.queue, "b", 1, rig.now))
     assert "Buried\nwhy" not in kinds(rig)
-    assert rig.field("tries", waiting) is None
+    assert rig.field("attempts", waiting) is None
 
 
 def test_what_is_beyond_a_thousand_kinds_is_other(loose_rig: Rig) -> None:
@@ -142,7 +142,7 @@ def test_undo_where_the_place_was_taken_counts_as_other(loose_rig: Rig) -> None:
     rig.raw.hset(key, mapping={f"k{n}": "1 1 1 x\nK\n" for n in range(1000)})
     assert rig.call(acts.undo(rig.queue, "b", 1, rig.now)).restored == 1
     assert other(rig).startswith(b"1 ")
-    assert rig.field("tries", job_id) == b"1 0 0 other"
+    assert rig.field("attempts", job_id) == b"1 0 0 other"
     act(rig, "discard", job_id, batch="c")
     assert other(rig) == b""
 
@@ -153,7 +153,7 @@ def test_a_job_that_waits_pays_nothing(rig: Rig) -> None:
     waits = rig.add(retries=2)
     rig.end(rig.claim_one(), delay_ms=0, event=BOOM % 1)
     assert kinds(rig) == {"Boom\njob N failed": 1}
-    assert rig.field("tries", waits) == b"1 0 0"
+    assert rig.field("attempts", waits) == b"1 0 0"
 
 
 @pytest.mark.parametrize(

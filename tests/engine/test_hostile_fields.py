@@ -75,7 +75,7 @@ def work(rig: Rig, worker: str, room: int = 50) -> list[str]:
     for job in rig.claim(room, worker):
         try:
             codec.read_head(job.head)
-            codec.read_tries(job.tries)
+            codec.read_attempts(job.attempts)
         except codec.UnreadableRecord as error:
             event = codec.encode_json({"class": "UnreadableRecord", "message": str(error)})
             rig.end(job, "failed", worker=worker, delay_ms=-1, event=event)
@@ -153,7 +153,7 @@ def check_ended(rig: Rig, about: object) -> None:
         assert rig.raw.zscore(keys.key(rig.queue, state), BAD) is None, about
 
 
-@pytest.mark.parametrize("part", ["head", "body", "tries", "error", "result", "log", "lease"])
+@pytest.mark.parametrize("part", ["head", "body", "attempts", "error", "result", "log", "lease"])
 def test_a_field_of_a_job(loose_rig: Rig, part: str) -> None:
     rig = loose_rig
     for state, value in every(rig, STATES, (*TEXTS, *HEADS) if part == "head" else TEXTS):
@@ -174,13 +174,13 @@ def test_unreadable_tries_bury_the_job_with_that_reason(loose_rig: Rig, value: b
     rig = loose_rig
     rig.enqueue(rig.job("a", retries=9), rig.job("b"))
     job, other = rig.claim(2)
-    rig.raw.hset(keys.key(rig.queue, "tries"), "a", value)
+    rig.raw.hset(keys.key(rig.queue, "attempts"), "a", value)
     rig.turn(acks=[(other.id, other.token)], endings=[ops.Ending(kind="failed", id="a", token=job.token)])
     assert rig.sizes() == {"dead": 1, "done": 1}
     last = rig.events("a")[-1].data
-    assert last == {"class": "UnreadableRecord", "message": "its tries cannot be read"}
+    assert last == {"class": "UnreadableRecord", "message": "its attempts cannot be read"}
     [group] = rig.picture().hashes["groups"].values()
-    assert group.endswith(b"\nUnreadableRecord\nits tries cannot be read")
+    assert group.endswith(b"\nUnreadableRecord\nits attempts cannot be read")
 
 
 @pytest.mark.parametrize("value", [b"9" * 30 + b" x", b"x"])
@@ -189,10 +189,10 @@ def test_an_expired_lease_of_a_job_with_unreadable_tries(loose_rig: Rig, value: 
     rig = loose_rig
     rig.enqueue(rig.job("a", retries=9), rig.job("b", retries=9))
     rig.claim(2)
-    rig.raw.hset(keys.key(rig.queue, "tries"), "a", value)
+    rig.raw.hset(keys.key(rig.queue, "attempts"), "a", value)
     rig.crash()
     assert (rig.state("a"), rig.state("b")) == ("dead", "ready")
-    assert rig.tries("b").crashes == 1
+    assert rig.attempts("b").crashes == 1
 
 
 @pytest.mark.parametrize("side", ["<", ">"])
@@ -238,7 +238,7 @@ SETTINGS: Final = (
     "limit", "rate", "tat", "done_ttl", "done_max", "dead_ttl", "dead_max", "cancelled_ttl", "cancelled_max", "outage",
     "mend", "swept", "ahead", "ready", "delayed", "running", "dead_letter", "n:enqueued", "n:done", "n:failed",
     "n:retried",
-    "n:dead", "n:crashed", "n:stale", "n:ghost", "n:discarded", "n:cancelled", "n:expired", "n:dropped_done",
+    "n:dead", "n:crashed", "n:refused", "n:missing", "n:discarded", "n:cancelled", "n:expired", "n:dropped_done",
     "versions",
 )  # fmt: skip
 
@@ -265,7 +265,7 @@ def test_a_group_of_dead_letters(loose_rig: Rig) -> None:
 def test_the_holder_of_a_name_and_the_last_turn_of_a_worker(loose_rig: Rig) -> None:
     rig = loose_rig
     for _, value in every(rig, ["ready"], (*TEXTS, b"1\n" + b"a " * 9_000 + b"\n" + b"b " * 9_000 + b"\n1")):
-        rig.raw.hset(keys.key(rig.queue, "uniq"), "name", value)
+        rig.raw.hset(keys.key(rig.queue, "unique"), "name", value)
         for worker in ("w1", "w2"):
             rig.raw.hset(keys.key(rig.queue, "claims"), worker, value)
         rig.add("again", unique="name")
@@ -294,7 +294,7 @@ def test_what_is_kept_for_undo(loose_rig: Rig) -> None:
 def test_the_mark_of_a_schedule(loose_rig: Rig) -> None:
     rig = loose_rig
     for _, value in every(rig, ["ready"], TEXTS):
-        rig.raw.hset(keys.key(rig.queue, "cron"), "nightly", value)
+        rig.raw.hset(keys.key(rig.queue, "last_run"), "nightly", value)
         if value != b"9" * 15:  # a moment like any other
             turn = int(time.time()) - 5
             ticked = rig.run(store.tick(nightly(rig.queue), 0, [turn], turn))

@@ -36,7 +36,7 @@ def test_an_expired_lease_is_warned_once_and_then_taken_back(rig: Rig) -> None:
     assert (second.warned, second.back, second.buried, second.deadline_ms) == (0, 1, 0, 0)
     assert rig.rings()
     assert rig.state("a") == "ready"
-    assert rig.tries("a") == codec.Tries(0, 1, 0)
+    assert rig.attempts("a") == codec.Attempts(0, 1, 0)
     assert [(event.kind, event.data) for event in rig.events("a")] == [("crashed", {"worker": "w1", "crashes": 1})]
     assert rig.total("crashed") == 1
     assert rig.ack(job).stale == ["a"]
@@ -55,7 +55,7 @@ def test_a_suspended_worker_renews_in_its_grace(rig: Rig) -> None:
     rig.tick(LEASE_MS)
     assert rig.reap() == ops.Reaped(rig.now, 0, 0, 0, rig.now)
     assert rig.ack(job).stale == []
-    assert (rig.state("a"), rig.tries("a"), rig.total("crashed")) == ("done", codec.Tries(), 0)
+    assert (rig.state("a"), rig.attempts("a"), rig.total("crashed")) == ("done", codec.Attempts(), 0)
 
 
 def test_a_job_may_end_in_its_grace(rig: Rig) -> None:
@@ -81,7 +81,7 @@ def test_a_worker_that_lost_its_lease_changes_nothing(rig: Rig, kind: str) -> No
     assert after.zsets == before.zsets
     assert after.hashes["lease"] == before.hashes["lease"]
     assert (after.hashes["result"], after.hashes["log"]) == ({}, {})
-    assert rig.total("stale") == 1
+    assert rig.total("refused") == 1
     assert rig.beat(now).lost == []
     assert rig.ack(now, worker="w2").stale == []
     assert rig.total("done") == 1
@@ -119,7 +119,7 @@ def test_a_claim_sent_twice_is_one(rig: Rig) -> None:
     assert rig.total("done") == 1
     rig.ack(first.jobs[0], number=9)
     assert rig.turn(number=9).stale == [first.jobs[0].id]
-    assert rig.total("stale") == 1
+    assert rig.total("refused") == 1
 
 
 def test_a_claim_sent_twice_gives_only_what_is_still_held(rig: Rig) -> None:
@@ -138,7 +138,7 @@ def test_a_turn_sent_again_after_the_sweep_is_still_known(rig: Rig) -> None:
     rig.turn(number=2, room=1, acks=acks)
     rig.crash()
     assert rig.turn(number=2, room=1, acks=acks).stale == []
-    assert (rig.total("stale"), rig.state("b")) == (0, "ready")
+    assert (rig.total("refused"), rig.state("b")) == (0, "ready")
 
 
 def test_8001_expired_leases_and_eight_sweepers(rig: Rig) -> None:
@@ -165,7 +165,7 @@ def test_8001_expired_leases_and_eight_sweepers(rig: Rig) -> None:
         rig.tick(LEASE_MS)
         assert sum(back for _, back in pool.map(sweep, range(8))) == count
     assert rig.sizes() == {"ready": count}
-    assert set(rig.picture().hashes["tries"].values()) == {b"0 1 0"}
+    assert set(rig.picture().hashes["attempts"].values()) == {b"0 1 0"}
     assert rig.total("crashed") == count
 
 
@@ -176,7 +176,7 @@ def test_a_lease_deleted_by_hand(rig: Rig) -> None:
     rig.raw.hdel(keys.key(rig.queue, "lease"), "a")
     rig.tick(LEASE_MS + 1)
     assert rig.reap().back == 1
-    assert (rig.state("a"), rig.tries("a")) == ("ready", codec.Tries())
+    assert (rig.state("a"), rig.attempts("a")) == ("ready", codec.Attempts())
     assert rig.rings()
 
 
@@ -219,10 +219,10 @@ def test_a_poison_pill_dies_after_five_crashes_and_its_siblings_stay(rig: Rig) -
         last = rig.reap()
     assert (last.back, last.buried) == (0, 1)
     assert rig.state("poison") == "dead"
-    assert rig.tries("poison") == codec.Tries(attempts=0, crashes=5, outages=0)
+    assert rig.attempts("poison") == codec.Attempts(failed=0, crashes=5, outages=0)
     assert kinds(rig, "poison") == ["crashed"] * 5
     assert rig.events("poison")[-1].data == {"worker": "w4", "crashes": 5}
-    assert rig.picture().hashes["uniq"] == {}
+    assert rig.picture().hashes["unique"] == {}
     assert (rig.total("crashed"), rig.total("dead"), rig.total("failed")) == (5, 1, 0)
     assert rig.ack(*siblings).stale == []
 
@@ -232,7 +232,7 @@ def test_a_crash_that_the_worker_tells_counts_the_same(rig: Rig) -> None:
     rig.add("a", retries=9)
     for crashes in range(1, 6):
         rig.end(rig.claim_one(), "crashed", event=b'{"worker":"w1"}')
-        assert rig.tries("a") == codec.Tries(0, crashes, 0)
+        assert rig.attempts("a") == codec.Attempts(0, crashes, 0)
     assert rig.state("a") == "dead"
     assert rig.total("crashed") == 5
     assert kinds(rig, "a") == ["crashed"] * 5
@@ -246,9 +246,9 @@ def test_a_crash_costs_no_attempt(rig: Rig) -> None:
     rig.claim_one()
     rig.crash()
     job = rig.claim_one()
-    assert codec.read_tries(job.tries) == codec.Tries(1, 2, 0)
+    assert codec.read_attempts(job.attempts) == codec.Attempts(1, 2, 0)
     rig.end(job, delay_ms=0)
-    assert (rig.state("a"), rig.tries("a")) == ("dead", codec.Tries(2, 2, 0))
+    assert (rig.state("a"), rig.attempts("a")) == ("dead", codec.Attempts(2, 2, 0))
 
 
 def test_when_a_whole_fleet_dies_nobody_is_quarantined(rig: Rig) -> None:
@@ -261,7 +261,7 @@ def test_when_a_whole_fleet_dies_nobody_is_quarantined(rig: Rig) -> None:
         rig.tick(600_000)
     assert sum(rig.sizes().values()) == 6
     assert set(rig.sizes()) <= {"ready", "delayed"}
-    assert {rig.tries(job_id) for job_id in ids} == {codec.Tries(0, 0, 10)}
+    assert {rig.attempts(job_id) for job_id in ids} == {codec.Attempts(0, 0, 10)}
     assert set(kinds(rig, ids[0])) == {"outage"}
     assert rig.total("dead") == 0
 
@@ -288,7 +288,7 @@ def test_outages_have_a_limit_of_their_own(rig: Rig) -> None:
         rig.crash()
         rig.tick(60_000)
     assert rig.sizes() == {"dead": 2}
-    assert rig.tries("a") == codec.Tries(0, 0, 25)
+    assert rig.attempts("a") == codec.Attempts(0, 0, 25)
 
 
 @pytest.mark.parametrize(("dying", "living", "outage"), [(1, 0, False), (2, 2, True), (2, 3, False), (4, 3, True)])
@@ -305,8 +305,8 @@ def test_what_counts_as_an_outage(rig: Rig, dying: int, living: int, outage: boo
         rig.tick(ms)
         rig.beat(*alive)
         rig.reap()
-    expected = codec.Tries(0, 0, 1) if outage else codec.Tries(0, 1, 0)
-    assert {rig.tries(f"dying{number}") for number in range(dying)} == {expected}
+    expected = codec.Attempts(0, 0, 1) if outage else codec.Attempts(0, 1, 0)
+    assert {rig.attempts(f"dying{number}") for number in range(dying)} == {expected}
 
 
 def test_an_outage_with_long_leases(rig: Rig) -> None:
@@ -315,7 +315,7 @@ def test_an_outage_with_long_leases(rig: Rig) -> None:
         rig.add()
         rig.claim_one(worker, lease_ms=60_000)
     rig.crash(60_000)
-    assert {codec.read_tries(raw) for raw in rig.picture().hashes["tries"].values()} == {codec.Tries(0, 0, 1)}
+    assert {codec.read_attempts(raw) for raw in rig.picture().hashes["attempts"].values()} == {codec.Attempts(0, 0, 1)}
 
 
 def test_an_outage_is_seen_whoever_expired_last(rig: Rig) -> None:
@@ -326,7 +326,7 @@ def test_an_outage_is_seen_whoever_expired_last(rig: Rig) -> None:
     rig.enqueue(*(rig.job() for _ in range(30)))
     rig.claim(30, "w2")
     rig.crash()
-    assert rig.tries("first") == codec.Tries(0, 0, 1)
+    assert rig.attempts("first") == codec.Attempts(0, 0, 1)
 
 
 def test_the_last_ones_of_an_outage_are_part_of_it(rig: Rig) -> None:
@@ -345,15 +345,15 @@ def test_the_last_ones_of_an_outage_are_part_of_it(rig: Rig) -> None:
     rig.tick(LEASE_MS // 2 + 1)
     while rig.reap(3).back:
         pass
-    counts = {codec.read_tries(raw) for raw in rig.picture().hashes["tries"].values()}
-    assert counts == {codec.Tries(0, 0, 1)}
+    counts = {codec.read_attempts(raw) for raw in rig.picture().hashes["attempts"].values()}
+    assert counts == {codec.Attempts(0, 0, 1)}
     rig.ack(*alive, worker="steady")
     rig.claim(1, "w3")
     rig.tick(20_000)
     rig.reap()
     rig.tick(20_000)
     rig.reap()
-    assert codec.Tries(0, 1, 1) in {codec.read_tries(raw) for raw in rig.picture().hashes["tries"].values()}
+    assert codec.Attempts(0, 1, 1) in {codec.read_attempts(raw) for raw in rig.picture().hashes["attempts"].values()}
 
 
 @pytest.mark.parametrize("count", [1, 120])
@@ -387,7 +387,7 @@ def test_an_outage_that_was_seen_before_the_clock_was_set_back_is_over(rig: Rig)
     rig.claim_one("w1", lease_ms=100_000)
     rig.claim_one("w2")
     rig.crash()
-    assert rig.tries("b") == codec.Tries(0, 1, 0)
+    assert rig.attempts("b") == codec.Attempts(0, 1, 0)
 
 
 @pytest.mark.parametrize("state", ["delayed", "blocked"])
@@ -423,7 +423,7 @@ def test_a_queued_id_without_its_head(rig: Rig) -> None:
         claimed += [job.id for job in got]
         rig.ack(*got)
     assert sorted(claimed) == ["delayed-child", ids[1], ids[3], ids[5]]
-    assert rig.total("ghost") == 3
+    assert rig.total("missing") == 3
     assert rig.state("child") == "dead"
     assert rig.events("child")[0].data == {"on": ids[0], "outcome": "unknown"}
 
@@ -434,7 +434,7 @@ def test_a_running_job_without_its_head(rig: Rig) -> None:
     rig.claim_one()
     rig.raw.hdel(keys.key(rig.queue, "head"), "a")
     rig.crash()
-    assert (rig.state("a"), rig.state("child"), rig.total("ghost")) == ("gone", "dead", 1)
+    assert (rig.state("a"), rig.state("child"), rig.total("missing")) == ("gone", "dead", 1)
 
 
 def test_a_blocked_job_without_its_head(rig: Rig) -> None:
@@ -443,7 +443,7 @@ def test_a_blocked_job_without_its_head(rig: Rig) -> None:
     rig.add("grandchild", after=["child"])
     rig.raw.hdel(keys.key(rig.queue, "head"), "child")
     rig.work("a")
-    assert (rig.state("child"), rig.state("grandchild"), rig.total("ghost")) == ("gone", "dead", 1)
+    assert (rig.state("child"), rig.state("grandchild"), rig.total("missing")) == ("gone", "dead", 1)
 
 
 def test_an_operator_and_a_ghost(rig: Rig) -> None:
@@ -501,9 +501,9 @@ def test_a_crashed_job_that_was_to_be_cancelled_is_cancelled(rig: Rig, warned_fi
     assert sum(swept.back for swept in rig.crash()) == 1
     assert (rig.state("a"), rig.state("child")) == ("cancelled", "dead")
     assert rig.events("a")[-1].data == {"reason": "asked while it ran"}
-    assert rig.tries("a") == codec.Tries()
+    assert rig.attempts("a") == codec.Attempts()
     assert (rig.total("cancelled"), rig.total("crashed")) == (1, 0)
-    assert rig.picture().hashes["uniq"] == {}
+    assert rig.picture().hashes["unique"] == {}
 
 
 def test_a_running_job_is_not_discarded_under_its_worker(rig: Rig) -> None:
@@ -524,7 +524,7 @@ def test_cancel_without_a_lease_is_told(rig: Rig) -> None:
     rig.reap()
 
 
-@pytest.mark.parametrize("part", ["error", "tries", "dead"])
+@pytest.mark.parametrize("part", ["error", "attempts", "dead"])
 def test_a_key_that_became_foreign_loses_no_job(loose_rig: Rig, part: str) -> None:
     """Row 30: Lua has no rollback, so a job is written where it goes before it is taken from where it was."""
     rig = loose_rig

@@ -150,7 +150,7 @@ def test_the_largest_slices_fit(rig: Rig) -> None:
     endings = [ops.Ending(kind="done", id=job.id, token=job.token, result=b"1", log=b"x") for job in jobs]
     assert rig.turn(endings=endings).stale == []
     assert rig.sizes() == {"done": 503}
-    assert rig.picture().hashes["uniq"] == {}
+    assert rig.picture().hashes["unique"] == {}
     assert rig.change("discard", *(job.id for job in jobs)) == ["ok"] * 500
 
 

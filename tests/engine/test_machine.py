@@ -342,7 +342,7 @@ class Machine(RuleBasedStateMachine):
                 ends.append(make_ending(kind, job_id, token))
         self.number += 1
         if woken:
-            self.raw.rpop(keys.key(queue, "bell"))
+            self.raw.rpop(keys.key(queue, "wakeup"))
             self.models[queue].bell = max(0, self.models[queue].bell - 1)
         said = {
             "number": self.number,
@@ -376,7 +376,7 @@ class Machine(RuleBasedStateMachine):
         for job in real.jobs:
             model_job = self.models[queue].jobs[job.id]
             assert (job.head, job.body) == (model_job.head, model_job.spec.body)
-            assert codec.read_tries(job.tries or None) == codec.Tries(*(model_job.tries or ()))
+            assert codec.read_attempts(job.attempts or None) == codec.Attempts(*(model_job.attempts or ()))
             self.hands[worker][queue][job.id] = job.token
 
     @rule(worker=workers, queue=queues, twice=st.booleans(), heeds=st.booleans())
@@ -399,7 +399,7 @@ class Machine(RuleBasedStateMachine):
     @rule(queue=queues)
     def swallow_ring(self, queue: str) -> None:
         """A worker takes the token of the bell and dies before it claims."""
-        self.raw.rpop(keys.key(queue, "bell"))
+        self.raw.rpop(keys.key(queue, "wakeup"))
         self.models[queue].bell = max(0, self.models[queue].bell - 1)
         self.asleep.add(queue)
 
@@ -491,8 +491,8 @@ class Machine(RuleBasedStateMachine):
             mine = without_zeros(self.models[queue].picture())
             seen = without_zeros(real[queue])
             assert mine == seen, f"{queue}:\n{differences(mine, seen)}"
-            for job_id, raw in seen.hashes["tries"].items():
-                attempts = codec.read_tries(raw).attempts
+            for job_id, raw in seen.hashes["attempts"].items():
+                attempts = codec.read_attempts(raw).failed
                 assert attempts >= self.attempts.get(job_id, 0)
                 self.attempts[job_id] = attempts
             # A waiting job is never overlooked: somebody will be woken for it.

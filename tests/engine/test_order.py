@@ -158,7 +158,7 @@ def test_given_back_means_the_old_place(rig: Rig) -> None:
         rig.end(job, "give")
     assert rig.claim_one().id == first
     assert [job.id for job in rig.claim(9)][1] == second
-    assert (rig.tries(first).attempts, rig.total("failed"), rig.events(first)) == (0, 0, [])
+    assert (rig.attempts(first).failed, rig.total("failed"), rig.events(first)) == (0, 0, [])
 
 
 def test_a_retry_goes_behind_its_equals(rig: Rig) -> None:
@@ -263,5 +263,5 @@ def test_a_claim_brings_all_that_a_worker_needs(rig: Rig) -> None:
     rig.add("a", body=b"\x00\xff any bytes", retries=2, tags=("x", "y"), limit_ms=9)
     rig.end(rig.claim_one(), delay_ms=0)
     job = rig.claim_one()
-    assert (job.id, job.body, job.tries) == ("a", b"\x00\xff any bytes", b"1 0 0")
+    assert (job.id, job.body, job.attempts) == ("a", b"\x00\xff any bytes", b"1 0 0")
     assert job.head == rig.raw.hget(keys.key(rig.queue, "head"), "a")

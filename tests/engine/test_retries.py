@@ -20,11 +20,11 @@ def test_retries_are_runs_after_the_first(rig: Rig, retries: int) -> None:
     runs = 0
     while got := rig.claim(1):
         runs += 1
-        assert codec.read_tries(got[0].tries or None).attempts == runs - 1
+        assert codec.read_attempts(got[0].attempts or None).failed == runs - 1
         rig.end(got[0], delay_ms=0, event=b'{"class":"Boom"}')
     assert runs == retries + 1
     assert rig.state("a") == "dead"
-    assert rig.tries("a") == codec.Tries(attempts=runs)
+    assert rig.attempts("a") == codec.Attempts(failed=runs)
     assert [event.kind for event in rig.events("a")] == ["failed"] * runs
     totals = {name: rig.total(name) for name in ("failed", "retried", "dead", "done")}
     assert totals == {"failed": runs, "retried": retries, "dead": 1, "done": 0}
@@ -45,7 +45,7 @@ def test_a_rejected_job_has_no_other_try(rig: Rig) -> None:
     rig.add("a", retries=9)
     rig.bury(rig.claim_one())
     assert rig.state("a") == "dead"
-    assert (rig.tries("a").attempts, rig.total("retried")) == (1, 0)
+    assert (rig.attempts("a").failed, rig.total("retried")) == (1, 0)
 
 
 def test_what_a_run_left_behind_is_kept(rig: Rig) -> None:
@@ -70,7 +70,7 @@ def test_a_long_history_keeps_its_newest_lines(rig: Rig) -> None:
     events = rig.events("a")
     assert [event.data["n"] for event in events] == list(range(4, 12))
     assert len(rig.field("error", "a") or b"") <= 65_536
-    assert rig.tries("a").attempts == 12
+    assert rig.attempts("a").failed == 12
 
 
 def test_one_event_larger_than_all_that_is_kept(rig: Rig) -> None:
@@ -110,10 +110,10 @@ def test_a_failure_handler_is_made_once_with_the_whole_record(rig: Rig, died_of:
     assert handler.id == f"a-f{rig.now}"
     head = codec.read_head(handler.head)
     assert (head.task, head.origin, head.priority, head.retries, head.enqueued_ms) == ("mend", "a", 70, 3, rig.now)
-    job_id, old_head, tries, events, body = codec.read_netstrings(handler.body)
+    job_id, old_head, attempts, events, body = codec.read_netstrings(handler.body)
     assert (job_id, body) == (b"a", b"\x00any,3:bytes")
     assert codec.read_head(old_head) == rig.head("a")
-    assert codec.read_tries(tries or None) == rig.tries("a")
+    assert codec.read_attempts(attempts or None) == rig.attempts("a")
     assert codec.read_events(events) == rig.events("a")
     kind = {"reap": "crashed"}.get(died_of, died_of)
     assert [event.kind for event in codec.read_events(events)] == [kind]
@@ -166,7 +166,7 @@ def test_an_expired_job_is_cancelled_with_that_reason(rig: Rig) -> None:
     assert [(event.kind, event.data) for event in rig.events("a")] == [("expired", {"reason": "expired"})]
     assert rig.events("child")[0].data == {"on": "a", "outcome": "cancelled"}
     assert (rig.total("expired"), rig.total("cancelled")) == (1, 0)
-    assert rig.picture().hashes["uniq"] == {}
+    assert rig.picture().hashes["unique"] == {}
 
 
 @pytest.mark.parametrize(("at_ms", "after_ms"), [(1_800_000_000_100, None), (None, 100)])

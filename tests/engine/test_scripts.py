@@ -98,7 +98,7 @@ def test_a_script_that_does_not_name_its_keys_is_refused() -> None:
 
 def test_the_first_call_makes_and_registers_the_queue(rig: Rig) -> None:
     assert rig.claim(1) == []
-    assert rig.raw.hget(keys.key(rig.queue, "meta"), "v") == b"1"
+    assert rig.raw.hget(keys.key(rig.queue, "meta"), "v") == b"2"
     assert rig.raw.hget(keys.QUEUES, rig.queue) is not None
     registered = rig.raw.hget(keys.QUEUES, rig.queue)
     rig.call(ops.init(rig.queue))
@@ -110,7 +110,7 @@ def test_making_a_queue_leaves_one_that_is_there_alone(loose_rig: Rig) -> None:
     rig = loose_rig
     rig.add()
     rig.configure(limit="3")
-    for version in ("1", "2"):
+    for version in ("1", "2", "3"):
         rig.raw.hset(keys.key(rig.queue, "meta"), mapping={"v": version, "": "padding"})
         rig.call(ops.init(rig.queue))
         assert rig.raw.hmget(keys.key(rig.queue, "meta"), "v", "", "limit") == [version.encode(), b"padding", b"3"]
@@ -147,11 +147,11 @@ def test_small_hashes_are_tables_from_the_start(rig: Rig) -> None:
 def test_a_queue_of_a_newer_version_is_left_alone(loose_rig: Rig, number: int) -> None:
     rig = loose_rig
     rig.add("a")
-    rig.raw.hset(keys.key(rig.queue, "meta"), "v", "2")
+    rig.raw.hset(keys.key(rig.queue, "meta"), "v", "3")
     before = rig.picture()
-    with pytest.raises(LayoutMismatch, match="version 2") as caught:
+    with pytest.raises(LayoutMismatch, match="layout 3") as caught:
         rig.call(every_op(rig.queue)[number])
-    assert "upgrade" in caught.value.hint
+    assert "Upgrade" in caught.value.hint
     assert rig.picture() == before
 
 

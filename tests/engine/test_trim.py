@@ -121,7 +121,7 @@ def test_of_done_jobs_the_last_are_kept_whole_and_of_the_others_the_id_and_the_r
         rig.tick()
     picture = rig.picture()
     assert [job_id for job_id, _ in picture.zsets["done"]] == ids
-    for part in ("head", "body", "tries", "error", "log"):
+    for part in ("head", "body", "attempts", "error", "log"):
         assert sorted(picture.hashes[part]) == ids[2:], part
     assert sorted(picture.hashes["result"]) == ids, "a result that is gone could not be told from None"
     rig.tick(60_000)

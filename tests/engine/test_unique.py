@@ -41,7 +41,7 @@ def test_a_name_need_not_be_unique(rig: Rig) -> None:
     rig.enqueue(rig.job("a", name="name"))
     rig.enqueue(rig.job("b", unique="name"))
     rig.work("a")
-    assert rig.picture().hashes["uniq"] == {"name": b"b"}
+    assert rig.picture().hashes["unique"] == {"name": b"b"}
 
 
 @pytest.mark.parametrize("how", [*ENDS, "dependency", "done with result"])
@@ -58,7 +58,7 @@ def test_every_end_releases_the_name(rig: Rig, how: str) -> None:
             rig.end(rig.claim_one(), "done", result=b"1")
         else:
             end(rig, "a", how)
-    assert rig.picture().hashes["uniq"] == {}
+    assert rig.picture().hashes["unique"] == {}
     assert rig.add("next", unique="name") == "next"
 
 
@@ -77,15 +77,15 @@ def test_a_name_whose_holder_is_gone_can_be_taken(rig: Rig, left: str) -> None:
     rig.work("done")
     rig.add("cancelled")
     rig.change("cancel", "cancelled")
-    rig.raw.hset(keys.key(rig.queue, "uniq"), "name", left)
+    rig.raw.hset(keys.key(rig.queue, "unique"), "name", left)
     assert rig.add("next", unique="name") == "next"
-    assert rig.picture().hashes["uniq"] == {"name": b"next"}
+    assert rig.picture().hashes["unique"] == {"name": b"next"}
 
 
 def test_the_old_holder_does_not_release_the_name_of_the_new_one(rig: Rig) -> None:
     rig.add("old", unique="name")
-    rig.raw.hset(keys.key(rig.queue, "uniq"), "name", "new")
+    rig.raw.hset(keys.key(rig.queue, "unique"), "name", "new")
     rig.enqueue(rig.job("new", name="name", priority=899))
     rig.work("old")
-    assert rig.picture().hashes["uniq"] == {"name": b"new"}
-    rig.raw.hdel(keys.key(rig.queue, "uniq"), "name")
+    assert rig.picture().hashes["unique"] == {"name": b"new"}
+    rig.raw.hdel(keys.key(rig.queue, "unique"), "name")

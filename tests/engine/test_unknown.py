@@ -29,7 +29,7 @@ def test_the_delay_doubles_up_to_a_minute_and_nothing_is_counted(rig: Rig) -> No
         waits.append(due_in(rig, job_id))
         rig.tick(int(waits[-1]))
     assert waits == [5_000, 10_000, 20_000, 40_000, 60_000, 60_000, 60_000]
-    assert rig.field("tries", job_id) is None
+    assert rig.field("attempts", job_id) is None
     [event] = rig.events(job_id)
     assert (event.kind, event.data) == ("unknown_task", {"worker": "a"})
     rig.check()
@@ -42,7 +42,7 @@ def test_a_failed_attempt_begins_the_delay_anew(rig: Rig) -> None:
     rig.end(rig.claim_one("new"), "failed", delay_ms=0, worker="new")
     refuse(rig, rig.claim_one("old"))
     assert due_in(rig, job_id) == 5_000
-    assert rig.tries(job_id).attempts == 1
+    assert rig.attempts(job_id).failed == 1
 
 
 def test_the_worker_that_refused_is_given_others(rig: Rig) -> None:
@@ -69,7 +69,7 @@ def test_a_worker_that_knows_it_gets_it_before_it_is_due_in_the_order_of_enqueue
     assert turn.unknown.endswith(b" new")
     assert [job.id for job in turn.jobs] == ids[:3]
     assert [job.id for job in rig.claim(9, "new", tasks="+new")] == [*ids[3:], later]
-    assert "unknown" not in rig.picture().meta
+    assert "unknown_tasks" not in rig.picture().meta
     rig.check()
 
 
@@ -94,14 +94,14 @@ def test_more_tasks_than_have_a_place_wait_until_they_are_due(rig: Rig) -> None:
     ids = [rig.add(task=f"t{i:03}") for i in range(120)]
     turn = refuse(rig, *rig.claim(120, "old"))
     assert len(turn.unknown.split(b"\n")) == 100
-    assert len(rig.picture().zsets["unknown"]) == 120
+    assert len(rig.picture().zsets["unknown_tasks"]) == 120
     rig.check()
     got = [job.id for job in rig.claim(200, "new", tasks="\n".join(f"+t{i:03}" for i in range(120)))]
     assert len(got) == 100
     rig.tick(5_000)
     got += [job.id for job in rig.claim(200, "new")]
     assert sorted(got) == sorted(ids)
-    assert "unknown" not in rig.picture().meta
+    assert "unknown_tasks" not in rig.picture().meta
     rig.check()
 
 
@@ -109,12 +109,12 @@ def test_what_left_by_another_way_is_not_fetched(rig: Rig) -> None:
     gone, moved, run, kept = (rig.add(task="new") for _ in range(4))
     refuse(rig, *rig.claim(4, "old"))
     assert rig.change("discard", gone) == rig.change("cancel", moved) == rig.change("run", run) == ["ok"]
-    assert [name for name, _ in rig.picture().zsets["unknown"]] == [kept]
+    assert [name for name, _ in rig.picture().zsets["unknown_tasks"]] == [kept]
     # What an older worker does: it takes the job that is due, and knows nothing of refusals.
     rig.raw.zrem(keys.key(rig.queue, "delayed"), kept)
     rig.raw.zadd(keys.key(rig.queue, "delayed"), {kept: rig.now + 77_000})
     assert [job.id for job in rig.claim(9, "new", tasks="+new")] == [run]
-    assert rig.picture().zsets["unknown"] == []
+    assert rig.picture().zsets["unknown_tasks"] == []
 
 
 def test_the_sweeper_forgets_what_is_overdue(rig: Rig) -> None:
@@ -122,12 +122,12 @@ def test_the_sweeper_forgets_what_is_overdue(rig: Rig) -> None:
     refuse(rig, rig.claim_one("old"))
     rig.tick(64_999)
     rig.trim()
-    assert rig.picture().zsets["unknown"]
+    assert rig.picture().zsets["unknown_tasks"]
     rig.tick(1)
     rig.trim()
     picture = rig.picture()
-    assert picture.zsets["unknown"] == []
-    assert "unknown" not in picture.meta
+    assert picture.zsets["unknown_tasks"] == []
+    assert "unknown_tasks" not in picture.meta
     assert [job.id for job in rig.claim(1, "new")] == [job_id]
 
 

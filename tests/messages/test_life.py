@@ -157,8 +157,8 @@ def test_orphans_are_found_by_age_and_a_missing_owner(
     registered = make(client, "t", "c")
     orphans = [f"{OWN}:responses:get:{n}" for n in range(20)]
     orphans += ["execution:callback:free:13579", "execution:a:b:callbacks:query:rag", "ingestion:responses:c-9"]
-    others = ["some:list", f"{OWN}:actions", f"{OWN}:notifications:responses", "a:b:gold:1", "{a:b:free:actions}:bell"]
-    others += [f"{OWN}:callbacks:x:dead_letter"]
+    others = ["some:list", f"{OWN}:actions", f"{OWN}:notifications:responses", "a:b:gold:1"]
+    others += ["{a:b:free:actions}:wakeup", f"{OWN}:callbacks:x:dead_letter"]
     for name in (registered, *orphans, *others):
         raw.rpush(name, b"x" * 100)
     raw.set(f"{OWN}:responses:text:1", "no list")

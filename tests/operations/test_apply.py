@@ -214,7 +214,7 @@ def test_a_retry_whose_name_is_taken_is_skipped(deck: Writer, yard: Yard) -> Non
     assert result.applied == 1
     assert result.skipped[0].why == f"its unique name is held by {first}"
     assert yard.ids("dead") == [second]
-    assert yard.raw.hget(yard.key("uniq"), "one") == first.encode()
+    assert yard.raw.hget(yard.key("unique"), "one") == first.encode()
     again = deck.plan("retry", QUEUE)
     assert again.tail.totals.unique_held == 1
 
@@ -357,8 +357,8 @@ def test_a_queue_that_refuses_stops_none_that_go_with_it(deck: Writer, yard: Yar
     yard.raw.hset(f"{{{names[2]}}}:meta", "v", "9")
     part = deck.apply(plan)
     assert (part.applied, part.skipped) == (16, ())
-    assert "layout version 9" in (part.error or "")
-    yard.raw.hset(f"{{{names[2]}}}:meta", "v", "1")
+    assert "layout 9" in (part.error or "")
+    yard.raw.hset(f"{{{names[2]}}}:meta", "v", "2")
     result = deck.apply(plan)
     assert (result.applied, result.skipped, result.error) == (20, (), None)
     assert deck.undo().restored == 20

@@ -84,7 +84,7 @@ def test_discarding_takes_all_that_was_kept(deck: Writer, yard: Yard) -> None:
     left = yard.dump()
     for part in ("head", "body"):
         assert set(left[part]) == {b""}, "only the padding is left"
-    for part in ("error", "tries", "log", "result", "after", "uniq", *(s for s in ("ready", "delayed", "dead_letter"))):
+    for part in ("error", "attempts", "log", "result", "after", "unique", "ready", "delayed", "dead_letter"):
         assert part not in left
 
 
@@ -102,7 +102,7 @@ def test_what_ran_since_is_left_alone(deck: Writer, yard: Yard) -> None:
         second.id: "is dead now",
     }
     assert set(yard.ids("dead")) == {*ids[2:], second.id}
-    assert yard.raw.hget(yard.key("tries"), ids[3]).startswith(b"1 0 0 ")
+    assert yard.raw.hget(yard.key("attempts"), ids[3]).startswith(b"1 0 0 ")
 
 
 def test_undo_of_nothing(deck: Writer, yard: Yard) -> None:
@@ -168,12 +168,12 @@ def test_move_and_back(deck: Writer, yard: Yard) -> None:
     stays = {skip.id for skip in result.skipped}
     assert other.ids("ready") == [job_id for job_id in order if job_id not in stays], "order and priority are kept"
     assert len(other.ids("delayed")) == 4
-    assert other.raw.hget(other.key("uniq"), "mine") is not None
-    assert yard.raw.hget(yard.key("uniq"), "mine") is None
+    assert other.raw.hget(other.key("unique"), "mine") is not None
+    assert yard.raw.hget(yard.key("unique"), "mine") is None
     back = deck.undo()
     assert (back.restored, back.skipped) == (result.applied, ())
     after = yard.dump()
-    for part in ("ready", "delayed", "head", "body", "uniq", "meta"):
+    for part in ("ready", "delayed", "head", "body", "unique", "meta"):
         assert after[part] == before[part], part
     assert other.ids("ready") == other.ids("delayed") == []
     assert [total for total in other.dump()["meta"] if total.startswith(b"n:")] == [], "as if none had come"
@@ -235,13 +235,13 @@ def test_a_cancel_of_running_jobs_is_taken_back(deck: Writer, yard: Yard) -> Non
     assert (result.applied, result.cancel_requested) == (1, 1)
     beat = yard.client.run(programs.call(ops.beat(QUEUE, [(job.id, job.token)])))
     assert beat.cancels == [job.id]
-    assert yard.raw.xlen(yard.key("stops")) == 1
+    assert yard.raw.xlen(yard.key("stop_requests")) == 1
     assert deck.undo().restored == 1
     after = yard.dump()
     assert {part: after[part] for part in after if part != "running"} == {
         part: before[part] for part in before if part != "running"
     }, "but for the heartbeat"
-    assert not yard.raw.exists(yard.key("stops")), "no worker needs to look any more"
+    assert not yard.raw.exists(yard.key("stop_requests")), "no worker needs to look any more"
 
 
 def test_burying_a_running_job_is_fenced_and_makes_its_handler(deck: Writer, yard: Yard) -> None:

@@ -90,7 +90,7 @@ class Yard:
             pipe = self.raw.pipeline(transaction=False)
             pipe.hset(self.key("head"), mapping={i: f"{at} 100 3 send" for _, i in part})
             pipe.hset(self.key("body"), mapping={i: b'[[%d],{"user":{"id":%d}}]' % (n, n % 100) for n, i in part})
-            pipe.hset(self.key("tries"), mapping={i: f"4 0 0 {digests[n % 2]}" for n, i in part})
+            pipe.hset(self.key("attempts"), mapping={i: f"4 0 0 {digests[n % 2]}" for n, i in part})
             pipe.hset(
                 self.key("error"),
                 mapping={i: f"{at + n // 10} failed {told.format(c=classes[n % 2], n=n, t=text)}" for n, i in part},
@@ -126,7 +126,7 @@ class Yard:
         for name in self.raw.keys(f"{{{self.queue}}}:*"):
             text = name.decode()
             part = text.partition("}:")[2]
-            if part in ("bell", "stops") or part.startswith("undo:"):
+            if part in ("wakeup", "stop_requests") or part.startswith("undo:"):
                 continue
             found[part] = self._read(name)
         return found

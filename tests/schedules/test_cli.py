@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import qdeck as qdeck_package
 
 QUEUE = "test:actions"
-FIELDS = {"name", "queue", "task", "cron", "tz", "next_at", "last_at", "last_outcome", "enabled", "missed"}
+FIELDS = {"name", "queue", "task", "cron", "tz", "next_at", "last_at", "last_outcome", "enabled", "missed_runs"}
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from support.servers import Server
 
 QUEUE = "test:actions"
-READY, CRON = f"{{{QUEUE}}}:ready", f"{{{QUEUE}}}:cron"
+READY, CRON = f"{{{QUEUE}}}:ready", f"{{{QUEUE}}}:last_run"
 
 
 def rewind(raw: redis.Redis, name: str, seconds: int) -> None:

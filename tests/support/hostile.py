@@ -68,7 +68,7 @@ def poison(raw: redis.Redis, queue: str = "demo:dev:evil:actions") -> None:
             pipe.hset(key + b"head", job, b"%d 100 3 %s\nn%s\nt%s" % (now, evil, evil, evil))
             pipe.hset(key + b"body", job, evil if number % 2 else json.dumps([[text], {text: text}]).encode())
             pipe.hset(key + b"error", job, b"%d failed " % now + (told.encode() if number % 3 else evil))
-            pipe.hset(key + b"tries", job, b"4 0 0" if number % 2 else evil)
+            pipe.hset(key + b"attempts", job, b"4 0 0" if number % 2 else evil)
             pipe.hset(key + b"lease", job, b"%s:1 %d 60000 1" % (evil, now))
             pipe.hset(key + b"result", job, evil)
             pipe.hset(key + b"log", job, evil)

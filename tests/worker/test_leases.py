@@ -52,7 +52,7 @@ def test_a_handler_that_blocks_the_loop_keeps_its_job(
     assert len(runs) == 1
     assert not first.told("lease_lost")
     assert not second.told("reaped")
-    assert not raw.hget(keys.key(QUEUE, "tries"), job.id)
+    assert not raw.hget(keys.key(QUEUE, "attempts"), job.id)
 
 
 @pytest.mark.parametrize("kind", ["async", "sync", "looks"])
@@ -224,7 +224,7 @@ def test_an_answer_that_took_longer_than_the_lease_costs_no_job(
     assert [job.result(20) for job in jobs[1:]] == [1, 2]
     assert runs.count(1) == runs.count(2) == 1
     assert not [lost for lost in beside.told("lease_lost") if lost["id"] != jobs[0].id]
-    assert not raw.hget(keys.key(QUEUE, "tries"), jobs[1].id)
+    assert not raw.hget(keys.key(QUEUE, "attempts"), jobs[1].id)
     producer.close()
 
 

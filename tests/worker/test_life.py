@@ -57,7 +57,7 @@ def test_stop_lets_what_runs_end_and_gives_back_the_rest(
     assert second.state() == "ready"
     assert beside.ended_with == "stop"
     assert not raw.hgetall("qdeck:workers")
-    assert not raw.hget(keys.key(QUEUE, "tries"), second.id)
+    assert not raw.hget(keys.key(QUEUE, "attempts"), second.id)
 
 
 def test_after_the_grace_what_runs_is_given_back(
@@ -84,7 +84,7 @@ def test_after_the_grace_what_runs_is_given_back(
     beside.end()
     free.set()
     assert [job.state() for job in jobs] == ["ready", "ready"]
-    assert not raw.hgetall(keys.key(QUEUE, "tries"))
+    assert not raw.hgetall(keys.key(QUEUE, "attempts"))
 
 
 def test_stop_twice_does_not_wait(app: qdeck.App, start: Callable[..., Beside]) -> None:
@@ -246,7 +246,7 @@ def test_a_suspect_runs_alone_but_not_for_ever_waiting(
     held = long.enqueue()
     wait_until(lambda: held.state() == "running")
     job = suspect.enqueue(_delay=0.3)
-    raw.hset(keys.key(QUEUE, "tries"), job.id, "0 3 0")
+    raw.hset(keys.key(QUEUE, "attempts"), job.id, "0 3 0")
     wait_until(lambda: beside.told("suspect"))
     assert not beside_runs
     assert job.result(10) == "fine"
@@ -335,7 +335,7 @@ def test_records_that_cannot_be_read_are_buried_and_their_neighbours_run(
         raw.zadd(keys.key(QUEUE, "ready"), {job_id: 0})
     raw.hset(keys.key(QUEUE, "claims"), "\n", "x")
     jobs = [task.enqueue(n) for n in range(1, 4)]
-    raw.hset(keys.key(QUEUE, "tries"), jobs[1].id, "9" * 30 + " x")
+    raw.hset(keys.key(QUEUE, "attempts"), jobs[1].id, "9" * 30 + " x")
     raw.zadd(keys.key(QUEUE, "delayed"), {"never": "inf"})
     start()
     wait_until(lambda: raw.zcard(keys.key(QUEUE, "dead")) == len(heads) + 1)

@@ -126,7 +126,7 @@ def test_many_requests_take_little_room(app: qdeck.App, raw: redis.Redis, start:
         await asyncio.sleep(60)
 
     start(concurrency=1, lease=LEASE_S)
-    name = keys.key(QUEUE, "stops")
+    name = keys.key(QUEUE, "stop_requests")
     for _ in range(3):
         job = running(step.enqueue())
         for _ in range(100):

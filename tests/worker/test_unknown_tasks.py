@@ -32,7 +32,7 @@ def newer(url: str) -> Iterator[qdeck.App]:
 
 
 def parked(raw: Any) -> int:
-    return int(raw.zcard(keys.key(QUEUE, "unknown")))
+    return int(raw.zcard(keys.key(QUEUE, "unknown_tasks")))
 
 
 def events_of(raw: Any, job: qdeck.Job) -> list[codec.Event]:
@@ -48,7 +48,7 @@ def test_it_goes_back_to_delayed_and_counts_no_attempt(
     due = raw.zscore(keys.key(QUEUE, "delayed"), job.id)
     assert due is not None
     assert 3_000 < due - time.time() * 1000 <= 5_100
-    assert raw.hget(keys.key(QUEUE, "tries"), job.id) is None
+    assert raw.hget(keys.key(QUEUE, "attempts"), job.id) is None
     [event] = events_of(raw, job)
     assert (event.kind, event.data) == ("unknown_task", {"worker": old.worker.id})
     assert raw.hget(keys.key(QUEUE, "meta"), "n:failed") is None
@@ -67,7 +67,7 @@ def test_a_worker_that_joins_gets_it_at_once(
     assert [job.result(timeout=10) for job in jobs] == list(range(30))
     assert time.monotonic() - began < 3  # before any of them was due
     assert parked(raw) == 0
-    assert raw.hget(keys.key(QUEUE, "meta"), "unknown") is None
+    assert raw.hget(keys.key(QUEUE, "meta"), "unknown_tasks") is None
     assert len(old.told("unknown_task")) <= 2, "a worker refuses a task once, and is given no more of it"
 
 
@@ -196,7 +196,7 @@ def test_a_process_that_does_not_know_it(
     other = newer.tasks["pid"].enqueue()
     wait_until(lambda: other.state() == "done")
     assert raw.zscore(keys.key(QUEUE, "delayed"), job.id) == due, "its worker took it again"
-    assert not raw.hexists(keys.key(QUEUE, "tries"), job.id)
+    assert not raw.hexists(keys.key(QUEUE, "attempts"), job.id)
 
 
 def test_the_command_stuck_and_the_page_of_the_job_say_why(

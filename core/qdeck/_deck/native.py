@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Command, Program
 
-VERSION: Final = b"1"
+VERSION: Final = keys.LAYOUT.encode()
 CHUNK: Final = 50  # queues read in one round trip; a few ms of work for whoever shares the loop
 STRAYS_MS: Final = 5000  # between steps that look for queues beside those that the registry names
 FORGET_MS: Final = 30_000  # how long the list of names is believed when the registry did not change its size
@@ -34,10 +34,10 @@ PORTION: Final = 1000  # queues beyond the visible ones whose counts are read at
 
 _COUNTS: Final = ("ready", "delayed", "blocked", "running", "dead_letter", "done", "cancelled")
 TOTALS: Final = (
-    "enqueued", "done", "failed", "retried", "dead", "crashed", "expired", "cancelled", "stale", "ghost",
+    "enqueued", "done", "failed", "retried", "dead", "crashed", "expired", "cancelled", "refused", "missing",
     "dropped_dead", "dropped_done", "discarded", "quarantined",
 )  # fmt: skip
-_FIELDS: Final = ("v", "paused", "limit", "rate", "unknown", *_COUNTS, *(f"n:{name}" for name in TOTALS))
+_FIELDS: Final = ("v", "paused", "limit", "rate", "unknown_tasks", *_COUNTS, *(f"n:{name}" for name in TOTALS))
 _LEAVING: Final = ("done", "dead", "cancelled", "expired")
 
 
@@ -172,25 +172,28 @@ def readable(names: Sequence[str], unread: list[tuple[QueueRef, str]]) -> Progra
             unread.append((QueueRef(NATIVE, name), reads.unread_words(name, error)))
             denied += [error] if isinstance(error, NotAllowed) else []
         elif version is not None:
-            unread.append((QueueRef(NATIVE, name), reads.unread_words(name, _newer(version))))
+            unread.append((QueueRef(NATIVE, name), reads.unread_words(name, _other_layout(version))))
     if denied and len(denied) == len(names):
         raise denied[0]
     return found
 
 
 def exists(queue: str) -> Program[bool]:
-    """Whether there is a queue of this name; raises when it is not ours or of a newer qdeck."""
+    """Whether there is a queue of this name; raises when it is not ours or of another layout."""
     if not queue.isascii():
         return False
     version = yield (b"HGET", keys.key(queue, "meta"), "v")
     if version not in (None, VERSION):
-        raise LayoutMismatch(f"queue {queue!r} has {_newer(version)}", hint="upgrade this qdeck: pip install -U qdeck")
+        raise LayoutMismatch.of(queue, _shown(version), keys.LAYOUT)
     return version is not None
 
 
-def _newer(version: bytes) -> Unreadable:
-    found = version[:40].decode("utf-8", "replace")
-    return Unreadable(code=UnreadableCode.VERSION, found=found, wanted=VERSION.decode())
+def _other_layout(version: bytes) -> Unreadable:
+    return Unreadable(code=UnreadableCode.VERSION, found=_shown(version), wanted=keys.LAYOUT)
+
+
+def _shown(version: bytes) -> str:
+    return version[:40].decode("utf-8", "replace")
 
 
 def _notices(stamp: Any, info: Any) -> list[str]:
@@ -330,7 +333,7 @@ def _row(name: str, reply: Any) -> QueueRow | None:
     if version is None:
         return None  # registered, and never made or deleted since
     if version != VERSION:
-        return QueueRow(name=name, problem=_newer(version))
+        return QueueRow(name=name, problem=_other_layout(version))
     try:
         counts = [0 if raw is None else need(raw) for raw in reply[5:]]
         rate = tuple(need(word) for word in reply[3].split()) if reply[3] else None

@@ -143,11 +143,11 @@ def read(body: bytes | None, *, is_handler: bool = False) -> Any:
     if not is_handler:
         return decode(body)
     try:
-        job_id, head, tries, error, original = codec.read_netstrings(body)
+        job_id, head, attempts, error, original = codec.read_netstrings(body)
         return {
             "id": job_id.decode("utf-8", "replace"),
             "task": codec.read_head(head).task,
-            "attempts": codec.read_tries(tries).attempts,
+            "attempts": codec.read_attempts(attempts).failed,
             "history": [{"at_ms": e.at_ms, "kind": e.kind, **mask(e.data)} for e in codec.read_events(error)],
             "payload": decode(original),
         }

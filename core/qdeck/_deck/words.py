@@ -103,7 +103,7 @@ class Unreadable:
         if self.error:
             return self.error
         if self.code is UnreadableCode.VERSION:
-            return f"layout version {self.found}, this qdeck knows version {self.wanted}"
+            return LayoutMismatch.words(self.found, self.wanted)
         if self.code is UnreadableCode.WRONGTYPE and not self.key:
             return "a key holds another kind of data"
         if self.code is UnreadableCode.WRONGTYPE:

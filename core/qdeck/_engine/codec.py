@@ -1,4 +1,4 @@
-"""What is written into the hashes of a queue, and how it is read back: heads, tries, leases, events, payloads."""
+"""What is written into the hashes of a queue, and how it is read back: heads, attempts, leases, events, payloads."""
 
 from __future__ import annotations
 
@@ -137,22 +137,22 @@ def _expiry(text: str | None, enqueued_ms: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Tries:
+class Attempts:
     """How often a job ran: runs that failed, runs whose worker died, and outages that took it down."""
 
-    attempts: int = 0
+    failed: int = 0
     crashes: int = 0
     outages: int = 0
 
 
-def read_tries(raw: bytes | None) -> Tries:
-    """Reads the tries of a job; none means it never ended badly. Those of a dead job end in the digest of its group."""
+def read_attempts(raw: bytes | None) -> Attempts:
+    """Read the attempts of a job; none means that none failed. Those of a dead job end in the digest of its group."""
     if not raw:
-        return Tries()
+        return Attempts()
     words = raw.split(b" ", 3)
     if len(words) < 3:
-        raise UnreadableRecord(f"its tries are not numbers: {raw[:40]!r}")
-    return Tries(*(read_whole(word, "number of tries") for word in words[:3]))
+        raise UnreadableRecord(f"its attempts are not numbers: {raw[:40]!r}")
+    return Attempts(*(read_whole(word, "number of attempts") for word in words[:3]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+LAYOUT: Final = "2"  # of what is written under these keys: field `v` of `meta`
+
 # part → (name in a script's `keys:` line, type on the server)
 PARTS: Final[dict[str, tuple[str, str]]] = {
     "meta": ("meta", "hash"),
@@ -18,20 +20,20 @@ PARTS: Final[dict[str, tuple[str, str]]] = {
     "head": ("head", "hash"),
     "body": ("body", "hash"),
     "lease": ("lease", "hash"),
-    "tries": ("tries", "hash"),
+    "attempts": ("attempts", "hash"),
     "error": ("error", "hash"),
     "result": ("result", "hash"),
     "log": ("log", "hash"),
     "claims": ("claims", "hash"),
-    "uniq": ("uniq", "hash"),
+    "unique": ("unique", "hash"),
     "groups": ("groups", "hash"),
     "after": ("after", "hash"),
-    "unknown": ("unknown", "zset"),
-    "bell": ("bell", "list"),
+    "unknown_tasks": ("unknown_tasks", "zset"),
+    "wakeup": ("wakeup", "list"),
     "outbox": ("outbox", "stream"),
     "quarantine": ("quarantine", "stream"),
-    "stops": ("stops", "stream"),
-    "cron": ("cron", "hash"),
+    "stop_requests": ("stop_requests", "stream"),
+    "last_run": ("last_run", "hash"),
     "undo": ("undo", "hash"),  # one for each batch: `{queue}:undo:<batch>`
 }
 

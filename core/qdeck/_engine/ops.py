@@ -113,7 +113,7 @@ class Claimed(NamedTuple):
     token: str
     head: bytes
     body: bytes
-    tries: bytes
+    attempts: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

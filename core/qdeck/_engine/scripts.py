@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
 
-from qdeck._engine.keys import key, undo_key
+from qdeck._engine.keys import LAYOUT, key, undo_key
 from qdeck._redis import scripts
 from qdeck._redis.commands import Script
 from qdeck._redis.scripts import ask_rights, commands_of, digest_of
@@ -53,7 +53,8 @@ def compose(text: str, common: str) -> tuple[str, tuple[str, ...]]:
     pieces = _pieces(common)
     wanted = set(_words(body, "uses"))
     shared = "".join(piece for name, piece in pieces.items() if name in wanted)
-    whole = f"{shebang}\nlocal {names} = {values}\n{shared}{body}"
+    layout = f"local LAYOUT = '{LAYOUT}'\n" if "LAYOUT" in shared + body else ""
+    whole = f"{shebang}\nlocal {names} = {values}\n{layout}{shared}{body}"
     return ask_rights(whole) if "rights" in wanted else whole, tuple(keys)
 
 

@@ -325,11 +325,11 @@ def _trends(queue: str, now: int) -> Program[dict[bytes, list[int]]]:
     found: dict[bytes, list[int]] = {}
     if not 0 < count <= _MOST_TREND:
         return found
-    needs = Needs.of(None, now, State.DEAD, always=("tries",))
+    needs = Needs.of(None, now, State.DEAD, always=("attempts",))
     walk = Walk(queue, State.DEAD, needs, now, lowest=since, highest=now)
     while (rows := (yield from walk.page())) is not None:
         for row in rows:
-            words = (row.tries_raw or b"").split()
+            words = (row.attempts_raw or b"").split()
             if len(words) == 4:
                 part = TREND - 1 - (now - row.at) // PART_MS
                 found.setdefault(words[3], [0] * TREND)[part] += 1

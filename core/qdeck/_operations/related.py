@@ -44,8 +44,8 @@ def read_related(queue: str, refs: Iterable[str]) -> Program[Mapping[str, JobRec
 
 def read_kin(queue: str, job_id: str) -> Program[Kind | None]:
     """The dead letters of its queue that died of the same as a dead job; none where they are not counted."""
-    tries = yield (b"HGET", keys.key(queue, "tries"), raw_of(job_id))
-    words = (tries or b"").split()
+    attempts = yield (b"HGET", keys.key(queue, "attempts"), raw_of(job_id))
+    words = (attempts or b"").split()
     if len(words) != 4:
         return None
     digest = words[3]

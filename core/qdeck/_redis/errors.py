@@ -145,10 +145,7 @@ def _explain_ours(words: list[str], queue: str) -> QdeckError:
     if kind == "FRESH":
         return NewQueue(f"queue {queue!r} was not made yet")
     if kind == "VERSION":
-        return LayoutMismatch(
-            f"queue {queue!r} has layout version {rest[0]}, this qdeck knows version 1",
-            hint="upgrade this qdeck: pip install -U qdeck",
-        )
+        return LayoutMismatch.of(queue, rest[0], rest[1])
     if kind == "DEPENDENCY":
         return UnknownDependency(
             f"no job {rest[0]!r} in queue {queue!r} to wait for",

@@ -167,7 +167,7 @@ def _garbage(what: str, count: int, key: str, first: str = "") -> Unreadable:
 
 
 def _jobs(rows: Sequence[QueueRow], found: list[Broken]) -> Program[None]:
-    """Some jobs of each list: their head, lease, tries and events."""
+    """Some jobs of each list: their head, lease, attempts and events."""
     lists = [(row.ref, state) for row in rows for state in State if getattr(row, state.value)]
     most = max(1, min(MOST_JOBS, BUDGET // max(1, len(lists))))
     for at in range(0, len(lists), _AT_ONCE):

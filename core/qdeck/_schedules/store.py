@@ -66,7 +66,7 @@ def _mark(queue: str, name: str, upto: Arg) -> Program[None]:
 
 def cron_key(queue: str) -> bytes:
     """The hash of a queue that keeps the last turn of each schedule that makes jobs there."""
-    return keys.key(queue, "cron")
+    return keys.key(queue, "last_run")
 
 
 def register(definition: Definition, replaces: bytes | None = None) -> Program[str]:

@@ -299,7 +299,7 @@ class Hands:
                 "id": run.claimed.id,
                 "queue": run.lane.queue,
                 "task": run.plan.head.task,
-                "attempt": run.tries.attempts + 1,
+                "attempt": run.attempts.failed + 1,
                 "class": what.get("class"),
                 "message": mask_text(message) if isinstance(message, str) else message,
             }

@@ -21,7 +21,7 @@ class JobLog:
 
     def started(self, run: Run) -> None:
         """A job was handed to its executor."""
-        self._write(logging.INFO, run, "started", "%s %s started, attempt %d", run.tries.attempts + 1)
+        self._write(logging.INFO, run, "started", "%s %s started, attempt %d", run.attempts.failed + 1)
 
     def ended(self, run: Run, outcome: str) -> None:
         """A job ended without a failure."""
@@ -29,7 +29,7 @@ class JobLog:
 
     def failed(self, run: Run, outcome: str, what: dict[str, Any]) -> None:
         """A run failed; `what` is its event."""
-        attempts = run.tries.attempts + 1, run.plan.head.retries + 1
+        attempts = run.attempts.failed + 1, run.plan.head.retries + 1
         values = (outcome, *attempts, what.get("class"), what.get("message"))
         # The event's traceback is fit for any stream, bounded, and the only one when a child process raised.
         trace = str(what.get("traceback", "")).rstrip()
@@ -41,7 +41,7 @@ class JobLog:
             "queue": run.lane.queue,
             "task": run.plan.head.task,
             "job_name": run.plan.head.name,
-            "attempt": run.tries.attempts + 1,
+            "attempt": run.attempts.failed + 1,
             "worker": run.lane.worker,
             "outcome": outcome,
             "ran_ms": _ran_ms(run),

@@ -251,7 +251,7 @@ class Pump:
         # The server answers with the first that rings: those of queues that are worked on anyway come last.
         can_claim = (lane for lane in self._lanes if self.hands.most_of(lane, 1))
         lanes = sorted(can_claim, key=lambda lane: lane.hungry)
-        bells = {keys.key(lane.queue, "bell"): lane for lane in lanes}
+        bells = {keys.key(lane.queue, "wakeup"): lane for lane in lanes}
         rung: list[bytes] = []
         try:
             rung = await self._ear.hear(list(bells))

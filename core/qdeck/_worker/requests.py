@@ -35,7 +35,7 @@ class StopRequests:
         now_ms: Callable[[], int],
         lease_ms: int,
     ) -> None:
-        self._lanes = {keys.key(lane.queue, "stops"): lane for lane in lanes}
+        self._lanes = {keys.key(lane.queue, "stop_requests"): lane for lane in lanes}
         self._requests = Requests(worker)
         self._ear = Ear(client.endpoint, self._requests)
         self._look = look

@@ -89,6 +89,7 @@ class Run:
     __slots__ = (
         "_context",
         "abandoned",
+        "attempts",
         "claimed",
         "crashes",
         "due",
@@ -101,7 +102,6 @@ class Run:
         "stop",
         "stopped",
         "thread",
-        "tries",
     )
 
     def __init__(self, lane: Lane[Run], claimed: Claimed, plan: Plan, now: float) -> None:
@@ -117,8 +117,8 @@ class Run:
         self.output: Output | None = None
         self.error: BaseException | None = None  # what the handler raised, for the log
         self.thread: int | asyncio.Task[None] | None = None
-        self.tries = codec.read_tries(claimed.tries)
-        self.crashes = self.tries.crashes
+        self.attempts = codec.read_attempts(claimed.attempts)
+        self.crashes = self.attempts.crashes
         self._context: JobContext | None = None
 
     def begin(self) -> None:
@@ -153,9 +153,9 @@ class Run:
             id=self.claimed.id,
             queue=self.lane.queue,
             task=head.task,
-            attempt=self.tries.attempts + 1,
+            attempt=self.attempts.failed + 1,
             retries=head.retries,
-            crashes=self.tries.crashes,
+            crashes=self.attempts.crashes,
             worker=self.lane.worker,
             name=head.name,
             tags=head.tags,
@@ -196,7 +196,7 @@ class Run:
     def ended_badly(self, error: BaseException) -> Ending:
         """How to tell that the handler raised."""
         self.error = error
-        attempt = self.tries.attempts + 1
+        attempt = self.attempts.failed + 1
         delay = retry_delay_ms(self.plan.head.backoff, attempt, random.random())  # noqa: S311 - spreads retries, guards nothing
         asked = asked_delay_ms(error)
         if asked is not None:

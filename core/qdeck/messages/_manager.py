@@ -196,14 +196,14 @@ class _Manager:
 
     def _read(self, queue: str, claimed: Claimed) -> Delivery | Ending:
         """Return the delivery; for a job that is not an action, the ending that makes it a dead letter."""
-        head, tries = codec.read_head(claimed.head), codec.read_tries(claimed.tries)
+        head, attempts = codec.read_head(claimed.head), codec.read_attempts(claimed.attempts)
         try:
             args, _ = codec.decode_call(claimed.body)
             action = DomainAction.from_dict(args[0] if args else None)
         except ValueError as error:
-            event = error_event(error, self._worker, tries.attempts + 1)
+            event = error_event(error, self._worker, attempts.failed + 1)
             return ops.Ending(kind="failed", id=claimed.id, token=claimed.token, delay_ms=-1, event=event)
-        return Delivery(action, claimed.id, queue, tries.attempts + 1, claimed.token, head.retries, head.backoff)
+        return Delivery(action, claimed.id, queue, attempts.failed + 1, claimed.token, head.retries, head.backoff)
 
 
 class DomainQueueManager(_Manager, AsyncRunner):

@@ -2,10 +2,10 @@
 -- Takes in a job from the outbox of another queue: one that was moved, with its place, its attempts and its history, or a
 -- new one. A unique name that another job holds here by now is left to that one. What was taken in from one place of an
 -- outbox is not taken in again: the place is kept here until its entry is deleted there, and for RESEND after that.
--- keys: meta ready delayed blocked running dead done cancelled removed head body tries error uniq bell
--- uses: time open constants whole count late head ring states holder
+-- keys: meta ready delayed blocked running dead done cancelled removed head body attempts error unique wakeup
+-- uses: time open constants whole count late head wake states holder
 -- args: now, when the entry was read (0: not known), place of the entry, id, state ('': a new job), score (of a new job
---       its priority), head (of a new job without its time), body, tries, error, `1` for a job that returns to where
+--       its priority), head (of a new job without its time), body, attempts, error, `1` for a job that returns to where
 --       it was moved from
 -- reply: 1, 0 when it was there already, 2 when its id is taken: a job that was moved then returns
 local UNDELETED = 86400000 -- ms for which a place is kept whose entry was not deleted
@@ -30,7 +30,7 @@ if string.find(head, '\nu', 1, true) then
   if name and twin_of(id, name) then
     head = string.gsub(head, '\nu', '', 1)
   elseif name then
-    redis.call('HSET', UNIQ, name, id)
+    redis.call('HSET', UNIQUE, name, id)
   end
 end
 -- Its version must not be given again by the numbers of this queue.
@@ -41,10 +41,10 @@ end
 redis.call('ZREM', REMOVED, id)
 redis.call('HSET', HEAD, id, head)
 redis.call('HSET', BODY, id, ARGV[8])
-if ARGV[9] ~= '' then redis.call('HSET', TRIES, id, ARGV[9]) end
+if ARGV[9] ~= '' then redis.call('HSET', ATTEMPTS, id, ARGV[9]) end
 if ARGV[10] ~= '' then redis.call('HSET', ERROR, id, ARGV[10]) end
 redis.call('ZADD', LISTS[state], score, id)
 if ARGV[11] == '1' then count('n:moved', -1) else count('n:enqueued', 1) end
 redis.call('HSET', META, state, redis.call('ZCARD', LISTS[state]))
-ring()
+wake()
 return 1

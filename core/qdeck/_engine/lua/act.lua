@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- What an operator does to a slice of jobs, each only if it is as it was seen, and in the same step what it takes to
 -- undo it. Sent twice it is done once: what is kept for the slice answers the second call.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after unknown bell outbox stops undo
--- uses: rights time open constants whole count head versions tries lease note free place forget removed groups handler ended ring tally states holder columns annotate fallen stops unknown
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log unique groups after unknown_tasks wakeup outbox stop_requests undo
+-- uses: rights time open constants whole count head versions attempts lease note free place forget removed groups handler ended wake tally states holder columns annotate fallen stop_requests unknown_tasks
 -- args: now, verb, state seen (`*`: each entry names its own, or ''), offset of the slice in its plan ('': nothing is
 --       kept), most bytes kept for the batch, ms to keep, event, extra, bytes read at most, class and shape of the
 --       message for the groups of dead letters ('': a fixed one), then per entry: id, what was
@@ -134,26 +134,26 @@ local function retry(j)
     if twin then return 'unique_held ' .. twin end
     if name then
       taken[name] = id
-      redis.call('HSET', UNIQ, name, id)
+      redis.call('HSET', UNIQUE, name, id)
     end
   end)
   if #j.ids == 0 then return j end
-  local tries = column(TRIES, j.ids)
+  local attempts = column(ATTEMPTS, j.ids)
   local line = annotate(j.ids, 'retried', event, column(ERROR, j.ids))
   redis.call('ZREM', DEAD, unpack(j.ids))
   line_up(j)
-  local groups = tries and leave(tries)
-  if tries then redis.call('HDEL', TRIES, unpack(j.ids)) end
-  return j, { tries = tries, line = line, groups = groups }
+  local groups = attempts and leave(attempts)
+  if attempts then redis.call('HDEL', ATTEMPTS, unpack(j.ids)) end
+  return j, { attempts = attempts, line = line, groups = groups }
 end
 
 local function discard(j, state)
   if state == 'running' then return only(j, function() return 'wrong_state running' end) end
-  local c = { heads = j.heads, body = column(BODY, j.ids), tries = column(TRIES, j.ids),
+  local c = { heads = j.heads, body = column(BODY, j.ids), attempts = column(ATTEMPTS, j.ids),
     error = column(ERROR, j.ids), result = column(RESULT, j.ids), log = column(LOG, j.ids), waits = waits_of(j, state) }
   if LISTS[state] then redis.call('ZREM', LISTS[state], unpack(j.ids)) end
   -- What is left of a dead letter that somebody took off the list is counted still.
-  if c.tries and (state == 'dead' or state == 'none') then c.groups = leave(c.tries) end
+  if c.attempts and (state == 'dead' or state == 'none') then c.groups = leave(c.attempts) end
   tell(j, 'discarded')
   forget(j.ids)
   keep_removed(j.ids, j.heads, state == 'none' and {} or j.scores)
@@ -237,10 +237,10 @@ local function move(j, state)
     return touches_others and redis.call('HEXISTS', AFTER, '>' .. id) == 1 and 'others_wait' or nil
   end)
   if #j.ids == 0 then return j end
-  local bodies, tries, errors = column(BODY, j.ids) or {}, column(TRIES, j.ids) or {}, column(ERROR, j.ids) or {}
+  local bodies, attempts, errors = column(BODY, j.ids) or {}, column(ATTEMPTS, j.ids) or {}, column(ERROR, j.ids) or {}
   for n, id in ipairs(j.ids) do
     redis.call('XADD', OUTBOX, '*', 'k', 'accept', 'q', extra, 'i', id, 's', state, 'c', j.scores[n], 'h', j.heads[n],
-      'b', bodies[n] or '', 'a', tries[n] or '', 'e', errors[n] or '', 'y', verb == 'return' and '1' or '')
+      'b', bodies[n] or '', 'a', attempts[n] or '', 'e', errors[n] or '', 'y', verb == 'return' and '1' or '')
     free(id, j.heads[n])
   end
   redis.call('ZREM', LISTS[state], unpack(j.ids))
@@ -307,8 +307,8 @@ local function process(state, j)
   end
   if #j.ids == 0 then return j end
   -- Those that leave `delayed` do not wait there for a worker that knows their task any more.
-  if state == 'delayed' and verb ~= 'reprioritise' and verb ~= 'edit' and redis.call('EXISTS', UNKNOWN) == 1 then
-    left_unknown = redis.call('ZREM', UNKNOWN, unpack(j.ids)) > 0 or left_unknown
+  if state == 'delayed' and verb ~= 'reprioritise' and verb ~= 'edit' and redis.call('EXISTS', UNKNOWN_TASKS) == 1 then
+    left_unknown = redis.call('ZREM', UNKNOWN_TASKS, unpack(j.ids)) > 0 or left_unknown
   end
   return verbs[verb][1](j, state)
 end
@@ -339,8 +339,8 @@ local function finish(n, columns)
   end
   local kept = offset ~= '' and keep(n, skipped, columns) or 0
   if fallen then keep_fallen() end
-  if left_unknown then save_unknown(read_unknown(redis.call('HGET', META, 'unknown'))) end
-  if redis.call('ZCARD', READY) > 0 then ring() end
+  if left_unknown then save_unknown(read_unknown(redis.call('HGET', META, 'unknown_tasks'))) end
+  if redis.call('ZCARD', READY) > 0 then wake() end
   tally()
   return answer(n, kept, asked, skipped)
 end

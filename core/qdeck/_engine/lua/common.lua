@@ -12,10 +12,10 @@ end
 local STAMP = string.format('%.0f', NOW)
 
 --- open
--- A queue that was never used is made by init.lua first; one written by a newer qdeck is left alone.
+-- A queue that was never used is made by init.lua first; one of another layout is left alone.
 local version = redis.call('HGET', META, 'v')
-if version ~= '1' then
-  return redis.error_reply(version and 'QDECK VERSION ' .. version or 'QDECK FRESH')
+if version ~= LAYOUT then
+  return redis.error_reply(version and 'QDECK VERSION ' .. version .. ' ' .. LAYOUT or 'QDECK FRESH')
 end
 
 --- constants
@@ -95,21 +95,21 @@ local function with_version(head, version)
   return string.gsub(head, '\nv[^\n]*', '') .. '\nv' .. version
 end
 
---- tries
+--- attempts
 -- How often a job failed, crashed and fell to an outage; and true when that cannot be read.
-local function tries_of(id)
-  local text = redis.call('HGET', TRIES, id)
+local function attempts_of(id)
+  local text = redis.call('HGET', ATTEMPTS, id)
   if not text then return 0, 0, 0 end
   local a, c, o = string.match(text, '^(%d+) (%d+) (%d+)')
   a, c, o = whole(a), whole(c), whole(o)
   if not (a and c and o) then return 0, 0, 0, true end
   return a, c, o
 end
-local function tries_text(attempts, crashes, outages)
+local function attempts_text(attempts, crashes, outages)
   return string.format('%.0f %.0f %.0f', attempts, crashes, outages)
 end
-local function set_tries(id, attempts, crashes, outages)
-  redis.call('HSET', TRIES, id, tries_text(attempts, crashes, outages))
+local function set_attempts(id, attempts, crashes, outages)
+  redis.call('HSET', ATTEMPTS, id, attempts_text(attempts, crashes, outages))
 end
 
 --- lease
@@ -142,7 +142,7 @@ end
 local function free(id, head)
   if not string.find(head, '\nu', 1, true) then return end
   local name = option(head, 'n')
-  if name and redis.call('HGET', UNIQ, name) == id then redis.call('HDEL', UNIQ, name) end
+  if name and redis.call('HGET', UNIQUE, name) == id then redis.call('HDEL', UNIQUE, name) end
 end
 
 --- place
@@ -161,7 +161,7 @@ local function forget(ids, stays)
   if #ids == 0 then return end
   redis.call('HDEL', HEAD, unpack(ids))
   redis.call('HDEL', BODY, unpack(ids))
-  for _, key in ipairs(stays and { TRIES, ERROR, LOG } or { TRIES, ERROR, LOG, RESULT }) do
+  for _, key in ipairs(stays and { ATTEMPTS, ERROR, LOG } or { ATTEMPTS, ERROR, LOG, RESULT }) do
     if redis.call('HLEN', key) > 0 then redis.call('HDEL', key, unpack(ids)) end
   end
 end
@@ -194,7 +194,7 @@ end
 
 --- groups
 -- Dead letters by what they died of. `groups` keeps of each kind, under a digest, `count first last id` and on the lines
--- after it the class and the shape of the message; 1,000 kinds, what is beyond them counts as `other`. The tries of a
+-- after it the class and the shape of the message; 1,000 kinds, what is beyond them counts as `other`. The attempts of a
 -- dead job end in its digest, so that whatever takes it away can count it down.
 local MOST_GROUPS = 1000
 local function read_group(kept)
@@ -234,14 +234,14 @@ local function save_groups(sums)
     end
   end
 end
-local function digest_of(tries)
-  return tries and string.match(tries, '^%d+ %d+ %d+ (%S+)')
+local function digest_of(attempts)
+  return attempts and string.match(attempts, '^%d+ %d+ %d+ (%S+)')
 end
--- Dead jobs with these tries are counted from now on, at these scores. Returns the tries with what they count as.
-local function join(ids, scores, tries, texts)
-  local sums, out, alike = { 0 }, {}, {} -- sums[1]: how many are new; most tries are the same text
+-- Dead jobs with these attempts are counted from now on, at these scores. Returns the attempts with what they count as.
+local function join(ids, scores, attempts, texts)
+  local sums, out, alike = { 0 }, {}, {} -- sums[1]: how many are new; most attempts are the same text
   for i, id in ipairs(ids) do
-    local text = tries[i]
+    local text = attempts[i]
     local known = text and alike[text]
     if text and not known then
       local was = digest_of(text)
@@ -274,8 +274,8 @@ local function renew_newest(sums)
   local ids = {}
   for i = 1, #last, 2 do ids[#ids + 1] = last[i] end
   if #ids == 0 then return end
-  for i, tries in ipairs(redis.call('HMGET', TRIES, unpack(ids))) do
-    local digest = digest_of(tries)
+  for i, attempts in ipairs(redis.call('HMGET', ATTEMPTS, unpack(ids))) do
+    local digest = digest_of(attempts)
     local sum = digest and lost[digest]
     if sum then
       sum.last, sum.id = math.max(0, math.min(tonumber(last[2 * i]), NOW)), ids[i]
@@ -283,12 +283,12 @@ local function renew_newest(sums)
     end
   end
 end
--- Dead jobs with these tries, which are on the list no more, are not counted any more. Returns the texts of their groups
+-- Dead jobs with these attempts, which are on the list no more, are not counted any more. Returns the texts of their groups
 -- by digest.
-local function leave(tries)
-  local sums, texts, alike = { 0 }, {}, {} -- most tries are the same text
-  for i = 1, #tries do
-    local text = tries[i]
+local function leave(attempts)
+  local sums, texts, alike = { 0 }, {}, {} -- most attempts are the same text
+  for i = 1, #attempts do
+    local text = attempts[i]
     if text then alike[text] = (alike[text] or 0) + 1 end
   end
   for text, count in pairs(alike) do
@@ -319,7 +319,7 @@ local function call_handler(id, head)
   local own = option(head, 'h')
   local tail = (own and string.gsub(own, '\31', '\n') or priority_of(head) .. ' 3 ' .. task) .. '\no' .. id
   local priority = math.min(whole(string.match(tail, '^%d+')) or LAST, LAST)
-  local body = netstring(id) .. netstring(head) .. netstring(redis.call('HGET', TRIES, id) or '')
+  local body = netstring(id) .. netstring(head) .. netstring(redis.call('HGET', ATTEMPTS, id) or '')
     .. netstring(redis.call('HGET', ERROR, id) or '') .. netstring(redis.call('HGET', BODY, id) or '')
   budget = budget - math.floor(#body / COSTLY)
   if queue == '' then
@@ -345,10 +345,10 @@ local function bury(id, head, group)
   count('n:dead', 1)
   free(id, head)
   call_handler(id, head)
-  local attempts, crashes, outages = tries_of(id)
+  local attempts, crashes, outages = attempts_of(id)
   local digest = string.sub(redis.sha1hex(group), 1, 10)
-  local tries = tries_text(attempts, crashes, outages) .. ' ' .. digest
-  redis.call('HSET', TRIES, id, join({ id }, { NOW }, { tries }, { [digest] = group })[1])
+  local text = attempts_text(attempts, crashes, outages) .. ' ' .. digest
+  redis.call('HSET', ATTEMPTS, id, join({ id }, { NOW }, { text }, { [digest] = group })[1])
   ended(id, 'dead')
 end
 
@@ -382,7 +382,7 @@ local function settle(child, ref, outcome)
   if not head or not due then
     redis.call('HDEL', AFTER, '<' .. child)
     if redis.call('ZREM', BLOCKED, child) == 1 then
-      count('n:ghost', 1)
+      count('n:missing', 1)
       redis.call('HDEL', BODY, child)
       keep_removed({ child }, {}, { STAMP })
       ended(child, 'unknown')
@@ -467,10 +467,10 @@ ended = function(id, outcome)
   if more ~= '0' then tell_later('k', 'release', 'i', id, 'o', outcome) end
 end
 
---- ghost
+--- missing
 -- A job whose head is gone cannot run: it is counted, and those that wait for it are told.
-local function ghost(id)
-  count('n:ghost', 1)
+local function missing(id)
+  count('n:missing', 1)
   if id ~= '' then forget({ id }) end -- the padding has that name
   keep_removed({ id }, {}, { STAMP })
   ended(id, 'unknown')
@@ -495,13 +495,13 @@ local function await(parent, child)
   end
 end
 
---- ring
--- One token wakes one idle worker; there is never more than one in the bell.
-local function ring()
-  if redis.call('LLEN', BELL) == 0 then redis.call('LPUSH', BELL, '1') end
+--- wake
+-- One token wakes one idle worker; there is never more than one.
+local function wake()
+  if redis.call('LLEN', WAKEUP) == 0 then redis.call('LPUSH', WAKEUP, '1') end
 end
 
---- stops
+--- stop_requests
 -- Wakes the workers that hold some leases: they wait on this stream, and ask at once what became of their jobs. Returns
 -- the id of the entry, which undo removes.
 local function request_stop(leases)
@@ -514,8 +514,8 @@ local function request_stop(leases)
     end
   end
   if #workers == 0 then return nil end
-  local entry = redis.call('XADD', STOPS, 'MAXLEN', 100, '*', 'w', table.concat(workers, ' '))
-  redis.call('PEXPIRE', STOPS, 600000)
+  local entry = redis.call('XADD', STOP_REQUESTS, 'MAXLEN', 100, '*', 'w', table.concat(workers, ' '))
+  redis.call('PEXPIRE', STOP_REQUESTS, 600000)
   return entry
 end
 
@@ -578,7 +578,7 @@ local function trim(key, ttl, max, keep, counter, most)
   if #ids == 0 then return 0 end
   redis.call('ZREM', key, unpack(ids))
   if key == DEAD then
-    if redis.call('HLEN', TRIES) > 0 then leave(redis.call('HMGET', TRIES, unpack(ids))) end
+    if redis.call('HLEN', ATTEMPTS) > 0 then leave(redis.call('HMGET', ATTEMPTS, unpack(ids))) end
     if keep < RESEND then keep_removed(ids, redis.call('HMGET', HEAD, unpack(ids)), {}) end
   end
   forget(ids)
@@ -613,7 +613,7 @@ end
 --- holder
 -- Who else holds a unique name now; a name whose holder has ended is free.
 local function twin_of(id, name)
-  local holder = redis.call('HGET', UNIQ, name)
+  local holder = redis.call('HGET', UNIQUE, name)
   if holder and holder ~= id and LIVE[state_of(holder) or ''] then return holder end
   return nil
 end
@@ -636,9 +636,9 @@ local function put(key, ids, values)
   if #z > 0 then redis.call('HSET', key, unpack(z)) end
 end
 
---- unknown
--- Jobs whose task their worker did not know wait in `delayed` until a worker polls that knows it. `unknown` has them by
--- task: `slot of the task · BAND + when it is due`. META `unknown` has a line `slot since jobs task` for each of at most
+--- unknown_tasks
+-- Jobs whose task their worker did not know wait in `delayed` until a worker polls that knows it. `unknown_tasks` has them by
+-- task: `slot of the task · BAND + when it is due`. META `unknown_tasks` has a line `slot since jobs task` for each of at most
 -- 100 tasks; jobs of further tasks share slot 0, and are tried again when they are due. An entry whose job is not in
 -- `delayed` at that time any more means nothing.
 local MOST_UNKNOWN = 100
@@ -677,23 +677,23 @@ local function hand_back(id, head, tasks, worker)
   end
   local due = NOW + math.max(5000, math.min(60000, 5000 + NOW - since))
   redis.call('ZADD', DELAYED, due, id)
-  redis.call('ZADD', UNKNOWN, slot_of(tasks, task_of(head)) * BAND + due, id)
+  redis.call('ZADD', UNKNOWN_TASKS, slot_of(tasks, task_of(head)) * BAND + due, id)
 end
 -- Writes to META the tasks that jobs wait for, with how many do, and returns the text.
 local function save_unknown(tasks)
-  if redis.call('EXISTS', UNKNOWN) == 0 then
-    redis.call('HDEL', META, 'unknown')
+  if redis.call('EXISTS', UNKNOWN_TASKS) == 0 then
+    redis.call('HDEL', META, 'unknown_tasks')
     return ''
   end
   local lines = {}
   for task, one in pairs(tasks) do
     local first, last = string.format('%.0f', one.slot * BAND), string.format('(%.0f', (one.slot + 1) * BAND)
-    local jobs = redis.call('ZCOUNT', UNKNOWN, first, last)
+    local jobs = redis.call('ZCOUNT', UNKNOWN_TASKS, first, last)
     if jobs > 0 then lines[#lines + 1] = string.format('%03d %s %d %s', one.slot, one.since, jobs, task) end
   end
   table.sort(lines)
   local text = table.concat(lines, '\n')
-  redis.call('HSET', META, 'unknown', text)
+  redis.call('HSET', META, 'unknown_tasks', text)
   return text
 end
 

@@ -1,7 +1,7 @@
 #!lua
 -- Sets or removes settings of a queue (an empty value removes), and wakes a worker that waits.
--- keys: meta bell
--- uses: rights open ring
+-- keys: meta wakeup
+-- uses: rights open wake
 -- args: then per setting: name, value
 for i = 1, #ARGV, 2 do
   if ARGV[i + 1] == '' then
@@ -10,5 +10,5 @@ for i = 1, #ARGV, 2 do
     redis.call('HSET', META, ARGV[i], ARGV[i + 1])
   end
 end
-ring()
+wake()
 return 1

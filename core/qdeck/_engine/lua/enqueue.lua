@@ -1,8 +1,8 @@
 #!lua
 -- Makes jobs of one kind that have nothing to wait for. Ids come from the caller: the same call sent twice makes each
 -- job once.
--- keys: meta ready done removed head body bell
--- uses: time open constants whole count resent ring
+-- keys: meta ready done removed head body wakeup
+-- uses: time open constants whole count resent wake
 -- args: now, priority, tail, then per job: id, body
 -- A tail is all of a head but the time.
 -- reply: now, then per job 1 (made) or 0 (was there already)
@@ -17,7 +17,7 @@ if #ARGV == 5 then
   redis.call('ZADD', READY, score, id)
   count('n:enqueued', 1)
   count('ready', 1)
-  ring()
+  wake()
   return { NOW, 1 }
 end
 
@@ -45,6 +45,6 @@ if n > 0 then
   redis.call('ZADD', READY, unpack(z))
   count('n:enqueued', n / 2)
   count('ready', n / 2)
-  ring()
+  wake()
 end
 return made

@@ -1,8 +1,8 @@
 #!lua
 -- Makes jobs that may wait: for a time, for other jobs, or behind the one that holds their unique name. Ids come from
 -- the caller: the same call sent twice makes each job once.
--- keys: meta ready delayed blocked dead done cancelled removed head body tries error uniq groups after bell outbox
--- uses: time open constants whole count late resent head tries note free place removed early groups handler ended await ring
+-- keys: meta ready delayed blocked dead done cancelled removed head body attempts error unique groups after wakeup outbox
+-- uses: time open constants whole count late resent head attempts note free place removed early groups handler ended await wake
 -- args: now, when the jobs were announced (0: they were not), then per job: id, priority, tail, body, delay ms or '', due ms or '', unique name or '', refs or ''
 -- A tail is all of a head but the time. A ref is `id`, or `id@queue` for a job of another queue, which learns of the job
 -- that waits for it by the outbox; or `id@queue!outcome` when that queue learned of it before and told how its job ended,
@@ -54,7 +54,7 @@ local function end_before(child, ref)
 end
 
 local function holder_of(name)
-  local holder = redis.call('HGET', UNIQ, name)
+  local holder = redis.call('HGET', UNIQUE, name)
   if holder and redis.call('HEXISTS', HEAD, holder) == 1 and not outcome_of(holder) then return holder end
   return nil
 end
@@ -109,7 +109,7 @@ for i, id in ipairs(ids) do
     there[id] = true
     fresh = fresh + 1
     made[i + 1] = 1
-    if name ~= '' then redis.call('HSET', UNIQ, name, id) end
+    if name ~= '' then redis.call('HSET', UNIQUE, name, id) end
     redis.call('HSET', HEAD, id, head)
     redis.call('HSET', BODY, id, ARGV[at + 3])
     local due = ARGV[at + 4] ~= '' and NOW + tonumber(ARGV[at + 4]) or tonumber(ARGV[at + 5]) or NOW
@@ -129,6 +129,6 @@ if fresh > 0 then
   redis.call('HSET', META, 'ready', redis.call('ZCARD', READY), 'delayed', redis.call('ZCARD', DELAYED),
     'blocked', redis.call('ZCARD', BLOCKED), 'dead_letter', redis.call('ZCARD', DEAD))
   local first = redis.call('ZRANGE', DELAYED, 0, 0)[1]
-  if redis.call('ZCARD', READY) > 0 or (first and there[first]) then ring() end
+  if redis.call('ZCARD', READY) > 0 or (first and there[first]) then wake() end
 end
 return made

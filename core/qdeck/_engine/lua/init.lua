@@ -1,6 +1,6 @@
 #!lua
 -- Makes a queue ready for use, once. Refuses when a key under one of its names holds something else.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after unknown bell outbox
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log claims unique groups after unknown_tasks wakeup outbox
 -- uses:
 -- args: the type of each key, in order
 for i = 1, #KEYS do
@@ -15,5 +15,5 @@ if version then return version end
 -- A field of over 64 bytes turns a small hash into a table; without it, fields are searched one by one.
 local padding = string.rep(' ', 65)
 for _, key in ipairs({ META, HEAD, BODY, LEASE }) do redis.call('HSET', key, '', padding) end
-redis.call('HSET', META, 'v', '1')
-return '1'
+redis.call('HSET', META, 'v', LAYOUT)
+return LAYOUT

@@ -2,8 +2,8 @@
 -- Takes jobs back whose lease ran out. The first time a lease is found expired it gets half its length more, so that
 -- a worker that was only suspended can renew it; the second time the job goes back, or dies as a poison pill.
 -- When most of what runs expires at once, under several workers, that is an outage and no job's fault.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after bell outbox
--- uses: time open constants whole count head tries lease note free place forget removed groups handler ended ghost ring first tally
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log claims unique groups after wakeup outbox
+-- uses: time open constants whole count head attempts lease note free place forget removed groups handler ended missing wake first tally
 -- args: now, most, crash limit, outage limit
 -- reply: now, warned, taken back, buried, next deadline or 0
 local most, crash_limit, outage_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -43,7 +43,7 @@ for _, key in ipairs({ DELAYED, BLOCKED }) do
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, string.format('%.0f', FAR), '+inf', 'LIMIT', 0, 20)) do
     local head = redis.call('HGET', HEAD, id)
     redis.call('HDEL', AFTER, '<' .. id)
-    if head then bury_unreadable(id, head, 'due time') else ghost(id) end
+    if head then bury_unreadable(id, head, 'due time') else missing(id) end
     redis.call('ZREM', key, id)
   end
 end
@@ -100,7 +100,7 @@ end
 
 local function take_back(id, lease, head)
   local owner = owner_of(lease)
-  local attempts, crashes, outages, broken = tries_of(id)
+  local attempts, crashes, outages, broken = attempts_of(id)
   if outage then
     outages = outages + 1
     note(id, 'outage', '{"worker":"' .. owner .. '","outages":' .. outages .. '}')
@@ -108,10 +108,10 @@ local function take_back(id, lease, head)
     crashes = crashes + 1
     note(id, 'crashed', '{"worker":"' .. owner .. '","crashes":' .. crashes .. '}')
   end
-  set_tries(id, attempts, crashes, outages)
+  set_attempts(id, attempts, crashes, outages)
   count('n:crashed', 1)
   if broken then
-    bury_unreadable(id, head, 'tries')
+    bury_unreadable(id, head, 'attempts')
     buried = buried + 1
   elseif crashes >= crash_limit or outages >= outage_limit then
     bury(id, head, outage and 'Outage\nits worker was lost with many others' or 'WorkerCrashed\nits worker died with it')
@@ -133,7 +133,7 @@ for i, id in ipairs(ids) do
   else
     local head = id ~= '' and redis.call('HGET', HEAD, id)
     if not head then
-      ghost(id)
+      missing(id)
     elseif string.find(flags, 'c', 1, true) then
       note(id, 'cancelled', '{"reason":"asked while it ran"}')
       redis.call('ZADD', CANCELLED, NOW, id)
@@ -149,6 +149,6 @@ for i, id in ipairs(ids) do
     redis.call('HDEL', LEASE, id)
   end
 end
-if redis.call('ZCARD', READY) > 0 then ring() end
+if redis.call('ZCARD', READY) > 0 then wake() end
 tally()
 return { NOW, warned, back, buried, deadline_at() }

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Steps of a dependency that come from an outbox; each may be sent twice.
--- keys: meta ready delayed blocked running dead done cancelled removed head body tries error uniq groups after bell outbox undo
--- uses: time open constants whole count late resent head tries note free place removed early groups handler ended await ring states fallen
+-- keys: meta ready delayed blocked running dead done cancelled removed head body attempts error unique groups after wakeup outbox undo
+-- uses: time open constants whole count late resent head attempts note free place removed early groups handler ended await wake states fallen
 -- args: now, when it was read that this is to be done (0: not known), then
 --       'release', id, outcome          the job ended: settle the next of those that wait for it
 --       'resolve', child, ref, outcome  a job of another queue ended
@@ -43,5 +43,5 @@ end
 if fallen then keep_fallen() end
 redis.call('HSET', META, 'ready', redis.call('ZCARD', READY), 'delayed', redis.call('ZCARD', DELAYED),
   'blocked', redis.call('ZCARD', BLOCKED), 'dead_letter', redis.call('ZCARD', DEAD))
-if redis.call('ZCARD', READY) > 0 then ring() end
+if redis.call('ZCARD', READY) > 0 then wake() end
 return answer

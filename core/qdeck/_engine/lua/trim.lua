@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Drops what is kept for too long: one slice of each list of ended jobs and of the ids of removed ones, and claims of
 -- workers long gone.
--- keys: meta dead done cancelled removed head body tries error result log groups claims delayed unknown
--- uses: time open constants whole count note forget removed groups trim unknown
+-- keys: meta dead done cancelled removed head body attempts error result log groups claims delayed unknown_tasks
+-- uses: time open constants whole count note forget removed groups trim unknown_tasks
 -- args: now
 -- reply: now, how many went
 local set = redis.call('HMGET', META, 'dead_ttl', 'dead_max', 'done_ttl', 'done_max', 'cancelled_ttl', 'cancelled_max')
@@ -26,14 +26,14 @@ for i = 1, #page[2], 2 do
   if math.abs(NOW - at) > 86400000 then redis.call('HDEL', CLAIMS, page[2][i]) end
 end
 -- Jobs that are overdue, or that left `delayed` by another way, are not looked for by their task any more.
-local unknown = redis.call('HGET', META, 'unknown')
+local unknown = redis.call('HGET', META, 'unknown_tasks')
 if unknown then
   local tasks, over = read_unknown(unknown), { 0 }
   for _, one in pairs(tasks) do over[#over + 1] = one.slot end
   for _, slot in ipairs(over) do
     local first, last = string.format('%.0f', slot * BAND), string.format('%.0f', slot * BAND + NOW - 60000)
-    local late = redis.call('ZRANGEBYSCORE', UNKNOWN, first, last, 'LIMIT', 0, SLICE)
-    if #late > 0 then redis.call('ZREM', UNKNOWN, unpack(late)) end
+    local late = redis.call('ZRANGEBYSCORE', UNKNOWN_TASKS, first, last, 'LIMIT', 0, SLICE)
+    if #late > 0 then redis.call('ZREM', UNKNOWN_TASKS, unpack(late)) end
   end
   save_unknown(tasks)
 end

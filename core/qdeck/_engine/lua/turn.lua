@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- A worker's turn: what ended since the last one, and the next jobs to run. Sent twice with the same number it is
 -- done once, and the second call gets the answer of the first.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log claims uniq groups after unknown bell outbox
--- uses: time constants whole count head tries lease note free place forget removed groups handler ended ghost ring first trim tally unknown
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log claims unique groups after unknown_tasks wakeup outbox
+-- uses: time constants whole count head attempts lease note free place forget removed groups handler ended missing wake first trim tally unknown_tasks
 -- args: now, worker, number of the turn, room, lease ms, count of plain acks, crash limit,
 --       tasks that some worker refused, a line each: `+task` when this worker knows it, `-task` when it does not,
 --       per plain ack: id, token; then per other ending: kind, id, token, delay ms, event, log, result, keep ms,
@@ -11,10 +11,10 @@
 -- kinds: done · failed timeout (delay -1: bury) · crashed · give (back, not counted) · cancelled
 --        unknown (its worker does not know the task: delayed, not counted)
 -- reply: now, wait ms (limits), next due or 0, next lease deadline or 0, entries in the outbox, stale ids, rows of
---        id, head, body, tries; and what META `unknown` says
-local meta = redis.call('HMGET', META, 'v', 'paused', 'limit', 'rate', 'tat', 'done_ttl', 'done_max', 'unknown')
-if meta[1] ~= '1' then
-  return redis.error_reply(meta[1] and 'QDECK VERSION ' .. meta[1] or 'QDECK FRESH')
+--        id, head, body, attempts; and what META `unknown_tasks` says
+local meta = redis.call('HMGET', META, 'v', 'paused', 'limit', 'rate', 'tat', 'done_ttl', 'done_max', 'unknown_tasks')
+if meta[1] ~= LAYOUT then
+  return redis.error_reply(meta[1] and 'QDECK VERSION ' .. meta[1] .. ' ' .. LAYOUT or 'QDECK FRESH')
 end
 local worker, number = ARGV[2], ARGV[3]
 -- More would overflow `unpack` after the first write.
@@ -53,10 +53,10 @@ local function bodies_of(ids)
 end
 
 local function add_rows(ids, heads, bodies)
-  local tries = redis.call('HLEN', TRIES) > 0 and redis.call('HMGET', TRIES, unpack(ids)) or {}
+  local attempts = redis.call('HLEN', ATTEMPTS) > 0 and redis.call('HMGET', ATTEMPTS, unpack(ids)) or {}
   local n = #rows
   for i, id in ipairs(ids) do
-    rows[n + 1], rows[n + 2], rows[n + 3], rows[n + 4] = id, heads[i], bodies[i], tries[i] or ''
+    rows[n + 1], rows[n + 2], rows[n + 3], rows[n + 4] = id, heads[i], bodies[i], attempts[i] or ''
     n = n + 4
   end
 end
@@ -119,10 +119,10 @@ end
 local function fail(kind, id, head, delay, event, group)
   note(id, kind, event)
   count('n:failed', 1)
-  local attempts, crashes, outages, broken = tries_of(id)
-  set_tries(id, attempts + 1, crashes, outages)
+  local attempts, crashes, outages, broken = attempts_of(id)
+  set_attempts(id, attempts + 1, crashes, outages)
   if broken then
-    bury_unreadable(id, head, 'tries')
+    bury_unreadable(id, head, 'attempts')
   elseif delay >= 0 and attempts < retries_of(head) then
     count('n:retried', 1)
     place(id, head, NOW + delay)
@@ -135,10 +135,10 @@ end
 local function crash(id, head, event, group)
   note(id, 'crashed', event)
   count('n:crashed', 1)
-  local attempts, crashes, outages, broken = tries_of(id)
-  set_tries(id, attempts, crashes + 1, outages)
+  local attempts, crashes, outages, broken = attempts_of(id)
+  set_attempts(id, attempts, crashes + 1, outages)
   if broken then
-    bury_unreadable(id, head, 'tries')
+    bury_unreadable(id, head, 'attempts')
   elseif crashes + 1 >= crash_limit then
     bury(id, head, group)
   else
@@ -203,7 +203,7 @@ if #finished > 0 then
   redis.call('ZREM', RUNNING, unpack(finished))
   redis.call('HDEL', LEASE, unpack(finished))
   count('n:done', n)
-  if redis.call('HLEN', UNIQ) > 0 then
+  if redis.call('HLEN', UNIQUE) > 0 then
     local heads = redis.call('HMGET', HEAD, unpack(finished))
     for i, id in ipairs(finished) do
       if heads[i] then free(id, heads[i]) end
@@ -217,7 +217,7 @@ if #finished > 0 then
   forget(redis.call('ZREVRANGE', DONE, most, most + n - 1), true)
   trim(DONE, whole(meta[6]) or 3600000, most, RESEND, 'n:dropped_done', n + SLICE)
 end
-if #stale > 0 then count('n:stale', #stale) end
+if #stale > 0 then count('n:refused', #stale) end
 
 -- 3. what is due goes in order first
 -- Gives true when more are due than one call puts in order.
@@ -232,11 +232,11 @@ local function promote()
       z[#z + 1] = priority_of(heads[i]) * BAND + math.max(tonumber(due[2 * i]), 0)
       z[#z + 1] = id
     else
-      ghost(id)
+      missing(id)
     end
   end
   redis.call('ZREM', DELAYED, unpack(ids))
-  if unknown then redis.call('ZREM', UNKNOWN, unpack(ids)) end
+  if unknown then redis.call('ZREM', UNKNOWN_TASKS, unpack(ids)) end
   if #z > 0 then redis.call('ZADD', READY, unpack(z)) end
   return #ids == 1000 and redis.call('ZCOUNT', DELAYED, '-inf', STAMP) > 0
 end
@@ -251,12 +251,12 @@ local function welcome(most)
       strange[task] = true
     elseif slot and most > 0 then
       local first, last = string.format('%.0f', slot * BAND), string.format('(%.0f', (slot + 1) * BAND)
-      local found = redis.call('ZRANGEBYSCORE', UNKNOWN, first, last, 'WITHSCORES', 'LIMIT', 0, most)
+      local found = redis.call('ZRANGEBYSCORE', UNKNOWN_TASKS, first, last, 'WITHSCORES', 'LIMIT', 0, most)
       local ids, z = {}, {}
       for i = 1, #found, 2 do ids[#ids + 1] = found[i] end
       if #ids > 0 then
         local dues, heads = redis.call('ZMSCORE', DELAYED, unpack(ids)), redis.call('HMGET', HEAD, unpack(ids))
-        redis.call('ZREM', UNKNOWN, unpack(ids))
+        redis.call('ZREM', UNKNOWN_TASKS, unpack(ids))
         for i, id in ipairs(ids) do
           if dues[i] and heads[i] and tonumber(dues[i]) == tonumber(found[2 * i]) - slot * BAND then
             redis.call('ZREM', DELAYED, id)
@@ -322,7 +322,7 @@ local function claim(most)
     local special = head and string.find(head, '\n', 1, true)
     local expires = special and expiry(head)
     if not head or id == '' then
-      ghost(id)
+      missing(id)
     elseif expires and expires < NOW then
       expire(id, head)
     elseif unknown and strange[task_of(head)] then
@@ -377,13 +377,13 @@ end
 redis.call('HSET', CLAIMS, worker, number .. '\n' .. line(stale) .. '\n' .. line(claimed) .. '\n' .. STAMP)
 if redis.call('ZCARD', READY) > 0 and not meta[2] and wait == 0
   and not (limit and redis.call('ZCARD', RUNNING) >= limit) then
-  ring()
+  wake()
 end
 if unknown then
   meta[8] = save_unknown(unknown)
   -- One of the others may know the task, and which is known to themselves alone.
   if handed_back > 0 then
-    for _ = redis.call('LLEN', BELL) + 1, math.min(redis.call('HLEN', CLAIMS) - 1, 50) do redis.call('LPUSH', BELL, '1') end
+    for _ = redis.call('LLEN', WAKEUP) + 1, math.min(redis.call('HLEN', CLAIMS) - 1, 50) do redis.call('LPUSH', WAKEUP, '1') end
   end
 end
 tally()

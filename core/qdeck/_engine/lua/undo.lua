@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Takes back one slice of what an operator did, job by job: each only if it is as the act left it. Sent twice it is
 -- done once, but for jobs whose parents are not back yet: these are kept for a later call. The answer tells of all calls.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox stops undo
--- uses: rights time open constants whole count head lease forget groups await ring tally states holder columns annotate
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log unique groups after wakeup outbox stop_requests undo
+-- uses: rights time open constants whole count head lease forget groups await wake tally states holder columns annotate
 -- args: now, number of the slice (from 1); or `~number` or `^number`, what it did to dependents
 -- reply: now, how many went back, how many entries the slice had, how many of those that went back ran before and wait in
 --        ready now, then id and reason of each that did not: a code, and
@@ -90,7 +90,7 @@ local function live_again(ids, heads, refs)
   for i, id in ipairs(ids) do
     local head = heads[i]
     if head and string.find(head, '\nu', 1, true) and option(head, 'n') then
-      redis.call('HSET', UNIQ, option(head, 'n'), id)
+      redis.call('HSET', UNIQUE, option(head, 'n'), id)
     end
     if refs[i] then
       redis.call('HSET', AFTER, '<' .. id, refs[i])
@@ -107,7 +107,7 @@ end
 
 local function give_name_back(id, head)
   local name = head and string.find(head, '\nu', 1, true) and option(head, 'n')
-  if name and redis.call('HGET', UNIQ, name) == id then redis.call('HDEL', UNIQ, name) end
+  if name and redis.call('HGET', UNIQUE, name) == id then redis.call('HDEL', UNIQUE, name) end
 end
 
 -- Takes the line that the act added off the events; `added` is one for all, or a list.
@@ -137,7 +137,7 @@ local undo = {}
 
 function undo.retry(kept, ids, scores)
   back(READY, DEAD, ids, scores)
-  if c.tries then put(TRIES, ids, join(ids, scores, pick(c.tries, kept), c.groups or {})) end
+  if c.attempts then put(ATTEMPTS, ids, join(ids, scores, pick(c.attempts, kept), c.groups or {})) end
   unline(ids, c.line)
   local heads = redis.call('HMGET', HEAD, unpack(ids))
   for i, id in ipairs(ids) do give_name_back(id, heads[i]) end
@@ -152,10 +152,10 @@ end
 function undo.discard(kept, ids, scores)
   local heads, refs = pick(c.heads, kept), pick(c.waits, kept)
   put(HEAD, ids, heads)
-  for key, name in pairs({ [BODY] = 'body', [TRIES] = 'tries', [ERROR] = 'error', [RESULT] = 'result', [LOG] = 'log' }) do
+  for key, name in pairs({ [BODY] = 'body', [ATTEMPTS] = 'attempts', [ERROR] = 'error', [RESULT] = 'result', [LOG] = 'log' }) do
     if c[name] then put(key, ids, pick(c[name], kept)) end
   end
-  if c.groups then put(TRIES, ids, join(ids, scores, pick(c.tries, kept), c.groups)) end
+  if c.groups then put(ATTEMPTS, ids, join(ids, scores, pick(c.attempts, kept), c.groups)) end
   local z = {}
   for i, id in ipairs(ids) do z[2 * i - 1], z[2 * i] = scores[i], id end
   if LISTS[slice.s] then redis.call('ZADD', LISTS[slice.s], unpack(z)) end
@@ -171,8 +171,8 @@ function undo.cancel(kept, ids, scores)
       local flags = string.gsub(select(3, read_lease(lease)), 'c', '')
       redis.call('HSET', LEASE, ids[i], flags == '' and words or words .. ' ' .. flags)
     end
-    if c.stop and redis.call('XDEL', STOPS, c.stop) == 1 and redis.call('XLEN', STOPS) == 0 then
-      redis.call('DEL', STOPS)
+    if c.stop and redis.call('XDEL', STOP_REQUESTS, c.stop) == 1 and redis.call('XLEN', STOP_REQUESTS) == 0 then
+      redis.call('DEL', STOP_REQUESTS)
     end
     return
   end
@@ -198,11 +198,11 @@ function undo.bury(kept, ids, scores)
     for i, lease in ipairs(pick(c.leases, kept)) do scores[i] = select(2, read_lease(lease)) or at end
   end
   back(DEAD, LISTS[to], ids, scores)
-  local tries = redis.call('HMGET', TRIES, unpack(ids))
-  leave(tries)
+  local attempts = redis.call('HMGET', ATTEMPTS, unpack(ids))
+  leave(attempts)
   for i, id in ipairs(ids) do
-    local own = tries[i] and string.match(tries[i], '^%d+ %d+ %d+')
-    if own == '0 0 0' then redis.call('HDEL', TRIES, id) elseif own then redis.call('HSET', TRIES, id, own) end
+    local own = attempts[i] and string.match(attempts[i], '^%d+ %d+ %d+')
+    if own == '0 0 0' then redis.call('HDEL', ATTEMPTS, id) elseif own then redis.call('HSET', ATTEMPTS, id, own) end
   end
   if slice.s == 'running' then -- its run was interrupted: that it was stays in its history
     annotate(ids, 'requeued', '{"reason":"its bury was undone"}')
@@ -329,6 +329,6 @@ slice.c, slice.u = #later > 0 and rows_of(later) or nil, u
 local left = cmsgpack.pack(slice)
 redis.call('HSET', UNDO, offset, left)
 count('bytes', #left - #packed, UNDO)
-if redis.call('ZCARD', READY) > 0 then ring() end
+if redis.call('ZCARD', READY) > 0 then wake() end
 tally()
 return answer(u)

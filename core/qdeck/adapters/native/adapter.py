@@ -167,7 +167,7 @@ class Native:
 
 def _count_twins(queue: str, rows: Sequence[Row]) -> Program[int]:
     names = [row.full().name or "" for row in rows]
-    holders = yield (b"HMGET", keys.key(queue, "uniq"), *names)
+    holders = yield (b"HMGET", keys.key(queue, "unique"), *names)
     return sum(holder is not None and holder != row.raw_id for row, holder in zip(rows, holders, strict=True))
 
 

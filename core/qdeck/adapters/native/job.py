@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Command, Program
 
 _MOST_CHUNKS: Final = 20  # of the list of dependents, each of about 200
-_PARTS: Final = ("head", "tries", "lease", "error", "body", "result", "log")
+_PARTS: Final = ("head", "attempts", "lease", "error", "body", "result", "log")
 
 
 def by_id(queue: str, job_ids: Sequence[str], now: int = 0) -> Program[list[Row | None]]:
@@ -69,11 +69,11 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
         (b"HGET", after, b">" + field),
     ]
     values = dict(zip(short, replies, strict=True))
-    head, tries, lease, error, body, result, log = (values.get(part) for part in _PARTS)
+    head, attempts, lease, error, body, result, log = (values.get(part) for part in _PARTS)
     for part in _PARTS:
         if part not in values:
             row.leave_out(part, size_of[part])
-    row.head_raw, row.tries_raw, row.lease_raw, row.error_raw, row.body_raw = head, tries, lease, error, body
+    row.head_raw, row.attempts_raw, row.lease_raw, row.error_raw, row.body_raw = head, attempts, lease, error, body
     dependents, more = yield from _dependents(queue, job_id, kids)
     known = _of_head(row) | _of_lease(row)
     return JobDetail(
@@ -90,7 +90,7 @@ def read_job(queue: str, job_id: str) -> Program[JobDetail]:
 
 
 def _of_head(row: Row) -> dict[str, Any]:
-    head, tries = records.read_head(row.head_raw), records.read_tries(row.tries_raw)
+    head, attempts = records.read_head(row.head_raw), records.read_attempts(row.attempts_raw)
     events = codec.read_events(row.error_raw)
     known: dict[str, Any] = {
         "history": records.history(row, head, records.read_lease(row.lease_raw)),
@@ -100,7 +100,7 @@ def _of_head(row: Row) -> dict[str, Any]:
         known |= {
             "unique": head.unique,
             "retries": head.retries,
-            "outages": tries.outages,
+            "outages": attempts.outages,
             "backoff": head.backoff,
             "on_failure": head.on_failure,
             "handler_of": head.origin,

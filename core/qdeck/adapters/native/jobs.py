@@ -75,7 +75,7 @@ def complete(queue: str, rows: Sequence[Row], *, bodies: bool = True, errors: bo
     if not rows:
         return []
     ids = [row.raw_id for row in rows]
-    parts = ("head", "tries", "lease") if any(row.state == State.RUNNING for row in rows) else ("head", "tries")
+    parts = ("head", "attempts", "lease") if any(row.state == State.RUNNING for row in rows) else ("head", "attempts")
     replies = yield [(b"HMGET", keys.key(queue, part), *ids) for part in parts]
     for part, values in zip(parts, replies, strict=True):
         put(rows, part, values)
@@ -88,7 +88,7 @@ def complete(queue: str, rows: Sequence[Row], *, bodies: bool = True, errors: bo
         gone = {row.raw_id for row, score in zip(lost, scores, strict=True) if score is None}
         rows = [row for row in rows if row.raw_id not in gone]
     if errors:
-        failed = [row for row in rows if row.tries_raw is not None or row.state in (State.DEAD, State.CANCELLED)]
+        failed = [row for row in rows if row.attempts_raw is not None or row.state in (State.DEAD, State.CANCELLED)]
         yield from _read_bounded(queue, "error", [row for row in failed if row.error_raw is None])
     if bodies:
         yield from _read_bounded(queue, "body", [row for row in rows if row.body_raw is None])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from qdeck.adapters.plans import Search
 
 SLICE: Final = 500
-PARTS: Final = ("head", "body", "tries", "error", "result", "log")  # what is kept of a job, by its id
+PARTS: Final = ("head", "body", "attempts", "error", "result", "log")  # what is kept of a job, by its id
 OWNER: Final = "owner"
 ORPHANS: Final = "orphans"
 _OVER: Final = "for {age}, over {limit}"

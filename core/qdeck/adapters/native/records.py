@@ -14,7 +14,7 @@ import msgspec
 from qdeck._deck import payload
 from qdeck._deck.model import NATIVE, Failure, HistoryEvent, JobRecord, State
 from qdeck._engine import codec, keys, numbers
-from qdeck._engine.codec import BAND, Event, Head, Lease, Tries
+from qdeck._engine.codec import BAND, Attempts, Event, Head, Lease
 from qdeck._engine.numbers import clipped, digits
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _TIME: Final = 15  # from before the line to after its time and a blank
 _decode: Final = msgspec.json.Decoder().decode
 _classes: dict[bytes, str] = {}
 MOST_SHOWN: Final = 2 * codec.MAX_PAYLOAD  # bytes of one value that are read to show its job
-_NO_TRIES: Final = Tries()  # in place of tries that cannot be read
+_NO_ATTEMPTS: Final = Attempts()  # in place of attempts that cannot be read
 
 
 def read_head(raw: bytes | None) -> Head | None:
@@ -55,19 +55,19 @@ def read_head(raw: bytes | None) -> Head | None:
         return None
 
 
-def read_tries(raw: bytes | None) -> Tries:
-    """The tries; what cannot be read counts for nothing."""
+def read_attempts(raw: bytes | None) -> Attempts:
+    """The attempts; what cannot be read counts for nothing."""
     try:
-        return codec.read_tries(raw)
+        return codec.read_attempts(raw)
     except (ValueError, TypeError):
-        return _NO_TRIES
+        return _NO_ATTEMPTS
 
 
-def _problem(row: Row, head: Head | None, tries: Tries, lease: Lease | None, events: list[Event]) -> str | None:
+def _problem(row: Row, head: Head | None, attempts: Attempts, lease: Lease | None, events: list[Event]) -> str | None:
     """What of a job cannot be read, of what was read of it."""
     broken = ["head"] if row.head_raw is not None and head is None else []
     broken += ["lease"] if row.lease_raw is not None and lease is None else []
-    broken += ["tries"] if tries is _NO_TRIES else []
+    broken += ["attempts"] if attempts is _NO_ATTEMPTS else []
     broken += ["error"] if any(event.kind == codec.UNREADABLE for event in events) else []
     broken += [f"score {float(row.score):g}"] if numbers.score_ms(row.score) is None else []
     told = [f"unreadable: {', '.join(broken)}"] if broken else []
@@ -90,7 +90,7 @@ def job_key(queue: str, job_id: str) -> str:
 
 def facts(row: Row) -> dict[str, Any]:
     """The fields of a record."""
-    head, tries, lease = read_head(row.head_raw), read_tries(row.tries_raw), read_lease(row.lease_raw)
+    head, attempts, lease = read_head(row.head_raw), read_attempts(row.attempts_raw), read_lease(row.lease_raw)
     events = codec.read_events(row.error_raw) if row.error_raw else []
     cause = None if row.state == State.DONE else last_cause(events)
     since = _since(row, head, lease)
@@ -108,15 +108,15 @@ def facts(row: Row) -> dict[str, Any]:
         "message": cause and cause.message,
         "failed_ms": _failed(row, events),
         "body": row.body_raw,
-        "problem": _problem(row, head, tries, lease, events),
+        "problem": _problem(row, head, attempts, lease, events),
     }
     if head is not None:
         known |= {
             "name": head.name,
             "task": head.task,
             "priority": head.priority,
-            "attempts": tries.attempts,
-            "crashes": tries.crashes,
+            "attempts": attempts.failed,
+            "crashes": attempts.crashes,
             "tags": head.tags,
             "enqueued_ms": head.enqueued_ms,
             "due_ms": _due(row, head),
@@ -244,7 +244,7 @@ class Row(msgspec.Struct, eq=False, gc=False):
     plain: bool
     since: int | None = None
     head_raw: bytes | None = None
-    tries_raw: bytes | None = None
+    attempts_raw: bytes | None = None
     lease_raw: bytes | None = None
     error_raw: bytes | None = None
     body_raw: bytes | None = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.native.records import Row
 
-NEEDED: Final = ("head", "lease", "tries", "error")
+NEEDED: Final = ("head", "lease", "attempts", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +111,11 @@ def read_stuck(
     now = yield from reads.clock()
     owners = yield from read_owners(now)
     found: list[StuckJob] = []
-    refused = yield from reads.ask_all([(b"EXISTS", keys.key(queue, "unknown")) for queue in queues])
+    refused = yield from reads.ask_all([(b"EXISTS", keys.key(queue, "unknown_tasks")) for queue in queues])
     walks = [
         Walk(queue, state, Needs.of(wanted, now, state, always=NEEDED), now, part=part)
         for queue, some_refused in zip(queues, refused, strict=True)
-        for state, part in ((State.RUNNING, None), (State.DELAYED, "unknown"))
+        for state, part in ((State.RUNNING, None), (State.DELAYED, "unknown_tasks"))
         if part is None or some_refused == 1
     ]
     for walk in walks:

@@ -61,7 +61,7 @@ class Needs:
         if fields & {"error", "message", "failed", "text"} and has_errors:
             parts.append("error")
         if fields - {"error", "message", "failed", "payload"}:
-            parts += ["head", "tries"]
+            parts += ["head", "attempts"]
             parts += ["error"] if "worker" in fields and has_errors else []  # of a job that ended
             parts += ["lease"] if state == State.RUNNING else []
         needs_body = bool(fields & OF_BODY)

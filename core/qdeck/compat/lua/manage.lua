@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- What a program that manages its jobs by their ids alone needs beyond the engine's own steps.
--- keys: meta ready delayed blocked running dead done cancelled removed head body lease tries error result log uniq groups after bell outbox
--- uses: rights time open constants whole count head versions tries lease note free place forget removed groups handler ended ring tally states
+-- keys: meta ready delayed blocked running dead done cancelled removed head body lease attempts error result log unique groups after wakeup outbox
+-- uses: rights time open constants whole count head versions attempts lease note free place forget removed groups handler ended wake tally states
 -- args: now, verb, id, then
 --   put      priority, due ms or '', tail, body, call        → made, moved, same or running
 --   requeue  the same, then token or ''                      → back, lost, or as put when it does not run
@@ -45,7 +45,7 @@ local function put(priority, due, tail, body, call)
   if head and option(head, 'z') == call then return 'same' end
   if state then
     redis.call('ZREM', LISTS[state], id)
-    if state == 'dead' then leave({ redis.call('HGET', TRIES, id) }) end
+    if state == 'dead' then leave({ redis.call('HGET', ATTEMPTS, id) }) end
     forget({ id })
   end
   head = STAMP .. ' ' .. tail .. '\nz' .. call
@@ -58,11 +58,11 @@ end
 local function requeue(priority, due, call, token)
   local held = mine(token)
   if not held then return 'lost' end
-  local attempts, crashes, outages = tries_of(id)
+  local attempts, crashes, outages = attempts_of(id)
   redis.call('ZREM', RUNNING, id)
   redis.call('HDEL', LEASE, id)
   note(id, 'requeued', '{"by":"' .. (string.match(held, '^([^%c"\\]-):%d+ ') or '') .. '"}')
-  set_tries(id, attempts + 1, crashes, outages)
+  set_attempts(id, attempts + 1, crashes, outages)
   count('n:failed', 1)
   count('n:retried', 1)
   local head = redis.call('HGET', HEAD, id) or STAMP .. ' ' .. priority .. ' 0 ?'
@@ -90,14 +90,14 @@ local function to_grave(event, tail, body, call, token, group)
   if state == 'running' then
     if not mine(token) then return 'lost' end
     redis.call('HDEL', LEASE, id)
-    local attempts, crashes, outages = tries_of(id)
-    set_tries(id, attempts + 1, crashes, outages)
+    local attempts, crashes, outages = attempts_of(id)
+    set_attempts(id, attempts + 1, crashes, outages)
     count('n:failed', 1)
   elseif token ~= '' then
     return 'lost'
   end
   if state then redis.call('ZREM', LISTS[state], id) end
-  if state == 'dead' then leave({ redis.call('HGET', TRIES, id) }) end
+  if state == 'dead' then leave({ redis.call('HGET', ATTEMPTS, id) }) end
   if not head then
     head = STAMP .. ' ' .. tail
     redis.call('HSET', BODY, id, body)
@@ -143,6 +143,6 @@ elseif verb == 'bury' then
 else
   word = promote()
 end
-if redis.call('ZCARD', READY) > 0 or redis.call('ZCARD', DELAYED) > 0 then ring() end
+if redis.call('ZCARD', READY) > 0 or redis.call('ZCARD', DELAYED) > 0 then wake() end
 tally()
 return { NOW, word }
