@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck import NotAllowed, QdeckError
-from qdeck.admin import NATIVE, State
+from qdeck.admin import Feature, State
 from qdeck_console.history import Pasts
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Insights:
         log = await self._pauses.run("log", lambda: reader.recent_activity(_LOG), _LOG_REST_S)
         self._log = self._log if log is None else log
         close_up = None
-        if row.adapter == NATIVE and row.problem is None:
+        if row.has(Feature.DETAILS) and row.problem is None:
             close_up = await self._pauses.run(f"queue {row.name}", lambda: reader.queue_details(row.name), REST_S)
         before = self._known.pop(row.name, None)
         self._known[row.name] = close_up or before  # the last one that was looked at is the last to be forgotten
@@ -163,9 +163,9 @@ class JobInsight:
         """The job as it is now; raises `UnknownJob` where there is none."""
         job = await reader.job(queue, job_id)
         refs = (*job.depends_on, *job.dependents)
-        if job.adapter == NATIVE and refs:
+        if job.has(Feature.RELATIONS) and refs:
             found = await self._pauses.run(f"related {job.state}", lambda: reader.related(queue, refs), REST_S)
             self._related = self._related if found is None else found
-        if job.adapter == NATIVE and job.state == State.DEAD:
+        if job.has(Feature.GROUP_COUNTS) and job.state == State.DEAD:
             self._kin = await self._pauses.run("kin", lambda: reader.same_failure(queue, job_id), REST_S) or self._kin
         return JobSeen(job=job, related=self._related, kin=self._kin if job.state == State.DEAD else None)

@@ -7,7 +7,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from qdeck.admin import NATIVE, Code, Status
+from qdeck.admin import Code, Feature, Status
 from qdeck_console.history import Rates
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _of_row(row: QueueRow, levels: Levels, known: set[Code]) -> list[RowReason]:
     stuck, late, dead = levels
     out = []
     if row.stuck:
-        why = ": past lease or time limit" if row.adapter == NATIVE else ", see 3 Stuck for why"
+        why = ": past lease or time limit" if row.has(Feature.LEASES) else ", see 3 Stuck for why"
         out.append(RowReason(stuck, f"{row.stuck:,} stuck{why}", Code.STUCK))
     if row.paused and not row.ready:
         out.append(RowReason(Severity.WATCH, "paused", Code.PAUSED))

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import NATIVE, JobRecord, Needs, Walk, newest_first, parse
+from qdeck.admin import NATIVE, Feature, JobRecord, Needs, Walk, has_feature, newest_first, parse
 from qdeck_console.leaving import Left
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def source(
     reader: AsyncReader, adapter: str, queue: str, state: str, where: str, *, newest: bool | None = None
 ) -> Source:
     """The source for a list."""
-    if adapter != NATIVE:
+    if not has_feature(adapter, Feature.ORDER):
         return Foreign(reader, queue, state, where, newest=newest)
     if where.strip():
         return NativeSearch(reader, queue, state, where, newest=newest)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import NATIVE, PART_MS, Entry, Gathering, Groups, GroupWalk, parse
+from qdeck.admin import PART_MS, Entry, Feature, Gathering, Groups, GroupWalk, parse
 from qdeck_console.steps import pause
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class _Queue:
 
     name: str
     adapter: str
+    is_counted: bool
     size: int = 0
     mark: tuple[object, ...] = ()
     read_mark: tuple[object, ...] | None = None
@@ -125,7 +126,7 @@ class Triage:
         alone: list[_Queue] = []
         together: list[_Queue] = []
         for queue in due:
-            counts = queue.adapter == NATIVE and self._wanted.is_everything and queue.gathering is None
+            counts = queue.is_counted and self._wanted.is_everything and queue.gathering is None
             (together if counts and not (queue.found and queue.name in self._visible) else alone).append(queue)
         for at in range(0, len(together), _TOGETHER):
             if time.monotonic() > until:
@@ -145,7 +146,7 @@ class Triage:
         return alone
 
     def _known(self, row: QueueRow, now_ms: int) -> _Queue:
-        queue = self._queues.get(row.name) or _Queue(row.name, row.adapter)
+        queue = self._queues.get(row.name) or _Queue(row.name, row.adapter, row.has(Feature.GROUP_COUNTS))
         queue.size = row.dead or 0
         # The last part of the hour is in it because the trend moves on with it.
         queue.mark = (row.dead, row.totals.get("dead"), row.totals.get("dropped_dead"), now_ms // PART_MS)
@@ -154,15 +155,15 @@ class Triage:
     def _is_due(self, queue: _Queue, now: float) -> bool:
         if queue.gathering is not None:
             return True
-        rest = max(_REST * queue.cost_s, 0.0 if queue.adapter == NATIVE else _FOREIGN_REST_S)
-        changed = queue.read_mark != queue.mark or queue.adapter != NATIVE
+        rest = max(_REST * queue.cost_s, 0.0 if queue.is_counted else _FOREIGN_REST_S)
+        changed = queue.read_mark != queue.mark or not queue.is_counted
         if queue.name in self._visible and not queue.has_trends:
             changed = True
         return changed and (queue.found is None or now - queue.rested_at >= rest)
 
     async def _read(self, queue: _Queue, now_ms: int, tick: float) -> None:
         begun = time.monotonic()
-        if queue.gathering is None and queue.adapter == NATIVE and self._wanted.is_everything:
+        if queue.gathering is None and queue.is_counted and self._wanted.is_everything:
             # Queues count their dead letters by kind: most need not be read at all.
             counted = await self._reader.queue_groups(queue.name)
             if counted.exact or counted.unread:
@@ -173,7 +174,7 @@ class Triage:
         if queue.gathering is None:
             queue.gathering, queue.read_mark, queue.cost_s = Gathering(now_ms=now_ms), queue.mark, 0.0
             queue.walk, queue.cursor, queue.looked_at = None, None, 0
-            if queue.adapter == NATIVE:
+            if queue.is_counted:
                 queue.walk = GroupWalk(queue.name, now_ms, queue.gathering, self._wanted)
         over = False
         while not over and time.monotonic() - tick < (_BUDGET_S if queue.looked_at else _FIRST_S):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import NATIVE
+from qdeck.admin import Feature
 from qdeck_console import format as fmt
 from qdeck_console.leaving import Left
 from qdeck_console.presenters.charts import sparkline, thin_bar
@@ -333,7 +333,7 @@ def side(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     ends = [event for event in job.history if event.kind in FAILING]
     if ends:
         lines += [noted("attempts", [(f"{len(ends):,}", "strong")], cells), *_attempts(job, ends, cells), ()]
-    if job.adapter == NATIVE:
+    if job.has(Feature.ATTEMPTS):
         lines += [*retry_would(job, cells, hide=hide), ()]
     return [*lines, section("job", "", "muted", cells, indent=0), *job_facts(job, cells)]
 
@@ -363,7 +363,7 @@ def _attempts(job: JobDetail, ends: Sequence[HistoryEvent], cells: int) -> list[
 def retry_would(job: JobDetail, cells: int, *, hide: str) -> list[Line]:
     """What a retry of an entry would do."""
     title = section("a retry would", "", "muted", cells, indent=0)
-    if job.adapter != NATIVE:
+    if not job.has(Feature.ATTEMPTS):
         return [title, *(((part, "muted"),) for part in wrap(retry_abroad(job.adapter), cells, most=4))]
     tries = f"with attempts 0 of {job.retries + 1}" if job.retries is not None else "with all its attempts"
     waits = len(job.dependents)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck.admin import MASK, NATIVE, State, mask_payload
+from qdeck.admin import MASK, Feature, State, mask_payload
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import no_payload, task_words, trouble
 from qdeck_console.presenters.job_past import noted
@@ -244,7 +244,7 @@ def _reference(ref: str, job: JobRecord | None, cells: int, now_ms: int) -> Line
 
 
 def _retry_words(job: JobDetail, hide: str, now_ms: int, kin: Kind | None) -> str:
-    if job.adapter != NATIVE:
+    if not job.has(Feature.ATTEMPTS):
         return retry_abroad(job.adapter)
     where = " ▸ ".join(name_parts(job.queue, hide=hide))
     words = f"put it at the end of {where} with 0 of {(job.retries or 0) + 1} tries used"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import NATIVE, JobRecord, State
+from qdeck.admin import Feature, JobRecord, State, has_feature
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import is_late
 from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path
@@ -201,7 +201,7 @@ def _count_role(state: State, size: int | None) -> str:
 
 def order_words(state: State, adapter: str, *, newest: bool) -> str:
     """In which order a list is; another system has its own, if it has one at all."""
-    if adapter != NATIVE:
+    if not has_feature(adapter, Feature.ORDER):
         return f"as {safe_text(adapter, limit=40)} keeps them"
     return "newest first" if newest else _OLDEST.get(state, "oldest first")
 

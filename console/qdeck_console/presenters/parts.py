@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck import QueueName
-from qdeck.admin import NATIVE, QueueType
+from qdeck.admin import Feature, QueueType
 from qdeck_console.format import Line, Piece, counted, fit, length, path
 from qdeck_console.text import safe_text
 
@@ -85,7 +85,7 @@ def owner_of(snapshot: Snapshot | None) -> str:
     if snapshot is None:
         return ""
     if _owner[0] is not snapshot:
-        _owner[:] = [snapshot, common_owner([row.name for row in snapshot.queues if row.adapter == NATIVE])]
+        _owner[:] = [snapshot, common_owner([row.name for row in snapshot.queues if row.has(Feature.NAMES)])]
     owner: str = _owner[1]
     return owner
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Horizontal, Vertical
 
-from qdeck.admin import NATIVE, Group, Headroom, JobRecord, Snapshot, Verb
+from qdeck.admin import NATIVE, Feature, Group, Headroom, JobRecord, Snapshot, Verb
 from qdeck_console.actions import DEAD, Action, bindings
 from qdeck_console.leaving import SHOWN_S, Left
 from qdeck_console.operating import Wish
@@ -156,7 +156,7 @@ class DeadScreen(WindowedScreen):
                 self._triage = (self.filter_text, Triage(self.console.reader, self.filter_text))
             seen = self.group_view.visible_keys() if self.is_mounted else ()
             triaged = await self._triage[1].look(snapshot, last_key_at=self.console.last_key_at, visible=seen)
-            rows = [row for row in snapshot.queues if row.dead and row.adapter == NATIVE]
+            rows = [row for row in snapshot.queues if row.dead and row.has(Feature.DETAILS)]
             rows.sort(key=lambda row: -(row.dead or 0))
             names = [row.name for row in rows[: present.MOST_ROOMS]]
             rooms: list[Headroom] = await self.console.reader.dead_limits(names) if names else []

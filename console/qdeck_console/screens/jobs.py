@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck.admin import NATIVE, JobRecord, Snapshot, State, Verb, newest_first
+from qdeck.admin import NATIVE, Feature, JobRecord, Snapshot, State, Verb, newest_first
 from qdeck_console.actions import JOBS, QUEUES, Action, bindings
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.leaving import Left
@@ -214,7 +214,7 @@ class JobsScreen(WindowedScreen):
         if action == "order":
             if self.state is State.READY:
                 return "ready jobs are in the order in which they run"
-            return "" if self.row is None or self.row.adapter == NATIVE else f"{self.row.adapter} has one order"
+            return "" if self.row is None or self.row.has(Feature.ORDER) else f"{self.row.adapter} has one order"
         return super().why_not(action)
 
     def verb(self, action: Action) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qdeck import QdeckError
-from qdeck.admin import NATIVE
+from qdeck.admin import Feature
 from qdeck_console.presenters.parts import name_parts, owner_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def why_not(console: Console, entry: Entry | None) -> str:
         return "server lost"
     if entry is None:
         return "no queue under the cursor"
-    if entry.row.adapter != NATIVE:
+    if not entry.row.has(Feature.PAUSE):
         return f"{entry.row.adapter} cannot pause a queue"
     if entry.row.problem is not None:
         return "the queue cannot be read"

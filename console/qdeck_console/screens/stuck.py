@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import NotAllowed, QdeckError, UnknownJob
-from qdeck.admin import NATIVE, PAGE_JOBS, Entry, Verb, concerns_all, parse
+from qdeck.admin import PAGE_JOBS, Entry, Feature, Verb, concerns_all, parse
 from qdeck_console.actions import STUCK, bindings
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
@@ -122,7 +122,7 @@ class StuckScreen(JobListScreen):
             unread = {row.name for row in snapshot.queues if row.problem is not None}
             for row in rows:
                 try:
-                    if row.adapter != NATIVE:
+                    if not row.has(Feature.LEASES):
                         found += await _theirs(reader, row.name)
                         continue
                     stuck, over = await _native(reader, row.name, where, workers, most, at_ms)
@@ -159,7 +159,7 @@ class StuckScreen(JobListScreen):
         if not isinstance(row, Stuck) or any(stuck.key == row.key for stuck in found):
             return None, None
         left = await find_out(self.console.reader, row.job, now_ms)
-        if left is not None or row.job.adapter != NATIVE:
+        if left is not None or not row.job.has(Feature.LEASES):
             return None, left
         try:
             still = present.judge(await self.console.reader.job(row.job.queue, row.job.id), workers, now_ms)

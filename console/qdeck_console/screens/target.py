@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qdeck.admin import NATIVE
+from qdeck.admin import Feature
 from qdeck_console.presenters.parts import name_parts, owner_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def ask_target(console: Console, title: str, queue: str) -> str | None:
     from qdeck_console.screens.form import Field, FormScreen
 
     snapshot = console.latest.snapshot
-    names = [row.name for row in snapshot.queues if row.adapter == NATIVE] if snapshot is not None else []
+    names = [row.name for row in snapshot.queues if row.has(Feature.MOVE)] if snapshot is not None else []
     known = callable_names(names, hide=owner_of(snapshot))
 
     def check(value: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from qdeck import QdeckError, UnknownJob
-from qdeck.admin import NATIVE, JobDetail, JobRecord
+from qdeck.admin import Feature, JobDetail, JobRecord
 from qdeck_console.format import counted
 from qdeck_console.leaving import Left, find_out
 from qdeck_console.screens import deadletters
@@ -65,7 +65,7 @@ class WindowedScreen(JobListScreen):
         first, count = view.visible_lines()
         count = count or _FIRST_ROWS
         cursor, row = view.cursor, view.row
-        around = row.id if view.held and isinstance(row, JobRecord) and row.adapter == NATIVE else None
+        around = row.id if view.held and isinstance(row, JobRecord) and row.has(Feature.ORDER) else None
         self._fetched = (self.reads, (first, count), cursor)
         if part is None:
             at = view.place

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
-from qdeck._deck.model import NATIVE
 from qdeck._deck.payload import mask_text
+from qdeck._deck.queue_ref import Feature
 from qdeck._engine import keys
 from qdeck._engine.numbers import clipped
 from qdeck._errors import UsageError
@@ -32,7 +32,7 @@ class NoQueue(UsageError):
 async def letters(readers: Readers, client: AsyncClient, queue: str | None, limit: int) -> dict[str, Any]:
     """The newest dead letters of a queue, or of all; `total` is how many there are, so that a cut is seen."""
     own = (await readers.counts()).queues
-    known = [*own, *(row for row in (await readers.snapshot()).queues if row.adapter != NATIVE)]
+    known = [*own, *(row for row in (await readers.snapshot()).queues if not row.has(Feature.ORDER))]
     rows = [row for row in known if queue is None or row.name == queue]
     if queue is not None and not rows:
         near = difflib.get_close_matches(queue, [row.name for row in known], 1)
@@ -41,8 +41,8 @@ async def letters(readers: Readers, client: AsyncClient, queue: str | None, limi
     records: list[JobRecord] = []
     full = [row for row in rows if row.dead and row.problem is None]
     # How new those of other adapters are is only known by reading them: they come first.
-    others = [(row.name, _ALWAYS) for row in full if row.adapter != NATIVE]
-    for name, newest_ms in [*others, *await _newest(client, [row.name for row in full if row.adapter == NATIVE])]:
+    others = [(row.name, _ALWAYS) for row in full if not row.has(Feature.ORDER)]
+    for name, newest_ms in [*others, *await _newest(client, [row.name for row in full if row.has(Feature.ORDER)])]:
         if len(records) >= limit and _moment(records[limit - 1]) >= newest_ms:
             break  # all that is left is older than what is shown
         found = [record async for record in readers.jobs.jobs(name, state="dead", limit=limit)]

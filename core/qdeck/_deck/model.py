@@ -11,11 +11,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from qdeck._deck import payload
-from qdeck._deck.queue_ref import InQueue, QueueRef
+from qdeck._deck.queue_ref import InQueue, QueueRef, has_feature
 from qdeck._deck.words import NATIVE, NO_STATE, Check, Code, Finding, State, Status, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from qdeck._deck.queue_ref import Feature
 
 __all__ = [
     "NATIVE",
@@ -101,6 +103,10 @@ class QueueRow:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ref", QueueRef(self.adapter, self.name))
+
+    def has(self, feature: Feature) -> bool:
+        """Whether the queue has something."""
+        return has_feature(self.adapter, feature)
 
     @property
     def is_unread(self) -> bool:

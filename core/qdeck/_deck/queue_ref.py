@@ -1,12 +1,51 @@
-"""Which queue is meant: the adapter and the name, because two adapters may have a queue of one name."""
+"""Which queue is meant, by adapter and name, because two adapters may have a queue of one name; and what it offers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from qdeck._adapter_names import NATIVE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+
+class Feature(StrEnum):
+    """Something that queues of some adapters have."""
+
+    PAUSE = "pause"
+    """It can be paused."""
+    MOVE = "move"
+    """Jobs can be moved to it."""
+    ORDER = "order"
+    """Its lists are read by place, from either end."""
+    DETAILS = "details"
+    """Its limits, workers and history are kept."""
+    GROUP_COUNTS = "group_counts"
+    """Its dead letters are counted by kind, so that they need not be read."""
+    RELATIONS = "relations"
+    """Its jobs name those that they wait for, and those that wait for them."""
+    LEASES = "leases"
+    """Its running jobs have leases of workers that report."""
+    ATTEMPTS = "attempts"
+    """Its jobs count their attempts, and a retry gives all of them anew."""
+    NAMES = "names"
+    """Its name follows the naming rules."""
+
+
+_features: Final[dict[str, frozenset[Feature]]] = {NATIVE: frozenset(Feature)}
+
+
+def register(adapter: str, features: frozenset[Feature]) -> None:
+    """Note what the queues of an adapter have."""
+    _features[adapter] = features
+
+
+def has_feature(adapter: str, feature: Feature) -> bool:
+    """Whether the queues of an adapter have something."""
+    return feature in _features.get(adapter, ())
 
 
 class QueueRef(NamedTuple):
@@ -44,6 +83,10 @@ class InQueue:
     def ref(self) -> QueueRef:
         """The queue that it is of."""
         return QueueRef(self.adapter, self.queue)
+
+    def has(self, feature: Feature) -> bool:
+        """Whether its queue has something."""
+        return has_feature(self.adapter, feature)
 
 
 def shared_names(refs: Iterable[QueueRef]) -> frozenset[str]:

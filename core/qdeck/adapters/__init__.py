@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from qdeck._adapter_names import FOREIGN, NATIVE, entry_point
+from qdeck._deck.queue_ref import register
 from qdeck._errors import InvalidOption
 from qdeck._lazy import attach
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from qdeck._deck.model import QueueRow, State
+    from qdeck._deck.queue_ref import Feature
     from qdeck._deck.reasons import CapabilityCode, Caution, CautionCode, Stuck, StuckCode
     from qdeck._redis.commands import Command, Program, Request, ask, raw_of, text_of
     from qdeck._redis.errors import good, is_error
@@ -59,6 +61,7 @@ __all__ = [
     "Command",
     "End",
     "Entry",
+    "Feature",
     "Group",
     "InvalidOption",
     "Kind",
@@ -101,6 +104,7 @@ __all__ = [
 
 NAMES: Final = FOREIGN
 _HOMES: Final = {
+    "qdeck._deck.queue_ref": "Feature",
     "qdeck._deck.model": "QueueRow State",
     "qdeck._deck.reasons": "CapabilityCode Caution CautionCode Stuck StuckCode",
     "qdeck._redis.commands": "Command Program Request ask raw_of text_of",
@@ -137,6 +141,7 @@ def make(name: str, patterns: Sequence[str] = ()) -> Adapter:
         raise InvalidOption(f"there is no adapter {name!r}", hint=f"adapters are: native, {', '.join(NAMES)}")
     made = kind(patterns) if getattr(kind, "takes_patterns", False) else kind()
     made.name = name
+    register(name, made.features)
     return made
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import JobDetail, Page
+    from qdeck._deck.queue_ref import Feature
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
@@ -61,6 +62,8 @@ class Adapter(ABC):
     on_cluster: ClassVar[bool] = False
     repeats: ClassVar[bool] = False
     """Whether entries that are equal to the byte may be several."""
+    features: ClassVar[frozenset[Feature]] = frozenset()
+    """What its queues have besides."""
     acl_keys: ClassVar[tuple[str, ...]] = ()
     """Patterns of its keys, for the rights of those who look at them or operate them."""
     counts_orphans: ClassVar[bool] = False

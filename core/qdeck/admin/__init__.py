@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from qdeck._deck.payload import mask as mask_payload
     from qdeck._deck.payload import read as read_payload
     from qdeck._deck.produce import new_job
+    from qdeck._deck.queue_ref import Feature, has_feature
     from qdeck._deck.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
     from qdeck._deck.verdict import check_all
     from qdeck._deck.vitals import Slow, Vitals
@@ -134,6 +135,7 @@ __all__ = [
     "Dropped",
     "Entry",
     "Failure",
+    "Feature",
     "Filter",
     "Finding",
     "Found",
@@ -206,6 +208,7 @@ __all__ = [
     "distrust_file",
     "escaped_json",
     "explain",
+    "has_feature",
     "health_document",
     "is_adapter",
     "is_shown",
@@ -240,6 +243,7 @@ _HOMES: Final = {
     "qdeck._deck.agent_tasks": "AgentTask",
     "qdeck._deck.changes": "actor",
     "qdeck._deck.details": "GRACE_MS",
+    "qdeck._deck.queue_ref": "Feature has_feature",
     "qdeck._deck.history": "Sample",
     "qdeck.adapters.native": "PAGE_JOBS=SLICE newest_first",
     "qdeck._deck.masking": "configure_masking=configure mask_text",
