@@ -126,7 +126,7 @@ def test_who_may_only_read_is_told_what_is_unknown(qdeck: Callable[..., Ran], ra
 def test_doctor(qdeck: Callable[..., Ran], contexts: Path) -> None:
     ran = qdeck("doctor", "--json", "--context", "local")
     checks = {check["name"]: check for check in ran.json["checks"]}
-    assert all(set(check) == {"name", "ok", "detail", "hint"} for check in ran.json["checks"])
+    assert all(set(check) == {"name", "ok", "code", "detail", "hint"} for check in ran.json["checks"])
     assert {"config", "context", "connection", "version", "clock", "looking", "changing", "persistence"} <= set(checks)
     assert {"scripts", "adapters", "workers", "abilities", "eviction", "memory"} <= set(checks)
     assert ran.code == 1, "the server of the tests keeps nothing"

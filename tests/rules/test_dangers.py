@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qdeck import ServerRefused
-from qdeck.admin import Configuration, DoctorFinding, HealthReport, Settings, Status, Target, Writer
+from qdeck.admin import Configuration, DoctorCheck, HealthReport, Settings, Status, Target, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 QUEUE = "demo:mail:actions"
 
 
-def look(url: str) -> tuple[dict[str, DoctorFinding], HealthReport, dict[str, Any]]:
+def look(url: str) -> tuple[dict[str, DoctorCheck], HealthReport, dict[str, Any]]:
     """What doctor finds by name, the report on health, and its checks by name."""
     with Writer(url) as deck:
-        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False).findings
+        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False).checks
         report = deck.health()
     return {one.name: one for one in found}, report, {check.name: check for check in report.checks}
 

@@ -177,7 +177,7 @@ def test_a_user_that_may_only_read_learns_what_it_may_not_see_and_writes_nothing
         assert set(unknown) == {"loading", "saving", "persistence", "eviction", "memory", "clock"}
         assert report.errors.orphaned == 0
         found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False)
-    named = {finding.name: finding for finding in found.findings}
+    named = {check.name: check for check in found.checks}
     assert (named["looking"].ok, named["changing"].ok, named["memory"].ok) == (True, False, None)
     assert "EVALSHA" in named["changing"].detail
     assert yard.digest() == before
@@ -190,7 +190,7 @@ def test_doctor_names_missing_rights(yard: Yard) -> None:
     for user in "abc":
         url = yard.deck.endpoint.url.split("?")[0].replace("redis://", f"redis://{user}:pw@")
         with Writer(url) as deck:
-            found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False).findings
+            found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=False).checks
             told[user] = {finding.name: finding for finding in found}
     assert told["a"]["looking"].detail == "not allowed: HSCAN"
     assert told["b"]["looking"].ok
@@ -203,7 +203,7 @@ def test_doctor_tells_the_dangers_of_the_server(make_server: Callable[..., Serve
     server = make_server("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
     with Writer(server.url) as deck:
         found = deck.diagnosis(Configuration(settings=Settings()), Target(url=server.url), read_only=False)
-        named = {finding.name: finding for finding in found.findings}
+        named = {check.name: check for check in found.checks}
         assert (named["eviction"].ok, named["persistence"].ok, named["memory"].ok) == (False, False, True)
         assert "noeviction" in named["eviction"].hint
         assert deck.health().status is Status.DEGRADED
@@ -226,7 +226,7 @@ def test_doctor_tells_whose_queues_there_are_and_what_can_be_done_with_them(yard
     before = yard.digest()
     with Writer(yard.deck.endpoint.url, adapters=("native", "lists", "vmpooler")) as deck:
         target = Target(url=yard.deck.endpoint.url)
-        found = deck.diagnosis(Configuration(settings=Settings()), target, read_only=False).findings
+        found = deck.diagnosis(Configuration(settings=Settings()), target, read_only=False).checks
     named = {finding.name: finding for finding in found}
     assert "native: 1 queue; " in named["adapters"].detail
     assert "vmpooler: " in named["adapters"].detail

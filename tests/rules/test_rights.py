@@ -18,7 +18,7 @@ from console.test_every_key import WALKS
 from messages.waiting import until as become
 from qdeck._engine.keys import MAINTENANCE_TASKS
 from qdeck._rules import rights
-from qdeck.admin import Configuration, DoctorFinding, Settings, Target, Writer
+from qdeck.admin import Configuration, DoctorCheck, Settings, Target, Writer
 from qdeck.messages import DomainAction, Messenger, Service
 from support.brands import redis_binary
 from support.commands import runner
@@ -365,10 +365,10 @@ def test_doctor_finds_queues_whose_keys_are_closed(roles: Roles, role: str) -> N
     assert "~{*}:*" in found.hint
 
 
-def queue_keys(url: str, role: str) -> DoctorFinding:
+def queue_keys(url: str, role: str) -> DoctorCheck:
     """What `doctor` finds about the keys of queues."""
     with Writer(url) as deck:
-        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=role == "viewer").findings
+        found = deck.diagnosis(Configuration(settings=Settings()), Target(url=url), read_only=role == "viewer").checks
     return next(one for one in found if one.name == "queue_keys")
 
 

@@ -10,7 +10,7 @@ from qdeck_console.cli.base import command, read_only_hint, settings
 from qdeck_console.cli.output import line, safe, styled, write_json
 
 if TYPE_CHECKING:
-    from qdeck.admin import DoctorFinding
+    from qdeck.admin import DoctorCheck
 
 _SIGNS: Final = {True: ("ok", "green"), False: ("!!", "red"), None: ("??", "yellow")}
 
@@ -30,21 +30,21 @@ def doctor(ctx: click.Context) -> None:
     with given.reader() as reader:
         found = reader.diagnosis(configuration, target, read_only=read_only)
     if given.as_json:
-        write_json({"checks": [_shape(finding) for finding in found.findings]})
+        write_json({"checks": [_shape(check) for check in found.checks]})
     else:
-        for finding in found.findings:
-            _print(finding)
+        for check in found.checks:
+            _print(check)
     if found.error is not None:
         ctx.exit(77 if isinstance(found.error, NotAllowed) else 69)
     ctx.exit(0 if found.is_well else 1)
 
 
-def _shape(finding: DoctorFinding) -> dict[str, Any]:
-    return {"name": finding.name, "ok": finding.ok, "detail": finding.detail, "hint": finding.hint or None}
+def _shape(check: DoctorCheck) -> dict[str, Any]:
+    return {"name": check.name, "ok": check.ok, "code": check.code, "detail": check.detail, "hint": check.hint or None}
 
 
-def _print(finding: DoctorFinding) -> None:
-    sign, colour = _SIGNS[finding.ok]
-    line(f"{styled(sign, fg=colour, bold=True)}  {finding.name.replace('_', ' '):15} {safe(finding.detail)}")
-    if finding.hint and not finding.ok:
-        line(f"    {'':15} {styled(safe(finding.hint), dim=True)}")
+def _print(check: DoctorCheck) -> None:
+    sign, colour = _SIGNS[check.ok]
+    line(f"{styled(sign, fg=colour, bold=True)}  {check.name.replace('_', ' '):15} {safe(check.detail)}")
+    if check.hint and not check.ok:
+        line(f"    {'':15} {styled(safe(check.hint), dim=True)}")

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import ServerInfo
+from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
+
+if TYPE_CHECKING:
+    from qdeck._redis.commands import Program
+
+# What a restart keeps; NO_AOF is all that INFO tells.
+AOF: Final = "aof"
+SNAPSHOTS: Final = "snapshots"
+NOTHING: Final = "none"
+NO_AOF: Final = "snapshots or none"
 
 
 def read_server(hello: Any, info: Any, address: str) -> ServerInfo:
@@ -61,8 +71,17 @@ def info_fields(reply: Any) -> dict[str, str]:
 def _persistence(facts: dict[str, str]) -> str | None:
     if "aof_enabled" not in facts:
         return None
-    # INFO does not tell whether snapshots are on, only when the last one was.
-    return "aof" if facts["aof_enabled"] == "1" else "snapshots or none"
+    return AOF if facts["aof_enabled"] == "1" else NO_AOF
+
+
+def read_persistence(server: ServerInfo) -> Program[str | None]:
+    """Return what a restart keeps; INFO does not tell whether snapshots are on, and CONFIG may be denied."""
+    if server.persistence != NO_AOF:
+        return server.persistence
+    [reply] = yield ask((b"CONFIG", b"GET", b"save"))
+    if not isinstance(reply, list) or len(reply) != 2:
+        return None
+    return SNAPSHOTS if reply[1] else NOTHING
 
 
 def _save_failed(facts: dict[str, str]) -> bool | None:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from qdeck._deck.model import Check, Code, Finding, QueueRef, QueueRow, ServerInfo, Status
+from qdeck._deck.server import AOF, NO_AOF, NOTHING, SNAPSHOTS
 from qdeck._redis.commands import Pause
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
@@ -25,6 +26,11 @@ T = TypeVar("T")
 _ORDER: Final = tuple(Status)
 _WELL: Final = Status.HEALTHY
 JUDGE_MS: Final = 5_000
+_KEEPS: Final = {
+    AOF: "an append-only file keeps what was written",
+    SNAPSHOTS: "snapshots only: a crash loses what was written since the last one",
+    NO_AOF: "no append-only file: what was written since the last snapshot, if there are any, is lost in a crash",
+}
 STEP: Final = 500  # queues between two breaths: about a ms, when each of them is a reason
 _CRITICAL_TIMES: Final = 2  # a queue is critically backed up at twice its limit
 
@@ -202,13 +208,11 @@ def _saving(server: ServerInfo) -> Check:
 
 
 def _persistence(server: ServerInfo) -> Check:
-    # A danger, and a choice that some make on purpose: it is told, and the verdict is not worse for it.
     if server.persistence is None:
-        return _unknown("persistence", "INFO is not allowed: what a restart keeps is unknown")
-    if server.persistence == "aof":
-        return Check(name="persistence", detail="an append-only file keeps what was written", value="aof")
-    detail = "no append-only file: what was written since the last snapshot, if there are any, is lost in a crash"
-    return Check(name="persistence", detail=detail, value=server.persistence)
+        return _unknown("persistence", "INFO or CONFIG is not allowed: what a restart keeps is unknown")
+    # A danger, and a choice that some make on purpose: it is told, and the verdict is not worse for it.
+    found = [Finding(code=Code.NOT_PERSISTED, severity=Status.HEALTHY)] if server.persistence == NOTHING else []
+    return make_check("persistence", found, _KEEPS.get(server.persistence, ""), value=server.persistence)
 
 
 def _eviction(server: ServerInfo) -> Check:

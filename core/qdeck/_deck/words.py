@@ -49,6 +49,7 @@ class Code(StrEnum):
     REPLICA = "replica"
     LOADING = "loading"
     SAVE_FAILED = "save_failed"
+    NOT_PERSISTED = "not_persisted"
     EVICTION = "eviction"
     MEMORY = "memory"
     UNREADABLE = "unreadable"
@@ -232,6 +233,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Finding], str]]] = {
     Code.REPLICA: lambda _: "the server is a replica: nothing can be changed here",
     Code.LOADING: lambda _: "the server is still loading its data: not all of it is there",
     Code.SAVE_FAILED: lambda _: "the server fails to save its data to disk: see its log",
+    Code.NOT_PERSISTED: lambda _: "nothing is kept: a restart of the server loses every job",
     Code.EVICTION: lambda f: f"the server may throw queue data away when memory is full (maxmemory-policy {f.name})",
     Code.MEMORY: _memory,
     Code.UNREADABLE: _unreadable,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import native, verdict, workers
-from qdeck._deck.model import NATIVE, Code, Status
-from qdeck._deck.server import read_server
+from qdeck._deck.model import NATIVE, Code
+from qdeck._deck.server import SNAPSHOTS, read_persistence, read_server
 from qdeck._engine import keys, scripts
 from qdeck._errors import NotAllowed, QdeckError, ServerUnreachable
 from qdeck._files import state_dir
@@ -37,26 +37,27 @@ _OLDEST: Final = {"redis": (7, 0), "valkey": (7, 2)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorFinding:
-    """One thing that was checked. `ok` is None when it cannot be known; `hint` says what to do."""
+class DoctorCheck:
+    """One thing that was checked. `ok` is None when it cannot be known; `code` is that of what was found."""
 
     name: str
     ok: bool | None
     detail: str
-    hint: str = ""
+    hint: str = ""  # what to do
+    code: Code | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
     """All that was checked; `error` is why the server could not be asked."""
 
-    findings: tuple[DoctorFinding, ...]
+    checks: tuple[DoctorCheck, ...]
     error: QdeckError | None = None
 
     @property
     def is_well(self) -> bool:
         """Whether nothing needs mending."""
-        return all(finding.ok is not False for finding in self.findings)
+        return all(check.ok is not False for check in self.checks)
 
 
 def diagnose(
@@ -74,43 +75,43 @@ def diagnose(
         server = _server(address, others, thresholds, found_read_only=read_only)
         found += yield from server
     except (ServerUnreachable, NotAllowed) as error:
-        found.append(DoctorFinding(name="connection", ok=False, detail=str(error), hint=error.hint))
-        return Diagnosis(findings=tuple(found), error=error)
-    return Diagnosis(findings=tuple(found))
+        found.append(DoctorCheck(name="connection", ok=False, detail=str(error), hint=error.hint))
+        return Diagnosis(checks=tuple(found), error=error)
+    return Diagnosis(checks=tuple(found))
 
 
-def setup(configuration: Configuration, target: Target) -> list[DoctorFinding]:
+def setup(configuration: Configuration, target: Target) -> list[DoctorCheck]:
     """What the configuration says."""
     if configuration.file is None:
         where = "there is no qdeck.toml: defaults, with purge and health off in the agent"
     else:
         contexts = ", ".join(configuration.settings.contexts) or "none"
         where = f"{configuration.file} is valid; contexts: {contexts}"
-    found = [DoctorFinding(name="config", ok=True, detail=where)]
+    found = [DoctorCheck(name="config", ok=True, detail=where)]
     if configuration.ignored:
         hint = "read it, then run: qdeck config trust"
-        found.append(DoctorFinding(name="config_trust", ok=None, detail=configuration.ignored, hint=hint))
+        found.append(DoctorCheck(name="config_trust", ok=None, detail=configuration.ignored, hint=hint))
     for warning in configuration.warnings():
         hint = f"chmod 600 {configuration.file}, and write ${{VAR}} instead of the secret"
-        found.append(DoctorFinding(name="config_secrets", ok=False, detail=warning, hint=hint))
+        found.append(DoctorCheck(name="config_secrets", ok=False, detail=warning, hint=hint))
     try:
         state_dir()
     except OSError as error:
         hint = getattr(error, "hint", "") or "set XDG_STATE_HOME to a directory of your own"
-        found.append(DoctorFinding(name="state_directory", ok=False, detail=str(error), hint=hint))
+        found.append(DoctorCheck(name="state_directory", ok=False, detail=str(error), hint=hint))
     if target.name is not None:
         words = [target.environment or "no environment named"]
         if target.read_only:
             words.append("read_only = true")
         elif target.is_production:
             words.append(f"writing commands need --confirm {shlex.quote(str(target.name))}")
-        found.append(DoctorFinding(name="context", ok=True, detail=f"{target.name}: {', '.join(words)}"))
+        found.append(DoctorCheck(name="context", ok=True, detail=f"{target.name}: {', '.join(words)}"))
     return found
 
 
 def _server(
     address: str, others: Others, thresholds: Thresholds, *, found_read_only: bool
-) -> Program[list[DoctorFinding]]:
+) -> Program[list[DoctorCheck]]:
     before = reads.local_ms()
     stamp, hello, info, whoami = yield ask((b"TIME",), (b"HELLO",), (b"INFO",), (b"ACL", b"WHOAMI"))
     after = reads.local_ms()
@@ -118,7 +119,7 @@ def _server(
     user = whoami.decode("utf-8", "replace") if isinstance(whoami, bytes) else None
     name = " ".join(word for word in (server.name, server.version, server.mode, server.role) if word)
     as_user = f" as user {user}" if user else ""
-    found = [DoctorFinding(name="connection", ok=True, detail=f"{address}: {name or 'answers'}{as_user}")]
+    found = [DoctorCheck(name="connection", ok=True, detail=f"{address}: {name or 'answers'}{as_user}")]
     found.append(_version(server))
     found.append(_clock(reads.stamp(stamp), before, after))
     adapters = [adapter.name for adapter in others.adapters] + ["native"]
@@ -126,7 +127,7 @@ def _server(
     looking = yield from _may_look(hint)
     found.append(looking)
     if found_read_only:
-        changing = DoctorFinding(name="changing", ok=True, detail="not wanted here: this context is open read-only")
+        changing = DoctorCheck(name="changing", ok=True, detail="not wanted here: this context is open read-only")
     else:
         changing = yield from _may_change(user, hint)
     found.append(changing)
@@ -140,33 +141,33 @@ def _server(
     return found
 
 
-def _version(server: ServerInfo) -> DoctorFinding:
+def _version(server: ServerInfo) -> DoctorCheck:
     numbers = re.match(r"(\d+)\.(\d+)", server.version or "")
     oldest = _OLDEST.get(server.name or "redis", _OLDEST["redis"])
     if numbers is None:
-        return DoctorFinding(name="version", ok=None, detail="the server does not tell its version")
+        return DoctorCheck(name="version", ok=None, detail="the server does not tell its version")
     known = f"{server.name or 'server'} {server.version}"
     if (int(numbers[1]), int(numbers[2])) >= oldest:
-        return DoctorFinding(name="version", ok=True, detail=f"{known} has all that qdeck needs")
+        return DoctorCheck(name="version", ok=True, detail=f"{known} has all that qdeck needs")
     needed = ".".join(map(str, oldest))
-    return DoctorFinding(
+    return DoctorCheck(
         name="version", ok=False, detail=f"{known}: its scripts lack flags", hint=f"upgrade to {needed} or newer"
     )
 
 
-def _clock(server_ms: int | None, before: int, after: int) -> DoctorFinding:
+def _clock(server_ms: int | None, before: int, after: int) -> DoctorCheck:
     if server_ms is None:
         detail = "TIME is not allowed: ages are by this machine's clock"
-        return DoctorFinding(name="clock", ok=None, detail=detail, hint="give this user +time")
+        return DoctorCheck(name="clock", ok=None, detail=detail, hint="give this user +time")
     # The server's clock was read somewhere between the two moments.
     skew = server_ms - after if server_ms > after else min(0, server_ms - before)
     if abs(skew) <= SKEW_MS:
-        return DoctorFinding(
+        return DoctorCheck(
             name="clock", ok=True, detail=f"the server's clock is within {SKEW_MS // 1000} s of this one"
         )
     side = "ahead of" if skew > 0 else "behind"
     detail = f"the server's clock is {abs(skew) / 1000:,.1f} s {side} this one; jobs go by the server's"
-    return DoctorFinding(name="clock", ok=False, detail=detail, hint="let both machines follow a time server (NTP)")
+    return DoctorCheck(name="clock", ok=False, detail=detail, hint="let both machines follow a time server (NTP)")
 
 
 def _probes() -> list[Command]:
@@ -200,26 +201,20 @@ def _probes() -> list[Command]:
     ]
 
 
-def _may_look(hint: str) -> Program[DoctorFinding]:
+def _may_look(hint: str) -> Program[DoctorCheck]:
     probes = _probes()
     replies = yield from reads.ask_all(probes)
-    denied = [_told(call) for call, reply in zip(probes, replies, strict=True) if _is_denied(reply)]
+    denied = [_told(call) for call, reply in zip(probes, replies, strict=True) if isinstance(reply, NotAllowed)]
     if not denied:
-        return DoctorFinding(name="looking", ok=True, detail=f"all {len(probes)} reads that looking takes are allowed")
+        return DoctorCheck(name="looking", ok=True, detail=f"all {len(probes)} reads that looking takes are allowed")
     detail = f"not allowed: {', '.join(dict.fromkeys(denied))}"
-    return DoctorFinding(name="looking", ok=False, detail=detail, hint=hint)
+    return DoctorCheck(name="looking", ok=False, detail=detail, hint=hint)
 
 
 def _told(call: Command) -> str:
     name = call[0].decode() if isinstance(call[0], bytes) else str(call[0])
     on = call[1] if len(call) > 1 and isinstance(call[1], str) else None  # keys that all queues share
     return f"{name} {on}" if on else name
-
-
-def _is_denied(reply: Any) -> bool:
-    return is_error(reply) and (
-        "NOPERM" in str(reply) or type(reply).__name__ == "NoPermissionError" or "no permissions" in str(reply).lower()
-    )
 
 
 def _changes() -> list[Command]:
@@ -247,36 +242,36 @@ _ARGUMENTS: Final[dict[str, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-def _may_change(user: str | None, hint: str) -> Program[DoctorFinding]:
+def _may_change(user: str | None, hint: str) -> Program[DoctorCheck]:
     """The server is asked what it would say (`ACL DRYRUN`). Who may not ask it calls a script that does not exist."""
     calls = _changes()
     replies = yield from reads.ask_all([(b"ACL", b"DRYRUN", user or "default", *call) for call in calls])
     if user is None or all(is_error(reply) for reply in replies):
         [reply] = yield ask(calls[0])
-        if _is_denied(reply):
-            return DoctorFinding(name="changing", ok=False, detail="not allowed: EVALSHA", hint=hint)
+        if isinstance(reply, NotAllowed):
+            return DoctorCheck(name="changing", ok=False, detail="not allowed: EVALSHA", hint=hint)
         detail = "scripts may be called; whether all they do is allowed cannot be asked (ACL DRYRUN is not allowed)"
-        return DoctorFinding(name="changing", ok=None, detail=detail, hint=f"if it is not: {hint}")
+        return DoctorCheck(name="changing", ok=None, detail=detail, hint=f"if it is not: {hint}")
     denied = [
         _told(call) for call, reply in zip(calls, replies, strict=True) if isinstance(reply, bytes) and reply != b"OK"
     ]
     if not denied:
-        return DoctorFinding(name="changing", ok=True, detail="this user may do all that changing jobs takes")
+        return DoctorCheck(name="changing", ok=True, detail="this user may do all that changing jobs takes")
     detail = f"not allowed: {', '.join(denied)}"
-    return DoctorFinding(name="changing", ok=False, detail=detail, hint=hint)
+    return DoctorCheck(name="changing", ok=False, detail=detail, hint=hint)
 
 
-def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[DoctorFinding]:
+def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[DoctorCheck]:
     """Whether this user's key patterns open the queues that exist: the other checks use keys of their own."""
     try:
         names = (yield from native.names(native.Memory()))[:_QUEUES_CHECKED]
     except LOST:
         raise
     except QdeckError as error:
-        return DoctorFinding(name="queue_keys", ok=False, detail=str(error), hint=error.hint)
+        return DoctorCheck(name="queue_keys", ok=False, detail=str(error), hint=error.hint)
     metas = [keys.key(name, "meta") for name in names]
     replies = yield from reads.ask_all([(b"HGET", key, b"v") for key in metas])
-    closed = [name for name, reply in zip(names, replies, strict=True) if _is_denied(reply)]
+    closed = [name for name, reply in zip(names, replies, strict=True) if isinstance(reply, NotAllowed)]
     if not closed and not read_only:
         asked = [(b"ACL", b"DRYRUN", user or "default", b"HSET", key, b"f", b"1") for key in metas]
         replies = yield from reads.ask_all(asked)
@@ -284,58 +279,45 @@ def _queue_keys(user: str | None, hint: str, *, read_only: bool) -> Program[Doct
             name for name, reply in zip(names, replies, strict=True) if isinstance(reply, bytes) and b"key" in reply
         ]
     if not closed:
-        return DoctorFinding(name="queue_keys", ok=True, detail=f"the keys of {counted(len(names), 'queue')} are open")
+        return DoctorCheck(name="queue_keys", ok=True, detail=f"the keys of {counted(len(names), 'queue')} are open")
     detail = f"the key patterns of this user leave out {counted(len(closed), 'queue')}, such as {closed[0]!r}"
-    return DoctorFinding(name="queue_keys", ok=False, detail=detail, hint=hint)
+    return DoctorCheck(name="queue_keys", ok=False, detail=detail, hint=hint)
 
 
-def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[DoctorFinding]]:
-    """The server's dangers, by the rules of the verdict; whether it keeps snapshots only its configuration tells."""
+def _settings(server: ServerInfo, info: Any, thresholds: Thresholds) -> Program[list[DoctorCheck]]:
+    """The server's dangers, by the rules of the verdict, and what their findings ask for."""
     hints = {
         "role": "connect to the master, or through Sentinel",
         "saving": "see the server's log; make room on its disk",
+        "persistence": "set appendonly yes: then a crash loses at most a second",
         "eviction": "set maxmemory-policy noeviction",
         "memory": "raise maxmemory, or purge what is old",
         "loading": "wait until it is loaded",
     }
+    kept = yield from read_persistence(server)
+    missing = "+info" if server.persistence is None else "+config|get"
     found = []
-    for check in verdict.check_all(server, (), thresholds):
-        if check.name in ("role", "loading", "saving", "eviction", "memory"):
-            ok = None if check.status is None else check.status is Status.HEALTHY
-            hint = "" if ok else (hints[check.name] if ok is False else "give this user +info")
-            found.append(DoctorFinding(name=check.name, ok=ok, detail=check.detail, hint=hint))
-    found.append((yield from _persistence(server)))
+    for check in verdict.check_all(replace(server, persistence=kept), (), thresholds):
+        if check.name in hints:
+            ok = None if check.status is None else not check.findings
+            hint = "" if ok and check.value != SNAPSHOTS else hints[check.name]
+            hint = hint if ok is not None else f"give this user {missing if check.name == 'persistence' else '+info'}"
+            code = check.findings[0].code if check.findings else None
+            found.append(DoctorCheck(name=check.name, ok=ok, detail=check.detail, hint=hint, code=code))
     return found
 
 
-def _persistence(server: ServerInfo) -> Program[DoctorFinding]:
-    name, hint = "persistence", "set appendonly yes: then a crash loses at most a second"
-    if server.persistence == "aof":
-        return DoctorFinding(name=name, ok=True, detail="an append-only file keeps what was written")
-    [reply] = yield ask((b"CONFIG", b"GET", b"save"))
-    if not isinstance(reply, list) or len(reply) != 2:
-        detail = "CONFIG is not allowed: whether snapshots are kept is unknown"
-        return DoctorFinding(name=name, ok=None, detail=detail, hint="give this user +config|get")
-    saves = reply[1].decode("utf-8", "replace")
-    if not saves:
-        return DoctorFinding(
-            name=name, ok=False, detail="nothing is kept: a restart of the server loses every job", hint=hint
-        )
-    detail = f"snapshots only (save {saves}): a crash loses what was written since the last one"
-    return DoctorFinding(name=name, ok=True, detail=detail, hint=hint)
-
-
-def _script_cache() -> Program[DoctorFinding]:
+def _script_cache() -> Program[DoctorCheck]:
     names = scripts.NAMES
     [reply] = yield ask((b"SCRIPT", b"EXISTS", *(scripts.load(name).digest for name in names)))
     if is_error(reply):
-        return DoctorFinding(name="scripts", ok=None, detail="SCRIPT EXISTS is not allowed: the cache is not known")
+        return DoctorCheck(name="scripts", ok=None, detail="SCRIPT EXISTS is not allowed: the cache is not known")
     loaded = sum(map(int, reply))
     detail = f"{loaded} of {len(names)} scripts are loaded; the others are at their first use"
-    return DoctorFinding(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
+    return DoctorCheck(name="scripts", ok=True, detail=detail if loaded < len(names) else "all scripts are loaded")
 
 
-def _adapters(others: Others) -> Program[list[DoctorFinding]]:
+def _adapters(others: Others) -> Program[list[DoctorCheck]]:
     """Whose queues are there, and what can be done with those of others."""
     try:
         seen = yield from others.look(())
@@ -345,42 +327,43 @@ def _adapters(others: Others) -> Program[list[DoctorFinding]]:
     except LOST:
         raise
     except QdeckError as error:
-        return [DoctorFinding(name="adapters", ok=False, detail=str(error), hint=error.hint)]
+        return [DoctorCheck(name="adapters", ok=False, detail=str(error), hint=error.hint)]
     counts = Counter(row.adapter for row in seen.queues)
     own = counts.pop(NATIVE, 0)
     told = [
         f"native: {counted(own, 'queue')}",
         *(f"{name}: {counted(count, 'queue')}" for name, count in counts.items()),
     ]
-    found = [DoctorFinding(name="adapters", ok=True, detail="; ".join(told))]
-    found += [DoctorFinding(name="adapters", ok=None, detail=notice) for notice in notices]
+    found = [DoctorCheck(name="adapters", ok=True, detail="; ".join(told))]
+    found += [DoctorCheck(name="adapters", ok=None, detail=notice) for notice in notices]
     found += [_adapter(adapter) for adapter in others.adapters if adapter.name in counts]
     found += _unreadable(seen, broken)
     alive = sum(row.alive for row in rows)
-    found.append(DoctorFinding(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))
+    found.append(DoctorCheck(name="workers", ok=True, detail=f"{alive:,} of {len(rows):,} workers live"))
     return found
 
 
-def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorFinding]:
+def _unreadable(seen: Snapshot, broken: Check) -> list[DoctorCheck]:
     """The queues and the stored values that cannot be read, the first of them one by one."""
     told = [one.text for one in (*seen.findings, *broken.findings) if one.code is Code.UNREADABLE]
     hint = "upgrade qdeck where a queue is of a newer version; else see what else writes these keys"
-    found = [DoctorFinding(name="unreadable", ok=False, detail=text, hint=hint) for text in told[:_MOST_UNREADABLE]]
+    name, code = "unreadable", Code.UNREADABLE
+    found = [DoctorCheck(name=name, ok=False, detail=text, hint=hint, code=code) for text in told[:_MOST_UNREADABLE]]
     if len(told) > _MOST_UNREADABLE:
         more = f"{len(told) - _MOST_UNREADABLE:,} more queues or keys cannot be read (qdeck health names them)"
-        found.append(DoctorFinding(name="unreadable", ok=False, detail=more))
+        found.append(DoctorCheck(name=name, ok=False, detail=more, code=code))
     return found
 
 
-def _adapter(adapter: Adapter) -> DoctorFinding:
+def _adapter(adapter: Adapter) -> DoctorCheck:
     abilities = adapter.capabilities().items()
     can = ", ".join(act.value for act, ability in abilities if ability.can)
     cannot = "; ".join(f"cannot {act.value}: {ability.note}" for act, ability in abilities if not ability.can)
     detail = f"can {can}" + (f"; {cannot}" if cannot else "")
-    return DoctorFinding(name=f"adapter_{adapter.name}", ok=True, detail=detail)
+    return DoctorCheck(name=f"adapter_{adapter.name}", ok=True, detail=detail)
 
 
-def _abilities(looking: DoctorFinding, changing: DoctorFinding, *, read_only: bool) -> DoctorFinding:
+def _abilities(looking: DoctorCheck, changing: DoctorCheck, *, read_only: bool) -> DoctorCheck:
     can = ["look at queues, jobs and dead letters"] if looking.ok else []
     cannot = [] if looking.ok else ["look at everything"]
     if read_only:
@@ -393,4 +376,4 @@ def _abilities(looking: DoctorFinding, changing: DoctorFinding, *, read_only: bo
     told += [f"cannot {'; nor '.join(cannot)}"] if cannot else []
     if changing.ok is None and not read_only:
         told.append("whether it can change jobs shows when it tries")
-    return DoctorFinding(name="abilities", ok=bool(looking.ok), detail="; ".join(told), hint=looking.hint)
+    return DoctorCheck(name="abilities", ok=bool(looking.ok), detail="; ".join(told), hint=looking.hint)

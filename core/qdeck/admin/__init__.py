@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from qdeck._redis import mask_url
     from qdeck._redis.commands import Program
     from qdeck._redis.reads import LOCAL_CLOCK, concerns_all, unread_words
-    from qdeck._rules.doctor import Diagnosis, DoctorFinding
+    from qdeck._rules.doctor import Diagnosis, DoctorCheck
     from qdeck._rules.health import HealthReport
     from qdeck._rules.report import document as health_document
     from qdeck._schedules.model import MISSED, Definition, ScheduleRow
@@ -130,7 +130,7 @@ __all__ = [
     "CronRule",
     "Definition",
     "Diagnosis",
-    "DoctorFinding",
+    "DoctorCheck",
     "Draft",
     "Dropped",
     "Entry",
@@ -288,7 +288,7 @@ _HOMES: Final = {
     "qdeck.adapters.native.purge": "purge_verb",
     "qdeck.adapters.native.walk": "Needs Walk",
     "qdeck.adapters.native.stuck": "StuckJob",
-    "qdeck._rules.doctor": "Diagnosis DoctorFinding",
+    "qdeck._rules.doctor": "Diagnosis DoctorCheck",
     "qdeck._rules.health": "HealthReport",
     "qdeck._settings.limits": "Limits PurgeRule read_rules",
     "qdeck._rules.report": "health_document=document",
