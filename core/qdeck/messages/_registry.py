@@ -98,13 +98,13 @@ def registration(
             f"task id {task[:60] + '…'!r}: {len(task):,} characters",
             hint=f"A task id has at most {MOST_TASK:,} characters.",
         )
-    return [0, "register", name, ttl_ms, wait, service, kind, _word(tier), task]
+    return ["register", name, ttl_ms, wait, service, kind, _word(tier), task]
 
 
 def unlink_and_finish(event: str, name: str) -> Program[None]:
     """Remove a temporary queue that its only reader has read, or gave up, and its registration."""
     registry = script("registry")
-    args: list[Arg] = [0, "finish", event, name, 0, 0, "unknown unknown -"]
+    args: list[Arg] = ["finish", event, name, 0, 0, "unknown unknown -"]
     gone, struck = yield Request(
         ((b"UNLINK", name), registry.call(KEYS, args)), name.encode(), ask=True, script=registry
     )
@@ -123,7 +123,7 @@ def _word(text: str) -> str:
 
 def touch(names: Sequence[str]) -> Program[int]:
     """Renew the time to live of queues."""
-    found: int = yield from call("registry", KEYS, [0, "touch", *names])
+    found: int = yield from call("registry", KEYS, ["touch", *names])
     return found
 
 
@@ -134,7 +134,7 @@ def begin(names: Sequence[str]) -> Program[list[str]]:
     """Announce that queues are to be removed: `free`, `in_use` (a reader waits) or `being_removed` (by another)."""
     free: list[int] = []
     for start in range(0, len(names), AT_ONCE):
-        free += yield from call("registry", KEYS, [0, "begin", ACT_MS, *names[start : start + AT_ONCE]])
+        free += yield from call("registry", KEYS, ["begin", ACT_MS, *names[start : start + AT_ONCE]])
     return [_BEGUN[answer] for answer in free]
 
 
@@ -147,13 +147,13 @@ def finish(event: str, gone: Sequence[tuple[str, int, int]], *, announced: bool 
     struck: list[int] = []
     for start in range(0, len(gone), AT_ONCE):
         rows = [part for row in gone[start : start + AT_ONCE] for part in (*row, _group(row[0]))]
-        struck += yield from call("registry", KEYS, [0, verb, event, *rows])
+        struck += yield from call("registry", KEYS, [verb, event, *rows])
     return [one == 1 for one in struck]
 
 
 def leave(names: Sequence[str]) -> Program[None]:
     """Note that a reader waits no more."""
-    yield from call("registry", KEYS, [0, "leave", *names])
+    yield from call("registry", KEYS, ["leave", *names])
 
 
 def _group(name: str) -> str:
@@ -175,12 +175,12 @@ def count(event: str, service: str, kind: str) -> Program[None]:
 def keep(names: Sequence[str]) -> Program[None]:
     """Revoke the announcement that queues are to be removed."""
     if names:
-        yield from call("registry", KEYS, [0, "keep", *names])
+        yield from call("registry", KEYS, ["keep", *names])
 
 
 def expired(most: int) -> Program[list[str]]:
     """Return expired queues that no reader waits on."""
-    found: list[bytes] = yield from call("registry", KEYS, [0, "expired", most])
+    found: list[bytes] = yield from call("registry", KEYS, ["expired", most])
     strange = [raw for raw in found if not raw.isascii()]
     if strange:
         # No queue is called so: left there they would come first each time.
@@ -214,7 +214,7 @@ def look(names: Sequence[str]) -> Program[list[tuple[bytes, int | None, int | No
 def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_ms: int | None) -> Program[str]:
     """Put a message on a temporary queue, once for each sender: `sent`, `again` or `late`."""
     keys = (queue.encode(), f"{{{queue}}}:once:{sender_id}".encode())
-    args: list[Arg] = [0, "" if deadline_ms is None else deadline_ms, ttl_ms, message]
+    args: list[Arg] = ["" if deadline_ms is None else deadline_ms, ttl_ms, message]
     told: bytes = yield from call("answer", keys, args)
     return told.decode()
 

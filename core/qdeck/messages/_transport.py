@@ -12,7 +12,8 @@ from qdeck._engine.ops import NewJob
 from qdeck._errors import LayoutMismatch, OutcomeUnknown, PayloadTooLarge, ServerUnreachable
 from qdeck._names import QueueType
 from qdeck._options import read_task_name
-from qdeck._redis.commands import Request, ask
+from qdeck._redis import commands
+from qdeck._redis.commands import ask
 from qdeck.messages import _registry as registry
 from qdeck.messages._names import TIERS, segment
 
@@ -180,8 +181,7 @@ def wait(command: Callable[[float], tuple[Arg, ...]], name: str, until: float) -
     while (left := until - time.monotonic()) > 0:
         seconds, patience_s = min(left, PIECE_S), min(left, 1.0)
         try:
-            request = Request((command(seconds),), name.encode(), blocks_s=seconds, patience_s=patience_s)
-            [reply] = yield request
+            [reply] = yield commands.wait(command(seconds), name.encode(), seconds, patience_s=patience_s)
         except (OutcomeUnknown, ServerUnreachable):
             continue
         if reply is not None:

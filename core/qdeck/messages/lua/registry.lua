@@ -7,7 +7,7 @@
 --   `made_ms ttl_ms service type tier task`) tasks (zset, all scores 0: `task NUL name`) callbacks (zset, all scores 0:
 --   name) removing (zset: name, ms until its remover may act) metrics (hash: `event service type tier` -> count)
 --   readers (hash: name -> how many wait there besides the first)
--- args: now (0 = the server's clock), verb, then
+-- args: verb, then
 --   register: name, ttl ms, ms that a reader waits or '', service, type, tier, task
 --                                                 reply: 1 made, 0 renewed, -1 is being removed
 --   touch: names                                  reply: how many are registered; those live as long again
@@ -20,12 +20,9 @@
 --   keep: names that are not removed after all    reply: 0
 --   expired: how many at most                     reply: names whose time is over and where nobody waits
 local QUEUES, WAITING, ABOUT, TASKS, CALLBACKS, REMOVING, METRICS, READERS = unpack(KEYS)
-local NOW = tonumber(ARGV[1])
-if NOW == 0 then
-  local t = redis.call('TIME')
-  NOW = t[1] * 1000 + math.floor(t[2] / 1000)
-end
-local verb = ARGV[2]
+local t = redis.call('TIME')
+local NOW = t[1] * 1000 + math.floor(t[2] / 1000)
+local verb = ARGV[1]
 
 local function text(ms) return string.format('%.0f', ms) end
 local function after(key, name)
@@ -44,7 +41,7 @@ local function tally(event, group, by)
 end
 
 if verb == 'register' then
-  local name, ttl, wait, task = ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[9]
+  local name, ttl, wait, task = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[8]
   local removing = redis.call('ZSCORE', REMOVING, name)
   if removing then
     if tonumber(removing) > NOW then return -1 end
@@ -66,10 +63,10 @@ if verb == 'register' then
   -- Use makes it live longer, never shorter.
   local made = redis.call('ZADD', QUEUES, 'GT', text(till), name)
   if made == 1 then
-    local group = ARGV[6] .. ' ' .. ARGV[7] .. ' ' .. ARGV[8]
-    redis.call('HSET', ABOUT, name, text(NOW) .. ' ' .. ARGV[4] .. ' ' .. group .. ' ' .. task)
+    local group = ARGV[5] .. ' ' .. ARGV[6] .. ' ' .. ARGV[7]
+    redis.call('HSET', ABOUT, name, text(NOW) .. ' ' .. ARGV[3] .. ' ' .. group .. ' ' .. task)
     if task ~= '' then redis.call('ZADD', TASKS, 0, task .. '\0' .. name) end
-    if ARGV[7] == 'callbacks' then redis.call('ZADD', CALLBACKS, 0, name) end
+    if ARGV[6] == 'callbacks' then redis.call('ZADD', CALLBACKS, 0, name) end
     tally('made', group, 1)
   elseif task ~= '' then
     -- An answer that came first registered the queue without a task: only the one who asks knows it.
@@ -85,7 +82,7 @@ end
 
 if verb == 'touch' then
   local found = 0
-  for i = 3, #ARGV do
+  for i = 2, #ARGV do
     local about = redis.call('HGET', ABOUT, ARGV[i])
     local ttl = about and tonumber(string.match(about, '^%d+ (%d+)'))
     if ttl then
@@ -100,14 +97,14 @@ if verb == 'begin' then
   -- Announcements of removers that did not live to act.
   redis.call('ZREMRANGEBYSCORE', REMOVING, '-inf', text(NOW - 60000))
   local free = {}
-  for i = 4, #ARGV do
+  for i = 3, #ARGV do
     if after(WAITING, ARGV[i]) then
-      free[i - 3] = 0
+      free[i - 2] = 0
     elseif after(REMOVING, ARGV[i]) then
-      free[i - 3] = 2
+      free[i - 2] = 2
     else
-      redis.call('ZADD', REMOVING, text(NOW + tonumber(ARGV[3])), ARGV[i])
-      free[i - 3] = 1
+      redis.call('ZADD', REMOVING, text(NOW + tonumber(ARGV[2])), ARGV[i])
+      free[i - 2] = 1
     end
   end
   return free
@@ -115,7 +112,7 @@ end
 
 if verb == 'finish' or verb == 'strike' then
   local struck = {}
-  for i = 4, #ARGV, 4 do
+  for i = 3, #ARGV, 4 do
     local name = ARGV[i]
     local mine = verb == 'finish' or redis.call('ZSCORE', REMOVING, name)
     local about = mine and redis.call('HGET', ABOUT, name)
@@ -134,7 +131,7 @@ if verb == 'finish' or verb == 'strike' then
       redis.call('ZREM', REMOVING, name)
     end
     local size, bytes = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
-    if about or size > 0 then tally(ARGV[3], group, 1) end
+    if about or size > 0 then tally(ARGV[2], group, 1) end
     if size > 0 then
       tally('discarded', group, size)
       tally('freed', group, bytes)
@@ -144,7 +141,7 @@ if verb == 'finish' or verb == 'strike' then
 end
 
 if verb == 'leave' then
-  for i = 3, #ARGV do
+  for i = 2, #ARGV do
     if redis.call('HEXISTS', READERS, ARGV[i]) == 0 then
       redis.call('ZREM', WAITING, ARGV[i])
     elseif redis.call('HINCRBY', READERS, ARGV[i], -1) <= 0 then
@@ -155,13 +152,13 @@ if verb == 'leave' then
 end
 
 if verb == 'keep' then
-  for i = 3, #ARGV do redis.call('ZREM', REMOVING, ARGV[i]) end
+  for i = 2, #ARGV do redis.call('ZREM', REMOVING, ARGV[i]) end
   return 0
 end
 
 local over = {}
 -- The more of them wait, the later the rest comes: a reader's deadline ends too.
-for _, name in ipairs(redis.call('ZRANGEBYSCORE', QUEUES, '-inf', text(NOW), 'LIMIT', 0, tonumber(ARGV[3]))) do
+for _, name in ipairs(redis.call('ZRANGEBYSCORE', QUEUES, '-inf', text(NOW), 'LIMIT', 0, tonumber(ARGV[2]))) do
   if not after(WAITING, name) then over[#over + 1] = name end
 end
 return over
