@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._deck import payload
 from qdeck._deck.model import NATIVE, State
-from qdeck._deck.queue_ref import InQueue, QueueRef
+from qdeck._deck.queue_ref import InQueue
 from qdeck._deck.values import read_values
 from qdeck._engine import keys
 from qdeck._engine.numbers import need
@@ -19,7 +19,7 @@ from qdeck.adapters.native.records import Row
 from qdeck.adapters.native.walk import Needs, Walk, fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdeck._filter import Filter
     from qdeck._redis.commands import Command, Program
@@ -89,22 +89,25 @@ class Groups:
     """Queues that could not be read, with why."""
 
 
+_Key = tuple[str, str, str, str]  # error class, shape of the message, queue, adapter
+
+
 class Gathering:
     """Groups as they are found; memory is bounded by their number, not by that of the dead letters."""
 
     def __init__(self, most: int = MOST, now_ms: int = 0) -> None:
         self._most = most
         self._now_ms = now_ms
-        self._found: dict[tuple[str, str, str], list[int]] = {}
-        self._samples: dict[tuple[str, str, str], tuple[str | None, str]] = {}
-        self._trends: dict[tuple[str, str, str], list[int]] = {}
+        self._found: dict[_Key, list[int]] = {}
+        self._samples: dict[_Key, tuple[str | None, str]] = {}
+        self._trends: dict[_Key, list[int]] = {}
         self.total = 0
         self.unread: list[str] = []
 
     def add(self, row: Row | Entry) -> None:
         """Counts one dead letter."""
         at, error = row.since_ms or 0, row.error or "unknown"
-        key = self._key((error, payload.mask_text(shape_of(error, row.message)), row.queue))
+        key = self._key((error, payload.mask_text(shape_of(error, row.message)), row.queue, row.adapter))
         known = self._found.get(key)
         if known is None:
             known = self._found[key] = [0, at, at]
@@ -116,7 +119,7 @@ class Gathering:
 
     def put(self, kind: Kind, queue: str, sample: str | None, where: str, trend: list[int] | None) -> None:
         """Counts dead letters of one kind that the queue has counted."""
-        key = self._key((kind.error, kind.text, queue))
+        key = self._key((kind.error, kind.text, queue, NATIVE))
         known = self._found.setdefault(key, [0, kind.first, kind.last])
         self._samples.setdefault(key, (sample, "" if key[0] == OTHER else where))
         self._sum(known, kind.size, kind.first, kind.last)
@@ -124,9 +127,9 @@ class Gathering:
             before = self._trends.get(key) or [0] * TREND
             self._trends[key] = [a + b for a, b in zip(before, trend, strict=True)]
 
-    def _key(self, key: tuple[str, str, str]) -> tuple[str, str, str]:
+    def _key(self, key: _Key) -> _Key:
         full = key not in self._found and len(self._found) >= self._most
-        return (OTHER, "", key[2]) if full else key
+        return (OTHER, "", key[2], key[3]) if full else key
 
     def _sum(self, known: list[int], count: int, first: int, last: int) -> None:
         self.total += count
@@ -137,11 +140,11 @@ class Gathering:
         """What was found."""
         groups = [
             Group(
-                error_class=error, message_shape=text, queue=queue, count=count, first_ms=first, last_ms=last,
-                newest_id=self._samples[error, text, queue][0], where=self._samples[error, text, queue][1],
-                trend=tuple(self._trends.get((error, text, queue), ())),
+                error_class=key[0], message_shape=key[1], queue=key[2], adapter=key[3], count=count, first_ms=first,
+                last_ms=last, newest_id=self._samples[key][0], where=self._samples[key][1],
+                trend=tuple(self._trends.get(key, ())),
             )
-            for (error, text, queue), (count, first, last) in self._found.items()
+            for key, (count, first, last) in self._found.items()
         ]  # fmt: skip
         groups.sort(
             key=lambda group: (group.error_class == OTHER, -group.count, group.error_class, group.message_shape)
@@ -187,38 +190,6 @@ class GroupWalk:
         return len(rows or ())
 
 
-def read_groups(
-    queues: Sequence[str],
-    *,
-    wanted: Filter | None = None,
-    most_read: int | None = None,
-    cancelled: Callable[[], bool] | None = None,
-) -> Program[Groups]:
-    """The groups of the dead letters of these queues: as the queues count them, where no more than that is asked.
-
-    With a filter, and for dead letters from before there were counts, they are read in slices; what dies meanwhile is
-    not among them.
-    """
-    now = yield from reads.clock()
-    gathering = Gathering(now_ms=now)
-    limits = None if wanted is None else wanted.pushdown(now)
-    exact = counted = wanted is None or wanted.is_everything
-    for queue in queues:
-        if limits is not None and not QueueRef(NATIVE, queue).is_in(limits.queues):
-            continue
-        if counted and (yield from reads.contained(_counted(queue, gathering, now), queue, [])):
-            continue
-        exact = False
-        walk = GroupWalk(queue, now, gathering, wanted)
-        while not walk.over:
-            read = yield from reads.contained(walk.page(), queue, gathering.unread)
-            if read is None:
-                break
-            if (most_read is not None and gathering.total >= most_read) or (cancelled is not None and cancelled()):
-                return gathering.finish(exact=False)
-    return gathering.finish(exact=exact)
-
-
 class Kind(NamedTuple):
     """Dead letters of one kind as their queue counts them; `sample` is the one that died last."""
 
@@ -231,7 +202,7 @@ class Kind(NamedTuple):
     text: str
 
 
-def _counted(queue: str, gathering: Gathering, now: int) -> Program[bool]:
+def take_counts(queue: str, gathering: Gathering, now: int) -> Program[bool]:
     """Takes the counts that the queue keeps; false when they are not those of all of its dead letters."""
     dead = keys.key(queue, "dead")
     for _ in range(_TRIES):

@@ -60,6 +60,8 @@ class Adapter(ABC):
     """The class has the name of its system. One of several of a system has a name of its own, as in `jobs@eu`."""
     about: ClassVar[str]
     on_cluster: ClassVar[bool] = False
+    counts_dead: ClassVar[bool] = False
+    """Whether queues keep counts of their dead letters by what these died of."""
     repeats: ClassVar[bool] = False
     """Whether entries that are equal to the byte may be several."""
     features: ClassVar[frozenset[Feature]] = frozenset()

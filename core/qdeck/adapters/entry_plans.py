@@ -10,7 +10,7 @@ from qdeck._redis.commands import ask
 from qdeck._redis.errors import is_error
 from qdeck.adapters.model import Act, Entry, Kind
 from qdeck.adapters.paging import Listed
-from qdeck.adapters.plans import Pages, Weighed, shown
+from qdeck.adapters.plans import Pages, StuckJob, Weighed, shown
 from qdeck.adapters.together import together
 
 if TYPE_CHECKING:
@@ -72,6 +72,15 @@ class EntryPages(Pages):
             states = " or ".join(search.states)
             self.missing += [(name, SkipCode.NOT_FOUND, states) for name in sorted(self._wanted)]
         return found
+
+    def stuck(self, row: Any) -> StuckJob | None:
+        """The entry, if it does not move; whether its worker lives is not known."""
+        if row.stuck is None:
+            return None
+        return StuckJob(
+            id=row.id, queue=row.queue, why=row.stuck, age_s=row.age_s, stuck_s=row.age_s, worker=row.worker,
+            worker_alive=None, task=row.task, attempts=row.attempts, adapter=row.adapter,
+        )  # fmt: skip
 
     def _fits(self, entry: Entry) -> bool:
         search, names = self._search, {entry.id, entry.key}

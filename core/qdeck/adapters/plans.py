@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from qdeck._deck.model import NATIVE
+from qdeck._deck.queue_ref import InQueue
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from qdeck._deck.reasons import Caution, SkipCode
+    from qdeck._deck.reasons import Caution, SkipCode, Stuck
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
@@ -68,6 +72,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     wanted: Filter | None = None
     ids: tuple[str, ...] = ()
     stuck: bool = False
+    errors: bool = False
+    """Whether the errors of all of them are read."""
     rule: Rule | None = None
     outfit: Mapping[str, Any] = {}
     """What acts of this kind share, as the adapter read it."""
@@ -75,6 +81,22 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     def reason(self, row: Any) -> str:
         """Why the rule takes a job."""
         return "" if self.rule is None else self.rule.reason_for(self.limits, row, self.now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckJob(InQueue):
+    """A stuck job. `stuck_s` is for how long it has been; it and `worker_alive` are None when that cannot be known."""
+
+    id: str
+    queue: str
+    why: Stuck
+    age_s: float | None
+    stuck_s: float | None
+    worker: str | None
+    worker_alive: bool | None
+    task: str | None = None
+    attempts: int | None = None
+    adapter: str = NATIVE
 
 
 class Pages:
@@ -94,6 +116,10 @@ class Pages:
 
     def why(self, row: Any) -> tuple[float | None, str] | SkipCode | None:
         """Return age and reason of a job that it found, why it is left out, or None: the rule says it."""
+        return None
+
+    def stuck(self, row: Any) -> StuckJob | None:
+        """Return what is known of a job that is stuck."""
         return None
 
 

@@ -88,9 +88,8 @@ if TYPE_CHECKING:
     from qdeck.adapters.native import newest_first
     from qdeck.adapters.native.purge import purge_verb
     from qdeck.adapters.native.records import MOST_SHOWN
-    from qdeck.adapters.native.stuck import StuckJob
     from qdeck.adapters.native.walk import Needs, Walk
-    from qdeck.adapters.plans import shown
+    from qdeck.adapters.plans import StuckJob, shown
     from qdeck.admin._reader import AsyncReader, Reader
     from qdeck.admin._writer import AsyncWriter, Writer
 
@@ -275,7 +274,7 @@ _HOMES: Final = {
     "qdeck._operations.applying": "Tally",
     "qdeck._operations.closeup": "CloseUp Spread",
     "qdeck._operations.editing": "Draft new_body",
-    "qdeck.adapters.plans": "shown",
+    "qdeck.adapters.plans": "StuckJob shown",
     "qdeck._operations.groups": "Gathering Group GroupWalk Groups Kind PART_MS",
     "qdeck._operations.headroom": "Headroom",
     "qdeck._operations.model": "Activity BatchResult Outcomes PlanEntry UndoResult Verb",
@@ -287,7 +286,6 @@ _HOMES: Final = {
     "qdeck._operations.batches": "Batch",
     "qdeck.adapters.native.purge": "purge_verb",
     "qdeck.adapters.native.walk": "Needs Walk",
-    "qdeck.adapters.native.stuck": "StuckJob",
     "qdeck._rules.doctor": "Diagnosis DoctorCheck",
     "qdeck._rules.health": "HealthReport",
     "qdeck._settings.limits": "Limits PurgeRule read_rules",

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from qdeck._schedules.model import Definition, ScheduleRow
     from qdeck._settings import Configuration, Target
     from qdeck._settings.limits import Limits
-    from qdeck.adapters.native.stuck import StuckJob
     from qdeck.adapters.native.walk import Walk as FilterWalk
     from qdeck.adapters.native.window import Stretch
+    from qdeck.adapters.plans import StuckJob
     from qdeck.messages._cleaning import Cleaning
     from qdeck.messages._tasks import QueuePage, TaskPage
 
@@ -214,18 +214,19 @@ class Reads(Plans):
         cancelled: Callable[[], bool] | None = None,
     ) -> Program[Groups]:
         """Return the dead letters of some queues, or of all, in groups by error class and shape of message."""
-        from qdeck._operations import foreign_reads
+        from qdeck._operations import group_reads
 
-        return foreign_reads.all_groups(
+        return group_reads.all_groups(
             self.memory, self.others, names(queues), parsed(where), most_read=most_read, cancelled=cancelled
         )
 
     @reads
     def queue_groups(self, queue: str) -> Program[Groups]:
         """Return the groups of one native queue as it counts them; inexact where it does not count them all."""
-        from qdeck._operations import groups
+        from qdeck._operations import group_reads
+        from qdeck.adapters.native.adapter import Native
 
-        return groups.read_groups([queue], most_read=1)
+        return group_reads.read_groups([(Native(), queue)], most_read=1)
 
     @reads
     def counted_groups(self, queues: Sequence[str]) -> Program[dict[str, Groups]]:
@@ -271,9 +272,9 @@ class Reads(Plans):
         With `each` they are handed over page by page, however many, and none is kept. Queues that cannot be read are
         added to `unread`.
         """
-        from qdeck._operations import foreign_reads
+        from qdeck._operations import stuck
 
-        return foreign_reads.all_stuck(
+        return stuck.all_stuck(
             self.memory, self.others, names(queues), parsed(where), limit,
             unread=[] if unread is None else unread, each=each, cancelled=cancelled,
         )  # fmt: skip

@@ -37,6 +37,7 @@ class Native:
     """qdeck's own queues, for one plan: which workers live is read once."""
 
     name: ClassVar[str] = NATIVE
+    counts_dead: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._owners: tuple[Mapping[str, WorkerRow] | None] | None = None
@@ -79,6 +80,7 @@ class Native:
             most = size - int(search.limits.value(rule.setting))
             if most <= 0:
                 return []
+        always = stuck.NEEDED if search.stuck else ("error",) if search.errors else ()
         found: list[Pages] = []
         for state in _ORDER:
             if state not in states or (limits and limits.states is not None and state not in limits.states):
@@ -89,7 +91,7 @@ class Native:
                 lowest, highest = (limits.since.lo_ms if limits else None), now
             if limits is not None and limits.since.hi_ms is not None and (state in _TIMED or state == State.READY):
                 highest = min(now, limits.since.hi_ms)
-            needs = Needs.of(wanted, now, state, always=stuck.NEEDED if search.stuck else ())
+            needs = Needs.of(wanted, now, state, always=always)
             found.append(
                 Walk(
                     queue, state, needs, now, lowest=lowest, highest=highest, down=state == State.BLOCKED, most=most,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import workers
 from qdeck._deck.details import GRACE_MS
-from qdeck._deck.model import NATIVE, State
-from qdeck._deck.queue_ref import InQueue
+from qdeck._deck.model import State
 from qdeck._deck.reasons import Stuck, StuckCode
 from qdeck._engine import codec, keys
 from qdeck._errors import QdeckError
@@ -16,9 +14,10 @@ from qdeck._redis import reads
 from qdeck._redis.errors import LOST
 from qdeck.adapters.native.records import read_head, read_lease
 from qdeck.adapters.native.walk import Needs, Walk
+from qdeck.adapters.plans import StuckJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from qdeck._deck.model import WorkerRow
     from qdeck._filter import Filter
@@ -26,22 +25,6 @@ if TYPE_CHECKING:
     from qdeck.adapters.native.records import Row
 
 NEEDED: Final = ("head", "lease", "attempts", "error")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StuckJob(InQueue):
-    """A stuck job. `stuck_s` is for how long it has been; it and `worker_alive` are None when that cannot be known."""
-
-    id: str
-    queue: str
-    why: Stuck
-    age_s: float | None
-    stuck_s: float | None
-    worker: str | None
-    worker_alive: bool | None
-    task: str | None = None
-    attempts: int | None = None
-    adapter: str = NATIVE
 
 
 def judge(row: Row, owners: Mapping[str, WorkerRow] | None, now_ms: int) -> StuckJob | None:
@@ -95,39 +78,28 @@ def read_owners(now_ms: int) -> Program[dict[str, WorkerRow] | None]:
         return None
 
 
-def read_stuck(
-    queues: Sequence[str],
-    *,
-    wanted: Filter | None = None,
-    limit: int | None = None,
-    each: Callable[[list[StuckJob]], None] | None = None,
-    cancelled: Callable[[], bool] | None = None,
-    unread: list[str] | None = None,
-) -> Program[list[StuckJob]]:
-    """The stuck jobs of these queues, the longest stuck first in each. With `each` they are handed over page by page,
-    and none is kept. A queue that cannot be read is noted in `unread`.
-    """
-    unread = [] if unread is None else unread
-    now = yield from reads.clock()
+class StuckPages(Walk):
+    """Jobs of one list that may be stuck: those that run, or those whose worker did not know their task."""
+
+    def __init__(
+        self, queue: str, owners: Mapping[str, WorkerRow] | None, wanted: Filter | None, now: int, *, refused: bool
+    ) -> None:
+        state, part = (State.DELAYED, "unknown_tasks") if refused else (State.RUNNING, None)
+        super().__init__(queue, state, Needs.of(wanted, now, state, always=NEEDED), now, part=part)
+        self._owners, self._judge = owners, judge_refused if refused else judge
+
+    def stuck(self, row: Any) -> StuckJob | None:
+        """The job, if it is stuck; in a queue the longest stuck are first."""
+        return self._judge(row, self._owners, self.now)
+
+
+def pages(queues: Sequence[str], wanted: Filter | None, now: int) -> Program[list[StuckPages]]:
+    """Return what has to be looked through for the stuck jobs of these queues."""
     owners = yield from read_owners(now)
-    found: list[StuckJob] = []
     refused = yield from reads.ask_all([(b"EXISTS", keys.key(queue, "unknown_tasks")) for queue in queues])
-    walks = [
-        Walk(queue, state, Needs.of(wanted, now, state, always=NEEDED), now, part=part)
+    return [
+        StuckPages(queue, owners, wanted, now, refused=is_refused)
         for queue, some_refused in zip(queues, refused, strict=True)
-        for state, part in ((State.RUNNING, None), (State.DELAYED, "unknown_tasks"))
-        if part is None or some_refused == 1
+        for is_refused in (False, True)
+        if not is_refused or some_refused == 1
     ]
-    for walk in walks:
-        while (rows := (yield from reads.contained(walk.page(), walk.queue, unread))) is not None:
-            if cancelled is not None and cancelled():
-                return found
-            look = judge if walk.state == State.RUNNING else judge_refused
-            some = [job for row in rows if (job := look(row, owners, now)) is not None]
-            if each is not None:
-                each(some)
-                continue
-            found += some
-            if limit is not None and len(found) >= limit:
-                return found[:limit]
-    return found
