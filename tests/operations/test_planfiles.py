@@ -80,6 +80,19 @@ def test_a_draft_follows_no_link(deck: Writer, yard: Yard, tmp_path: Path) -> No
     assert load_plan(tmp_path / "plan.jsonl").count == 3
 
 
+@pytest.mark.parametrize(("number", "hint"), [(1, "Make a new plan"), (3, "Upgrade this qdeck")])
+def test_a_plan_of_another_format_is_refused(deck: Writer, yard: Yard, tmp_path: Path, number: int, hint: str) -> None:
+    yard.bulk_dead(1)
+    plan = deck.plan("retry", QUEUE)
+    first, *rest = plan.path.read_text().splitlines(keepends=True)
+    changed = tmp_path / "other"
+    changed.write_text("".join([json.dumps({"head": {"plan": "p", "format": number}}) + "\n", *rest]))
+    with pytest.raises(UsageError, match=f"has format {number}; this qdeck reads format 2") as caught:
+        load_plan(changed)
+    assert caught.value.hint == hint
+    assert json.loads(first)["head"]["format"] == 2
+
+
 def test_a_place_that_is_not_there_is_named(deck: Writer, yard: Yard, tmp_path: Path) -> None:
     yard.bulk_dead(1)
     with pytest.raises(UsageError, match="nowhere/plan cannot be written: No such file or directory"):

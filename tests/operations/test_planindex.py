@@ -20,7 +20,7 @@ def entry(number: int, queue: str, rule: str = "old") -> PlanEntry:
 
 
 def test_shares_are_counted_and_their_entries_found_by_number(tmp_path: Path) -> None:
-    head = PlanHead(plan="p-1", verb="purge", created_ms=0, expires_ms=1, address="x")
+    head = PlanHead(plan="p-1", format=2, verb="purge", created_ms=0, expires_ms=1, address="x")
     with PlanWriter(head, tmp_path / "plan.jsonl") as writer:
         writer.add([entry(number, "a") for number in range(1000)])
         for number in range(450):  # two shares in turns

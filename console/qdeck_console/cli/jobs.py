@@ -70,7 +70,7 @@ _COLUMNS: Final = (
     Column("state"),
     Column("task", most=40),
     Column("prio", right=True),
-    Column("tries", right=True),
+    Column("attempts", right=True),
     Column("age", right=True),
     Column("worker", most=40),
     Column("error", most=60),

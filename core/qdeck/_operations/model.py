@@ -18,7 +18,7 @@ from qdeck._deck.reasons import Caution, CautionCode, Skip, Stop
 from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their types up when they are made
 from qdeck.adapters.native import VERBS
 
-PLAN_FORMAT: Final = 1
+PLAN_FORMAT: Final = 2
 PLAN_LIFE_MS: Final = 3_600_000
 PLAN_MOST_LIFE_MS: Final = 24 * 3_600_000  # a file that says that it is good for longer was changed
 
@@ -90,7 +90,7 @@ class PlanHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_ms: int
     expires_ms: int
     address: str
-    format: int = PLAN_FORMAT
+    format: int
     run_id: str | None = None
     db: int | None = None  # none in plans of before, which are not bound to one
     queues: list[QueueRef] = []

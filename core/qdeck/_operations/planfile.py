@@ -40,6 +40,14 @@ _encoder: Final = msgspec.json.Encoder()
 _entries: Final = msgspec.json.Decoder(PlanEntry)
 
 
+class _Format(msgspec.Struct):
+    format: int = 1  # that of plans that do not name it
+
+
+class _Made(msgspec.Struct):
+    head: _Format
+
+
 class _Head(msgspec.Struct):
     head: PlanHead
 
@@ -203,9 +211,11 @@ def load_plan(ref: str | Path) -> Plan:
     except OSError as error:
         raise UsageError(f"the plan {path} cannot be read: {error.strerror}") from error
     try:
+        made = msgspec.json.decode(first, type=_Made).head.format
+        if made != PLAN_FORMAT:
+            told = f"the plan {path} has format {made}; this qdeck reads format {PLAN_FORMAT}"
+            raise UsageError(told, hint="Upgrade this qdeck" if made > PLAN_FORMAT else "Make a new plan")
         head = msgspec.json.decode(first, type=_Head).head
-        if head.format > PLAN_FORMAT:
-            raise UsageError(f"the plan {path} has format {head.format}", hint="upgrade this qdeck")
         Verb(head.verb)
         tail = msgspec.json.decode(last, type=_Tail).tail
     except UsageError:

@@ -22,7 +22,7 @@ from qdeck._errors import InvalidOption
 from qdeck._filter import parse
 from qdeck._names import QueueName
 from qdeck._operations import foreign
-from qdeck._operations.model import PLAN_LIFE_MS, PlanEntry, PlanHead, Verb
+from qdeck._operations.model import PLAN_FORMAT, PLAN_LIFE_MS, PlanEntry, PlanHead, Verb
 from qdeck._operations.planfile import Plan, PlanWriter
 from qdeck._operations.request import Sums, Wish
 from qdeck._options import read_priority
@@ -99,8 +99,8 @@ def start_head(
     now = yield from reads.clock()
     run_id, registered = yield from identity([name for adapter, name in queues if adapter == NATIVE])
     return PlanHead(
-        plan=new_id(), verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address, run_id=run_id,
-        db=db, queues=list(queues), shared=sorted(shared), registered=registered, filter=where,
+        plan=new_id(), format=PLAN_FORMAT, verb=verb.value, created_ms=now, expires_ms=now + life_ms, address=address,
+        run_id=run_id, db=db, queues=list(queues), shared=sorted(shared), registered=registered, filter=where,
         rules=list(rules), by=changes.actor(), reason=reason, priority=priority, target=target, limits=limits or {},
     )  # fmt: skip
 
