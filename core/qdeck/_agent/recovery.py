@@ -12,8 +12,8 @@ from qdeck._deck import workers
 from qdeck._engine import keys, ops, programs
 from qdeck._engine.numbers import digits
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import good, is_error
+from qdeck._redis.commands import ordered
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -144,12 +144,9 @@ def prune_workers(now: int, done: WorkDone) -> Program[None]:
     said = yield from reads.scan_hash(keys.WORKERS)
     gone = [name for name, raw in said.items() if name and _silent(name, raw, now)]
     for part in _slices(gone):
-        replies = yield ask(
-            *((b"HDEL", key, *part) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)), key=keys.WORKERS.encode()
-        )
-        done.workers += int(good(replies[0]))
-        for reply in replies[1:]:
-            good(reply)
+        calls = [(b"HDEL", key, *part) for key in (keys.WORKERS, keys.CONTROL, keys.TASKS)]
+        struck, *_ = yield ordered(*calls, key=keys.WORKERS.encode())
+        done.workers += struck
 
 
 def prune_queues(now: int) -> Program[list[str]]:
@@ -166,10 +163,10 @@ def prune_queues(now: int) -> Program[list[str]]:
         there = yield from reads.fetch_all([(b"EXISTS", meta) for meta in metas])
         missing = [(n, m, known[n]) for n, m, e in zip(part, metas, there, strict=True) if e == 0]
         for name, meta, raw in missing:
-            removed, exists = yield ask((b"HDEL", keys.QUEUES, name), (b"EXISTS", meta), key=meta)
-            if good(exists):
-                yield ask((b"HSETNX", keys.QUEUES, name, raw), key=meta)
-            elif good(removed):
+            removed, exists = yield ordered((b"HDEL", keys.QUEUES, name), (b"EXISTS", meta), key=meta)
+            if exists:
+                yield (b"HSETNX", keys.QUEUES, name, raw)
+            elif removed:
                 gone.append(name.decode())
     return gone
 

@@ -10,7 +10,6 @@ from qdeck._deck.history import COARSE, FINE, LATEST, Sample, Tier
 from qdeck._engine.numbers import digits
 from qdeck._redis import reads
 from qdeck._redis.commands import ask
-from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,11 +92,8 @@ def _send(calls: Sequence[Command], unread: list[str]) -> Program[None]:
         # Appended twice after a lost answer, a sample is read once.
         part = calls[at : at + SLICE]
         for call, reply in zip(part, (yield ask(*part)), strict=True):
-            error = reply if is_error(reply) else None
-            if error is not None and reads.concerns_all(error):
-                raise error
-            if error is not None:
-                unread.append(f"{call[1]!r}: {error}")  # a key that is not ours: the other queues go on
+            if reads.is_broken(reply):
+                unread.append(f"{call[1]!r}: {reply}")  # a key that is not ours: the other queues go on
 
 
 def _tell_latest(rows: Sequence[QueueRow], at_ms: int) -> Program[None]:

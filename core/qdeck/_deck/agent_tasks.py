@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._engine import codec
 from qdeck._engine.numbers import digits, score_ms
 from qdeck._redis import reads, scripts
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import good, is_error
+from qdeck._redis.commands import Command, ask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,10 +99,9 @@ def finish(task: str, token: int, ending: Ending, now: int = 0) -> Program[bool]
 
 def count(task: str, counters: Mapping[str, int]) -> Program[None]:
     """Adds to the counters of a maintenance task what was done outside its runs."""
-    calls = [(b"HINCRBY", key(task), f"n:{name}", more) for name, more in counters.items() if more]
+    calls: list[Command] = [(b"HINCRBY", key(task), f"n:{name}", more) for name, more in counters.items() if more]
     if calls:
-        for reply in (yield ask(*calls, key=key(task))):
-            good(reply)
+        yield calls
 
 
 def read(tasks: Sequence[str]) -> Program[list[AgentTask]]:
@@ -112,11 +110,8 @@ def read(tasks: Sequence[str]) -> Program[list[AgentTask]]:
     now = reads.stamp(replies[0]) or reads.local_ms()
     found = []
     for task, flat in zip(tasks, replies[1:], strict=True):
-        error = flat if is_error(flat) else None
-        if error is not None and reads.concerns_all(error):
-            raise error
         # A key that is not ours: health reports it, and the other tasks are shown.
-        found.append(_task(task, {} if error else dict(reads.pairs(flat)), now))
+        found.append(_task(task, {} if reads.is_broken(flat) else dict(reads.pairs(flat)), now))
     return found
 
 

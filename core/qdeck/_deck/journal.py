@@ -13,8 +13,6 @@ from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._files import state_dir
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import good
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +31,7 @@ def write(entry: Mapping[str, Any], *, in_file: bool = True) -> Program[None]:
         with contextlib.suppress(OSError):
             append(text)
     with contextlib.suppress(QdeckError):
-        [reply] = yield ask(
-            (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text), key=keys.ACTIVITY.encode()
-        )
-        good(reply)
+        yield (b"XADD", keys.ACTIVITY, b"MAXLEN", b"~", KEEP, b"*", b"e", text)
 
 
 def append(line: bytes) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from qdeck._engine import codec
 from qdeck._engine.numbers import whole
 from qdeck._redis.commands import ask
-from qdeck._redis.errors import good, is_error
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,5 +71,4 @@ def note(findings: Sequence[Finding], thresholds: Thresholds, now_ms: int) -> Pr
             same = isinstance(said, list) and len(said) == 3 and said[0] == finding.severity
             now_so[finding.place] = said if same else [finding.severity.value, now_ms, fresh]
     text = codec.encode_json({"at": now_ms, "thresholds": rules, "places": now_so})
-    for reply in (yield ask((b"SET", KEY, text, b"PX", LIVE_MS), key=KEY.encode())):
-        good(reply)
+    yield (b"SET", KEY, text, b"PX", LIVE_MS)

@@ -12,8 +12,7 @@ from qdeck._deck.model import WorkerRow
 from qdeck._engine import codec, keys, numbers
 from qdeck._errors import InvalidOption, UsageError
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import good, is_error
+from qdeck._redis.errors import is_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -121,5 +120,4 @@ def order(worker: str, what: str) -> Program[None]:
         near = difflib.get_close_matches(worker, known, 1)
         hint = f"did you mean {near[0]!r}?" if near else "qdeck workers lists them"
         raise UsageError(f"there is no worker {worker!r}", hint=hint)
-    [reply] = yield ask((b"HSET", keys.CONTROL, worker, what), key=keys.CONTROL.encode())
-    good(reply)
+    yield (b"HSET", keys.CONTROL, worker, what)

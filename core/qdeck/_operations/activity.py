@@ -13,8 +13,6 @@ from qdeck._deck.masking import mask_text
 from qdeck._engine import keys
 from qdeck._operations.model import Activity
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import good
 from qdeck._settings.model import UsedRule
 
 if TYPE_CHECKING:
@@ -83,8 +81,7 @@ def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity
     found: list[Activity] = []
     start = b"-" if since_ms is None else b"%d" % since_ms
     while len(found) < most:
-        [page] = yield ask((b"XRANGE", key, start, b"+", b"COUNT", _PAGE), key=key)
-        page = good(page)
+        page = yield (b"XRANGE", key, start, b"+", b"COUNT", _PAGE)
         for _, flat in page:
             entry = read_entry(dict(reads.pairs(flat)).get(b"e"))
             if entry is not None:

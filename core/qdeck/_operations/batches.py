@@ -17,8 +17,6 @@ from qdeck._engine.acts import KEEP_BYTES, KEEP_MS
 from qdeck._errors import UsageError
 from qdeck._operations import activity
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import good
 from qdeck._settings.model import UsedRule  # noqa: TC001 - structs look their types up when they are made
 
 if TYPE_CHECKING:
@@ -189,8 +187,7 @@ def read() -> Program[dict[str, Batch]]:
 
 def write(batch: Batch) -> Program[None]:
     """Write the record of a batch."""
-    [reply] = yield ask((b"HSET", keys.UNDO, batch.id, msgspec.json.encode(batch)), key=keys.UNDO.encode())
-    good(reply)
+    yield (b"HSET", keys.UNDO, batch.id, msgspec.json.encode(batch))
 
 
 def _sweep(known: dict[str, Batch], now: int) -> Program[None]:
@@ -199,8 +196,7 @@ def _sweep(known: dict[str, Batch], now: int) -> Program[None]:
     rest = sorted((batch.at_ms, name) for name, batch in known.items() if name not in set(over))
     over += [name for _, name in rest[:-MOST]]
     if over:
-        [reply] = yield ask((b"HDEL", keys.UNDO, *over), key=keys.UNDO.encode())
-        good(reply)
+        yield (b"HDEL", keys.UNDO, *over)
         for name in over:
             del known[name]
 

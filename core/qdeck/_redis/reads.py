@@ -40,6 +40,13 @@ def concerns_all(error: QdeckError) -> bool:
     return isinstance(error, NotAllowed | OutcomeUnknown | ServerRefused | ServerUnreachable | UsageError)
 
 
+def is_broken(reply: Any) -> bool:
+    """Whether what is stored in one place cannot be read; raises an error that is of more than that."""
+    if is_error(reply) and concerns_all(reply):
+        raise reply
+    return is_error(reply)
+
+
 def contained(program: Program[T], name: str, unread: list[str]) -> Program[T | None]:
     """What a program gives. What is stored wrongly there is noted under its name and stops no other: None then."""
     try:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 from qdeck._deck.model import Page, State
 from qdeck._errors import InvalidOption, LayoutMismatch, UnknownJob
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import good, is_error
 from qdeck.adapters import streams
 from qdeck.adapters.model import NO_QUEUE, SLICE, Entry, Kind, Raw, Source
 from qdeck.adapters.sorted_sets import SortedSet
@@ -147,7 +145,14 @@ def first(
 
 
 def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
-    """The next entries of a source and where to go on; a key of another type has none."""
+    """The next entries of a source and where to go on; a key of another type has none: the rows report it."""
+    try:
+        return (yield from _read_slice(source, mark, most))
+    except LayoutMismatch:
+        return [], None
+
+
+def _read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
     if source.kind is Kind.ZSET:
         return (yield from _zset(source, mark, most))
     if source.kind is Kind.LIST:
@@ -157,15 +162,11 @@ def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw],
     if source.kind is Kind.PENDING:
         return (yield from streams.pending(source, mark, most))
     if source.kind is Kind.NAMES:
-        [reply] = yield ask((b"SCAN", mark or "0", b"MATCH", source.key, b"COUNT", NAMES_STEP))
-        cursor, names = good(reply)
+        cursor, names = yield (b"SCAN", mark or "0", b"MATCH", source.key, b"COUNT", NAMES_STEP)
         text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
         return [Raw(source=source, member=name) for name in names], None if text == "0" else text
     command = b"SSCAN" if source.kind is Kind.SET else b"HSCAN"
-    [reply] = yield ask((command, source.key, mark or "0", b"COUNT", most))
-    if _passed_over(reply):
-        return [], None
-    cursor, flat = reply
+    cursor, flat = yield (command, source.key, mark or "0", b"COUNT", most)
     text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
     if source.kind is Kind.SET:
         raws = [Raw(source=source, member=member) for member in flat]
@@ -174,20 +175,10 @@ def read_slice(source: Source, mark: str, most: int) -> Program[tuple[list[Raw],
     return raws, None if text == "0" else text
 
 
-def _passed_over(reply: Any) -> bool:
-    """Whether a key is of another type: that is told by the rows, and does not stop a list."""
-    if is_error(reply) and "WRONGTYPE" in str(reply):
-        return True
-    good(reply)
-    return False
-
-
 def _list(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str | None]]:
     start = int(mark or 0)
     first, last = (-start - most, -start - 1) if source.down else (start, start + most - 1)
-    [reply] = yield ask((b"LRANGE", source.key, first, last))
-    if _passed_over(reply):
-        return [], None
+    reply = yield (b"LRANGE", source.key, first, last)
     if source.down:
         raws = [Raw(source=source, member=member, at=-start - at) for at, member in enumerate(reversed(reply), 1)]
     else:
@@ -199,10 +190,7 @@ def _zset(source: Source, mark: str, most: int) -> Program[tuple[list[Raw], str 
     score, _, coded = mark.partition(" ")
     after = (base64.urlsafe_b64decode(coded), score.encode()) if mark else None
     entries = SortedSet(source.key, down=source.down, after=after)
-    try:
-        pairs = reads.pairs((yield from entries.take(most)))
-    except LayoutMismatch:  # a key of another type is told by the rows, and does not stop a list
-        return [], None
+    pairs = reads.pairs((yield from entries.take(most)))
     raws = [Raw(source=source, member=member, score=text) for member, text in pairs]
     if entries.over or entries.last is None:
         return raws, None

@@ -29,8 +29,8 @@ def undelivered(source: Source, mark: str, most: int) -> Program[Slice]:
             return [], None
         facts = [dict(pairs(group)) for group in groups]
         start = next((one[b"last-delivered-id"] for one in facts if one[b"name"] == source.group), b"0-0")
-    [rows] = yield ask((b"XRANGE", source.key, b"(" + start, b"+", b"COUNT", most))
-    raws = [Raw(source=source, member=entry, value=packed(tuple(fields))) for entry, fields in good(rows)]
+    rows = yield (b"XRANGE", source.key, b"(" + start, b"+", b"COUNT", most)
+    raws = [Raw(source=source, member=entry, value=packed(tuple(fields))) for entry, fields in rows]
     return raws, raws[-1].member.decode() if len(raws) == most else None
 
 

@@ -11,7 +11,7 @@ from qdeck._errors import InvalidName, UsageError
 from qdeck._names import QueueName
 from qdeck._redis import reads, scripts
 from qdeck._redis.commands import Request, ask
-from qdeck._redis.errors import is_error
+from qdeck._redis.errors import UnknownScript
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,12 +105,9 @@ def unlink_and_finish(event: str, name: str) -> Program[None]:
     """Remove a temporary queue that its only reader has read, or gave up, and its registration."""
     registry = script("registry")
     args: list[Arg] = ["finish", event, name, 0, 0, "unknown unknown -"]
-    gone, struck = yield Request(
-        ((b"UNLINK", name), registry.call(KEYS, args)), name.encode(), ask=True, script=registry
-    )
-    if is_error(gone):
-        raise gone
-    if is_error(struck):
+    try:
+        yield Request(((b"UNLINK", name), registry.call(KEYS, args)), name.encode(), script=registry)
+    except UnknownScript:
         yield from call("registry", KEYS, args)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from qdeck._deck.model import NO_STATE, State
 from qdeck._deck.reasons import SkipCode
 from qdeck._engine import keys
+from qdeck._errors import QdeckError
 from qdeck._redis import reads
-from qdeck._redis.commands import ask
-from qdeck._redis.errors import good, is_error
+from qdeck._redis.errors import LOST
 from qdeck.adapters.native import ALL_STATES
 from qdeck.adapters.native.job import by_id
 from qdeck.adapters.native.records import Row, read_head, read_lease
@@ -132,13 +132,13 @@ class Orphans(Pages):
 
 def _fields(key: bytes, cursor: bytes) -> Program[tuple[list[bytes], bytes]]:
     """A step through the names of a hash; servers that cannot leave the values out are asked for fewer at a time."""
-    [reply] = yield ask((b"HSCAN", key, cursor, b"COUNT", SLICE, b"NOVALUES"))
-    if is_error(reply):
-        [reply] = yield ask((b"HSCAN", key, cursor, b"COUNT", SLICE // 10))
-        following, flat = good(reply)
+    try:
+        following, names = yield (b"HSCAN", key, cursor, b"COUNT", SLICE, b"NOVALUES")
+    except LOST:
+        raise
+    except QdeckError:
+        following, flat = yield (b"HSCAN", key, cursor, b"COUNT", SLICE // 10)
         names = flat[::2]
-    else:
-        following, names = reply
     cursor = following if isinstance(following, bytes) else b"%d" % following
     return [name for name in dict.fromkeys(names) if name], cursor
 
