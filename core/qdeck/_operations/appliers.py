@@ -23,7 +23,7 @@ from qdeck._redis import reads
 from qdeck._settings.limits import Limits, used_rules
 from qdeck.adapters import changes as applied
 from qdeck.adapters import make
-from qdeck.adapters.entry_plans import SLICE, build_changes
+from qdeck.adapters.entry_plans import build_changes
 from qdeck.adapters.model import Act, Seen
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class NativeApplier:
         taken = yield from self._find_taken(parts)
         started = time.perf_counter()
         answers = yield from programs.call_each([self._op(part, room // len(parts), taken) for part in parts])
-        self.pace.took(sum(len(part.entries) for part in parts), (time.perf_counter() - started) * 1000)
+        count = sum(acted.count for acted in answers if isinstance(acted, Acted))
+        self.pace.took(count, (time.perf_counter() - started) * 1000)
         for part, acted in zip(parts, answers, strict=True):
             if isinstance(acted, Acted):
                 self._note(part.first.queue, acted.bytes)
@@ -141,7 +142,7 @@ class AdapterApplier:
 
     def apply(self, parts: Sequence[PlanSlice], room: int) -> Program[Sequence[Acted | QdeckError]]:
         [part] = parts
-        return [(yield from self._apply(part.entries[:SLICE], part.place, self.kept_bytes + room))]
+        return [(yield from self._apply(part.entries, part.place, self.kept_bytes + room))]
 
     def _apply(self, part: Sequence[PlanEntry], place: int, keep_bytes: int) -> Program[Acted]:
         first, adapter = part[0], self._adapter

@@ -129,27 +129,28 @@ class Application:
         name = parts[0].first.adapter
         if name not in self._appliers:
             self._appliers[name] = AdapterApplier(name, self.plan, self._keep_ms)
-        applier = self._appliers[name]
-        answers = yield from applier.apply(parts, max(0, self._open.room - self._kept_bytes))
-        done = self._take([(part, one) for part, one in zip(parts, answers, strict=True) if isinstance(one, Acted)])
-        for answer in answers:
-            if isinstance(answer, QdeckError):
-                raise answer
+        applier, done = self._appliers[name], list[Done]()
+        while parts:  # a call takes as much of a slice as it may read
+            answers = yield from applier.apply(parts, max(0, self._open.room - self._kept_bytes))
+            now = [(part, one) for part, one in zip(parts, answers, strict=True) if isinstance(one, Acted)]
+            parts = [rest for part, one in now if (rest := self._add(part, one)) is not None]
+            done += now
+            for answer in answers:
+                if isinstance(answer, QdeckError):
+                    raise answer
         yield from applier.deliver(at_end=False)
-        before, self._count = self._count, self._count + len(parts)
+        before, self._count = self._count, self._count + len(done)
         if before // NOTE_EVERY < self._count // NOTE_EVERY:
             yield from self._open.note(self._kept_bytes)
         return done
 
-    def _take(self, done: list[Done]) -> list[Done]:
-        """Count what was applied. The rest of a slice comes again; one may have been applied as a longer one before."""
-        for part, one in done:
-            self._slices.extend(part, one.count)
-            self.tally.add(part, one)
-        for part, one in reversed(done):
-            if one.count < len(part.entries):
-                self._slices.put_back(part, one.count)
-        return done
+    def _add(self, part: PlanSlice, acted: Acted) -> PlanSlice | None:
+        """Count what was applied of a slice; return the rest of it."""
+        if acted.count > len(part.entries):
+            self._slices.extend(part, acted.count)
+        rest = part.rest(acted.count)
+        self.tally.add(part, acted)
+        return rest
 
     def end(self, outcome: str = "done") -> Program[None]:
         """Deliver what is meant for other queues, and write down what was done."""

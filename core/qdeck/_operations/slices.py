@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck._deck.model import NATIVE
 from qdeck._engine import acts
 from qdeck._operations.model import Verb
+from qdeck.adapters.entry_plans import SLICE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,14 @@ class PlanSlice:
     place: int
     entries: list[PlanEntry]
 
+    def rest(self, count: int) -> PlanSlice | None:
+        """What is left of it after its first so many entries; these stay."""
+        if count >= len(self.entries):
+            return None
+        rest = PlanSlice(self.place + count, self.entries[count:])
+        del self.entries[count:]
+        return rest
+
     @property
     def first(self) -> PlanEntry:
         """The first entry, which tells what all of them have in common."""
@@ -46,8 +54,10 @@ class PlanSlice:
         return _CALL + len(self.entries) * (1 if self.first.verb in _LIGHT else 2) + payloads
 
     def size(self, most: int) -> int:
-        """How many of its entries go into a call that takes so many light ones."""
-        return most if self.first.verb in _LIGHT or not self.is_native else max(1, most // 2)
+        """How many of its entries go into a call, which takes `most` light ones of a native queue."""
+        if not self.is_native:
+            return min(most, SLICE)
+        return most if self.first.verb in _LIGHT else max(1, most // 2)
 
     @property
     def is_native(self) -> bool:
@@ -62,73 +72,54 @@ class PlanSlices:
         self._entries = entries
         self._held: list[PlanEntry] = []
         self._place = 0
-        self._again: deque[PlanSlice] = deque()
 
     def take(self, most: int) -> list[PlanSlice]:
-        """The next slices that go to the server in one round trip, each of at most so many entries.
+        """Return the next slices that go to the server in one round trip, each of at most so many entries.
 
         Of native queues there are several, as long as all that belongs together fits in: one that is cut goes alone,
         since what is left of it may have been one slice with it before.
         """
-        part = self._next(most, None)
-        found = [] if part is None else [part]
-        if part is None or not part.is_native or len(part.entries) == part.size(most):
-            return found
-        room = _COST - part.cost
-        while (part := self._next(most, room)) is not None:
+        found: list[PlanSlice] = []
+        room = _COST
+        while (part := self._next(most)) is not None:
+            size, is_native = part.size(most), part.is_native
+            is_cut = len(part.entries) > size
+            if found and (is_cut or not is_native or part.cost > room):
+                break
+            del part.entries[size:]
+            self._skip(len(part.entries))
             found.append(part)
+            if is_cut or not is_native:
+                break
             room -= part.cost
         return found
 
-    def _next(self, most: int, room: int | None) -> PlanSlice | None:
-        """The next slice; with `room` only a whole one of a native queue that costs no more than that."""
-        part = self._again[0] if self._again else self._read(most)
-        if part is None:
-            return None
-        size = part.size(most)
-        if room is not None and not (part.is_native and len(part.entries) <= size and part.cost <= room):
-            return None
-        if self._again:
-            self._again.popleft()
-        else:
-            del self._held[: len(part.entries)]
-            self._place += len(part.entries)
-        if len(part.entries) > size:
-            self.put_back(part, size)
-        return part
+    def extend(self, part: PlanSlice, count: int) -> None:
+        """Make the slice that was read last so long, since it was applied as a longer one before."""
+        missing = count - len(part.entries)
+        self._fill(missing)
+        part.entries += self._held[:missing]
+        self._skip(missing)
 
-    def _read(self, most: int) -> PlanSlice | None:
-        """The entries that belong together, up to one more than fit into a slice."""
-        held = self._held
-        if len(held) <= most:
-            held += islice(self._entries, most + 1 - len(held))
-        if not held:
+    def _next(self, most: int) -> PlanSlice | None:
+        """Look at the entries that belong together, up to one more than fit into a slice."""
+        self._fill(most + 1)
+        if not self._held:
             return None
-        first = held[0]
+        entries, first = self._held[: most + 1], self._held[0]
         kind = (first.queue, first.state, first.verb, first.rule, first.adapter)
-        entries = held[: most + 1]
         for at, entry in enumerate(entries):
             if (entry.queue, entry.state, entry.verb, entry.rule, entry.adapter) != kind:
                 return PlanSlice(self._place, entries[:at])
         return PlanSlice(self._place, entries)
 
-    def put_back(self, part: PlanSlice, count: int) -> None:
-        """All but the first so many entries of a slice are to come again.
+    def _fill(self, count: int) -> None:
+        if len(self._held) < count:
+            self._held += islice(self._entries, count - len(self._held))
 
-        Those that were read last come with what follows them, since all of it may have been one slice before.
-        """
-        rest = part.entries[count:]
-        if part.place + len(part.entries) == self._place:
-            self._held[:0] = rest
-            self._place -= len(rest)
-        else:
-            self._again.appendleft(PlanSlice(part.place + count, rest))
-        del part.entries[count:]
-
-    def extend(self, part: PlanSlice, count: int) -> None:
-        """Make the slice that was read last so long, since it was applied as a longer one before."""
-        while len(part.entries) < count and (more := self._next(count - len(part.entries), None)) is not None:
-            part.entries += more.entries
+    def _skip(self, count: int) -> None:
+        del self._held[:count]
+        self._place += count
 
 
 class Pace:

@@ -99,13 +99,13 @@ class _Reached(NamedTuple):
     slice_bytes: int
     outbox: int
 
-    def places(self, queue: str) -> Iterator[_Place]:
+    def places(self, queue: str) -> Iterator[_UndoSlice]:
         """The slices of its own, the last one first."""
         for number in range(self.slices, 0, -1):
-            yield _Place(queue, number, self.slice_bytes)
+            yield _UndoSlice(queue, number, self.slice_bytes)
 
 
-class _Place(NamedTuple):
+class _UndoSlice(NamedTuple):
     """A slice of a queue as `acts.undo` names it, and about how many bytes are kept of it."""
 
     queue: str
@@ -123,7 +123,7 @@ class _Undoing:
         self.error: str | None = None
         self.whole = True
         self._reached: dict[str, _Reached] = {}
-        self._undone: dict[_Place, acts.Undone] = {}
+        self._undone: dict[_UndoSlice, acts.Undone] = {}
 
     def gather(self) -> Program[None]:
         """Deliver what is under way, and find every queue that the batch reached."""
@@ -146,13 +146,13 @@ class _Undoing:
 
         Again and again those with jobs whose parents, maybe of another queue, were not back yet.
         """
-        todo: list[_Place] = []
+        todo: list[_UndoSlice] = []
         for queue in reversed(self.batch.native_queues):
             todo += self._reached[queue].places(queue)
         for queue, found in self._reached.items():
-            todo += [_Place(queue, f"~{number}", found.slice_bytes) for number in range(1, found.fallen + 1)]
+            todo += [_UndoSlice(queue, f"~{number}", found.slice_bytes) for number in range(1, found.fallen + 1)]
         for queue, found in reversed(self._reached.items()):
-            todo += [_Place(queue, f"^{number}", found.slice_bytes) for number in range(found.gone_on, 0, -1)]
+            todo += [_UndoSlice(queue, f"^{number}", found.slice_bytes) for number in range(found.gone_on, 0, -1)]
         for _ in range(_ROUNDS):
             before = self.restored + self.dependents
             for places in _bundles(todo, 1 if self.batch.verb == Verb.MOVE else _CALLS):
@@ -163,10 +163,10 @@ class _Undoing:
         for adapter in self.batch.adapters:
             yield self._undo_in(adapter)
 
-    def _waits_for_parents(self, place: _Place) -> bool:
+    def _waits_for_parents(self, place: _UndoSlice) -> bool:
         return any(code == SkipCode.PARENT_ENDED for _, code, _ in self._undone[place].skipped)
 
-    def _undo(self, places: Sequence[_Place]) -> Program[None]:
+    def _undo(self, places: Sequence[_UndoSlice]) -> Program[None]:
         """Undo some slices in one round trip; a slice answers with all that was done by it so far."""
         first = places[0]
         found: list[acts.Undone | QdeckError]
@@ -217,9 +217,9 @@ class _Undoing:
         yield from activity.record(entry)
 
 
-def _bundles(places: Sequence[_Place], most: int) -> Iterator[list[_Place]]:
+def _bundles(places: Sequence[_UndoSlice], most: int) -> Iterator[list[_UndoSlice]]:
     """Yield slices that go to the server in one round trip, as many as are about one full slice."""
-    some: list[_Place] = []
+    some: list[_UndoSlice] = []
     for place in places:
         if some and (len(some) == most or sum(one.bytes for one in some) + place.bytes > _BYTES):
             yield some
