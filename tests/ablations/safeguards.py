@@ -102,6 +102,14 @@ SAFEGUARDS: Final = (
         tests=("tests/engine/test_across_queues.py",),
     ),
     Safeguard(
+        name="ids that are taken in the queue a job is moved to",
+        prevents="a job that is moved is lost, since another has its id there",
+        file=f"{_LUA}/accept.lua",
+        text="if is_taken and state ~= '' then",
+        without="if false then",
+        tests=("tests/engine/test_acts.py",),
+    ),
+    Safeguard(
         name="age of an entry of the outbox",
         prevents="a deliverer that stood still delivers what was delivered and forgotten",
         file=f"{_LUA}/accept.lua",
