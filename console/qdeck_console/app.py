@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.worker import Worker
 
-    from qdeck.admin import AsyncReader, AsyncWriter, Snapshot, State, Target, Thresholds
+    from qdeck.admin import AsyncReader, AsyncWriter, QueueRef, Snapshot, State, Target, Thresholds
     from qdeck_console.commanding import Command
     from qdeck_console.console import Watching
     from qdeck_console.presenters.frame import Context
@@ -309,7 +309,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.back()
         _ = self.switch_mode(name)
 
-    def show_jobs(self, queue: str, state: State | None = None) -> None:
+    def show_jobs(self, queue: QueueRef, state: State | None = None) -> None:
         """Switches to the jobs of a queue."""
         self.action_tab(JOBS)
 
@@ -436,17 +436,17 @@ class ConsoleApp(App[int], inherit_bindings=False):
         """Opens a screen over this one."""
         _ = self.push_screen(screen)  # not awaited: whoever opens it is a handler of the screen below
 
-    def open_job(self, queue: str, job_id: str) -> None:
+    def open_job(self, queue: QueueRef, job_id: str) -> None:
         """Opens all about one job."""
         from qdeck_console.screens.job import JobScreen
 
         self.open(JobScreen(self.current_mode, queue, job_id))
 
-    def open_queue(self, name: str) -> None:
+    def open_queue(self, queue: QueueRef) -> None:
         """Opens all about one queue."""
         from qdeck_console.screens.detail import QueueScreen
 
-        self.open(QueueScreen(name))
+        self.open(QueueScreen(queue))
 
     def open_temporary_queues(self) -> None:
         """Opens the temporary queues."""

@@ -16,6 +16,8 @@ from qdeck_console.widgets.items import Item
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from qdeck.admin import QueueRef
+
 T = TypeVar("T")
 
 TWO_LINES_AT_MOST: Final = 200  # troubled queues; more than that, and reasons are for the detail only
@@ -41,19 +43,28 @@ class Sort(IntEnum):
         return ("worst first", "by name", "by ready", "by dead", "by oldest", "by in/s")[self]
 
 
+def _by_name(entry: Entry) -> tuple[str, str]:
+    return entry.row.name, entry.row.adapter
+
+
 def _sort_key(sort: Sort) -> Callable[[Entry], tuple[float | str, ...]]:
     def worst(e: Entry) -> tuple[float | str, ...]:
-        return (e.severity, -(e.row.stuck or 0), -(e.row.dead or 0), -(e.row.ready or 0), e.row.name)
+        return (e.severity, -(e.row.stuck or 0), -(e.row.dead or 0), -(e.row.ready or 0), *_by_name(e))
 
     keys: Mapping[Sort, Callable[[Entry], tuple[float | str, ...]]] = {
         Sort.WORST: worst,
-        Sort.NAME: lambda e: (e.row.name,),
-        Sort.READY: lambda e: (-(e.row.ready or 0), e.row.name),
-        Sort.DEAD: lambda e: (-(e.row.dead or 0), e.row.name),
-        Sort.OLDEST: lambda e: (-(e.row.oldest_s or 0), e.row.name),
-        Sort.RATE: lambda e: (-(e.rates.filled or 0), e.row.name),
+        Sort.NAME: _by_name,
+        Sort.READY: lambda e: (-(e.row.ready or 0), *_by_name(e)),
+        Sort.DEAD: lambda e: (-(e.row.dead or 0), *_by_name(e)),
+        Sort.OLDEST: lambda e: (-(e.row.oldest_s or 0), *_by_name(e)),
+        Sort.RATE: lambda e: (-(e.rates.filled or 0), *_by_name(e)),
     }
     return keys[sort]
+
+
+def _passes(entry: Entry, wanted: str) -> bool:
+    """Whether the name has a text; one with `/` is looked for in the name with its adapter."""
+    return wanted in (str(entry.row.ref) if "/" in wanted else entry.row.name).casefold()
 
 
 _severity: Final = attrgetter("severity")
@@ -97,9 +108,9 @@ class Arranger:
 
     def __init__(self) -> None:
         self.arranged = Arranged()
-        self._order: Sequence[str] = ()
-        self._shown: dict[str, Severity] = {}
-        self._next: dict[str, tuple[Severity, int]] = {}
+        self._order: Sequence[QueueRef] = ()
+        self._shown: dict[QueueRef, Severity] = {}
+        self._next: dict[QueueRef, tuple[Severity, int]] = {}
         self._counted: Judged | None = None  # the picture that was looked at last for who changes its group
         self._begun = 0  # lists; one that is made in steps is given up when a key asks for another meanwhile
         self._sorted_at = float("-inf")
@@ -144,10 +155,10 @@ class Arranger:
             yield from self._as_before(entries, ordered)
         if asked.sort is Sort.WORST:
             ordered.sort(key=_severity)
-        self._order = [entry.row.name for entry in ordered]
+        self._order = [entry.row.ref for entry in ordered]
         yield
         if asked.filter:
-            ordered = [entry for entry in ordered if asked.filter in entry.row.name.casefold()]
+            ordered = [entry for entry in ordered if _passes(entry, asked.filter)]
             yield
         yield from self._lay(judged, asked, ordered)
 
@@ -159,39 +170,39 @@ class Arranger:
         for part in _parts(judged.entries):
             out += [
                 entry
-                if entry.severity is shown.get(entry.row.name) and entry.row.name not in following
+                if entry.severity is shown.get(entry.row.ref) and entry.row.ref not in following
                 else self._held(entry, is_fresh=is_fresh)
                 for entry in part
             ]
             yield
 
     def _held(self, entry: Entry, *, is_fresh: bool) -> Entry:
-        name, severity = entry.row.name, entry.severity
-        shown = self._shown.setdefault(name, severity)
+        ref, severity = entry.row.ref, entry.severity
+        shown = self._shown.setdefault(ref, severity)
         if severity == shown:
-            self._next.pop(name, None)
+            self._next.pop(ref, None)
             return entry
-        candidate, polls = self._next.get(name, (severity, 0))
+        candidate, polls = self._next.get(ref, (severity, 0))
         polls = polls + int(is_fresh) if candidate == severity else int(is_fresh)
         if polls >= _POLLS:
-            self._shown[name] = severity
-            self._next.pop(name, None)
+            self._shown[ref] = severity
+            self._next.pop(ref, None)
             return entry
-        self._next[name] = (severity, polls)
+        self._next[ref] = (severity, polls)
         reasons = entry.reasons if shown is not Severity.FINE else ()
-        return replace(entry, severity=shown, reasons=reasons or self._said(name, shown))
+        return replace(entry, severity=shown, reasons=reasons or self._said(ref, shown))
 
-    def _said(self, name: str, severity: Severity) -> tuple[RowReason, ...]:
+    def _said(self, ref: QueueRef, severity: Severity) -> tuple[RowReason, ...]:
         """What was said of a queue that is calmer now: a row whose state is shown a moment longer keeps its reason."""
-        at = self.arranged.where.get(name)
+        at = self.arranged.where.get(str(ref))
         row = None if at is None or severity is Severity.FINE else self.arranged.items[at].row
         return row.reasons if isinstance(row, Entry) else ()
 
     def _as_before(self, entries: Sequence[Entry], out: list[Entry]) -> Iterator[None]:
-        left = {entry.row.name: entry for entry in entries}
+        left = {entry.row.ref: entry for entry in entries}
         yield
         for part in _parts(self._order):
-            out += [entry for name in part if (entry := left.pop(name, None)) is not None]
+            out += [entry for ref in part if (entry := left.pop(ref, None)) is not None]
             yield
         out += left.values()  # new ones
 
@@ -211,12 +222,12 @@ class Arranger:
                     head = Item("", 1 + int(asked.is_tall and bool(items)), Group(last, counts[last]))
                     items.append(head)
                     tops.append(top := top + head.height)
-                name, height = entry.row.name, 2 if reasons_shown and entry.reasons else 1
-                at = was.get(name)
+                key, height = str(entry.row.ref), 2 if reasons_shown and entry.reasons else 1
+                at = was.get(key)
                 item = None if at is None else before[at]
                 if item is None or item.row is not entry or item.height != height:
-                    item = Item(name, height, entry)
-                where[name] = len(items)
+                    item = Item(key, height, entry)
+                where[key] = len(items)
                 items.append(item)
                 tops.append(top := top + height)
             yield

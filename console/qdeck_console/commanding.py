@@ -153,7 +153,7 @@ def _names(console: Console, word: Word) -> list[str] | None:
         return sorted(console.available_themes, key=lambda name: (not name.startswith("qdeck-"), name))
     if word.name == "queue":
         snapshot = console.shown.snapshot
-        return [row.name for row in snapshot.queues] if snapshot else []
+        return [row.ref.label(snapshot.shared) for row in snapshot.queues] if snapshot else []
     return None
 
 
@@ -162,7 +162,7 @@ def do_word(console: Console, below: FrameScreen, name: str, rest: str) -> None:
     if name == "find":
         console.run_worker(find(console, rest), group="find", exit_on_error=False)
     elif name == "queue":
-        console.open_queue(rest)
+        _open_queue(console, rest)
     elif name == "filter":
         below.set_filter(rest)
     elif name == "context":
@@ -179,6 +179,16 @@ def do_word(console: Console, below: FrameScreen, name: str, rest: str) -> None:
         console.feed.poke()
 
 
+def _open_queue(console: Console, label: str) -> None:
+    """Opens the queue that is shown so."""
+    snapshot = console.shown.snapshot
+    refs = [row.ref for row in snapshot.queues if row.ref.label(snapshot.shared) == label] if snapshot else []
+    if refs:
+        console.open_queue(refs[0])
+    else:
+        console.say(f"there is no queue {label}", "warn", "▲")
+
+
 async def find(console: Console, job_id: str) -> None:
     """Looks for a job in every queue and opens it, or says where else it is."""
     wanted = job_id.strip()
@@ -192,7 +202,9 @@ async def find(console: Console, job_id: str) -> None:
         return
     first = places_of[0]
     if len(places_of) > 1:
-        console.say(f"{len(places_of):,} queues have it; this one is of {first.queue}", "muted", "▲")
+        console.say(
+            f"{len(places_of):,} queues have it; this one is of {console.reader.label(first.ref)}", "muted", "▲"
+        )
     while len(console.screen_stack) > 1:
         console.back()
-    console.open_job(first.queue, first.id)
+    console.open_job(first.ref, first.id)

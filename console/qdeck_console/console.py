@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
     from textual.theme import Theme
 
-    from qdeck.admin import State, Thresholds
+    from qdeck.admin import QueueRef, State, Thresholds
     from qdeck_console.feed import Picture, Reader
     from qdeck_console.format import Piece
     from qdeck_console.screens.acting import Operator
@@ -71,16 +71,16 @@ class Console(Session, Protocol):
     def open(self, screen: Screen[None]) -> None:
         """Open a screen over this one."""
 
-    def open_job(self, queue: str, job_id: str) -> None:
+    def open_job(self, queue: QueueRef, job_id: str) -> None:
         """Open all about one job."""
 
-    def open_queue(self, name: str) -> None:
+    def open_queue(self, queue: QueueRef) -> None:
         """Open all about one queue."""
 
     def open_temporary_queues(self) -> None:
         """Open the temporary queues."""
 
-    def show_jobs(self, queue: str, state: State | None = None) -> None:
+    def show_jobs(self, queue: QueueRef, state: State | None = None) -> None:
         """Switch to the jobs of a queue."""
 
     def back(self) -> None:

@@ -20,7 +20,7 @@ from qdeck_console.steps import in_steps
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-    from qdeck.admin import Snapshot
+    from qdeck.admin import QueueRef, Snapshot
 
 INTERVAL_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.5
@@ -40,7 +40,7 @@ class Picture:
     read_at: float = 0.0  # monotonic
     read_ms: int = 0  # wall clock
     took_s: float = 0.0
-    rates: Mapping[str, Rates] = field(default_factory=lambda: MappingProxyType({}))
+    rates: Mapping[QueueRef, Rates] = field(default_factory=lambda: MappingProxyType({}))
     flow: Flow = (None, None)
     judged: Judged = field(default_factory=Judged)
     history: History = field(default_factory=History)

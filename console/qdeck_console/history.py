@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from qdeck.admin import QueueRow, Sample, Snapshot
+    from qdeck.admin import QueueRef, QueueRow, Sample, Snapshot
 
 SAMPLES: Final = 36
 LONGEST_S: Final = 25.0  # a sample, at last: 36 of them are fifteen minutes
@@ -56,7 +56,7 @@ def flow_of(rates: Collection[Rates]) -> Flow:
 class Pasts:
     """What agents saw of some queues in the last hour, as a screen had it read."""
 
-    samples: Mapping[str, Sequence[Sample]]
+    samples: Mapping[QueueRef, Sequence[Sample]]
 
 
 @dataclass(slots=True)
@@ -83,9 +83,9 @@ class History:
     """Rates and samples of all queues."""
 
     def __init__(self) -> None:
-        self._tracks: dict[str, _Track] = {}
-        self._rates: dict[str, Rates] = {}
-        self._pasts: dict[str, _Past] = {}
+        self._tracks: dict[QueueRef, _Track] = {}
+        self._rates: dict[QueueRef, Rates] = {}
+        self._pasts: dict[QueueRef, _Past] = {}
         self._sample_s = _FIRST_S
         self._began: float | None = None
         self._now, self._now_ms = 0.0, 0
@@ -97,7 +97,7 @@ class History:
         return HOUR_MS / 1000 if self._agent_seen else self._sample_s * SAMPLES
 
     @property
-    def rates(self) -> Mapping[str, Rates]:
+    def rates(self) -> Mapping[QueueRef, Rates]:
         """The rates up to the last picture."""
         return dict(self._rates)
 
@@ -114,50 +114,50 @@ class History:
             if at % STEP == STEP - 1:
                 yield
         if len(self._rates) > len(snapshot.queues):
-            names = {row.name for row in snapshot.queues}
+            refs = {row.ref for row in snapshot.queues}
             for held in (self._rates, self._tracks, self._pasts):
-                for name in [name for name in held if name not in names]:
-                    del held[name]
+                for ref in [ref for ref in held if ref not in refs]:
+                    del held[ref]
 
     def learn(self, pasts: Pasts) -> None:
         """Takes in what agents saw; a queue that none has seen is noted, too, so that it is not asked for all along."""
-        for name, samples in pasts.samples.items():
+        for ref, samples in pasts.samples.items():
             slots = _slots(samples)
-            self._pasts[name] = _Past(self._now, slots)
+            self._pasts[ref] = _Past(self._now, slots)
             self._agent_seen = self._agent_seen or bool(slots)
 
-    def lacking(self, names: Iterable[str], most: int) -> list[str]:
+    def lacking(self, queues: Iterable[QueueRef], most: int) -> list[QueueRef]:
         """Those of which it should be read what agents saw, at most so many."""
         found = []
-        for name in names:
-            past = self._pasts.get(name)
+        for ref in queues:
+            past = self._pasts.get(ref)
             if past is None or self._now - past.read_at > _KEPT_S:
-                found.append(name)
+                found.append(ref)
                 if len(found) == most:
                     break
         return found
 
-    def ready(self, queue: str, cells: int) -> Cells:
+    def ready(self, queue: QueueRef, cells: int) -> Cells:
         """How many were ready, oldest first, in so many cells; None where nothing is known."""
         return self._cells(queue, READY, cells)
 
-    def filled(self, queue: str, cells: int) -> Cells:
+    def filled(self, queue: QueueRef, cells: int) -> Cells:
         """The rate in, likewise."""
         return self._cells(queue, FILLED, cells)
 
-    def drained(self, queue: str, cells: int) -> Cells:
+    def drained(self, queue: QueueRef, cells: int) -> Cells:
         """The rate out, likewise."""
         return self._cells(queue, DRAINED, cells)
 
     def _take(self, row: QueueRow, now: float) -> None:
         slot = int(now / self._sample_s)
-        track = self._tracks.get(row.name)
+        track = self._tracks.get(row.ref)
         if track is None:
-            track = self._tracks[row.name] = _Track(self._sample_s, slot - 1)
+            track = self._tracks[row.ref] = _Track(self._sample_s, slot - 1)
         dead = row.totals.get("dead")
         rates = Rates(row.in_per_s, row.out_per_s, None if dead is None else _growth(track.dead, dead, now))
-        if self._rates.get(row.name) != rates:
-            self._rates[row.name] = rates
+        if self._rates.get(row.ref) != rates:
+            self._rates[row.ref] = rates
         while track.sample_s < self._sample_s:
             _halve(track)
         if slot > track.slot:
@@ -170,14 +170,14 @@ class History:
                 del series[:-SAMPLES]
             track.slot = slot
 
-    def _cells(self, queue: str, kind: int, cells: int) -> Cells:
+    def _cells(self, queue: QueueRef, kind: int, cells: int) -> Cells:
         series = self._hour(queue, kind) if self._agent_seen else self._own(queue, kind)
         per = SAMPLES / cells
         return [
             _mean(series[int(cell * per) : max(int(cell * per) + 1, int((cell + 1) * per))]) for cell in range(cells)
         ]
 
-    def _own(self, queue: str, kind: int) -> Sequence[float]:
+    def _own(self, queue: QueueRef, kind: int) -> Sequence[float]:
         """Own samples up to now, one a slot."""
         track = self._tracks.get(queue)
         if track is None:
@@ -191,7 +191,7 @@ class History:
         whole = [nan] * (SAMPLES - len(series)) + list(series) + [nan] * late
         return whole[-SAMPLES:]
 
-    def _hour(self, queue: str, kind: int) -> Sequence[float]:
+    def _hour(self, queue: QueueRef, kind: int) -> Sequence[float]:
         """What an agent saw and own samples, in slots of the last hour."""
         past, own = self._pasts.get(queue), self._own(queue, kind)
         newer: dict[int, list[float]] = {}

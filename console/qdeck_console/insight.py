@@ -4,17 +4,18 @@ queue that is looked at only, and then no more often than their cost allows.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from qdeck import NotAllowed, QdeckError
-from qdeck.admin import Feature, State
+from qdeck.admin import NATIVE, Feature, QueueRef, State
 from qdeck_console.history import Pasts
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from qdeck.admin import (
         Activity,
@@ -45,7 +46,7 @@ class Insight:
     happened to the jobs of the newest one that let some run again.
     """
 
-    queue: str
+    queue: QueueRef
     close_up: CloseUp | None = None
     operations: tuple[Activity, ...] = ()
     outcomes: BatchOutcomes | None = None
@@ -58,14 +59,14 @@ class Looked(Pasts):
     insight: Insight | None = None
 
 
-async def read_pasts(reader: AsyncReader, queues: Sequence[str]) -> Mapping[str, Sequence[Sample]]:
+async def read_pasts(reader: AsyncReader, queues: Sequence[QueueRef]) -> Mapping[QueueRef, Sequence[Sample]]:
     """What agents saw of these queues; nothing where that may not be read, and it is not asked for all along."""
-    if not queues:
-        return {}
-    try:
-        return await reader.histories(queues)
-    except NotAllowed:
-        return dict.fromkeys(queues, ())
+    found: dict[QueueRef, Sequence[Sample]] = dict.fromkeys(queues, ())
+    names = [name for adapter, name in queues if adapter == NATIVE]
+    if names:
+        with contextlib.suppress(NotAllowed):
+            found |= {QueueRef(NATIVE, name): seen for name, seen in (await reader.histories(names)).items()}
+    return found
 
 
 class Pauses:
@@ -106,35 +107,38 @@ class Insights:
     """Looks at one queue after the other, and remembers the last ones so that going back shows them at once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, CloseUp | None] = {}
+        self._known: dict[QueueRef, CloseUp | None] = {}
+        self._shared: Collection[str] = ()
         self._pauses = Pauses()
         self._log: list[Activity] = []
         self._outcomes: BatchOutcomes | None = None
 
-    def known(self, queue: str) -> Insight | None:
+    def known(self, queue: QueueRef) -> Insight | None:
         """What was read of a queue, if anything was."""
         if queue not in self._known:
             return None
-        done = tuple(row for row in self._log if queue in row.queues)
+        label = queue.label(self._shared)
+        done = tuple(row for row in self._log if label in row.queues)
         mine = self._outcomes is not None and any(row.batch == self._outcomes.batch for row in done)
         outcomes = self._outcomes if mine else None
         return Insight(queue=queue, close_up=self._known[queue], operations=done, outcomes=outcomes)
 
     async def look(self, reader: AsyncReader, row: QueueRow) -> Insight | None:
         """Reads what is due of a queue."""
+        ref, label, self._shared = row.ref, reader.label(row.ref), reader.shared
         log = await self._pauses.run("log", lambda: reader.recent_activity(_LOG), _LOG_REST_S)
         self._log = self._log if log is None else log
         close_up = None
         if row.has(Feature.DETAILS) and row.problem is None:
-            close_up = await self._pauses.run(f"queue {row.name}", lambda: reader.queue_details(row.name), REST_S)
-        before = self._known.pop(row.name, None)
-        self._known[row.name] = close_up or before  # the last one that was looked at is the last to be forgotten
-        last = next((done for done in self._log if row.name in done.queues and done.verb in _RETURNED), None)
+            close_up = await self._pauses.run(f"queue {ref}", lambda: reader.queue_details(row.name), REST_S)
+        before = self._known.pop(ref, None)
+        self._known[ref] = close_up or before  # the last one that was looked at is the last to be forgotten
+        last = next((done for done in self._log if label in done.queues and done.verb in _RETURNED), None)
         if last is not None and (batch := last.batch) is not None and last.counts.get("applied", 0) <= _COUNTED:
             found = await self._pauses.run(f"batch {batch}", lambda: reader.batch_outcomes(batch), _LOG_REST_S)
             self._outcomes = found or self._outcomes
         self._forget()
-        return self.known(row.name)
+        return self.known(ref)
 
     def _forget(self) -> None:
         while len(self._known) > _KEPT:
@@ -159,13 +163,15 @@ class JobInsight:
         self._related: Mapping[str, JobRecord] = {}
         self._kin: Kind | None = None
 
-    async def look(self, reader: AsyncReader, queue: str, job_id: str) -> JobSeen:
+    async def look(self, reader: AsyncReader, queue: QueueRef, job_id: str) -> JobSeen:
         """The job as it is now; raises `UnknownJob` where there is none."""
         job = await reader.job(queue, job_id)
         refs = (*job.depends_on, *job.dependents)
         if job.has(Feature.RELATIONS) and refs:
-            found = await self._pauses.run(f"related {job.state}", lambda: reader.related(queue, refs), REST_S)
+            found = await self._pauses.run(f"related {job.state}", lambda: reader.related(queue.name, refs), REST_S)
             self._related = self._related if found is None else found
         if job.has(Feature.GROUP_COUNTS) and job.state == State.DEAD:
-            self._kin = await self._pauses.run("kin", lambda: reader.same_failure(queue, job_id), REST_S) or self._kin
+            self._kin = (
+                await self._pauses.run("kin", lambda: reader.same_failure(queue.name, job_id), REST_S) or self._kin
+            )
         return JobSeen(job=job, related=self._related, kin=self._kin if job.state == State.DEAD else None)

@@ -93,36 +93,36 @@ class Judged:
     """The queues of a picture as a list shows them; `before` has the rows that were others in the picture before."""
 
     entries: tuple[Entry, ...] = ()
-    before: Mapping[str, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
-    named: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))  # the same by their names
+    before: Mapping[QueueRef, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
+    by_ref: Mapping[QueueRef, Entry] = field(default_factory=lambda: MappingProxyType({}))
 
-    def of(self, queue: str) -> Entry | None:
+    def of(self, queue: QueueRef) -> Entry | None:
         """One of them."""
-        return self.named.get(queue)
+        return self.by_ref.get(queue)
 
 
 class Judge:
     """Judges the queues of one picture after the other; one that is as it was is not judged again."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[QueueRef, Entry] = {}
         self._findings: tuple[Finding, ...] = ()
         self._told: dict[QueueRef, list[Finding]] = {}
         self.judged = Judged()
 
-    def steps(self, snapshot: Snapshot, rates_of: Mapping[str, Rates]) -> Iterator[None]:
+    def steps(self, snapshot: Snapshot, rates_of: Mapping[QueueRef, Rates]) -> Iterator[None]:
         """Judges a picture in steps, so that whoever runs it can do other things in between; then see `judged`."""
         if snapshot.findings is not self._findings:
             yield from self._hear(snapshot.findings)
         levels = tuple(Severity.of(snapshot.severities.get(code)) for code in _LEVELS)
         known, told = self._entries, self._told
-        changed: dict[str, QueueRow] = {}
+        changed: dict[QueueRef, QueueRow] = {}
         nothing: list[Finding] = []
-        entries: dict[str, Entry] = {}
+        entries: dict[QueueRef, Entry] = {}
         work = 0
         for row in snapshot.queues:
-            name = row.name
-            entry, rates, of_deck = known.get(name), rates_of.get(name), told.get(row.ref, nothing)
+            ref = row.ref
+            entry, rates, of_deck = known.get(ref), rates_of.get(ref), told.get(ref, nothing)
             if (
                 entry is None
                 or entry.row is not row
@@ -131,10 +131,10 @@ class Judge:
                 or (entry.levels != levels and (row.stuck or row.late or row.dead))
             ):
                 if entry is not None and entry.row is not row:
-                    changed[name] = entry.row
+                    changed[ref] = entry.row
                 entry = _judged(row, rates or Rates(row.in_per_s, row.out_per_s), of_deck, levels, entry)
                 work += 20
-            entries[name] = entry
+            entries[ref] = entry
             work += 1
             if work >= STEP:
                 work = 0

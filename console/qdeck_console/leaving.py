@@ -13,7 +13,7 @@ from qdeck_console.operating import DONE
 from qdeck_console.text import safe_text
 
 if TYPE_CHECKING:
-    from qdeck.admin import AsyncReader, HistoryEvent, JobDetail, JobRecord
+    from qdeck.admin import AsyncReader, HistoryEvent, JobDetail, JobRecord, QueueRef
 
 SHOWN_S: Final = 10.0  # while the cursor stays on it
 RECENT_MS: Final = 30_000  # what was done to a job before is not why it left
@@ -48,9 +48,9 @@ class Left:
 async def find_out(reader: AsyncReader, job: JobRecord, now_ms: int) -> Left | None:
     """What became of a job that was seen in a state just now; None when it is in that state still."""
     try:
-        now = await reader.job(job.queue, job.handle)
+        now = await reader.job(job.ref, job.handle)
     except UnknownJob:
-        how, at_ms = await _by_operation(reader, job.queue, now_ms - RECENT_MS)
+        how, at_ms = await _by_operation(reader, job.ref, now_ms - RECENT_MS)
         return Left(key=job.key, id=job.id, why="is gone", how=how, at_ms=at_ms)
     if now.state == job.state:
         return None
@@ -74,13 +74,13 @@ def _told(event: HistoryEvent) -> str:
     return f"{event.kind} by {by if claimed else by.rpartition('@')[0] or by}"
 
 
-async def _by_operation(reader: AsyncReader, queue: str, since_ms: int) -> tuple[str, int | None]:
+async def _by_operation(reader: AsyncReader, queue: QueueRef, since_ms: int) -> tuple[str, int | None]:
     """The operation that took jobs out of a queue since; nothing when none did, or more than one."""
     try:
         rows = await reader.recent_activity(_OPERATIONS)
     except QdeckError:
         return "", None
-    found = [row for row in rows if row.at_ms > since_ms and queue in row.queues and row.verb in _TAKES]
+    found = [row for row in rows if row.at_ms > since_ms and reader.label(queue) in row.queues and row.verb in _TAKES]
     if len(found) != 1:
         return "", None
     return f"{DONE[Verb(found[0].verb)]} by {found[0].who}", found[0].at_ms

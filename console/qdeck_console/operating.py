@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import PRIORITIES, JobRecord, Skip, Verb
 from qdeck_console.format import counted
-from qdeck_console.presenters.parts import name_parts
+from qdeck_console.presenters.parts import Naming, name_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from qdeck.admin import AsyncReader, BatchResult, Plan, UndoResult
+    from qdeck.admin import AsyncReader, BatchResult, Plan, QueueRef, UndoResult
 
 DONE: Final = {
     Verb.RETRY: "retried",
@@ -38,7 +38,7 @@ class Wish:
 
     verb: Verb
     jobs: tuple[JobRecord, ...] = ()
-    queues: tuple[str, ...] = ()
+    queues: tuple[QueueRef, ...] = ()
     where: str = ""
     states: tuple[str, ...] = ()
     stuck: bool = False
@@ -82,7 +82,7 @@ def needs_asking(plan: Plan) -> bool:
     return plan.count > 1 or reaches_others or stops or lost or plan.verb is Verb.PURGE
 
 
-def aim(plan: Plan, *, hide: str) -> str:
+def aim(plan: Plan, *, hide: Naming) -> str:
     """To what jobs are changed, in words behind what is done; empty where the verb says it all."""
     if plan.head.target:
         return f" to {' ▸ '.join(name_parts(plan.head.target, hide=hide))}"

@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import NATIVE, Feature, JobRecord, Needs, Walk, has_feature, newest_first, parse
+from qdeck.admin import Feature, JobRecord, Needs, Walk, has_feature, newest_first, parse
 from qdeck_console.leaving import Left
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from qdeck.admin import AsyncReader
+    from qdeck.admin import AsyncReader, QueueRef
 
 MOST_KEPT: Final = 20_000  # matches that can be scrolled through; beyond them they are counted
 _FOREIGN_KEPT: Final = 2_000
@@ -57,8 +57,8 @@ class End:
 class Source(ABC):
     """A list of jobs of one queue in one state."""
 
-    def __init__(self, reader: AsyncReader, queue: str, state: str, *, newest: bool | None = None) -> None:
-        self.reader, self.queue, self.state, self.newest = reader, queue, state, newest
+    def __init__(self, reader: AsyncReader, ref: QueueRef, state: str, *, newest: bool | None = None) -> None:
+        self.reader, self.ref, self.state, self.newest = reader, ref, state, newest
 
     @abstractmethod
     async def read(self, first: int, count: int, around: str | None = None) -> Part:
@@ -72,7 +72,7 @@ class Source(ABC):
         """Which of these are in the list still."""
         ids, found = [job.id for job in jobs], []
         for at in range(0, len(ids), _SLICE):
-            found += await self.reader.present(self.queue, self.state, ids[at : at + _SLICE])
+            found += await self.reader.present(self.ref.name, self.state, ids[at : at + _SLICE])
         return found
 
     async def with_left(self, part: Part, left: Left, at: int) -> Part:
@@ -90,7 +90,7 @@ class Ranked(Source):
 
     async def read(self, first: int, count: int, around: str | None = None) -> Part:
         """One or two round trips, however long the list is."""
-        found = await self.reader.stretch(self.queue, self.state, first, count, newest=self.newest, around=around)
+        found = await self.reader.stretch(self.ref.name, self.state, first, count, newest=self.newest, around=around)
         return Part(rows=found.jobs, first=found.first, total=found.total, reach=found.total, scanned=found.total)
 
     async def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
@@ -98,7 +98,7 @@ class Ranked(Source):
         met = [first.id]
         while True:
             found = await self.reader.stretch_after(
-                self.queue, self.state, met, last.id, last.place, newest=self.newest
+                self.ref.name, self.state, met, last.id, last.place, newest=self.newest
             )
             yield found.jobs
             if not found.total or not found.jobs:
@@ -111,8 +111,10 @@ class Search(Source):
 
     most: int = MOST_KEPT
 
-    def __init__(self, reader: AsyncReader, queue: str, state: str, where: str, *, newest: bool | None = None) -> None:
-        super().__init__(reader, queue, state, newest=newest)
+    def __init__(
+        self, reader: AsyncReader, ref: QueueRef, state: str, where: str, *, newest: bool | None = None
+    ) -> None:
+        super().__init__(reader, ref, state, newest=newest)
         self.where = where
         self._shown: list[str | JobRecord] = []
         self._total, self._scanned, self._exact = 0, 0, False
@@ -173,7 +175,7 @@ class Search(Source):
             first = max(0, self._shown.index(around) - count // 2)
         some = self._shown[first : first + count]
         ids = [entry for entry in some if isinstance(entry, str)]
-        now = dict(zip(ids, await self.reader.jobs_now(self.queue, ids), strict=True)) if ids else {}
+        now = dict(zip(ids, await self.reader.jobs_now(self.ref.name, ids), strict=True)) if ids else {}
         rows = tuple(entry if isinstance(entry, JobRecord) else self._row(entry, now[entry]) for entry in some)
         return Part(
             rows=rows,
@@ -188,7 +190,7 @@ class Search(Source):
         if record is not None and record.state == self.state:
             return record
         why = f"is {record.state} now" if record is not None else "is gone"
-        return Left(key=f"{NATIVE}/{self.queue}/{job_id}", id=job_id, why=why)
+        return Left(key=f"{self.ref}/{job_id}", id=job_id, why=why)
 
     async def between(self, first: JobRecord, last: End) -> AsyncIterator[Sequence[JobRecord]]:
         """Of what was found until now."""
@@ -201,7 +203,7 @@ class Search(Source):
         for at in range(begin + 1, end + 1, _SLICE):
             some = shown[at : min(end + 1, at + _SLICE)]
             ids = [entry for entry in some if isinstance(entry, str)]
-            known = dict(zip(ids, await self.reader.jobs_now(self.queue, ids), strict=True)) if ids else {}
+            known = dict(zip(ids, await self.reader.jobs_now(self.ref.name, ids), strict=True)) if ids else {}
             rows = [known[entry] if isinstance(entry, str) else entry for entry in some]
             yield [row for row in rows if row is not None and row.state == self.state]
 
@@ -217,7 +219,7 @@ class NativeSearch(Search):
         needs = Needs.of(wanted, now, self.state)
         down = newest_first(self.state, self.newest)
         # Small pages: a key waits for one of them at most.
-        self._walk = Walk(self.queue, self.state, needs, now, size=_SLICE, down=down)
+        self._walk = Walk(self.ref.name, self.state, needs, now, size=_SLICE, down=down)
 
     async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
         ids = await self.reader.filtered(self._walk)
@@ -243,17 +245,15 @@ class Foreign(Search):
     async def _next(self) -> tuple[Sequence[str | JobRecord], int] | None:
         if self._begun and self._cursor is None:
             return None
-        page = await self.reader.page(self.queue, state=self.state, where=self.where, cursor=self._cursor)
+        page = await self.reader.page(self.ref, state=self.state, where=self.where, cursor=self._cursor)
         self._begun, self._cursor = True, page.cursor
         self._looked_at += page.scanned
         return page.jobs, self._looked_at
 
 
-def source(
-    reader: AsyncReader, adapter: str, queue: str, state: str, where: str, *, newest: bool | None = None
-) -> Source:
+def source(reader: AsyncReader, queue: QueueRef, state: str, where: str, *, newest: bool | None = None) -> Source:
     """The source for a list."""
-    if not has_feature(adapter, Feature.ORDER):
+    if not has_feature(queue.adapter, Feature.ORDER):
         return Foreign(reader, queue, state, where, newest=newest)
     if where.strip():
         return NativeSearch(reader, queue, state, where, newest=newest)

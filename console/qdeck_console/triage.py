@@ -18,7 +18,7 @@ from qdeck_console.steps import pause
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from qdeck.admin import AsyncReader, Group, QueueRow, Snapshot
+    from qdeck.admin import AsyncReader, Group, QueueRef, QueueRow, Snapshot
 
 MOST: Final = 1000  # groups that are listed, the largest; all are counted
 _BUDGET_S: Final = 0.12
@@ -51,8 +51,7 @@ class Triaged:
 class _Queue:
     """One queue: what was found when it was read last, and the reading that goes on."""
 
-    name: str
-    adapter: str
+    ref: QueueRef
     is_counted: bool
     size: int = 0
     mark: tuple[object, ...] = ()
@@ -73,7 +72,7 @@ class Triage:
 
     def __init__(self, reader: AsyncReader, where: str) -> None:
         self._reader, self._where, self._wanted = reader, where, parse(where)
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[QueueRef, _Queue] = {}
         self._order: dict[tuple[str, str, str], int] = {}
         self._sorted_at = float("-inf")
         self._visible: set[str] = set()
@@ -99,18 +98,18 @@ class Triage:
 
     async def _look(self, snapshot: Snapshot) -> None:
         named = self._wanted.pushdown(snapshot.at_ms).queues
-        rows = [row for row in snapshot.queues if named is None or row.name in named]
+        rows = [row for row in snapshot.queues if row.ref.is_in(named)]
         self._left_out = sum(row.is_unread for row in rows)
         rows = [row for row in rows if row.dead]
         queues: list[_Queue] = []
         for at in range(0, len(rows), _STEP):
             await pause()
             queues += [self._known(row, snapshot.at_ms) for row in rows[at : at + _STEP]]
-        self._queues = {queue.name: queue for queue in queues}
+        self._queues = {queue.ref: queue for queue in queues}
         await pause()
         started = time.monotonic()
         due = [queue for queue in queues if self._is_due(queue, started)]
-        due.sort(key=lambda queue: (queue.found is not None, queue.name not in self._visible, queue.size))
+        due.sort(key=lambda queue: (queue.found is not None, str(queue.ref) not in self._visible, queue.size))
         is_begun = any(queue.found or queue.gathering for queue in queues)
         begun = _AGAIN_S if all(queue.found for queue in queues) else _BUDGET_S
         budget = begun if is_begun else _FIRST_S
@@ -127,15 +126,15 @@ class Triage:
         together: list[_Queue] = []
         for queue in due:
             counts = queue.is_counted and self._wanted.is_everything and queue.gathering is None
-            (together if counts and not (queue.found and queue.name in self._visible) else alone).append(queue)
+            (together if counts and not (queue.found and str(queue.ref) in self._visible) else alone).append(queue)
         for at in range(0, len(together), _TOGETHER):
             if time.monotonic() > until:
                 break
             some, begun = together[at : at + _TOGETHER], time.monotonic()
-            counted = await self._reader.counted_groups([queue.name for queue in some])
+            counted = await self._reader.counted_groups([queue.ref.name for queue in some])
             now = time.monotonic()
             for queue in some:
-                found = counted.get(queue.name)
+                found = counted.get(queue.ref.name)
                 if found is None:
                     alone.append(queue)
                     continue
@@ -146,7 +145,7 @@ class Triage:
         return alone
 
     def _known(self, row: QueueRow, now_ms: int) -> _Queue:
-        queue = self._queues.get(row.name) or _Queue(row.name, row.adapter, row.has(Feature.GROUP_COUNTS))
+        queue = self._queues.get(row.ref) or _Queue(row.ref, row.has(Feature.GROUP_COUNTS))
         queue.size = row.dead or 0
         # The last part of the hour is in it because the trend moves on with it.
         queue.mark = (row.dead, row.totals.get("dead"), row.totals.get("dropped_dead"), now_ms // PART_MS)
@@ -157,7 +156,7 @@ class Triage:
             return True
         rest = max(_REST * queue.cost_s, 0.0 if queue.is_counted else _FOREIGN_REST_S)
         changed = queue.read_mark != queue.mark or not queue.is_counted
-        if queue.name in self._visible and not queue.has_trends:
+        if str(queue.ref) in self._visible and not queue.has_trends:
             changed = True
         return changed and (queue.found is None or now - queue.rested_at >= rest)
 
@@ -165,7 +164,7 @@ class Triage:
         begun = time.monotonic()
         if queue.gathering is None and queue.is_counted and self._wanted.is_everything:
             # Queues count their dead letters by kind: most need not be read at all.
-            counted = await self._reader.queue_groups(queue.name)
+            counted = await self._reader.queue_groups(queue.ref.name)
             if counted.exact or counted.unread:
                 queue.groups = queue.found = counted
                 queue.has_trends = True
@@ -175,7 +174,7 @@ class Triage:
             queue.gathering, queue.read_mark, queue.cost_s = Gathering(now_ms=now_ms), queue.mark, 0.0
             queue.walk, queue.cursor, queue.looked_at = None, None, 0
             if queue.is_counted:
-                queue.walk = GroupWalk(queue.name, now_ms, queue.gathering, self._wanted)
+                queue.walk = GroupWalk(queue.ref.name, now_ms, queue.gathering, self._wanted)
         over = False
         while not over and time.monotonic() - tick < (_BUDGET_S if queue.looked_at else _FIRST_S):
             over = await self._page(queue)
@@ -191,7 +190,7 @@ class Triage:
             is_read = await self._reader.gather(queue.walk)
             queue.looked_at = queue.walk.scanned
             return queue.walk.over or not is_read
-        page = await self._reader.page(queue.name, state="dead", where=self._where, cursor=queue.cursor)
+        page = await self._reader.page(queue.ref, state="dead", where=self._where, cursor=queue.cursor)
         for job in page.jobs:
             if isinstance(job, Entry):
                 queue.gathering.add(job)
@@ -203,7 +202,7 @@ class Triage:
         groups = [group for queue in queues for group in queue.groups.groups]
         now, count = time.monotonic(), len(groups)
         if not self._order or (now - self._sorted_at >= _RESORT_S and now - last_key_at >= _QUIET_S):
-            groups = nsmallest(MOST, groups, key=lambda group: (-group.count, *_key(group)))
+            groups = nsmallest(MOST, groups, key=lambda group: (-group.count, group.queue, *_key(group)))
             self._sorted_at = now
         else:  # rows do not move under someone who looks at them
             last = len(self._order)
@@ -230,7 +229,7 @@ def _with_trends(found: Groups, before: Groups | None) -> Groups:
 
 
 def _key(group: Group) -> tuple[str, str, str]:
-    return group.queue, group.error_class, group.message_shape
+    return str(group.ref), group.error_class, group.message_shape
 
 
 def key_of(group: Group) -> str:

@@ -15,6 +15,7 @@ from qdeck.admin import ADAPTERS, NATIVE, Writer
 from qdeck.testing.adapters import values
 from qdeck_console.presenters.dead import retry_would
 from qdeck_console.presenters.job_page import relations
+from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.export import plain
 from qdeck_console.screens.job import JobScreen
 from support.driving import app_on
@@ -256,8 +257,8 @@ def test_what_a_retry_would_do_is_told_by_its_adapter(url: str, raw: redis.Redis
     with Writer(url, adapters=(adapter,)) as deck:
         queue = next(row.name for row in deck.snapshot().queues if row.dead)
         job = deck.job(queue, next(iter(deck.jobs(queue, state="dead"))).key)
-    page = [line for _, line in relations(job, 200, hide="", now_ms=0, related={}, kin=None)]
-    for shown in (page, retry_would(job, 200, hide="")):
+    page = [line for _, line in relations(job, 200, hide=PLAIN, now_ms=0, related={}, kin=None)]
+    for shown in (page, retry_would(job, 200, hide=PLAIN)):
         words = " ".join("".join(part for part, _ in line) for line in shown)
         assert told[adapter] in words
         assert "attempts" not in words

@@ -84,7 +84,7 @@ async def test_moving_keys_and_the_cursor_by_identity(url: str) -> None:
             assert await after("g", "j", "j") == "c"
             deck.enqueue("demo:dev:aa:actions", "t", [])
             await until(pilot, "7 queues")
-            assert view.cursor == "demo:dev:c:actions", "a new row above must not move it to another queue"
+            assert view.cursor == "native/demo:dev:c:actions", "a new row above must not move it to another queue"
             assert view.row is not None
 
 
@@ -96,14 +96,14 @@ async def test_a_key_never_acts_on_a_neighbour_of_what_has_gone(url: str, raw: r
             await until(pilot, "3 queues")
             await pilot.press("s", "g", "j")
             view = pilot.app.screen.query_one(LineList)
-            assert view.cursor == "demo:dev:b:actions"
+            assert view.cursor == "native/demo:dev:b:actions"
             raw.delete("{demo:dev:b:actions}:meta")
             await until(pilot, "2 queues")
             await pilot.press("p")
             await until(pilot, "no queue under the cursor")
             assert not any(row.paused for row in deck.snapshot().queues)
             await pilot.press("j")
-            assert view.cursor == "demo:dev:c:actions"
+            assert view.cursor == "native/demo:dev:c:actions"
 
 
 async def test_enter_opens_and_escape_goes_back(url: str) -> None:
@@ -379,7 +379,7 @@ async def test_ten_thousand_queues_draw_what_is_visible(url: str, raw: redis.Red
 
         object.__setattr__(view.listing, "draw", counting)
         await pilot.press("G", "k", "k", "g")
-        assert view.cursor.startswith("demo:dev:queue00000")
+        assert view.cursor.startswith("native/demo:dev:queue00000")
         assert drawn < 600
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qdeck import NotAllowed
-from qdeck.admin import AsyncWriter
+from qdeck.admin import AsyncWriter, QueueRef
 from qdeck_console.contexts import Contexts, opens_read_only
 from qdeck_console.judging import Severity
 from qdeck_console.presenters.frame import Context, hue
@@ -214,7 +214,7 @@ async def test_a_queue_of_another_server_is_another_queue(
     async with shown(app, (160, 48)) as pilot:
         screen = app.screen
         assert isinstance(screen, QueuesScreen)
-        await until(pilot, lambda: screen._insights.known("mail") is not None)
+        await until(pilot, lambda: screen._insights.known(QueueRef("native", "mail")) is not None)
         [before] = screen._arranger.arranged.entries
         assert before.severity is Severity.WATCH
         insights = screen._insights

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from qdeck.admin import Entry, Failure, HistoryEvent, JobDetail, JobRecord, Seen, Stuck, StuckCode
 from qdeck_console.format import length
 from qdeck_console.presenters import dead as present
-from qdeck_console.presenters.parts import in_height
+from qdeck_console.presenters.parts import PLAIN, in_height
 from qdeck_console.presenters.payload import payload_pieces, shared_columns
 from qdeck_console.presenters.stuck import theirs
 
@@ -66,7 +66,7 @@ def test_every_try_of_a_dead_letter_is_told_the_newest_first() -> None:
         id="id-1", key="k", queue="a:b", state="dead", native_state="dead", task="deliver", retries=8, attempts=9,
         history=ends, failure=failure, failed_ms=9000,
     )  # fmt: skip
-    shown = ["".join(text for text, _ in line) for line in present.side(job, 44, now_ms=60_000, hide="")]
+    shown = ["".join(text for text, _ in line) for line in present.side(job, 44, now_ms=60_000, hide=PLAIN)]
     at = next(number for number, line in enumerate(shown) if line.startswith("attempts"))
     assert shown[at].endswith("9")
     assert shown[at + 1].startswith("9")

@@ -13,7 +13,7 @@ import pytest
 from textual.widgets import TextArea
 
 from qdeck._engine import ops
-from qdeck.admin import State, Writer
+from qdeck.admin import QueueRef, State, Writer
 from qdeck_console.actions import (
     ACTIVITY,
     DEAD,
@@ -79,7 +79,7 @@ async def queues(walk: Walk) -> None:
 
 async def whole_queue(walk: Walk) -> None:
     """What is done to all of a queue is asked for first, and escape does nothing."""
-    walk.view.cursor = QUEUE if walk.view.cursor else ""
+    walk.view.cursor = f"native/{QUEUE}" if walk.view.cursor else ""
     await walk.key("r", partial(walk.shows, ConfirmScreen))
     await walk.back_here()
     await walk.key("m", partial(walk.shows, FormScreen))
@@ -101,7 +101,7 @@ async def a_queue(walk: Walk) -> None:
 
 async def choose(walk: Walk, state: str) -> None:
     """Shows the jobs of a state."""
-    walk.app.show_jobs(QUEUE, State(state))
+    walk.app.show_jobs(QueueRef("native", QUEUE), State(state))
     await until(walk.pilot, lambda: walk.view.row is not None and state in text(walk.app))
     await walk.pilot.pause(0.1)
 
@@ -337,7 +337,7 @@ def tab(name: str) -> Reach:
     async def reach(walk: Walk) -> None:
         await walk.pilot.press(str(TABS[name]))
         if name == JOBS:
-            walk.app.show_jobs(QUEUE, State.DEAD)
+            walk.app.show_jobs(QueueRef("native", QUEUE), State.DEAD)
         await until(walk.pilot, lambda: walk.app.current_mode == name and bool(walk.app.screen.query("#footer")))
         walk.begin()
         view = walk.screen.query(LineList).first()

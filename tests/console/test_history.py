@@ -6,7 +6,7 @@ from qdeck.admin import NATIVE, QueueRef, QueueRow, Sample, ServerInfo, Snapshot
 from qdeck_console.history import SAMPLES, History, Pasts
 from qdeck_console.judging import Judge
 
-Q, OTHER = "demo:dev:mail:actions", "demo:dev:search:actions"
+Q, OTHER = QueueRef(NATIVE, "demo:dev:mail:actions"), QueueRef(NATIVE, "demo:dev:search:actions")
 
 
 def picture(at_s: float, *rows: QueueRow, fresh: frozenset[QueueRef] | None = None) -> Snapshot:
@@ -16,7 +16,7 @@ def picture(at_s: float, *rows: QueueRow, fresh: frozenset[QueueRef] | None = No
     )  # fmt: skip
 
 
-def row(ready: int, *, dead: int = 0, name: str = Q) -> QueueRow:
+def row(ready: int, *, dead: int = 0, name: str = Q.name) -> QueueRow:
     return QueueRow(name=name, ready=ready, in_per_s=2.0, out_per_s=1.0, totals={"dead": dead})
 
 
@@ -50,7 +50,12 @@ def test_the_time_without_a_server_stays_empty() -> None:
 def test_rates_that_are_not_known_are_gaps_and_not_zeros() -> None:
     history = History()
     for second in range(60):
-        take(history, 10_000.0 + second, QueueRow(name=Q, ready=3), QueueRow(name=OTHER, in_per_s=1.0, out_per_s=0.0))
+        take(
+            history,
+            10_000.0 + second,
+            QueueRow(name=Q.name, ready=3),
+            QueueRow(name=OTHER.name, in_per_s=1.0, out_per_s=0.0),
+        )
     assert history.filled(Q, 9) == history.drained(Q, 9) == [None] * 9
     assert history.ready(Q, 9)[-1] == 3
     assert (history.filled(OTHER, 9)[-1], history.drained(OTHER, 9)[-1], history.ready(OTHER, 9)[-1]) == (1, 0, None)
@@ -72,9 +77,9 @@ def test_dead_letters_that_grow_are_told_by_the_minute() -> None:
 
 def test_what_was_not_read_anew_keeps_its_rates_and_what_is_gone_is_forgotten() -> None:
     history = History()
-    take(history, 1.0, row(1), row(1, name=OTHER))
+    take(history, 1.0, row(1), row(1, name=OTHER.name))
     before = history.rates
-    take(history, 2.0, row(9), row(9, name=OTHER), fresh=frozenset({QueueRef(NATIVE, Q)}))
+    take(history, 2.0, row(9), row(9, name=OTHER.name), fresh=frozenset({Q}))
     assert history.rates[OTHER] is before[OTHER]
     take(history, 3.0, row(9))
     assert set(history.rates) == {Q}
@@ -100,7 +105,7 @@ def test_an_agents_hour_comes_before_own_samples() -> None:
 
 def test_a_queue_that_is_as_it_was_is_not_judged_again() -> None:
     judge, history = Judge(), History()
-    first, still = row(1), row(1, name=OTHER)
+    first, still = row(1), row(1, name=OTHER.name)
     for rows in ((first, still), (row(2), still)):
         take(history, 1.0, *rows)
         before = judge.judged
@@ -110,13 +115,13 @@ def test_a_queue_that_is_as_it_was_is_not_judged_again() -> None:
     assert judge.judged.entries[0].row.ready == 2
     assert dict(judge.judged.before) == {Q: first}
     assert judge.judged.of(OTHER) is before.entries[1]
-    assert judge.judged.of("nowhere") is None
+    assert judge.judged.of(QueueRef(NATIVE, "nowhere")) is None
 
 
 def test_a_row_does_not_come_and_go_with_each_picture_of_how_it_fills() -> None:
     judge, history, told = Judge(), History(), []
     for second, drained in enumerate((2.3, 1.4, 1.7, 1.5, 1.95, 1.6)):  # two a second come
-        rows = (QueueRow(name=Q, ready=400, in_per_s=2.0, out_per_s=drained, totals={"dead": 0}),)
+        rows = (QueueRow(name=Q.name, ready=400, in_per_s=2.0, out_per_s=drained, totals={"dead": 0}),)
         take(history, float(second), *rows)
         for _ in judge.steps(picture(float(second), *rows), history.rates):
             pass

@@ -11,6 +11,7 @@ from qdeck.admin import NATIVE, Entry, JobDetail, JobRecord, QueueRow, Seen, Sta
 from qdeck_console.leaving import Left
 from qdeck_console.presenters import job_page, jobs
 from qdeck_console.presenters.job_detail import gone_lines, job_lines, trouble
+from qdeck_console.presenters.parts import PLAIN
 
 if TYPE_CHECKING:
     from qdeck_console.format import Line
@@ -40,8 +41,8 @@ def running(**facts: object) -> JobDetail:
 def test_a_job_that_runs_for_too_long_says_so_wherever_it_is_shown(facts: dict[str, object], told: str) -> None:
     job = running(**facts)
     assert trouble(job, NOW) == told
-    assert (told in words(*job_page.header(job, 120, now_ms=NOW, hide=""))) is True
-    assert ("stuck: " in words(*job_lines(job, 60, now_ms=NOW, hide=""))) is bool(told)
+    assert (told in words(*job_page.header(job, 120, now_ms=NOW, hide=PLAIN))) is True
+    assert ("stuck: " in words(*job_lines(job, 60, now_ms=NOW, hide=PLAIN))) is bool(told)
 
 
 def test_a_row_whose_lease_ran_out_does_not_look_like_one_that_runs() -> None:
@@ -54,10 +55,10 @@ def test_a_row_whose_lease_ran_out_does_not_look_like_one_that_runs() -> None:
 
 def test_a_delayed_job_says_when_it_is_due() -> None:
     job = running(state=State.DELAYED, due_ms=NOW + 65_000)
-    assert ", in 1m 05s" in words(*job_page.header(job, 120, now_ms=NOW, hide=""))
+    assert ", in 1m 05s" in words(*job_page.header(job, 120, now_ms=NOW, hide=PLAIN))
     late = running(state=State.DELAYED, due_ms=NOW - 65_000)
-    assert ", 1m 05s late" in words(*job_page.header(late, 120, now_ms=NOW, hide=""))
-    assert "since" not in words(*job_page.header(late, 120, now_ms=NOW, hide=""))
+    assert ", 1m 05s late" in words(*job_page.header(late, 120, now_ms=NOW, hide=PLAIN))
+    assert "since" not in words(*job_page.header(late, 120, now_ms=NOW, hide=PLAIN))
 
 
 def test_what_another_system_does_not_keep_is_no_zero() -> None:
@@ -75,7 +76,7 @@ def test_what_another_system_does_not_keep_is_no_zero() -> None:
     assert "ready ·" in told
     assert "dead 3" in told
     assert "running –" in told
-    assert "job ─" not in words(*job_lines(detail_of(job), 60, now_ms=NOW, hide=""))
+    assert "job ─" not in words(*job_lines(detail_of(job), 60, now_ms=NOW, hide=PLAIN))
 
 
 def test_only_our_own_lists_have_a_known_order() -> None:
@@ -100,4 +101,4 @@ def test_how_a_job_left_is_told_whole_beside_the_list() -> None:
 def test_a_try_that_did_not_fail_is_not_told_as_none() -> None:
     for state, told in ((State.DONE, "failed runs 0 of 4"), (State.DEAD, "tries 4 of 4")):
         job = running(state=state, attempts=4 if state is State.DEAD else 0, retries=3)
-        assert told in words(*job_page.header(job, 120, now_ms=NOW, hide=""))
+        assert told in words(*job_page.header(job, 120, now_ms=NOW, hide=PLAIN))

@@ -41,7 +41,12 @@ def sick() -> Picture:
         Finding(code=Code.UNREADABLE, severity=Status.DEGRADED, name="webhooks drops dead letters in 14 min"),
     )
     snapshot: Any = SimpleNamespace(
-        findings=findings, queues=(), status=Status.UNHEALTHY, totals=SimpleNamespace(ready=56_877), server=None
+        findings=findings,
+        queues=(),
+        shared=frozenset(),
+        status=Status.UNHEALTHY,
+        totals=SimpleNamespace(ready=56_877),
+        server=None,
     )
     return Picture(snapshot=snapshot, flow=(249.8, 233.8))
 

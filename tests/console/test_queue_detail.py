@@ -29,6 +29,7 @@ from qdeck_console.insight import Insight
 from qdeck_console.judging import Entry, RowReason, Severity
 from qdeck_console.presenters.charts import area
 from qdeck_console.presenters.nothing import Nothing, nothing_lines
+from qdeck_console.presenters.parts import PLAIN, Naming
 from qdeck_console.presenters.queue_close import deaths, operations, payloads, times
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer, Grid, list_in_question, total_line
@@ -102,7 +103,7 @@ def test_the_last_operations_and_what_became_of_them() -> None:
         )
     )
     outcomes = BatchOutcomes(batch="b0", verb="retry", jobs=200, total=200, done=168, dead_again=32)
-    insight = Insight(queue="q", operations=rows, outcomes=outcomes)
+    insight = Insight(queue=QueueRef("native", "q"), operations=rows, outcomes=outcomes)
     shown = _text(operations(insight, CELLS, 60_000))
     assert shown[1].split() == ["retry", "200", "ana,", "1m", "00s", "ago"]
     assert shown[2] == "  168 done  ·  32 dead again"
@@ -116,11 +117,11 @@ def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
     row = QueueRow(name="shop:dev:mail:actions", ready=9, dead=5, totals={"enqueued": 9, "done": 3})
     entry = Entry(row=row, severity=Severity.WATCH, reasons=(RowReason(Severity.WATCH, "5 dead letters", Code.DEAD),))
     insight = Insight(
-        queue=row.name,
+        queue=row.ref,
         close_up=_seen(died=(Died(error_class="KeyError", count=5),)),
         operations=(Activity(at_ms=0, who="ana", host="h", verb="pause"),),
     )
-    drawer = Drawer(picture=Picture(), hide="", reasons_shown=True, insight=insight)
+    drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True, insight=insight)
     whole = _text(detail(entry, drawer, CELLS))
     for room in range(1, len(whole) + 3):
         lines = _text(detail(entry, drawer, CELLS, room))
@@ -131,7 +132,7 @@ def test_where_there_is_no_room_the_least_is_left_out_and_told() -> None:
 
 
 def test_a_name_is_told_in_full_only_where_a_part_of_it_is_hidden() -> None:
-    drawer = Drawer(picture=Picture(), hide="shop:dev:", reasons_shown=True)
+    drawer = Drawer(picture=Picture(), hide=Naming("shop:dev:"), reasons_shown=True)
     for name, more in (("scheduler", False), ("shop:dev:mail:actions", True)):
         shown = _text(detail(Entry(row=QueueRow(name=name), severity=Severity.FINE), drawer, CELLS))
         assert (name in shown) == more
@@ -181,7 +182,7 @@ def test_a_name_that_ends_in_a_star_keeps_the_part_before_it() -> None:
 
 def test_where_there_is_no_column_for_it_the_name_carries_its_adapter() -> None:
     entry = Entry(row=QueueRow(adapter="vmpooler", name="centos-7-x86_64", ready=11), severity=Severity.FINE)
-    drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
+    drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
     narrow = Grid.of(80, adapters=2, span_s=60)
     [line] = drawer.lines(entry, narrow, at_cursor=False)
     told = "".join(text for text, _ in line)
@@ -196,7 +197,7 @@ def test_no_number_of_the_list_is_cut(many: int) -> None:
     row = QueueRow(name="q", ready=many, delayed=many, running=many, stuck=many, dead=many, oldest_s=20_000.9 * 86400)
     entry = Entry(row=replace(row, oldest_exact=False), severity=Severity.FINE, rates=Rates(many / 7, many / 5, 0))
     sums = Totals(ready=many, delayed=many, blocked=0, running=many, stuck=many, dead=many)
-    drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
+    drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
     for cells in range(60, 201, 5):
         grid = Grid.of(cells, adapters=2, span_s=900)
         [numbers] = drawer.lines(entry, grid, at_cursor=False)
@@ -258,7 +259,7 @@ def test_where_little_is_seen_at_once_what_is_wrong_comes_first() -> None:
         severity=Severity.WATCH,
         reasons=(RowReason(Severity.WATCH, "paused", Code.PAUSED),),
     )
-    drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
+    drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
     for chart, above in ((3, True), (7, False)):
         shown = _text(detail(entry, drawer, CELLS, chart=chart))
         assert (shown.index("▲ paused") < next(at for at, line in enumerate(shown) if line.endswith("┤"))) == above

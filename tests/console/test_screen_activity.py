@@ -14,6 +14,7 @@ from qdeck.admin import Activity, Reader, UsedRule, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import activity as present
 from qdeck_console.presenters import batch
+from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.activity import ActivityScreen, BatchScreen
 from support.hostile import HOSTILE, is_clean
 from support.screens import HOOKS, SEARCH, app_of, console, fail_next, fill, lines, run, text, until
@@ -109,7 +110,7 @@ def test_a_purge_over_several_rules_names_them_on_a_line_of_their_own() -> None:
     table = present.table_of([row])
     first, second = (
         "".join(part for part, _ in line)
-        for line in present.lines(row, table, 113, present.View(present.Later(), 5, ""), at_cursor=False)
+        for line in present.lines(row, table, 113, present.View(present.Later(), 5, PLAIN), at_cursor=False)
     )
     assert "3 rules" in first
     assert "…" not in first
@@ -128,12 +129,12 @@ def test_an_undo_of_a_purge_names_its_rules_the_same_way_and_its_page_has_one_on
     table = present.table_of([row])
     first, second = (
         "".join(part for part, _ in line)
-        for line in present.lines(row, table, 113, present.View(present.Later(), 5, ""), at_cursor=False)
+        for line in present.lines(row, table, 113, present.View(present.Later(), 5, PLAIN), at_cursor=False)
     )
     assert "3 rules" in first
     assert second.strip().startswith("3 rules: done too old, dead too many, broken ")
     assert "\x1b" not in second
-    page = batch.side(row, 60, later=present.Later(), now_ms=5, problem="", hide="")
+    page = batch.side(row, 60, later=present.Later(), now_ms=5, problem="", hide=PLAIN)
     told = ["".join(part for part, _ in line).rstrip() for line in page]
     assert "rules    done too old  max_completed_age 1h 00m" in told
     assert "         dead too many  dlq_max_entries 10,000" in told
@@ -154,7 +155,7 @@ def test_every_width_has_its_columns(cells: int) -> None:
         filter="error:X", reason="INC-1",
     )  # fmt: skip
     table = present.table_of([row])
-    drawn = present.lines(row, table, cells, present.View(present.Later(), 5, ""), at_cursor=False)
+    drawn = present.lines(row, table, cells, present.View(present.Later(), 5, PLAIN), at_cursor=False)
     assert len(drawn) == present.height(row, table, cells) == 2
     assert all(length(line) <= cells for line in drawn)
     assert length(table.head(cells)) <= cells

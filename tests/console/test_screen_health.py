@@ -12,6 +12,7 @@ from qdeck_console.contexts import Contexts
 from qdeck_console.format import length
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters.health import Row
+from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.detail import QueueScreen
 from qdeck_console.screens.health import HealthScreen
 from support.driving import app_in
@@ -50,7 +51,7 @@ def test_what_was_found_is_told_in_words_where_there_is_room(cells: int) -> None
     bad = Row(check="workers", status=found.severity, detail=found.text, short=found.row_text,
               queue=found.queue, label=found.label, value=1, threshold=0, since_ms=0)  # fmt: skip
     for row, words in ((fine, "no other server "), (bad, "no live worker, 1 job waiting")):
-        drawn = present.row_lines(row, cells, at_cursor=False, hide="")
+        drawn = present.row_lines(row, cells, at_cursor=False, hide=PLAIN)
         assert len(drawn) == present.height(row, cells)
         assert max(map(length, drawn)) <= cells
         assert words in "".join(text for line in drawn for text, _ in line)

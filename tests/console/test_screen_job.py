@@ -10,11 +10,12 @@ import pytest
 from textual.widgets import TextArea
 
 from qdeck._operations.related import read_kin, read_related
-from qdeck.admin import HistoryEvent, JobDetail, Writer
+from qdeck.admin import HistoryEvent, JobDetail, QueueRef, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import job_page as present
 from qdeck_console.presenters import job_past as past
 from qdeck_console.presenters import trace
+from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.editor import escaped
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.widgets.lines import LineList
@@ -73,7 +74,7 @@ def test_tries_and_their_tracebacks(url: str) -> None:
     assert "502 the 1." in first
     assert "1 of libraries folded" in first
     assert "httpx/_client.py" in words(past.error(job, 0, 90, unfolded=True))
-    assert "with 0 of 3 tries used" in words(present.relations(job, 200, hide="", now_ms=0, related={}, kin=None))
+    assert "with 0 of 3 tries used" in words(present.relations(job, 200, hide=PLAIN, now_ms=0, related={}, kin=None))
     timeline = words(past.timeline(job, 100, chosen=1, now_ms=0))
     assert timeline.index("try 1") < timeline.index("try 3") < timeline.index("dead   3 of 3 tries used")
 
@@ -253,19 +254,19 @@ def test_the_jobs_around_a_job_and_what_a_retry_would_do(url: str) -> None:
         first, last, gone = (deck.job(HOOKS, job_id) for job_id in ("job-first", "job-next", dead.id))
     assert kin is not None
     newest = words(
-        present.relations(replace(gone, since_ms=kin.last), 200, hide="", now_ms=kin.last, related={}, kin=kin)
+        present.relations(replace(gone, since_ms=kin.last), 200, hide=PLAIN, now_ms=kin.last, related={}, kin=kin)
     )
     assert "2 others here died the same way, before it." in newest
     gone = replace(gone, since_ms=kin.last - 1)
-    told = words(present.relations(gone, 90, hide="", now_ms=kin.last, related={}, kin=kin))
+    told = words(present.relations(gone, 90, hide=PLAIN, now_ms=kin.last, related={}, kin=kin))
     assert "2 others here died the same way, the last one 0s ago" in " ".join(told.split())
-    waits = words(present.relations(last, 60, hide="", now_ms=0, related=around, kin=None))
+    waits = words(present.relations(last, 60, hide=PLAIN, now_ms=0, related=around, kin=None))
     assert "waits for" in waits
     assert "1 delayed" in waits
-    waited = present.relations(first, 60, hide="", now_ms=0, related=around, kin=None)
+    waited = present.relations(first, 60, hide=PLAIN, now_ms=0, related=around, kin=None)
     assert "1 blocked" in words(waited)
     assert all(length(line) <= 60 for _, line in waited)
-    assert "not kept any more" in words(present.relations(first, 60, hide="", now_ms=0, related={}, kin=None))
+    assert "not kept any more" in words(present.relations(first, 60, hide=PLAIN, now_ms=0, related={}, kin=None))
 
 
 def test_a_long_text_unfolds_and_json_in_it_is_a_tree() -> None:
@@ -292,7 +293,7 @@ async def test_what_is_out_of_sight_is_counted_anew_when_something_above_grows(u
     job = three_tries(url)
     async with console(url, size=(80, 20)) as pilot:
         app = app_of(pilot)
-        app.open(JobScreen("dead", HOOKS, job.id))
+        app.open(JobScreen("dead", QueueRef("native", HOOKS), job.id))
         await until(pilot, "more lines ↓")
         view, head = app.screen.query_one("#list", LineList), app.screen.query_one("#job-head")
 

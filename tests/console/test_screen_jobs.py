@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from qdeck.admin import JobRecord, Writer
+from qdeck.admin import JobRecord, QueueRef, Writer
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.jobs import JobsScreen
 from qdeck_console.widgets.lines import LineList
@@ -196,7 +196,7 @@ async def test_queues_of_other_systems_have_lists_and_keys_that_say_why_not(url:
     raw.rpush("shop:feeds:actions", *(f'{{"id": "feed-{number}", "url": "x"}}' for number in range(700)))
     async with console(url, adapters=("native", "lists")) as pilot:
         await until(pilot, "2 queues")
-        app_of(pilot).show_jobs("shop:feeds:actions")
+        app_of(pilot).show_jobs(QueueRef("lists", "shop:feeds:actions"))
         await until(pilot, "of 700")
         await pilot.press("n")
         await until(pilot, "wait for a time")

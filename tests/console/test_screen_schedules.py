@@ -10,6 +10,7 @@ from qdeck._schedules import store
 from qdeck.admin import Definition, ScheduleRow, Writer, new_job
 from qdeck_console.format import length
 from qdeck_console.presenters import schedules as present
+from qdeck_console.presenters.parts import Naming
 from qdeck_console.screens.job import JobScreen
 from support.hostile import HOSTILE, is_clean
 from support.screens import MAIL, app_of, console, lines, text, until
@@ -34,7 +35,9 @@ def rows(url: str) -> dict[str, ScheduleRow]:
 @pytest.mark.parametrize("size", [(160, 48), (100, 30), (80, 24)])
 def test_every_width_has_its_columns(size: tuple[int, int]) -> None:
     row = ScheduleRow(name="nightly", queue=MAIL, cron="0 4 * * *", next_ms=90_000, late_s=70, missed=2)
-    [first, second] = present.lines(row, size[0], present.View(0, MAIL.rsplit(":", 2)[0] + ":"), at_cursor=False)
+    [first, second] = present.lines(
+        row, size[0], present.View(0, Naming(MAIL.rsplit(":", 2)[0] + ":")), at_cursor=False
+    )
     assert length(first) <= size[0]
     assert "1m 30s" in "".join(part for part, _ in first)
     assert "1m 10s late" in "".join(part for part, _ in second)

@@ -12,6 +12,7 @@ from qdeck._engine import codec, keys, ops
 from qdeck.admin import WorkerRow, Writer
 from qdeck_console.format import length
 from qdeck_console.presenters import workers as present
+from qdeck_console.presenters.parts import PLAIN
 from qdeck_console.screens.job import JobScreen
 from qdeck_console.screens.workers import WorkerScreen, WorkersScreen
 from support.hostile import HOSTILE, is_clean
@@ -112,7 +113,9 @@ def test_of_one_that_is_gone_nobody_knows_what_it_runs() -> None:
     )  # fmt: skip
     line = present.TABLE.line(row, 118, present.Speeds(), at_cursor=False)
     assert "–/4" in "".join(part for part, _ in line)
-    shown = ["".join(part for part, _ in line) for line in present.facts(row, 40, now_ms=690_000, speed=None, hide="")]
+    shown = [
+        "".join(part for part, _ in line) for line in present.facts(row, 40, now_ms=690_000, speed=None, hide=PLAIN)
+    ]
     assert any(line.split() == ["running", "–", "of", "4"] for line in shown)
     assert any(line.split() == ["was", "up", "1m", "30s"] for line in shown)
     head = present.running_head(row, present.Running(), 40)

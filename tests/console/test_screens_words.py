@@ -12,7 +12,7 @@ from qdeck_console.app import ConsoleApp
 from qdeck_console.feed import Picture
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.frame import seen_environment
-from qdeck_console.presenters.parts import name_parts, owner_of
+from qdeck_console.presenters.parts import PLAIN, name_parts, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer
 from qdeck_console.screens.acting import Done, Work
@@ -36,11 +36,12 @@ def picture(*rows: QueueRow) -> Snapshot:
 def test_names_of_other_systems_stay_whole_and_do_not_lengthen_ours() -> None:
     theirs = QueueRow(adapter="lists", name="execution:3:main")
     seen = picture(theirs, QueueRow(name=MAIL), QueueRow(name=HOOKS))
-    owner = owner_of(seen)
+    owner = naming_of(seen)
     assert name_parts(MAIL, hide=owner) == ["mail"]
     assert name_parts(theirs.name, hide=owner) == ["execution", "3", "main"]
-    assert owner_of(picture(theirs)) == ""
-    assert owner_of(picture(QueueRow(name=MAIL), QueueRow(name="demo:prod:mail:actions"))) == ""
+    assert naming_of(picture(theirs)).owner == ""
+    several = picture(QueueRow(name=MAIL), QueueRow(name="demo:prod:mail:actions"))
+    assert naming_of(several).owner == ""
 
 
 def test_the_environment_is_that_of_our_own_queues() -> None:
@@ -121,7 +122,7 @@ async def test_a_plan_that_is_wider_than_its_dialog_is_cut_with_a_sign(url: str)
 
 def test_an_age_that_is_not_known_is_not_told_as_zero() -> None:
     entry = Entry(row=QueueRow(adapter="scheduler", name="s", ready=5, oldest_exact=False), severity=Severity.FINE)
-    told = Drawer(picture=Picture(), hide="", reasons_shown=True)
+    told = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
     words = ["".join(part for part, _ in line) for line in detail(entry, told, 41)]
     [oldest] = [line for line in words if "oldest waits" in line]
     assert oldest.split()[-1] == "–"

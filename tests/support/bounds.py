@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from core.test_broken_values import LOOKS
-from qdeck.admin import State
+from qdeck.admin import QueueRef, State
 from qdeck_console.__main__ import main
 from qdeck_console.actions import JOBS, PURGE, TABS
 from qdeck_console.screens.frame import FrameScreen
@@ -73,7 +73,7 @@ async def read_screens(url: str, job: str, queue: str = HEALTHY) -> None:
             await until(pilot, lambda name=name: app.current_mode == name)  # type: ignore[misc]  # bound now
             for state in State if name == JOBS else [None]:
                 if state:
-                    app.show_jobs(queue, state)
+                    app.show_jobs(QueueRef("native", queue), state)
                 await _read_list(pilot)
             assert not app.latest.is_lost, app.latest.problem
         await pilot.press(str(TABS[PURGE]), "d")

@@ -362,7 +362,7 @@ async def frames(url: str, size: tuple[int, int], *, theme: str = "qdeck-ink", o
                 found[mode] = await _take(pilot, app)
             if not only:
                 dead = (await app.reader.page(names.WEBHOOKS, state="dead", most=1)).jobs[0]
-                app.open(JobScreen("dead", names.WEBHOOKS, dead.id))
+                app.open(JobScreen("dead", QueueRef(NATIVE, names.WEBHOOKS), dead.id))
                 found["job"] = await _take(pilot, app)
                 app.action_tab(app.DEFAULT_MODE)
                 await settle(pilot, app)

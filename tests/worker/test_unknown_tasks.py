@@ -10,6 +10,7 @@ import pytest
 
 import qdeck
 from qdeck._engine import codec, keys
+from qdeck_console.presenters.parts import PLAIN
 from worker.beside import Beside, wait_until
 
 if TYPE_CHECKING:
@@ -214,6 +215,6 @@ def test_the_command_stuck_and_the_page_of_the_job_say_why(
     assert (found.id, found.why.code, found.worker, found.task) == (
         job.id, "unknown_task", old.worker.id, "fresh"
     )  # fmt: skip
-    text = "\n".join("".join(part for part, _ in line) for line in job_lines(seen, 100, now_ms=0, hide=""))
+    text = "\n".join("".join(part for part, _ in line) for line in job_lines(seen, 100, now_ms=0, hide=PLAIN))
     assert "knows task fresh" in text
     assert f"handed back: {old.worker.id} does not know its task" in text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from qdeck.admin import Verb
 from qdeck_console import format as fmt
 from qdeck_console.operating import DONE
-from qdeck_console.presenters.parts import MARGIN, name_parts
+from qdeck_console.presenters.parts import MARGIN, Naming, name_parts
 from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, safe_text, width
 
@@ -45,7 +45,7 @@ class View(NamedTuple):
 
     later: Later
     now_ms: int
-    hide: str
+    hide: Naming
 
 
 def _plain(view: View) -> str:
@@ -132,7 +132,7 @@ def height(row: Activity, table: Table[Activity, View], cells: int) -> int:
     return 2 if _why(row) or (row.queues and not table.has("where", cells)) else 1
 
 
-def _where(row: Activity, hide: str, cells: int, role: str) -> list[Piece]:
+def _where(row: Activity, hide: Naming, cells: int, role: str) -> list[Piece]:
     if len(row.queues) == 1:
         return fmt.path(name_parts(row.queues[0], hide=hide), cells, role)
     if row.queues:

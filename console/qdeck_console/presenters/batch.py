@@ -8,7 +8,7 @@ from qdeck.admin import KEEP_BYTES
 from qdeck_console import format as fmt
 from qdeck_console.presenters.activity import RAN, REACHED, Later, count_of, rule_name, sign, what_became
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.presenters.parts import Naming, pair, queue_path, section
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MOST_QUEUES: Final = 8
 _MOST_RULES: Final = 16
 
 
-def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, hide: str) -> list[Line]:
+def side(row: Activity, cells: int, *, later: Later, now_ms: int, problem: str, hide: Naming) -> list[Line]:
     """All about one operation; `problem` is why it is not known what became of it."""
     known = later.outcomes
     found = [*_head(row, cells, later, now_ms)]
@@ -121,7 +121,7 @@ def _done(row: Activity, cells: int) -> list[Line]:
     return lines if len(lines) > 1 else []
 
 
-def _how(row: Activity, cells: int, hide: str) -> list[Line]:
+def _how(row: Activity, cells: int, hide: Naming) -> list[Line]:
     found = [section("how", "", "muted", cells, indent=0)]
     rules = row.rules
     for at, used in enumerate(rules[:_MOST_RULES]):

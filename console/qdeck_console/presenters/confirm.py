@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from qdeck.admin import NATIVE, PRIORITIES, CautionCode, Verb
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import name_parts
+from qdeck_console.presenters.parts import Naming, name_parts
 from qdeck_console.text import cut_end, safe_text, wrap
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def button(plan: Plan) -> str:
     return f"{word} {plan.count:,}"
 
 
-def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: str) -> list[Line]:
+def plan_lines(plan: Plan, left_out: Sequence[Skip], cells: int, *, hide: Naming) -> list[Line]:
     """Label, number, words: what is done, where, what else it reaches, and what undo can take back."""
     tail, totals, verb = plan.tail, plan.tail.totals, plan.verb
     rows: list[tuple[str, str, str, str]] = []
@@ -146,7 +146,7 @@ def _running(verb: Verb, running: int) -> str:
     )
 
 
-def _short(queue: str, hide: str) -> str:
+def _short(queue: str, hide: Naming) -> str:
     return " ▸ ".join(name_parts(queue, hide=hide))
 
 

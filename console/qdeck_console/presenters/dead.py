@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import Feature
+from qdeck.admin import NATIVE, Feature, QueueRef
 from qdeck_console import format as fmt
 from qdeck_console.leaving import Left
 from qdeck_console.presenters.charts import sparkline, thin_bar
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, title_lines
 from qdeck_console.presenters.job_past import FAILING, noted, ran_ms
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section, unread_words
+from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section, unread_words
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.retrying import retry_abroad
 from qdeck_console.sources import Part
@@ -50,23 +50,23 @@ def drops_in_min(room: Headroom, rate: Rates | None) -> float | None:
     return None if not growth or growth <= 0 else max(0, room.most - room.count) / growth
 
 
-def urgent_first(rooms: Sequence[Headroom], rates: Mapping[str, Rates]) -> list[Headroom]:
+def urgent_first(rooms: Sequence[Headroom], rates: Mapping[QueueRef, Rates]) -> list[Headroom]:
     """The queues in the order in which they will drop dead letters."""
 
     def key(room: Headroom) -> tuple[float, float]:
-        minutes = drops_in_min(room, rates.get(room.queue))
+        minutes = drops_in_min(room, rates.get(QueueRef(NATIVE, room.queue)))
         return (minutes if minutes is not None else float("inf"), -room.count / max(1, room.most))
 
     return sorted(rooms, key=key)
 
 
-def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hide: str, name: int) -> Line:
+def room_line(room: Headroom, rate: Rates | None, now_ms: int, cells: int, *, hide: Naming, name: int) -> Line:
     """How near one queue is to its limits."""
     minutes = drops_in_min(room, rate)
     share = room.count / max(1, room.most)
     full = share >= _FULL or (minutes is not None and minutes <= _SOON_MIN)
     role = "bad" if full else "muted"
-    path = fmt.fit(queue_path(room.queue, name, "strong bold" if full else "text", hide=hide), name)
+    path = fmt.fit(queue_path(QueueRef(NATIVE, room.queue), name, "strong bold" if full else "text", hide=hide), name)
     left = room.oldest_ms + room.keep_ms - now_ms if room.oldest_ms is not None else None
     counts: list[Piece] = [
         (f"{room.count:,}".rjust(9), f"{role} bold" if full else "text"),
@@ -156,7 +156,9 @@ def groups_head(cells: int) -> Line:
     return ((" " * (LEAD - 1), "text"), *_group_columns(GroupGrid.of(cells), heads))
 
 
-def group_line(group: Group, total: int, now_ms: int, cells: int, *, hide: str, at_cursor: bool, exact: bool) -> Line:
+def group_line(
+    group: Group, total: int, now_ms: int, cells: int, *, hide: Naming, at_cursor: bool, exact: bool
+) -> Line:
     """One group."""
     grid = GroupGrid.of(cells)
     share = group.count / max(1, total)
@@ -170,7 +172,7 @@ def group_line(group: Group, total: int, now_ms: int, cells: int, *, hide: str, 
     values: dict[str, Sequence[Piece]] = {
         "error": [(name, "strong bold" if at_cursor else "text")],
         "message": shape_pieces(group.message_shape, grid.message),
-        "queue": queue_path(group.queue, max(1, grid.queue), "muted", hide=hide),
+        "queue": queue_path(group.ref, max(1, grid.queue), "muted", hide=hide),
         "count": [(count, "bad bold" if large else "strong bold")],
         "share": [("  ", "text"), *thin_bar(share, max(1, grid.share - 2), "bad" if large else "muted")],
         "first": [(_moment(group.first_ms, now_ms), "muted")],
@@ -324,7 +326,7 @@ def left_line(row: Left, cells: int, now_ms: int) -> Line:
     return (("  ", "text"), ("–", "ghost"), (" ", "text"), *name, (f"  {row.words(now_ms)}", "faint"))
 
 
-def side(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
+def side(job: JobDetail, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
     """One dead letter: what it died of, what it was given, every try, and what a retry would do."""
     at_ms = job.failed_ms or job.since_ms
     about = "" if at_ms is None else f"failed {fmt.clock(at_ms)}, {fmt.span(max(0, now_ms - at_ms)).split()[0]} ago"
@@ -360,7 +362,7 @@ def _attempts(job: JobDetail, ends: Sequence[HistoryEvent], cells: int) -> list[
     return lines
 
 
-def retry_would(job: JobDetail, cells: int, *, hide: str) -> list[Line]:
+def retry_would(job: JobDetail, cells: int, *, hide: Naming) -> list[Line]:
     """What a retry of an entry would do."""
     title = section("a retry would", "", "muted", cells, indent=0)
     if not job.has(Feature.ATTEMPTS):
@@ -370,6 +372,6 @@ def retry_would(job: JobDetail, cells: int, *, hide: str) -> list[Line]:
     words = f"{waits:,} wait for it" if waits else "nothing waits for it"
     return [
         title,
-        (("enqueue it at the end of ", "muted"), *queue_path(job.queue, max(8, cells - 25), "text", hide=hide)),
+        (("enqueue it at the end of ", "muted"), *queue_path(job.ref, max(8, cells - 25), "text", hide=hide)),
         ((f"{tries}; {words}", "muted"),),
     ]

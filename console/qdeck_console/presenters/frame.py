@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import Status
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import name_parts, owner_of
+from qdeck_console.presenters.parts import name_parts, naming_of
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Context:
 
 def seen_environment(snapshot: Snapshot | None, given: str) -> str:
     """The environment: as given, else what the names of all of qdeck's queues say."""
-    owner = "" if given else owner_of(snapshot)
+    owner = "" if given else naming_of(snapshot).owner
     return owner.split(":")[1] if owner else given
 
 
@@ -186,7 +186,7 @@ def _reasons(snapshot: Snapshot, room: int) -> list[Piece]:
         queues = len(snapshot.queues)
         words = "every queue is fine" if queues else "no queue yet: it appears here with its first job"
         return [(words, "muted")]
-    owner = owner_of(snapshot)
+    owner = naming_of(snapshot)
     out: list[Piece] = []
     for at, finding in enumerate(snapshot.findings):
         text = finding.text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from qdeck.admin import Status
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts
+from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, name_parts
 from qdeck_console.text import cut_end, safe_text, width
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def heads(found: Sequence[Row]) -> list[tuple[str, str, int, list[Row]]]:
     return out
 
 
-def summary(snapshot: Snapshot, found: Sequence[Row], cells: int, *, hide: str) -> list[Line]:
+def summary(snapshot: Snapshot, found: Sequence[Row], cells: int, *, hide: Naming) -> list[Line]:
     """The verdict with since when, and the worst of what is behind it."""
     glyph, role = _VERDICTS[snapshot.status]
     head: list[Piece] = [(f"  {glyph} {snapshot.status.value}", f"{role} bold")]
@@ -220,9 +220,9 @@ def summary(snapshot: Snapshot, found: Sequence[Row], cells: int, *, hide: str) 
     return [*lines, ()]
 
 
-def _with_name(row: Row, hide: str) -> str:
+def _with_name(row: Row, hide: Naming) -> str:
     detail = safe_text(row.detail, limit=300)
-    return detail.replace(row.label, " ▸ ".join(name_parts(row.label, hide=hide))) if row.queue else detail
+    return detail.replace(row.label, " ▸ ".join(name_parts(row.queue, hide=hide))) if row.queue else detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ def height(row: Row, cells: int) -> int:
     return 2 if row.is_trouble and cells < _WIDE else 1
 
 
-def row_lines(row: Row, cells: int, at_cursor: bool, *, hide: str) -> list[Line]:
+def row_lines(row: Row, cells: int, at_cursor: bool, *, hide: Naming) -> list[Line]:
     """One check."""
     glyph, role = _LOOKS[row.status]
     grid = _Grid.of(cells)
@@ -275,7 +275,7 @@ def row_lines(row: Row, cells: int, at_cursor: bool, *, hide: str) -> list[Line]
     if row.queue:
         label.append((", ", strong))
         room = max(8, grid.name - width(name) - 2)
-        label += fmt.path(name_parts(row.label, hide=hide), room, strong)
+        label += fmt.path(name_parts(row.queue, hide=hide), room, strong)
     shown: list[tuple[Sequence[Piece], int, bool]] = [
         (_told(row, f"{role} bold" if row.is_trouble else "text", grid.value), grid.value, True)
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck.admin import GRACE_MS, MOST_SHOWN, UNKNOWN_TASK, State
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.presenters.parts import Naming, pair, queue_path, section
 from qdeck_console.presenters.payload import arguments
 from qdeck_console.text import cut_end, cut_id, safe_text, wrap
 
@@ -39,7 +39,7 @@ def job_lines(
     cells: int,
     *,
     now_ms: int,
-    hide: str,
+    hide: Naming,
     full: bool = False,
 ) -> list[Line]:
     """Everything known about a job in so many cells; `full` with the whole traceback and output."""
@@ -103,12 +103,12 @@ def is_late(job: JobRecord, now_ms: int) -> int:
     return 0 if job.state != State.RUNNING or until is None or not now_ms else max(0, now_ms - until)
 
 
-def title_lines(job: JobDetail, cells: int, *, hide: str, state: Piece | None = None, about: str = "") -> list[Line]:
+def title_lines(job: JobDetail, cells: int, *, hide: Naming, state: Piece | None = None, about: str = "") -> list[Line]:
     """Its id and state, and below what it is and where, or `about` it."""
     word = state or _STATE.get(job.state, (job.state, "muted"))
     room = cells - len(word[0]) - 1
     task = safe_text(task_words(job), limit=120)
-    tail = [(about, "muted")] if about else queue_path(job.queue, cells, "muted", hide=hide)
+    tail = [(about, "muted")] if about else queue_path(job.ref, cells, "muted", hide=hide)
     return [
         (*fmt.fit([(cut_id(job.id, room), "strong bold")], room), (" ", "text"), (word[0], f"{word[1]} bold")),
         tuple(fmt.fit([(task, "muted"), (" · " if about else "  ·  ", "ghost"), *tail], cells)),

@@ -10,7 +10,7 @@ from qdeck.admin import MASK, Feature, State, mask_payload
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import no_payload, task_words, trouble
 from qdeck_console.presenters.job_past import noted
-from qdeck_console.presenters.parts import name_parts, pair, queue_path, section
+from qdeck_console.presenters.parts import Naming, name_parts, pair, queue_path, section
 from qdeck_console.presenters.payload import arguments
 from qdeck_console.presenters.retrying import retry_abroad
 from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
@@ -30,7 +30,7 @@ _MOST_NODES: Final = 2_000
 _STATE: Final = {"dead": ("✗", "bad"), "running": ("▸", "accent"), "done": ("✓", "ok"), "blocked": ("◇", "muted")}
 
 
-def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
+def header(job: JobDetail, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
     """Where it is, who it is, its state since when, and its numbers in a line."""
     glyph, role = _STATE.get(job.state, ("◦", "muted"))
     state: list[Piece] = [
@@ -40,7 +40,7 @@ def header(job: JobDetail, cells: int, *, now_ms: int, hide: str) -> list[Line]:
     room = cells - fmt.length(state)
     name = cut_end(safe_text(task_words(job), limit=120), 60)
     left: list[Piece] = [
-        *queue_path(job.queue, max(12, room // 2), "muted", hide=hide), (" ▸ ", "ghost"),
+        *queue_path(job.ref, max(12, room // 2), "muted", hide=hide), (" ▸ ", "ghost"),
         (cut_id(safe_text(job.id, limit=200), max(8, room // 2)), "strong bold"),
     ]  # fmt: skip
     beside = fmt.length(left) + 3 + width(name) <= room
@@ -195,7 +195,7 @@ def value_at(job: JobDetail, key: str) -> object:
 
 
 def relations(
-    job: JobDetail, cells: int, *, hide: str, now_ms: int, related: Mapping[str, JobRecord], kin: Kind | None
+    job: JobDetail, cells: int, *, hide: Naming, now_ms: int, related: Mapping[str, JobRecord], kin: Kind | None
 ) -> list[Keyed]:
     """What it waits for, what waits for it, and what a retry would do."""
     lines: list[Keyed] = []
@@ -243,10 +243,10 @@ def _reference(ref: str, job: JobRecord | None, cells: int, now_ms: int) -> Line
     return ((glyph, role), (" ", "text"), *fmt.fit(left, room), (" ", "text"), *fmt.fit(told, right, right=True))
 
 
-def _retry_words(job: JobDetail, hide: str, now_ms: int, kin: Kind | None) -> str:
+def _retry_words(job: JobDetail, hide: Naming, now_ms: int, kin: Kind | None) -> str:
     if not job.has(Feature.ATTEMPTS):
         return retry_abroad(job.adapter)
-    where = " ▸ ".join(name_parts(job.queue, hide=hide))
+    where = " ▸ ".join(name_parts(job.ref, hide=hide))
     words = f"put it at the end of {where} with 0 of {(job.retries or 0) + 1} tries used"
     if job.dependents:
         many = f"{len(job.dependents):,}{'+' * job.more_dependents}"

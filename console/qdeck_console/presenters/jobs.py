@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import Feature, JobRecord, State, has_feature
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import is_late
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path
+from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qdeck.admin import QueueRow
+    from qdeck.admin import QueueRef, QueueRow
     from qdeck_console.format import Line, Piece
     from qdeck_console.leaving import Left
     from qdeck_console.sources import Part
@@ -156,7 +156,7 @@ def error_pieces(job: JobRecord, cells: int) -> list[Piece]:
     return [(name, "bad"), (f"  {message}" if message else "", "text")]
 
 
-def title_line(queue: str, row: QueueRow | None, cells: int, *, hide: str) -> Line:
+def title_line(queue: QueueRef, row: QueueRow | None, cells: int, *, hide: Naming) -> Line:
     """The queue, and what holds for all of it."""
     facts: list[Piece] = []
     if row is None:

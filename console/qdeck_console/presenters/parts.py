@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from qdeck import QueueName
-from qdeck.admin import Feature, QueueType
+from qdeck.admin import Feature, QueueRef, QueueType
 from qdeck_console.format import Line, Piece, counted, fit, length, path
 from qdeck_console.text import safe_text
 
@@ -56,12 +56,24 @@ def pair(label: str, value: Iterable[Piece], cells: int) -> Line:
     return tuple(fit([(label, "muted"), (" " * max(1, gap), "text"), *shown], cells))
 
 
-def name_parts(name: str, *, hide: str = "") -> list[str]:
-    """A queue's name as parts for the eye, without the start that the queues of qdeck share and without
-    the usual type `actions` at its end; the detail of a queue has its name in full.
+class Naming(NamedTuple):
+    """How queues are named on screen: without the start that native ones share, with the adapter where a name of
+    several needs it.
     """
-    shown = name.removeprefix(hide) or name
-    parts = safe_text(shown, limit=400).split(":")
+
+    owner: str = ""
+    shared: frozenset[str] = frozenset()
+
+
+PLAIN: Final = Naming()
+
+
+def name_parts(queue: QueueRef | str, *, hide: Naming = PLAIN) -> list[str]:
+    """A queue as parts for the eye, without the start that the queues of qdeck share and without the usual type
+    `actions` at its end; the detail of a queue has its name in full. A text is a label, as logs and plans keep it.
+    """
+    label = queue.label(hide.shared) if isinstance(queue, QueueRef) else queue
+    parts = safe_text(label.removeprefix(hide.owner) or label, limit=400).split(":")
     return parts[:-1] if len(parts) > 1 and parts[-1] == QueueType.ACTIONS else parts
 
 
@@ -78,24 +90,25 @@ def common_owner(names: Sequence[str]) -> str:
         return ""
 
 
-def owner_of(snapshot: Snapshot | None) -> str:
-    """The same of the queues of a picture that are qdeck's own: other systems name theirs as they like, and keep
-    their names whole. Asked for several times a frame, and found once a picture.
+def naming_of(snapshot: Snapshot | None) -> Naming:
+    """How the queues of a picture are named: other systems name theirs as they like, and keep their names whole. Asked
+    for several times a frame, and found once a picture.
     """
     if snapshot is None:
-        return ""
-    if _owner[0] is not snapshot:
-        _owner[:] = [snapshot, common_owner([row.name for row in snapshot.queues if row.has(Feature.NAMES)])]
-    owner: str = _owner[1]
-    return owner
+        return PLAIN
+    if _naming[0] is not snapshot:
+        owner = common_owner([row.name for row in snapshot.queues if row.has(Feature.NAMES)])
+        _naming[:] = [snapshot, Naming(owner, snapshot.shared)]
+    naming: Naming = _naming[1]
+    return naming
 
 
-_owner: list[Any] = [None, ""]
+_naming: list[Any] = [None, PLAIN]
 
 
-def queue_path(name: str, cells: int, role: str, *, hide: str = "") -> list[Piece]:
-    """A queue's name in so many cells at most."""
-    return path(name_parts(name, hide=hide), cells, role)
+def queue_path(queue: QueueRef | str, cells: int, role: str, *, hide: Naming = PLAIN) -> list[Piece]:
+    """A queue in so many cells at most."""
+    return path(name_parts(queue, hide=hide), cells, role)
 
 
 def sentence(pieces: Iterable[tuple[str, str]], gap: str = "  ·  ") -> list[Piece]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import FOREIGN_RULES, RULE_KEYS, Limits, PurgeRule, State, purge_verb
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section, sentence
+from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section, sentence
 from qdeck_console.temporary import EXPIRED, IDLE_S, ORPHANED, RULES
 from qdeck_console.text import cut_end, safe_text, width, wrap
 
@@ -425,7 +425,7 @@ def plan_head(cells: int) -> Line:
     return (*fmt.fit([(" " * LEAD + "rule, queue", "faint")], name), *after)
 
 
-def plan_row_line(row: PlanRow, cells: int, *, hide: str, at_cursor: bool) -> Line:
+def plan_row_line(row: PlanRow, cells: int, *, hide: Naming, at_cursor: bool) -> Line:
     """A rule or a queue of the plan."""
     words = sentence([verb_of(verb) for verb in row.verbs], gap=", ") if row.share is None or len(row.verbs) > 1 else []
     role = "strong bold" if row.share is None else "text"
@@ -448,7 +448,7 @@ def plan_row_line(row: PlanRow, cells: int, *, hide: str, at_cursor: bool) -> Li
             (over, "warn" if row.changed else "muted"),
         ]  # fmt: skip
     else:
-        path = queue_path(row.share.queue, name - 7, "strong bold" if at_cursor else "text", hide=hide)
+        path = queue_path(row.share.ref, name - 7, "strong bold" if at_cursor else "text", hide=hide)
         label = [("      ", "text"), *path]
     return (*fmt.fit(label, name), *after)
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
+from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section
 from qdeck_console.presenters.payload import payload_pieces
 from qdeck_console.presenters.purge import name_of
 from qdeck_console.temporary import RULES
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from qdeck_console.format import Line, Piece
 
 
-def sample_lines(share: Share, jobs: Mapping[str, JobRecord], threshold: str, cells: int, *, hide: str) -> list[Line]:
+def sample_lines(
+    share: Share, jobs: Mapping[str, JobRecord], threshold: str, cells: int, *, hide: Naming
+) -> list[Line]:
     """The first entries of a queue of the plan, and what they are there for; what they are, as far as it was read."""
     rule = share.rule
     shown = len(share.samples)
-    path = "".join(text for text, _ in queue_path(share.queue, 40, "strong", hide=hide))
+    path = "".join(text for text, _ in queue_path(share.ref, 40, "strong", hide=hide))
     right: list[Piece] = [(f" 1–{shown} of {share.count:,}   ", "muted"), ("enter", "accent bold"), (" all ", "muted")]
     words = f"{name_of(rule)}" + (f", over {threshold}" if threshold != fmt.NONE else "")
     head = section(path, words, "strong", cells - fmt.length(right) - 1)

@@ -26,8 +26,8 @@ def detail(entry: Entry, drawer: Drawer, cells: int, room: int | None = None, *,
     """
     row, seen, insight = entry.row, drawer.insight and drawer.insight.close_up, drawer.insight
     head: list[Line] = [_title(entry, drawer, cells), _serving(row)]
-    hidden = bool(drawer.hide) and ":".join(name_parts(row.name, hide=drawer.hide)) != row.name
-    if hidden or fmt.length(queue_path(row.name, 400, "text", hide=drawer.hide)) > cells - 12:
+    hidden = bool(drawer.hide.owner) and ":".join(name_parts(row.ref, hide=drawer.hide)) != row.name
+    if hidden or fmt.length(queue_path(row.ref, 400, "text", hide=drawer.hide)) > cells - 12:
         head += [((part, "faint"),) for part in wrap(safe_text(row.name, limit=300), cells, most=2)]
     now_ms = drawer.picture.snapshot.at_ms if drawer.picture.snapshot else 0
     settings = _settings(row, cells)
@@ -88,7 +88,7 @@ def _title(entry: Entry, drawer: Drawer, cells: int) -> Line:
     role = entry.severity.role if entry.severity is not Severity.FINE else "muted"
     state = f"{glyph} {word}"
     room = cells - len(state) - 1
-    name = queue_path(entry.row.name, room, "strong bold", hide=drawer.hide)
+    name = queue_path(entry.row.ref, room, "strong bold", hide=drawer.hide)
     return (*fmt.fit(name, room), (" ", "text"), (state, f"{role} bold"))
 
 
@@ -120,12 +120,12 @@ def _chart(entry: Entry, drawer: Drawer, cells: int, height: int) -> list[Line]:
         change = [(f"  {net:+.1f}/s", "muted" if net < 0 else "warn" if entry.severity else "bad")]
     head = pair("", [(fmt.count(row.ready), "strong bold"), *change], cells - 22)
     lines: list[Line] = [(("ready", "muted"), (f"  last {span}".ljust(17), "faint"), *head)]
-    lines += area(history.ready(row.name, cells - 6), height, limit=drawer.limit, least=_LEAST_SCALE)
+    lines += area(history.ready(row.ref, cells - 6), height, limit=drawer.limit, least=_LEAST_SCALE)
     lines.append(_times(drawer, history.span_s, cells))
     lines.append(_BLANK)
     for label, series, rate in (
-        ("in", history.filled(row.name, 20), rates.filled),
-        ("out", history.drained(row.name, 20), rates.drained),
+        ("in", history.filled(row.ref, 20), rates.filled),
+        ("out", history.drained(row.ref, 20), rates.drained),
     ):
         looks, last = ("accent_dim", "accent") if label == "in" else ("ghost", "muted")
         drawn = sparkline(series, looks, last_role=last)

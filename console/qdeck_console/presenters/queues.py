@@ -11,13 +11,13 @@ from qdeck_console import format as fmt
 from qdeck_console.arranging import Group, Sort
 from qdeck_console.judging import Entry, Severity
 from qdeck_console.presenters.charts import sparkline
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, queue_path, section
+from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, queue_path, section
 from qdeck_console.text import safe_text, width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import QueueRow, Totals
+    from qdeck.admin import QueueRef, QueueRow, Totals
     from qdeck_console.feed import Picture
     from qdeck_console.format import Line, Piece
     from qdeck_console.history import Flow
@@ -111,9 +111,9 @@ class Drawer:
     """Draws rows for one picture: what they have in common, looked up once."""
 
     picture: Picture
-    hide: str
+    hide: Naming
     reasons_shown: bool
-    before: Mapping[str, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
+    before: Mapping[QueueRef, QueueRow] = field(default_factory=lambda: MappingProxyType({}))
     insight: Insight | None = None  # of the queue whose detail is drawn
     limit: int | None = None  # ready jobs from which a queue is worth a look
 
@@ -128,7 +128,7 @@ class Drawer:
     def _numbers(self, entry: Entry, grid: Grid, *, at_cursor: bool) -> Line:
         troubled = entry.severity is not Severity.FINE
         role = "strong bold" if at_cursor or troubled else "text"
-        name = queue_path(entry.row.name, grid.name, role, hide=self.hide)
+        name = queue_path(entry.row.ref, grid.name, role, hide=self.hide)
         adapter = safe_text(entry.row.adapter, limit=40)
         left = grid.name - fmt.length(name) - width(adapter)
         if grid.names_adapter and left > 1:
@@ -143,7 +143,7 @@ class Drawer:
         row, rates, severity, wide = entry.row, entry.rates, entry.severity, grid.width_of
         calm = severity is Severity.FINE
         worst = entry.worst(Code.DEAD)
-        before = self.before.get(row.name, row)  # what changed since the last picture stands out until the next one
+        before = self.before.get(row.ref, row)  # what changed since the last picture stands out until the next one
         dead_role = _news(row.dead, before.dead) if worst is Severity.FINE else f"{worst.role} bold"
         ready_role = _news(row.ready, before.ready) if calm else "strong bold"
         stuck_role = f"{entry.worst(Code.STUCK).role} bold"
@@ -160,10 +160,10 @@ class Drawer:
             "drains": drains(entry),
         }
         if _SPARK in grid.columns:
-            series = self.picture.history.ready(row.name, 9)
+            series = self.picture.history.ready(row.ref, 9)
             known = [value for value in series if value is not None]
             if sum(known) < len(known):  # hardly anything waits there: what flows through tells more than a flat line
-                flow = self.picture.history.drained(row.name, 9)
+                flow = self.picture.history.drained(row.ref, 9)
                 series = flow if any(value is not None for value in flow) else series
             role, last = ("ghost", "muted") if calm else (severity.role, None)
             values[_SPARK] = [(" ", "text"), *sparkline(series, role, last_role=last)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from qdeck.admin import ENOUGH, TOO_MANY, Outcomes, StopCode
 from qdeck_console import format as fmt
 from qdeck_console.presenters.charts import thin_bar
-from qdeck_console.presenters.parts import queue_path, section
+from qdeck_console.presenters.parts import Naming, queue_path, section
 from qdeck_console.text import cut_end, cut_id, safe_text, width, wrap
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def state(drive: Drive) -> Piece:
     return ("✓ all went back", "ok")
 
 
-def redrive_lines(drive: Drive, cells: int, *, hide: str, beside: bool = False) -> list[Line]:
+def redrive_lines(drive: Drive, cells: int, *, hide: Naming, beside: bool = False) -> list[Line]:
     """All of it; with `beside`, what is around it stands in a pane of its own."""
     plan, word = drive.plan, state(drive)
     queues = [plan.label(queue) for queue in plan.by_queue]

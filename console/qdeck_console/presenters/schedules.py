@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from qdeck.admin import ScheduleRow, read_payload
+from qdeck.admin import NATIVE, QueueRef, ScheduleRow, read_payload
 from qdeck_console import format as fmt
-from qdeck_console.presenters.parts import LEAD, name_parts, pair, queue_path, section
+from qdeck_console.presenters.parts import LEAD, Naming, name_parts, pair, queue_path, section
 from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, cut_middle, safe_text, width, wrap
 
@@ -62,7 +62,7 @@ class View(NamedTuple):
     """What all rows have in common: the server's clock, and the start of names that all queues share."""
 
     now_ms: int
-    hide: str
+    hide: Naming
 
 
 def _plain(row: ScheduleRow) -> str:
@@ -82,7 +82,11 @@ def _last(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
 
 
 def _queue(row: ScheduleRow, cell: Cell[View]) -> list[Piece]:
-    return queue_path(row.queue, cell.width, "muted", hide=cell.view.hide) if row.queue else [(fmt.NONE, "ghost")]
+    return (
+        queue_path(QueueRef(NATIVE, row.queue), cell.width, "muted", hide=cell.view.hide)
+        if row.queue
+        else [(fmt.NONE, "ghost")]
+    )
 
 
 TABLE: Final = Table[ScheduleRow, View](
@@ -108,14 +112,14 @@ def lines(row: ScheduleRow, cells: int, view: View, *, at_cursor: bool) -> list[
     return [first, ((" " * LEAD, "text"), (cut_end(safe_text(why, limit=200), cells - 6), role))] if why else [first]
 
 
-def side(row: ScheduleRow, cells: int, *, now_ms: int, hide: str) -> list[Line]:
+def side(row: ScheduleRow, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
     """All about one schedule."""
     glyph, role, why = state(row)
     word = f"{glyph} {_word(row)}"
     found: list[Line] = [
         (*fmt.fit([(cut_middle(safe_text(row.name, limit=200), cells - 12), "strong bold")], cells - len(word)),
          (word, f"{role} bold")),
-        tuple(queue_path(row.queue, cells, "muted", hide=hide)) if row.queue else (),
+        tuple(queue_path(QueueRef(NATIVE, row.queue), cells, "muted", hide=hide)) if row.queue else (),
         (),
     ]  # fmt: skip
     found += [((part, role),) for part in wrap(safe_text(why, limit=300), cells, most=4)] if why else []
@@ -162,6 +166,6 @@ def _call(value: Any) -> str:
     return str(value)
 
 
-def short(row: ScheduleRow, *, hide: str) -> str:
+def short(row: ScheduleRow, *, hide: Naming) -> str:
     """Its queue in words."""
-    return " ▸ ".join(name_parts(row.queue, hide=hide))
+    return " ▸ ".join(name_parts(QueueRef(NATIVE, row.queue), hide=hide))

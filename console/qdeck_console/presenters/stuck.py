@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from qdeck.admin import GRACE_MS, detail_of
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import failure_lines, job_facts, payload_lines, timeline_lines, title_lines
-from qdeck_console.presenters.parts import LEAD, MARGIN, columns, name_parts, pair, queue_path, section
+from qdeck_console.presenters.parts import LEAD, MARGIN, Naming, columns, name_parts, pair, queue_path, section
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from qdeck.admin import Entry, JobDetail, Spread, WorkerRow
+    from qdeck.admin import Entry, JobDetail, QueueRef, Spread, WorkerRow
     from qdeck_console.format import Line, Piece
     from qdeck_console.leaving import Left
 
@@ -75,8 +75,8 @@ class StuckSeen:
 
     jobs: tuple[Stuck, ...] = ()
     total: int = 0
-    usual: Mapping[str, Spread | None] = field(default_factory=lambda: MappingProxyType({}))
-    served: Mapping[str, int | None] = field(default_factory=lambda: MappingProxyType({}))
+    usual: Mapping[QueueRef, Spread | None] = field(default_factory=lambda: MappingProxyType({}))
+    served: Mapping[QueueRef, int | None] = field(default_factory=lambda: MappingProxyType({}))
     gone: Left | None = None  # what was under the cursor, and is not stuck any more
     all_read: bool = True  # whether `jobs` are all that match
     unread: int = 0  # queues that could not be read
@@ -142,12 +142,12 @@ def head_line(cells: int) -> Line:
     )
 
 
-def entry_line(stuck: Stuck, cells: int, *, hide: str, at_cursor: bool) -> Line:
+def entry_line(stuck: Stuck, cells: int, *, hide: Naming, at_cursor: bool) -> Line:
     """One stuck job."""
     grid = _Grid.of(cells)
     job, role = stuck.job, stuck.why.role
     parts: list[tuple[Sequence[Piece], int, bool]] = [
-        (queue_path(job.queue, grid.queue, "text", hide=hide), grid.queue, False),
+        (queue_path(job.ref, grid.queue, "text", hide=hide), grid.queue, False),
         (_span(stuck, role), 8, True),
         ([(f" {_owner(stuck, grid.owner - 1)}", "text")], grid.owner, False),
     ]
@@ -252,7 +252,7 @@ def why_lines(stuck: Stuck, served: int | None, cells: int) -> list[Line]:
     return lines
 
 
-def side(stuck: Stuck, seen: StuckSeen, cells: int, *, now_ms: int, hide: str) -> list[Line]:
+def side(stuck: Stuck, seen: StuckSeen, cells: int, *, now_ms: int, hide: Naming) -> list[Line]:
     """A stuck job: why, how long is usual, what happened to it, and what a requeue would do."""
     job = stuck.job
     glyph = "▲" if stuck.why is Why.OVER_LIMIT else "✗"
@@ -260,7 +260,7 @@ def side(stuck: Stuck, seen: StuckSeen, cells: int, *, now_ms: int, hide: str) -
         *title_lines(job, cells, hide=hide, state=(f"{glyph} stuck", stuck.why.role)),
         (),
         section("why", "", "muted", cells, indent=0),
-        *why_lines(stuck, seen.served.get(job.queue), cells),
+        *why_lines(stuck, seen.served.get(job.ref), cells),
     ]
     if stuck.why is not Why.THEIRS:
         lines += [(), *_usual(stuck, seen, cells, now_ms)]
@@ -279,18 +279,18 @@ def _usual(stuck: Stuck, seen: StuckSeen, cells: int, now_ms: int) -> list[Line]
     lines = [section("how long is usual", "", "muted", cells, indent=0)]
     if job.claimed_ms is not None:
         lines.append(pair("this job runs for", fmt.span_pieces(now_ms - job.claimed_ms, stuck.why.role), cells))
-    spread = seen.usual.get(job.queue)
+    spread = seen.usual.get(job.ref)
     if spread is not None:
         lines.append(pair(f"{spread.sampled:,} done here took, p95", fmt.span_pieces(spread.p95_ms, fine=True), cells))
-    elif job.queue in seen.usual:
+    elif job.ref in seen.usual:
         lines.append(pair("done here", [("none is kept", "faint")], cells))
     limit = [("none", "faint")] if job.time_limit_ms is None else fmt.span_pieces(job.time_limit_ms)
     return [*lines, pair("its limit", limit, cells)]
 
 
-def _would(stuck: Stuck, cells: int, hide: str) -> list[Line]:
+def _would(stuck: Stuck, cells: int, hide: Naming) -> list[Line]:
     job = stuck.job
-    where = " ▸ ".join(name_parts(job.queue, hide=hide))
+    where = " ▸ ".join(name_parts(job.ref, hide=hide))
     tries = f" with try {(job.attempts or 0) + 1} of {job.retries + 1} to come" if job.retries is not None else ""
     who = safe_text(job.worker or "its worker", limit=80)
     words = f"put it at its old place in {where}{tries}. Fenced: if {who} comes back, its result is refused."

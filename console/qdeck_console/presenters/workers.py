@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import WorkerRow
+from qdeck.admin import NATIVE, QueueRef, WorkerRow
 from qdeck_console import format as fmt
 from qdeck_console.presenters.job_detail import is_late
-from qdeck_console.presenters.parts import pair, queue_path, section
+from qdeck_console.presenters.parts import Naming, pair, queue_path, section
 from qdeck_console.presenters.table import REST, Cell, Column, Table
 from qdeck_console.text import cut_end, cut_id, cut_middle, safe_text
 
@@ -130,7 +130,7 @@ TABLE: Final = Table[WorkerRow, Speeds](
 )
 
 
-def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide: str) -> list[Line]:
+def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide: Naming) -> list[Line]:
     """All that a worker tells of itself."""
     glyph, role, word = state_of(row)
     state = f"{glyph} {safe_text(word, limit=30)}"
@@ -157,7 +157,7 @@ def facts(row: WorkerRow, cells: int, *, now_ms: int, speed: float | None, hide:
     found += [(), section("queues", "", "muted", cells, indent=0, count=len(row.queues))]
     for queue, weight in list(row.queues.items())[:12]:
         value = [(f"×{weight}", "muted")] if weight != 1 else []
-        found.append((*fmt.fit(queue_path(queue, cells - 6, "text", hide=hide), cells - 5),
+        found.append((*fmt.fit(queue_path(QueueRef(NATIVE, queue), cells - 6, "text", hide=hide), cells - 5),
                       *fmt.fit(value, 5, right=True)))  # fmt: skip
     if len(row.queues) > 12:
         found.append(((f"{len(row.queues) - 12} more", "faint"),))
@@ -171,7 +171,7 @@ def running_head(row: WorkerRow, running: Running | None, cells: int) -> Line:
     return section("runs now" if row.alive else "holds still", note, "muted", cells, indent=0, count=count)
 
 
-def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: str) -> Line:
+def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: Naming) -> Line:
     """One running job: its id, its task and queue, and for how long."""
     since = None if job.since_ms is None else max(0, now_ms - job.since_ms)
     wide = cells >= 70
@@ -184,5 +184,5 @@ def running_line(job: JobRecord, cells: int, *, now_ms: int, hide: str) -> Line:
     ]
     if wide:
         room = cells - fmt.length(line) - 12
-        line += [(" ", "text"), *fmt.fit(queue_path(job.queue, room, "muted", hide=hide), room)]
+        line += [(" ", "text"), *fmt.fit(queue_path(job.ref, room, "muted", hide=hide), room)]
     return (*line, *fmt.fit(fmt.span_pieces(since), max(8, cells - fmt.length(line)), right=True))

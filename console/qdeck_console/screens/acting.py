@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from qdeck import QdeckError
 from qdeck_console.format import counted
 from qdeck_console.presenters.frame import seen_environment
-from qdeck_console.presenters.parts import owner_of
+from qdeck_console.presenters.parts import naming_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -130,7 +130,7 @@ class Operator:
             self._console.say("nothing was done", "muted", "")
             return
         result = await self.apply(plan)
-        words, role, glyph = outcome(result, left_out, to=aim(plan, hide=owner_of(self._console.shown.snapshot)))
+        words, role, glyph = outcome(result, left_out, to=aim(plan, hide=naming_of(self._console.shown.snapshot)))
         if result.applied and plan.tail.cautions and not needs_asking(plan):  # who was asked has read it
             words = f"{words}; mind: {plan.tail.cautions[0]}"
         self._console.say(words, role, glyph)
@@ -151,7 +151,7 @@ class Operator:
         snapshot = console.shown.snapshot
         environment = seen_environment(snapshot, console.context.environment)
         name = console.context.title if word_is_production(environment) else ""
-        hide = owner_of(snapshot)
+        hide = naming_of(snapshot)
         lines = lines or plan_lines(plan, left_out, inside(console.size.width), hide=hide)
         asked, answer_words = words or (title(plan), button(plan))
         dialog = ConfirmScreen(console, asked, lines, answer_words, name=name, note=console.context.told)

@@ -128,7 +128,7 @@ class ActivityBase(TableScreen):
             return False
         if self.log_of.pauses.get(present.identity(row)) is not None:
             return False
-        return any(one.paused for one in snapshot.queues if one.name == row.queues[0])
+        return any(one.paused and one.ref.label(snapshot.shared) == row.queues[0] for one in snapshot.queues)
 
     def side_of(self, row: Activity, cells: int) -> list[Line]:
         """All about an operation."""

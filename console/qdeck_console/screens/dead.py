@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Horizontal, Vertical
 
-from qdeck.admin import NATIVE, Feature, Group, Headroom, JobRecord, Snapshot, Verb
+from qdeck.admin import NATIVE, Feature, Group, Headroom, JobRecord, QueueRef, Snapshot, Verb
 from qdeck_console.actions import DEAD, Action, bindings
 from qdeck_console.leaving import SHOWN_S, Left
 from qdeck_console.operating import Wish
@@ -135,14 +135,12 @@ class DeadScreen(WindowedScreen):
         if group is None:
             return None
         if self._source is None or self._source[0] != self.reads:
-            self._source = (self.reads, source(self.console.reader, self._adapter(), group.queue, "dead", self.where))
+            self._source = (self.reads, source(self.console.reader, group.ref, "dead", self.where))
         return self._source[1]
 
     def _adapter(self) -> str:
         """The adapter of the group's queue."""
-        snapshot, queue = self.picture.snapshot, self.group.queue if self.group is not None else ""
-        rows = snapshot.queues if snapshot is not None else ()
-        return next((row.adapter for row in rows if row.name == queue), NATIVE)
+        return NATIVE if self.group is None else self.group.adapter
 
     def deck_changed(self) -> None:
         """Lists and groups are read by another deck."""
@@ -232,7 +230,9 @@ class DeadScreen(WindowedScreen):
         def make(cells: int, _height: int) -> Sequence[Line]:
             name = 22 if cells >= 100 else 18
             told = [
-                present.room_line(room, rates.get(room.queue), now_ms, cells, hide=self.hide, name=name)
+                present.room_line(
+                    room, rates.get(QueueRef(NATIVE, room.queue)), now_ms, cells, hide=self.hide, name=name
+                )
                 for room in rooms
             ]
             return [()] * blank + told
@@ -313,7 +313,7 @@ class DeadScreen(WindowedScreen):
             wish = Wish(verb=Verb.RETRY, where=self.filter_text, states=("dead",))
             return wish, triaged.total if triaged.exact else None
         if group is not None and (self.in_groups or self.view.all_marked):
-            wish = Wish(verb=Verb.RETRY, queues=(group.queue,), where=self.where, states=("dead",))
+            wish = Wish(verb=Verb.RETRY, queues=(group.ref,), where=self.where, states=("dead",))
             return wish, group.count if self.whole.triaged.exact else None
         return None
 

@@ -77,7 +77,7 @@ async def _write(console: Console, file: BinaryIO, jobs: Sequence[JobRecord], wi
         if work is not None and work.cancelled:
             break
         try:
-            detail = await reader.job(job.queue, job.handle)
+            detail = await reader.job(job.ref, job.handle)
         except UnknownJob:
             continue  # it is dead no more
         file.write(msgspec.json.encode(shapes.detail(detail) | {"queue_from": job.queue}) + b"\n")
@@ -94,10 +94,10 @@ async def _each(console: Console, jobs: Sequence[JobRecord], wish: Wish | None) 
         return
     snapshot = console.latest.snapshot
     rows = snapshot.queues if snapshot is not None else ()
-    for name in wish.queues or tuple(row.name for row in rows if row.dead):
+    for ref in wish.queues or tuple(row.ref for row in rows if row.dead):
         cursor: str | None = None
         while True:
-            page = await console.reader.page(name, state=wish.states, where=wish.where, cursor=cursor, most=_PAGE)
+            page = await console.reader.page(ref, state=wish.states, where=wish.where, cursor=cursor, most=_PAGE)
             for job in page.jobs:
                 yield job
             cursor = page.cursor

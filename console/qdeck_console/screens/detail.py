@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck.admin import NATIVE, QueueRef
 from qdeck_console.actions import DETAIL, QUEUES, Action, bindings
 from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.presenters.queue_detail import detail
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck.admin import Snapshot
+    from qdeck.admin import QueueRef, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.judging import Entry
@@ -38,7 +37,7 @@ class QueueScreen(QueueActs):
     SCOPE = DETAIL
     BINDINGS: ClassVar[list[BindingType]] = bindings(DETAIL)
 
-    def __init__(self, queue: str) -> None:
+    def __init__(self, queue: QueueRef) -> None:
         super().__init__()
         self.queue = queue
         self._entry: Entry | None = None
@@ -51,7 +50,7 @@ class QueueScreen(QueueActs):
 
     def visible_queues(self) -> list[QueueRef]:
         """This one: its dear numbers are wanted now, however many others there are."""
-        return [QueueRef(NATIVE, self.queue)]
+        return [self.queue]
 
     @property
     def reads(self) -> str:
@@ -65,7 +64,7 @@ class QueueScreen(QueueActs):
             reader = self.console.reader
             lacking = self.picture.history.lacking([self.queue], 1)
             pasts = await read_pasts(reader, lacking)
-            row = next((row for row in snapshot.queues if row.name == self.queue), None)
+            row = next((row for row in snapshot.queues if row.ref == self.queue), None)
             return Looked(pasts, None if row is None else await self._insights.look(reader, row))
 
         return read
@@ -91,7 +90,7 @@ class QueueScreen(QueueActs):
         if self._entry is not None:
             lines = detail(self._entry, drawer, cells, chart=7 if self.size.height >= 36 else 3)
         elif gone:
-            lines = [((f"{' '.join(self.queue.split(':'))} is gone: no such queue on the server", "muted"),)]
+            lines = [((f"{' '.join(self.queue.name.split(':'))} is gone: no such queue on the server", "muted"),)]
         self.query_one(LineList).show(page_of(lines), self.painter)
 
     def why_not(self, action: str) -> str:
@@ -103,10 +102,6 @@ class QueueScreen(QueueActs):
     def selected(self) -> Entry | None:
         """This queue."""
         return self._entry
-
-    def copied(self) -> tuple[str, str]:
-        """What `y` takes: its name."""
-        return "name", self.queue
 
     def lists(self) -> bool:
         """Whether there is something to write."""

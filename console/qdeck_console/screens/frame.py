@@ -16,7 +16,7 @@ from qdeck_console.actions import DEAD, QUEUES, STUCK, TABS, Action, footer_acti
 from qdeck_console.feed import Picture, Reader
 from qdeck_console.presenters import frame
 from qdeck_console.presenters.frame import Offer, Tab
-from qdeck_console.presenters.parts import owner_of
+from qdeck_console.presenters.parts import Naming, naming_of
 from qdeck_console.theme import SIXTEEN
 from qdeck_console.widgets.entry import Entry
 from qdeck_console.widgets.lines import LineList, Lines
@@ -131,9 +131,9 @@ class FrameScreen(Screen[None]):
         return self.picture.snapshot.at_ms if self.picture.snapshot else 0
 
     @property
-    def hide(self) -> str:
+    def hide(self) -> Naming:
         """The start of names that every queue of qdeck has."""
-        return owner_of(self.picture.snapshot)
+        return naming_of(self.picture.snapshot)
 
     @property
     def view(self) -> LineList:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.containers import Vertical
 
 from qdeck import NotAllowed
-from qdeck.admin import AgentTask, Snapshot, Status
+from qdeck.admin import AgentTask, QueueRef, Snapshot, Status
 from qdeck_console.actions import DEAD, HEALTH, QUEUES, STUCK, WORKERS, Action, bindings
 from qdeck_console.presenters import health as present
 from qdeck_console.presenters import server as present_server
@@ -178,15 +178,15 @@ class HealthScreen(FrameScreen):
         return super().why_not(action)
 
     @staticmethod
-    def _leads_to(row: Row) -> str:
+    def _leads_to(row: Row) -> str | QueueRef:
         """Where enter goes: a screen, or the queue."""
         if row.check in ("dead_letters", "stuck"):
             return DEAD if row.check == "dead_letters" else STUCK
         if row.check == "late":
-            return row.queue.name if row.queue else QUEUES
+            return row.queue or QUEUES
         if row.check == "workers":
-            return row.queue.name if row.queue else WORKERS
-        return row.queue.name if row.queue else ""
+            return row.queue or WORKERS
+        return row.queue or ""
 
     def on_line_list_opened(self, _event: LineList.Opened) -> None:
         """Opens what is wrong: the dead letters, the stuck jobs, or the queue."""
@@ -195,10 +195,10 @@ class HealthScreen(FrameScreen):
             self.console.say(why, "muted", "∅")
             return
         place = self._leads_to(row)
-        if place in self.console.MODES:
-            self.console.action_tab(place)
-        else:
+        if isinstance(place, QueueRef):
             self.console.open_queue(place)
+        else:
+            self.console.action_tab(place)
 
     def do_tasks(self) -> None:
         """Opens the temporary queues."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck.admin import JobDetail, JobRecord, Snapshot
+    from qdeck.admin import JobDetail, JobRecord, QueueRef, Snapshot
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.presenters.trace import Keyed
@@ -40,7 +40,7 @@ class JobScreen(JobActs):
     SCOPE = JOB
     BINDINGS: ClassVar[list[BindingType]] = bindings(JOB)
 
-    def __init__(self, tab: str, queue: str, job_id: str) -> None:
+    def __init__(self, tab: str, queue: QueueRef, job_id: str) -> None:
         super().__init__()
         self._tab = tab
         self.queue, self.job_id = queue, job_id
@@ -216,7 +216,7 @@ class JobScreen(JobActs):
             self.console.say(str(error), "bad", "✗")
             return
         if found:
-            self.console.open_job(found[0].queue, found[0].id)
+            self.console.open_job(found[0].ref, found[0].id)
         else:
             self.console.say(f"no queue has {job_id} any more", "warn", "▲")
 

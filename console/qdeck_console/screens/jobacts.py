@@ -163,7 +163,7 @@ def _next_priority(now: int | None, action: str) -> int:
 
 
 async def _edit(console: Console, job: JobRecord) -> None:
-    draft = await console.reader.draft(job.queue, job.id)
+    draft = await console.reader.draft(job.ref, job.id)
     entry = PlanEntry(queue=draft.queue, id=draft.id, state=draft.state, version=draft.version, verb="edit")
     skip = difference(job, entry, 0)
     if skip is not None:

@@ -189,7 +189,7 @@ class JobListScreen(JobActs):
         """Opens a job."""
         job = self.job_of(self.view.row)
         if job is not None and event.key:
-            self.console.open_job(job.queue, job.id)
+            self.console.open_job(job.ref, job.id)
 
 
 def plain_line(item: Item, _cells: int, _at_cursor: bool) -> Sequence[Line]:

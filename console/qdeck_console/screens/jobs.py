@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.widget import Widget
 
-    from qdeck.admin import QueueRow
+    from qdeck.admin import QueueRef, QueueRow
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
     from qdeck_console.widgets.lines import Item
@@ -42,7 +42,7 @@ class JobsScreen(WindowedScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = ""
+        self.queue: QueueRef | None = None
         self.state = State.READY
         self.newest: dict[State, bool] = {}
         self._source: tuple[tuple[object, ...], Source] | None = None
@@ -52,7 +52,7 @@ class JobsScreen(WindowedScreen):
         main = Vertical(Lines(id="heading"), Lines(id="head"), LineList(id="list"), Lines(id="total"), id="main")
         return (main, Lines(id="side"))
 
-    def choose(self, queue: str, state: State | None = None) -> None:
+    def choose(self, queue: QueueRef, state: State | None = None) -> None:
         """Shows another queue, by default the first of its lists that has jobs."""
         row = self._row_of(queue, self.console.latest.snapshot)
         filled = [s for s in present.STATES if row is not None and getattr(row, s.value)]
@@ -70,8 +70,8 @@ class JobsScreen(WindowedScreen):
         return self._row_of(self.queue, self.picture.snapshot)
 
     @staticmethod
-    def _row_of(queue: str, snapshot: Snapshot | None) -> QueueRow | None:
-        return next((row for row in snapshot.queues if row.name == queue), None) if snapshot else None
+    def _row_of(queue: QueueRef | None, snapshot: Snapshot | None) -> QueueRow | None:
+        return next((row for row in snapshot.queues if row.ref == queue), None) if snapshot else None
 
     @property
     def reads(self) -> str:
@@ -91,13 +91,11 @@ class JobsScreen(WindowedScreen):
 
     def source(self) -> Source | None:
         """The list of this queue and state."""
-        row = self.row
-        if not self.queue:
+        if self.queue is None:
             return None
-        adapter = row.adapter if row is not None else NATIVE
-        asked = (adapter, self.queue, self.state, self.filter_text, self.is_newest)
+        asked = (self.queue, self.state, self.filter_text, self.is_newest)
         if self._source is None or self._source[0] != asked:
-            made = source(self.console.reader, adapter, self.queue, self.state, self.filter_text, newest=self.is_newest)
+            made = source(self.console.reader, self.queue, self.state, self.filter_text, newest=self.is_newest)
             self._source = (asked, made)
         return self._source[1]
 
@@ -119,14 +117,14 @@ class JobsScreen(WindowedScreen):
 
     def _choose_any(self) -> None:
         snapshot = self.console.latest.snapshot
-        if not self.queue and snapshot is not None and snapshot.queues:
+        if self.queue is None and snapshot is not None and snapshot.queues:
             sizes = ("ready", "running", "delayed", "dead")
             fullest = max(snapshot.queues, key=lambda row: sum(getattr(row, state) or 0 for state in sizes))
-            self.choose(fullest.name)
+            self.choose(fullest.ref)
 
     def draw(self, *, fresh: bool) -> None:
         """Draws the queue and its states, then the list."""
-        if not self.queue and self.picture.snapshot is not None and self.picture.snapshot.queues:
+        if self.queue is None and self.picture.snapshot is not None and self.picture.snapshot.queues:
             self._choose_any()
             return
         self.query_one("#heading", Lines).show(self._title, self.painter)
@@ -134,7 +132,7 @@ class JobsScreen(WindowedScreen):
 
     def _title(self, cells: int, height: int) -> Sequence[Line]:
         row = self.row
-        if not self.queue:
+        if self.queue is None:
             return ()
         return (
             present.title_line(self.queue, row, cells, hide=self.hide),
@@ -165,7 +163,7 @@ class JobsScreen(WindowedScreen):
         """What is said when there is nothing to show."""
         margin = (" " * (MARGIN + 3), "text")
         part, row = self.seen.part, self.row
-        if not self.queue:
+        if self.queue is None:
             return (
                 (margin, ("no queue yet", "strong bold")),
                 (margin, ("it appears here with its first job", "muted")),
@@ -199,7 +197,7 @@ class JobsScreen(WindowedScreen):
 
     def everything(self) -> tuple[Wish, int | None] | None:
         """All jobs of this list that match."""
-        if not self.view.all_marked:
+        if not self.view.all_marked or self.queue is None:
             return None
         part = self.seen.part
         wish = Wish(verb=Verb.CANCEL, queues=(self.queue,), where=self.filter_text, states=(self.state.value,))
@@ -237,7 +235,8 @@ class JobsScreen(WindowedScreen):
         if self.view.marks:
             return self.targets(), None
         states = (self.state.value,)
-        return (), Wish(verb=Verb.CANCEL, queues=(self.queue,), where=self.filter_text, states=states)
+        queues = () if self.queue is None else (self.queue,)
+        return (), Wish(verb=Verb.CANCEL, queues=queues, where=self.filter_text, states=states)
 
     def do_pause(self) -> None:
         """Pauses or resumes the queue."""
@@ -269,6 +268,8 @@ class JobsScreen(WindowedScreen):
 
     async def _move(self) -> None:
         jobs, everything = self.targets(), self.everything()
+        if self.queue is None:
+            return
         count = f"{len(jobs):,} jobs" if len(jobs) > 1 else "1 job"
         what = "all that match" if everything is not None else count
         where = " ▸ ".join(name_parts(self.queue, hide=self.hide))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from qdeck import QdeckError
 from qdeck.admin import Feature
-from qdeck_console.presenters.parts import name_parts, owner_of
+from qdeck_console.presenters.parts import name_parts, naming_of
 
 if TYPE_CHECKING:
     from qdeck_console.console import Console
@@ -37,14 +37,14 @@ def toggle(console: Console, entry: Entry | None) -> None:
     """Pauses the queue, or resumes it, and tells the outcome."""
     if entry is None:
         return
-    name, resume = entry.row.name, entry.row.paused
+    ref, resume = entry.row.ref, entry.row.paused
     snapshot = console.latest.snapshot
-    hide = owner_of(snapshot)
-    short = " ▸ ".join(name_parts(name, hide=hide))
+    hide = naming_of(snapshot)
+    short = " ▸ ".join(name_parts(ref, hide=hide))
 
     async def act() -> None:
         try:
-            await (console.writer.resume(name) if resume else console.writer.pause(name))
+            await (console.writer.resume(ref) if resume else console.writer.pause(ref))
         except (QdeckError, OSError) as error:
             console.say(str(error), "bad", "✗")
             return

@@ -44,7 +44,7 @@ async def read_jobs(reader: AsyncReader, entries: Iterable[PlanEntry]) -> dict[s
     found: dict[str, JobRecord] = {}
     for entry in entries:
         with contextlib.suppress(QdeckError):  # it may be gone, and a system need not tell of each
-            job = await reader.job(entry.queue, entry.id)
+            job = await reader.job(entry.ref, entry.id)
             # A long payload would be read again at each frame, for a few words of it.
             found[entry.id] = job if len(job.body or b"") <= _LONGEST_BODY else replace(job, body=None)
     return found
@@ -100,7 +100,7 @@ class EntriesScreen(FrameScreen):
         share = self.share
         self.view.show(Listing(self._window, self._lines), self.painter)
         what = "job" if any(self._jobs.values()) else "why"
-        path = queue_path(share.queue, 60, "strong bold", hide=self.hide)
+        path = queue_path(share.ref, 60, "strong bold", hide=self.hide)
         effect = present.verb_of(share.verb)
         over = f", over {self.threshold}" if self.threshold != NONE else ""
         self.query_one("#heading", Lines).show(

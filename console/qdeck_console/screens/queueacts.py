@@ -11,7 +11,7 @@ from qdeck_console.screens.frame import FrameScreen
 from qdeck_console.screens.target import ask_target
 
 if TYPE_CHECKING:
-    from qdeck.admin import QueueRow
+    from qdeck.admin import QueueRef, QueueRow
     from qdeck_console.actions import Action
     from qdeck_console.judging import Entry
 
@@ -55,6 +55,11 @@ class QueueActs(FrameScreen):
             return "" if "" in reasons else reasons[0]
         return ""
 
+    def copied(self) -> tuple[str, str]:
+        """What `y` takes: the name of the queue."""
+        entry = self.selected()
+        return ("name", entry.row.ref.label(self.hide.shared)) if entry is not None else ("", "")
+
     def do_pause(self) -> None:
         """Pauses or resumes the queue."""
         pause.toggle(self.console, self.selected())
@@ -66,16 +71,16 @@ class QueueActs(FrameScreen):
 
         entry = self.selected()
         if entry is not None:
-            wish = Wish(verb=Verb.RETRY, queues=(entry.row.name,), states=(State.DEAD.value,))
+            wish = Wish(verb=Verb.RETRY, queues=(entry.row.ref,), states=(State.DEAD.value,))
             self.console.operator.start(wish)
 
     def do_move(self) -> None:
         """Moves all that waits there to another queue, which is asked for."""
         entry = self.selected()
         if entry is not None:
-            self.console.operator.run(self._move(entry.row.name), "move")
+            self.console.operator.run(self._move(entry.row.ref), "move")
 
-    async def _move(self, queue: str) -> None:
+    async def _move(self, queue: QueueRef) -> None:
         from qdeck.admin import Verb
         from qdeck_console.operating import Wish
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from qdeck.admin import NATIVE, QueueRef
+from qdeck.admin import QueueRef
 from qdeck_console.actions import QUEUES, Action, bindings
 from qdeck_console.arranging import Arranger, Asked, Group, Sort
 from qdeck_console.feed import Picture
@@ -15,7 +15,7 @@ from qdeck_console.history import flow_of
 from qdeck_console.insight import Insights, Looked, read_pasts
 from qdeck_console.judging import Entry
 from qdeck_console.presenters import queues as present
-from qdeck_console.presenters.parts import MARGIN, owner_of
+from qdeck_console.presenters.parts import MARGIN, PLAIN, naming_of
 from qdeck_console.presenters.queue_detail import detail
 from qdeck_console.presenters.queues import Drawer, Grid
 from qdeck_console.screens.empty import EmptyDeck
@@ -54,14 +54,14 @@ class QueuesScreen(QueueActs):
         self._arranger = Arranger()
         self._adapters: set[str] = set()
         self._made_grid = ((0, 0, 0.0), Grid.of(0, adapters=0, span_s=0.0))
-        self._drawer = Drawer(picture=self.picture, hide="", reasons_shown=True)
+        self._drawer = Drawer(picture=self.picture, hide=PLAIN, reasons_shown=True)
         self._insights = Insights()
         self._empty = EmptyDeck()
 
     def visible_queues(self) -> list[QueueRef]:
         """Queues that are on screen, whose dear numbers are wanted now."""
         keys = self.view.visible_keys() if self._arranger.arranged.entries else []
-        return [QueueRef(NATIVE, name) for name in keys]
+        return [QueueRef.parse(key) for key in keys if key]
 
     def is_offered(self, action: Action) -> bool:
         """Where there is no queue, only what works everywhere."""
@@ -73,19 +73,19 @@ class QueuesScreen(QueueActs):
         """Lets go of the rows, too."""
         if self not in self.console.screen_stack:
             self._arranger.rest()
-            self._drawer = Drawer(picture=Picture(), hide="", reasons_shown=True)
+            self._drawer = Drawer(picture=Picture(), hide=PLAIN, reasons_shown=True)
 
     def wants(self) -> Reader:
         """What agents saw of the queues on screen, a few at a time, and the one under the cursor close up."""
 
         async def read(snapshot: Snapshot) -> Looked:
-            cursor, reader = self.view.cursor, self.console.reader
-            names = [name for name in (cursor, *(ref.name for ref in self.visible_queues())) if name]
-            lacking = self.picture.history.lacking(dict.fromkeys(names), _PASTS_AT_ONCE)
+            cursor, reader = QueueRef.parse(self.view.cursor), self.console.reader
+            refs = [ref for ref in (cursor, *self.visible_queues()) if ref.name]
+            lacking = self.picture.history.lacking(dict.fromkeys(refs), _PASTS_AT_ONCE)
             pasts = await read_pasts(reader, lacking)
             if not snapshot.queues:
                 await self._empty.read(reader)
-            row = next((row for row in snapshot.queues if row.name == cursor), None)
+            row = next((row for row in snapshot.queues if row.ref == cursor), None)
             if row is None or not self.has_class("-wide"):
                 return Looked(pasts)
             return Looked(pasts, await self._insights.look(reader, row))
@@ -109,7 +109,7 @@ class QueuesScreen(QueueActs):
         self._adapters = {entry.row.adapter for entry in arranged.entries} if len(adapters) > 1 else set(adapters)
         self._drawer = drawer = Drawer(
             picture=self.picture,
-            hide=owner_of(self.picture.snapshot),
+            hide=naming_of(self.picture.snapshot),
             before=judged.before,
             reasons_shown=arranged.reasons_shown,
         )
@@ -184,7 +184,7 @@ class QueuesScreen(QueueActs):
         entry = self.view.row
         drawer = replace(
             self._drawer,
-            insight=self._insights.known(self.view.cursor),
+            insight=self._insights.known(QueueRef.parse(self.view.cursor)),
             limit=self.console.thresholds.ready_queue_max,
         )
 
@@ -233,6 +233,6 @@ class QueuesScreen(QueueActs):
         if not event.key:
             return
         if self.has_class("-wide"):
-            self.console.show_jobs(event.key, present.list_in_question(self.selected()))
+            self.console.show_jobs(QueueRef.parse(event.key), present.list_in_question(self.selected()))
         else:
-            self.console.open_queue(event.key)
+            self.console.open_queue(QueueRef.parse(event.key))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from qdeck import QdeckError
-from qdeck.admin import MISSED, CronRule, ScheduleRow
+from qdeck.admin import MISSED, NATIVE, CronRule, QueueRef, ScheduleRow
 from qdeck_console.actions import SCHEDULES, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.presenters import schedules as present
@@ -126,7 +126,7 @@ class SchedulesScreen(TableScreen):
         if why or row is None or row.last_id is None:
             self.console.say(why, "muted", "∅")
         else:
-            self.console.open_job(row.queue, row.last_id)
+            self.console.open_job(QueueRef(NATIVE, row.queue), row.last_id)
 
     def do_fire(self) -> None:
         """Makes its job now."""

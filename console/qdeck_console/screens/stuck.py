@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from textual.binding import BindingType
 
-    from qdeck.admin import AsyncReader, JobDetail, JobRecord, Snapshot, Spread, WorkerRow
+    from qdeck.admin import AsyncReader, JobDetail, JobRecord, QueueRef, Snapshot, Spread, WorkerRow
     from qdeck_console.actions import Action
     from qdeck_console.feed import Reader
     from qdeck_console.format import Line
@@ -37,7 +37,7 @@ WAITING = ("running", "ready", "delayed", "blocked")
 
 
 async def _native(
-    reader: AsyncReader, queue: str, where: str, workers: Mapping[str, WorkerRow], most: int, now_ms: int
+    reader: AsyncReader, queue: QueueRef, where: str, workers: Mapping[str, WorkerRow], most: int, now_ms: int
 ) -> tuple[list[Stuck], bool]:
     """The longest stuck jobs of a queue that match, so many at most, and whether these are all."""
     found: list[Stuck] = []
@@ -49,7 +49,7 @@ async def _native(
         left_out = max(0, len(page.jobs) - (most - len(found)))
         for job in page.jobs[: most - len(found)]:
             try:
-                stuck = present.judge(await reader.job(job.queue, job.id), workers, now_ms)
+                stuck = present.judge(await reader.job(job.ref, job.id), workers, now_ms)
             except UnknownJob:
                 continue  # it ended between the two reads
             if stuck is not None:
@@ -59,7 +59,7 @@ async def _native(
     return found, False
 
 
-async def _theirs(reader: AsyncReader, queue: str) -> list[Stuck]:
+async def _theirs(reader: AsyncReader, queue: QueueRef) -> list[Stuck]:
     found: dict[str, Stuck] = {}
     cursor: str | None = None
     for _ in range(MOST_PAGES):
@@ -81,7 +81,7 @@ class StuckScreen(JobListScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._usual: dict[str, tuple[float, Spread | None]] = {}
+        self._usual: dict[QueueRef, tuple[float, Spread | None]] = {}
 
     async def _read_usual(self, found: Sequence[Stuck]) -> None:
         """How long jobs took that are done, of the queue under the cursor and not often."""
@@ -89,11 +89,11 @@ class StuckScreen(JobListScreen):
         stuck = row if isinstance(row, Stuck) else found[0] if found else None
         if stuck is None or stuck.why is Why.THEIRS:
             return
-        queue, now = stuck.job.queue, time.monotonic()
+        queue, now = stuck.job.ref, time.monotonic()
         if queue in self._usual and now < self._usual[queue][0]:
             return
         try:
-            spread = (await self.console.reader.queue_details(queue)).done
+            spread = (await self.console.reader.queue_details(queue.name)).done
         except NotAllowed:
             spread = None
         self._usual[queue] = (time.monotonic() + max(USUAL_S, 20 * (time.monotonic() - now)), spread)
@@ -119,25 +119,25 @@ class StuckScreen(JobListScreen):
             rows = sorted((row for row in snapshot.queues if row.stuck), key=lambda row: -(row.stuck or 0))
             rows, all_read = rows[:MOST_QUEUES], len(rows) <= MOST_QUEUES
             most = min(present.MOST, max(LEAST_OF_QUEUE, MOST_JOBS // max(1, len(rows))))
-            unread = {row.name for row in snapshot.queues if row.problem is not None}
+            unread = {row.ref for row in snapshot.queues if row.problem is not None}
             for row in rows:
                 try:
                     if not row.has(Feature.LEASES):
-                        found += await _theirs(reader, row.name)
+                        found += await _theirs(reader, row.ref)
                         continue
-                    stuck, over = await _native(reader, row.name, where, workers, most, at_ms)
+                    stuck, over = await _native(reader, row.ref, where, workers, most, at_ms)
                 except QdeckError as error:
                     if concerns_all(error):
                         raise
-                    unread.add(row.name)
+                    unread.add(row.ref)
                     continue
-                unread.discard(row.name)
+                unread.discard(row.ref)
                 all_read = all_read and over
                 found += stuck
             kept, gone = await self._under_cursor(found, workers, at_ms)
             found += [kept] if kept is not None else []
-            found.sort(key=lambda stuck: (stuck.why, stuck.job.queue, stuck.job.id))
-            served = {row.name: row.workers for row in snapshot.queues}
+            found.sort(key=lambda stuck: (stuck.why, stuck.job.queue, stuck.job.ref, stuck.job.id))
+            served = {row.ref: row.workers for row in snapshot.queues}
             await self._read_usual(found)
             usual = {queue: spread for queue, (_, spread) in self._usual.items()}
             self._drop_marks(found, all_read)
@@ -162,7 +162,7 @@ class StuckScreen(JobListScreen):
         if left is not None or not row.job.has(Feature.LEASES):
             return None, left
         try:
-            still = present.judge(await self.console.reader.job(row.job.queue, row.job.id), workers, now_ms)
+            still = present.judge(await self.console.reader.job(row.job.ref, row.job.id), workers, now_ms)
         except UnknownJob:
             still = None
         gone = Left(key=row.key, id=row.job.id, why="is not stuck any more")

@@ -79,7 +79,7 @@ class WindowedScreen(JobListScreen):
         if not isinstance(chosen, JobRecord):
             return ListSeen(part=part)
         try:
-            return ListSeen(part=part, detail=await self.console.reader.job(chosen.queue, chosen.handle))
+            return ListSeen(part=part, detail=await self.console.reader.job(chosen.ref, chosen.handle))
         except UnknownJob:
             return ListSeen(part=part)  # it went away between the two reads
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from qdeck.admin import JobRecord, Snapshot, WorkerRow
+from qdeck.admin import NATIVE, JobRecord, QueueRef, Snapshot, WorkerRow
 from qdeck_console.actions import WORKERS, Action, bindings
 from qdeck_console.format import counted
 from qdeck_console.presenters import workers as present
@@ -82,12 +82,14 @@ class WorkersBase(TableScreen):
         return read
 
     async def _read_running(self, row: WorkerRow, snapshot: Snapshot) -> Running:
-        busy = {queue.name for queue in snapshot.queues if queue.running}
+        busy = {row.name for row in snapshot.queues if row.running and row.adapter == NATIVE}
         queues = [queue for queue in row.queues if queue in busy]
         found: list[JobRecord] = []
         partial = len(queues) > MOST_QUEUES
         for queue in queues[:MOST_QUEUES]:
-            page = await self.console.reader.page(queue, state="running", most=MOST_JOBS, bodies=False)
+            page = await self.console.reader.page(
+                QueueRef(NATIVE, queue), state="running", most=MOST_JOBS, bodies=False
+            )
             found += [job for job in page.jobs if job.worker == row.id]
             partial = partial or page.scanned >= MOST_JOBS
         found.sort(key=lambda job: job.since_ms or 0)
@@ -276,7 +278,7 @@ class WorkerScreen(WorkersBase):
         elif self.picture.extra_of == self.reads:
             items = [Item("", 1, (("it is gone: nothing is known about it", "muted"),))]
         jobs = self.running.jobs if self.running is not None else ()
-        items += [Item(f"{job.queue}/{job.id}", 1, job) for job in jobs]
+        items += [Item(job.key, 1, job) for job in jobs]
         self.view.show(Listing(items, self._draw_item), self.painter)
 
     def _draw_item(self, item: Item, cells: int, _at_cursor: bool) -> Sequence[Line]:
@@ -308,7 +310,7 @@ class WorkerScreen(WorkersBase):
         """Opens the job under the cursor."""
         row = self.view.row
         if isinstance(row, JobRecord):
-            self.console.open_job(row.queue, row.id)
+            self.console.open_job(row.ref, row.id)
 
     def do_back(self) -> None:
         """Back to the list."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from qdeck._deck.model import NATIVE
+from qdeck._deck.queue_ref import InQueue
 from qdeck._operations.model import PlanEntry
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _decode: Final = msgspec.json.Decoder(PlanEntry).decode
 
 
 @dataclass(slots=True)
-class Share:
+class Share(InQueue):
     """The entries of one rule, queue and verb; `samples` are the first ones."""
 
     rule: str

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         JobDetail,
         JobRecord,
         Page,
-        QueueRef,
         QueueRow,
         ServerInfo,
         Snapshot,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from qdeck._deck.payload import mask as mask_payload
     from qdeck._deck.payload import read as read_payload
     from qdeck._deck.produce import new_job
-    from qdeck._deck.queue_ref import Feature, has_feature
+    from qdeck._deck.queue_ref import Feature, QueueRef, has_feature
     from qdeck._deck.reasons import Caution, CautionCode, Skip, SkipCode, Stop, StopCode, Stuck, StuckCode
     from qdeck._deck.verdict import check_all
     from qdeck._deck.vitals import Slow, Vitals
@@ -242,12 +241,12 @@ _HOMES: Final = {
     "qdeck._deck.agent_tasks": "AgentTask",
     "qdeck._deck.changes": "actor",
     "qdeck._deck.details": "GRACE_MS",
-    "qdeck._deck.queue_ref": "Feature has_feature",
+    "qdeck._deck.queue_ref": "Feature QueueRef has_feature",
     "qdeck._deck.history": "Sample",
     "qdeck.adapters.native": "PAGE_JOBS=SLICE newest_first",
     "qdeck._deck.masking": "configure_masking=configure mask_text",
     "qdeck._deck.model": (
-        "Check Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRef QueueRow ServerInfo Snapshot "
+        "Check Failure Finding Found HistoryEvent JobDetail JobRecord Page QueueRow ServerInfo Snapshot "
         "Totals WorkerRow"
     ),
     "qdeck._deck.payload": "MASK decode_payload=decode mask_payload=mask read_payload=read",

@@ -92,9 +92,14 @@ class Client:
         """What the last snapshot left out, with the reason."""
         return self.others.unread
 
+    @property
+    def shared(self) -> frozenset[str]:
+        """The names that queues of several adapters have, as far as was looked."""
+        return self.others.shared
+
     def label(self, queue: QueueRef) -> str:
         """Return how a queue is shown: its name, with the adapter where queues of several adapters have that name."""
-        return queue.label(self.others.shared)
+        return queue.label(self.shared)
 
     def why_not(self, adapter: str, verb: str, state: str) -> str:
         """Return why an adapter cannot do something to a job in a state; empty when it can."""
