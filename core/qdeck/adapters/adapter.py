@@ -244,15 +244,3 @@ class Adapter(ABC):
                 if entry.id == job_id
             ]
         return found
-
-    def stuck(self, now: int) -> Program[list[Entry]]:
-        """Entries that do not move, each with its reason in `stuck`."""
-        from qdeck.adapters import paging
-
-        look = yield from self.rows(now)
-        waiting = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
-        found: list[Entry] = []
-        for row in look.rows:
-            entries = yield from paging.every(self, row.name, waiting, most=MOST_STUCK)
-            found += [entry for entry in entries if entry.stuck is not None]
-        return found

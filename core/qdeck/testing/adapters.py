@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     import redis
 
     from qdeck.adapters.adapter import Adapter
-    from qdeck.adapters.plans import Rule
+    from qdeck.adapters.plans import Pages, Rule, StuckJob
+
+
+WAITING = (State.RUNNING, State.READY, State.DELAYED, State.BLOCKED)
 
 
 def contents(raw: redis.Redis) -> dict[bytes, tuple[object, bool]]:
@@ -94,14 +97,25 @@ class Conformance:
         assert rows
         return [e for row in rows for e in deck.run(every(adapter, row.name, tuple(State), most=10_000))]
 
+    def stuck(self, deck: Writer, adapter: Adapter) -> list[StuckJob]:
+        """Return what does not move, of all queues."""
+        now = _now(deck)
+        search = Search(states=WAITING, now=now, limits=Limits(), stuck=True)
+        return [
+            job
+            for row in deck.run(adapter.rows(now)).rows
+            for pages in deck.run(adapter.pages(row.name, search))
+            for entry in _all(deck, pages)
+            if (job := pages.stuck(entry)) is not None
+        ]
+
     def test_looking_finds_it_and_writes_nothing(self, deck: Writer, raw: redis.Redis) -> None:
         before = contents(raw)
         adapter = self.look(deck)
         assert adapter.sight is not None
         assert adapter.sight.is_there
-        now = _now(deck)
         self.entries(deck, adapter)
-        deck.run(adapter.stuck(now))
+        self.stuck(deck, adapter)
         assert contents(raw) == before
 
     def test_an_empty_server_has_nothing_of_it(self, url: str) -> None:
@@ -122,7 +136,7 @@ class Conformance:
     def test_rows_count_what_is_stuck(self, deck: Writer) -> None:
         adapter = self.look(deck)
         now = _now(deck)
-        shown = Counter(entry.queue for entry in deck.run(adapter.stuck(now)))
+        shown = Counter(job.queue for job in self.stuck(deck, adapter))
         for row in deck.run(adapter.rows(now)).rows:
             if row.stuck is not None:
                 assert row.stuck == shown[row.name], row.name
@@ -285,7 +299,7 @@ class Conformance:
                 raw.set(key, "something else")
         adapter = self.look(deck)
         assert self.entries(deck, adapter)
-        deck.run(adapter.stuck(_now(deck)))
+        self.stuck(deck, adapter)
 
 
 def _taken(deck: Writer, adapter: Adapter, queue: str, rule: Rule, limits: Limits, now: int) -> list[Entry]:
@@ -294,10 +308,13 @@ def _taken(deck: Writer, adapter: Adapter, queue: str, rule: Rule, limits: Limit
     search = Search(
         states=rule.states, now=now, limits=limits, wanted=parse(text) if text else None, rule=rule, outfit=outfit
     )
+    return [entry for pages in deck.run(adapter.pages(queue, search)) for entry in _all(deck, pages)]
+
+
+def _all(deck: Writer, pages: Pages) -> list[Entry]:
     found: list[Entry] = []
-    for pages in deck.run(adapter.pages(queue, search)):
-        while (page := deck.run(pages.page())) is not None:
-            found += page
+    while (page := deck.run(pages.page())) is not None:
+        found += page
     return found
 
 
