@@ -141,11 +141,11 @@ def undo_steps(
     for start in range(0, len(rows), SLICE):
         if cancelled is not None and cancelled():
             return restored, skipped, False
-        for name, told in (yield from _put_back(rows[start : start + SLICE], batch.id)):
-            if told == "back":
+        for name, outcome in (yield from _put_back(rows[start : start + SLICE], batch.id)):
+            if outcome == "back":
                 restored += 1
-            elif told:
-                skipped.append(Skip(id=name, code=_WHY[told], queue=name))
+            elif outcome:
+                skipped.append(Skip(id=name, code=_WHY[outcome], queue=name))
         if progress is not None:
             progress(restored)
     return restored, skipped, True

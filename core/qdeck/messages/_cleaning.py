@@ -132,7 +132,7 @@ class TaskCleaning(Cleaning):
         return True
 
     def _listed(self) -> Program[list[str]]:
-        """The names in the set of the task; for an operator what is no list of other programs is told and left."""
+        """Return the names in the set of the task; for an operator, report and leave those that are of qdeck."""
         if self._within is not None:
             return (yield from task_lists.names_within(self.task, self._within))
         try:

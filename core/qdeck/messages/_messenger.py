@@ -32,7 +32,7 @@ RETRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _OutgoingRequest:
     """A request that was built and not sent yet."""
 
     action: DomainAction
@@ -151,25 +151,25 @@ class Messenger:
 
     def _request(self, action: DomainAction, timeout: float, **options: Any) -> Program[DomainActionResponse]:
         until = time.monotonic() + timeout
-        asked = self._ask(action, timeout, **options)
+        request = self._ask(action, timeout, **options)
         raw = None
         if self.app.client.endpoint.is_cluster:
-            yield from asked.begin()  # the keys of its steps are on several servers
+            yield from request.begin()  # the keys of its steps are on several servers
         else:
-            raw = yield from asked.begin_and_peek(until)
-        while raw is not None or (raw := (yield from transport.peek(asked.name, until))) is not None:
+            raw = yield from request.begin_and_peek(until)
+        while raw is not None or (raw := (yield from transport.peek(request.name, until))) is not None:
             try:
-                found = _read_response(raw, asked)
+                found = _read_response(raw, request)
             except UsageError:
-                yield from registry.unlink_and_finish("unanswered", asked.name)
+                yield from registry.unlink_and_finish("unanswered", request.name)
                 raise
             if found is not None:
-                yield from registry.unlink_and_finish("cleaned", asked.name)
+                yield from registry.unlink_and_finish("cleaned", request.name)
                 return found
-            yield from transport.skip(asked.name, raw)
+            yield from transport.skip(request.name, raw)
             raw = None
-        yield from registry.unlink_and_finish("unanswered", asked.name)
-        raise _unanswered(asked, timeout)
+        yield from registry.unlink_and_finish("unanswered", request.name)
+        raise _unanswered(request, timeout)
 
     # --- callback
 
@@ -236,7 +236,7 @@ class Messenger:
         )
         return queue, job
 
-    def _ask(self, action: DomainAction, timeout: float, *, retries: int = 0, **options: Any) -> _Asked:
+    def _ask(self, action: DomainAction, timeout: float, *, retries: int = 0, **options: Any) -> _OutgoingRequest:
         within = read_duration("timeout", timeout)
         correlation = action.correlation_id or new_message_id()
         name = self.names.response_queue(action.action_type, correlation)
@@ -249,7 +249,7 @@ class Messenger:
         queue, job = self._outgoing(sent, retries=retries, expires=timeout, **options)
         # It lives as long as the sender waits and a little longer, for a cleaner that comes late.
         ttl_ms = min(self.ttl_ms, within + 10_000)
-        return _Asked(sent, queue, job, name, QueueType.RESPONSES, self.names.service, ttl_ms, within)
+        return _OutgoingRequest(sent, queue, job, name, QueueType.RESPONSES, self.names.service, ttl_ms, within)
 
     def _call(
         self,
@@ -273,7 +273,9 @@ class Messenger:
         # A queue that stays is not registered, but which task asked is: its last callback ends that task, no other.
         waits = str(proof_of(name, segment(correlation))) if callback is None or sent.task else ""
         if waits:
-            yield from _Asked(sent, queue, job, waits, QueueType.CALLBACKS, name.service, self.ttl_ms, None).begin()
+            yield from _OutgoingRequest(
+                sent, queue, job, waits, QueueType.CALLBACKS, name.service, self.ttl_ms, None
+            ).begin()
         else:
             yield from transport.send(queue, job)
         return name
@@ -302,14 +304,14 @@ class Messenger:
         return DomainAction.parse(raw)
 
 
-def _read_response(raw: bytes, asked: _Asked) -> DomainActionResponse | None:
+def _read_response(raw: bytes, request: _OutgoingRequest) -> DomainActionResponse | None:
     """Return the answer; None when it answers something else."""
     found = DomainActionResponse.parse(raw)
-    return found if found.correlation_id == asked.action.correlation_id else None
+    return found if found.correlation_id == request.action.correlation_id else None
 
 
-def _unanswered(asked: _Asked, timeout: float) -> ResultTimeout:
+def _unanswered(request: _OutgoingRequest, timeout: float) -> ResultTimeout:
     return ResultTimeout(
-        f"action {asked.action.action_type!r} was not answered within {timeout} s",
-        hint=f"does a worker take {asked.queue}? An answer that comes now is dropped",
+        f"action {request.action.action_type!r} was not answered within {timeout} s",
+        hint=f"does a worker take {request.queue}? An answer that comes now is dropped",
     )

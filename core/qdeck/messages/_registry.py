@@ -212,8 +212,8 @@ def answer(queue: str, sender_id: str, message: bytes, *, ttl_ms: int, deadline_
     """Put a message on a temporary queue, once for each sender: `sent`, `again` or `late`."""
     keys = (queue.encode(), f"{{{queue}}}:once:{sender_id}".encode())
     args: list[Arg] = ["" if deadline_ms is None else deadline_ms, ttl_ms, message]
-    told: bytes = yield from call("answer", keys, args)
-    return told.decode()
+    reply: bytes = yield from call("answer", keys, args)
+    return reply.decode()
 
 
 def raw_task(task: str) -> bytes:

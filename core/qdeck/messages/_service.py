@@ -35,7 +35,7 @@ _SILENT: Final = (LeaseLost, JobCancelled)
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _Attempt:
     """One run of a handler: the action, its job, and where the answer goes."""
 
     service: Service
@@ -206,11 +206,11 @@ class Service(Messenger):
         @functools.wraps(handler)
         async def run(envelope: Any) -> None:
             client = self.app.aclient()
-            turn = await client.run(self._turn(envelope, ends_task))
+            attempt = await client.run(self._attempt(envelope, ends_task))
             try:
-                await client.run(_checked(turn, await handler(turn.action)))
+                await client.run(_checked(attempt, await handler(attempt.action)))
             except Exception as error:
-                await client.run(turn.after_failure(error))
+                await client.run(attempt.after_failure(error))
                 raise
 
         return run
@@ -219,11 +219,11 @@ class Service(Messenger):
         @functools.wraps(handler)
         def run(envelope: Any) -> None:
             client = self.app.client
-            turn = client.run(self._turn(envelope, ends_task))
+            attempt = client.run(self._attempt(envelope, ends_task))
             try:
-                client.run(_checked(turn, handler(turn.action)))
+                client.run(_checked(attempt, handler(attempt.action)))
             except Exception as error:
-                client.run(turn.after_failure(error))
+                client.run(attempt.after_failure(error))
                 raise
 
         return run
@@ -233,7 +233,7 @@ class Service(Messenger):
         self.app.client.run(checks.count(self.names, QueueType.CALLBACKS))
         raise Reject(str(found.get("refused") if isinstance(found, dict) else found))
 
-    def _turn(self, envelope: Any, ends_task: bool) -> Program[_Turn]:
+    def _attempt(self, envelope: Any, ends_task: bool) -> Program[_Attempt]:
         job = current_job()
         kind = self.names.shape(job.queue).type
         try:
@@ -250,11 +250,11 @@ class Service(Messenger):
             yield from checks.count(self.names, kind)
             # Another run would read the same.
             raise Reject(f"{error}{'; ' if error.hint else ''}{error.hint}") from error
-        return _Turn(self, action, job, name, ends_task)
+        return _Attempt(self, action, job, name, ends_task)
 
 
-def _checked(turn: _Turn, value: Any) -> Program[None]:
+def _checked(attempt: _Attempt, value: Any) -> Program[None]:
     try:
-        yield from turn.after(value)
+        yield from attempt.after(value)
     except (InvalidName, PayloadNotSerializable) as error:
         raise Reject(f"the answer cannot be sent: {error}") from error

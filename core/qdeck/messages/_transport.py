@@ -109,7 +109,7 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
 
     `owner` is the service of that queue.
     """
-    # A dead action that is retried may still end well: then that is told too, each outcome once.
+    # A dead action that is retried may still end well: then that is sent too, each outcome once.
     once = f"{job_id(asked.action_id)}-{'done' if callback.data.get('success', True) else 'failed'}"
     native = yield (b"HEXISTS", keys.QUEUES, text)
     if native:
@@ -117,8 +117,8 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
         return "sent" if made.created else "again"
     [known] = yield from registry.describe([text])
     ttl_ms = (known.ttl_ms if known else 0) or round(registry.TTL_S * 1000)
-    told = yield from registry.answer(text, once, callback.to_json(), ttl_ms=ttl_ms, deadline_ms=None)
-    if known is None and told == "sent":
+    outcome = yield from registry.answer(text, once, callback.to_json(), ttl_ms=ttl_ms, deadline_ms=None)
+    if known is None and outcome == "sent":
         # Its time was over, or its task ended: registered again, it is found also when nobody takes the wake-up.
         # Which task it belonged to is not for the message to say. A list that was there is left as it was: registered,
         # it would go with all that others put into it.
@@ -127,7 +127,7 @@ def call_back(text: str, asked: DomainAction, callback: DomainAction, *, retries
     else:
         yield from registry.touch([text])
     yield from wake(text)
-    return told
+    return outcome
 
 
 def wake(name: str) -> Program[None]:
