@@ -12,6 +12,8 @@ from qdeck.adapters import cells, changes
 from qdeck.adapters.cells import ANY, GUARD, THERE, Cell, Change, End
 from qdeck.admin import Writer
 from qdeck.testing.adapters import values
+from support.brands import redis_binary
+from support.servers import raw_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import redis
 
     from qdeck.adapters.changes import ChangeResult
+    from support.servers import Server
 
 LATER = 4_000_000_000_000
 
@@ -464,3 +467,21 @@ def test_a_change_that_nothing_undoes_is_kept_nowhere(deck: Writer, raw: redis.R
     assert deck.write(changes.apply_once(change)).done
     assert deck.write(changes.apply_once(change)).code == "changed"
     assert raw.keys("*") == [b"t"]
+
+
+def test_every_kind_on_redis(make_server: Callable[..., Server]) -> None:
+    """The same on the oldest server that qdeck supports."""
+    binary = redis_binary()
+    if binary is None:
+        pytest.skip("no Redis server here: apt-get install redis-tools")
+    server = make_server(binary=binary)
+    with raw_client(server.url) as raw, Writer(server.url) as deck:
+        for case in CASES.values():
+            raw.flushall()
+            case.fill(raw)
+            before = content(raw)
+            outcome = made(deck, case.cell)
+            assert outcome.done, outcome.why
+            assert case.then(raw)
+            assert [one.done for one in undone(deck)] == [True]
+            assert content(raw) == before

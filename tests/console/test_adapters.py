@@ -84,13 +84,13 @@ ACTS = {
 }  # fmt: skip
 REFUSALS = {
     "native": (("ready-1", "n", "it is ready"), ("dead-1", "c", "it is dead")),
-    "lists": (("a1", "c", "an entry of a list has no outcome"), ("a1", "r", "retry is for what is dead"),
+    "lists": (("a1", "c", "entries have no outcome"), ("a1", "r", "retry is for what is dead"),
               ("a2", "e", "lists has nothing like edit")),
     "vmpooler": (("left-over", "n", "a VM is ready when its clone is"),
                  ("brisk-heron", "r", "was made for no request"), ("fresh", "e", "vmpooler has nothing like edit")),
-    "ifdb": (("ready", "c", "a task has no such state"), ("bad", "x", "another task waits for it"),
+    "ifdb": (("ready", "c", "no such state: bury or discard it"), ("bad", "x", "another task waits for it"),
              ("good", "r", "retry is for what is dead here, not done")),
-    "scheduler": (("new", "c", "cancelled in PostgreSQL"), ("held", "x", "discard is for"),
+    "scheduler": (("new", "c", "it is done in PostgreSQL"), ("held", "x", "discard is for"),
                   ("broken", "n", "its name is not `id:PRIORITY`")),
 }  # fmt: skip
 
@@ -179,12 +179,12 @@ async def test_what_its_system_may_do_to_it_afterwards_is_told(url: str, raw: re
         await pilot.press("4")
         await until(pilot, "exact")
         await pilot.press("r")
-        await until(pilot, "the worker drops an id")
+        await until(pilot, "its worker drops it")
         await until(pilot, "is not QUEUED or RETRYING")
         await pilot.press("escape")
         await until(pilot, "nothing was done")
         await pilot.press("tab", "r")
-        await until(pilot, "mind: the worker drops an id")
+        await until(pilot, "mind: its worker drops it")
 
 
 @pytest.mark.slow
@@ -252,7 +252,7 @@ def test_what_a_retry_would_do_is_told_by_its_adapter(url: str, raw: redis.Redis
     fill(adapter, url, raw)
     told = {
         "lists": "put it back: at the right end of its list.", "vmpooler": "put it back: of a request that is not over",
-        "ifdb": "put it back: with two more runs", "scheduler": "put it back: the worker drops an id",
+        "ifdb": "put it back: with two more runs", "scheduler": "put it back: its worker drops it",
     }  # fmt: skip
     with Writer(url, adapters=(adapter,)) as deck:
         queue = next(row.name for row in deck.snapshot().queues if row.dead)

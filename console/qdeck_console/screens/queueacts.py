@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from qdeck.admin import NATIVE, State
+from qdeck.admin import State
 from qdeck_console.presenters.parts import name_parts
 from qdeck_console.screens import pause
 from qdeck_console.screens.frame import FrameScreen
@@ -49,11 +49,9 @@ class QueueActs(FrameScreen):
             return "the queue cannot be read"
         if not _count(entry.row, action):
             return "it has no dead letters" if action == "retry" else "nothing waits in it"
-        if entry.row.adapter != NATIVE:
-            others = self.console.reader.others
-            reasons = [others.why_not(entry.row.adapter, action, state) for state in _STATES[action]]
-            return "" if "" in reasons else reasons[0]
-        return ""
+        others = self.console.reader.others
+        reasons = [others.why_not(entry.row.adapter, action, state) for state in _STATES[action]]
+        return "" if "" in reasons else reasons[0]
 
     def copied(self) -> tuple[str, str]:
         """What `y` takes: the name of the queue."""

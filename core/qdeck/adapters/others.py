@@ -14,6 +14,7 @@ from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, QdeckError, UsageError
 from qdeck._redis import keyspace, reads
 from qdeck.adapters import NAMES, discovery, make_all
+from qdeck.adapters.native import VERBS
 from qdeck.adapters.together import all_of, apart
 
 if TYPE_CHECKING:
@@ -145,9 +146,11 @@ class Others:
     def why_not(self, name: str, verb: str, state: str) -> str:
         """Why an adapter cannot do something to an entry in a state; empty when it can."""
         adapter = next((one for one in self.adapters if one.name == name), None)
-        if adapter is None:
-            return CapabilityCode.NO_SUCH_VERB.words(name, verb)
-        return adapter.why_not(verb, State(state))
+        if adapter is not None:
+            return adapter.why_not(verb, State(state))
+        states = VERBS.get(verb, ()) if name == NATIVE else ()
+        there = CapabilityCode.OK if state in states else CapabilityCode.STATE
+        return (there if states else CapabilityCode.NO_SUCH_VERB).words(name, verb, states=states, state=state)
 
     def why_not_watch(self, name: str) -> str:
         """Why it cannot be seen how retried entries of an adapter fare; empty when it can."""
