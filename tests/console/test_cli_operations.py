@@ -65,6 +65,16 @@ def test_groups(qdeck: Callable[..., Ran], yard: Yard) -> None:
     assert "job N timed out" in qdeck("dead", "--group").out
 
 
+def test_undo_of_a_bury_says_which_jobs_were_running(qdeck: Callable[..., Ran], yard: Yard) -> None:
+    yard.add()
+    yard.claim()
+    yard.add()
+    assert qdeck("bury", QUEUE, "--all-running", "--yes").code == 0
+    back = qdeck("undo")
+    assert back.code == 0
+    assert "1 job had been running; ready now, their workers lost the leases" in back.out
+
+
 def test_retry_is_planned_then_done_then_undone(qdeck: Callable[..., Ran], yard: Yard, own_state: Path) -> None:
     yard.bulk_dead(30)
     before = yard.dump()

@@ -42,7 +42,7 @@ def undo(ctx: click.Context, batch: str | None) -> None:
         if result.dependents:
             line(f"{counted(result.dependents, 'job')} that waited for them, and had died or gone on, went back too")
         if result.requeued:
-            line(f"{counted(result.requeued, 'job')} buried while running: in ready now, its worker has lost it")
+            line(f"{counted(result.requeued, 'job')} had been running; ready now, their workers lost the leases")
     note_skips(result.skipped, len(result.skipped))
     if result.error is not None:
         note(f"qdeck: ended after {result.restored:,}: {result.error}; the same command goes on from there")

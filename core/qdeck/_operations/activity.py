@@ -76,28 +76,27 @@ def record_again(entry: Activity) -> Program[None]:
 
 
 def read(since_ms: int | None = None, most: int = KEEP) -> Program[list[Activity]]:
-    """The entries since a moment, oldest first. What was begun is told only while its end is not there."""
+    """Return the entries since a moment, oldest first."""
     key = keys.ACTIVITY.encode()
-    found: list[Activity] = []
+    rows: list[Any] = []
     start = b"-" if since_ms is None else b"%d" % since_ms
-    while len(found) < most:
+    while len(rows) < most:
         page = yield (b"XRANGE", key, start, b"+", b"COUNT", _PAGE)
-        for _, flat in page:
-            entry = read_entry(dict(reads.pairs(flat)).get(b"e"))
-            if entry is not None:
-                found.append(entry)
+        rows += page
         if len(page) < _PAGE:
             break
         start = b"(" + page[-1][0]
-    ended = {entry.batch for entry in found if entry.batch is not None and entry.outcome != "begun"}
-    return [entry for entry in found if entry.outcome != "begun" or entry.batch not in ended]
+    return _entries(rows)
 
 
 def newest(most: int = 500) -> Program[list[Activity]]:
-    """The newest entries, the last one first, in one round trip; begun ones as in `read`."""
-    key = keys.ACTIVITY.encode()
-    page = yield (b"XREVRANGE", key, b"+", b"-", b"COUNT", most)
-    entries = [read_entry(dict(reads.pairs(flat)).get(b"e")) for _, flat in page]
+    """Return the newest entries, the last one first, in one round trip."""
+    return _entries((yield (b"XREVRANGE", keys.ACTIVITY.encode(), b"+", b"-", b"COUNT", most)))
+
+
+def _entries(rows: Sequence[Any]) -> list[Activity]:
+    """Return those that are ours; one that tells of a beginning only as long as its end is not there."""
+    entries = [read_entry(dict(reads.pairs(flat)).get(b"e")) for _, flat in rows]
     found = [entry for entry in entries if entry is not None]
     ended = {entry.batch for entry in found if entry.batch is not None and entry.outcome != "begun"}
     return [entry for entry in found if entry.outcome != "begun" or entry.batch not in ended]
