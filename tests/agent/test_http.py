@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import json
 import socket
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
 from agent.running import QUEUE, TOKEN, bury, claim, make_jobs, running
+from characterisation.seed import fill
+from characterisation.seed_native import MAIL
 from qdeck import InvalidOption
 from qdeck._agent.options import Address, AgentOptions
 from qdeck._agent.serving import MOST_CONNECTIONS
@@ -95,6 +98,23 @@ async def test_health_is_the_report_of_the_command(
 
     assert names(found) == names(told)
     assert [check["name"] for check in found["checks"]] == [check["name"] for check in told["checks"]]
+
+
+async def test_dead_letters_of_queues_of_one_name(run_agent: Callable[..., Any], raw: redis.Redis) -> None:
+    """Each is given with its adapter, and a bare name is refused with the choices."""
+    fill(raw, ("native", "lists"))
+    async with run_agent(adapters=("native", "lists")) as agent:
+        every = (await agent.ask(DLQ)).json
+        refused = await agent.ask(f"{DLQ}?queue={MAIL}")
+        found = {adapter: (await agent.ask(f"{DLQ}?queue={adapter}/{MAIL}")).json for adapter in ("native", "lists")}
+    assert Counter(entry["adapter"] for entry in every["entries"]) == {
+        name: one["total"] for name, one in found.items()
+    }
+    assert refused.status == 400
+    assert refused.json["hint"] == f"Write native/{MAIL} or lists/{MAIL}."
+    for adapter, one in found.items():
+        assert one["total"] == len(one["entries"]) > 0
+        assert {entry["adapter"] for entry in one["entries"]} == {adapter}
 
 
 async def test_dead_letters_newest_first_over_all_queues(run_agent: Callable[..., Any], client: SyncClient) -> None:

@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.payload import mask_text
-from qdeck._deck.queue_ref import Feature
+from qdeck._deck.queue_ref import Feature, named
 from qdeck._engine import keys
 from qdeck._engine.numbers import clipped
 from qdeck._errors import UsageError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from qdeck._agent.readers import Readers
-    from qdeck._deck.model import JobRecord
+    from qdeck._deck.model import JobRecord, QueueRef
     from qdeck._redis import AsyncClient
     from qdeck._redis.commands import Program
 
@@ -33,7 +33,8 @@ async def letters(readers: Readers, client: AsyncClient, queue: str | None, limi
     """The newest dead letters of a queue, or of all; `total` is how many there are, so that a cut is seen."""
     own = (await readers.counts()).queues
     known = [*own, *(row for row in (await readers.snapshot()).queues if not row.has(Feature.ORDER))]
-    rows = [row for row in known if queue is None or row.name == queue]
+    wanted = None if queue is None else named((row.ref for row in known), queue)
+    rows = [row for row in known if wanted is None or row.ref in wanted]
     if queue is not None and not rows:
         near = difflib.get_close_matches(queue, [row.name for row in known], 1)
         hint = f"did you mean {near[0]!r}?" if near else "GET /api/v1/queue/health lists the queues"
@@ -41,21 +42,22 @@ async def letters(readers: Readers, client: AsyncClient, queue: str | None, limi
     records: list[JobRecord] = []
     full = [row for row in rows if row.dead and row.problem is None]
     # How new those of other adapters are is only known by reading them: they come first.
-    others = [(row.name, _ALWAYS) for row in full if not row.has(Feature.ORDER)]
-    for name, newest_ms in [*others, *await _newest(client, [row.name for row in full if row.has(Feature.ORDER)])]:
+    others = [(row.ref, _ALWAYS) for row in full if not row.has(Feature.ORDER)]
+    for ref, newest_ms in [*others, *await _newest(client, [row.ref for row in full if row.has(Feature.ORDER)])]:
         if len(records) >= limit and _moment(records[limit - 1]) >= newest_ms:
             break  # all that is left is older than what is shown
-        found = [record async for record in readers.jobs.jobs(name, state="dead", limit=limit)]
+        found = [record async for record in readers.jobs.jobs(ref, state="dead", limit=limit)]
         records = sorted([*records, *found], key=_moment, reverse=True)[:limit]
     total = sum(row.dead or 0 for row in rows)
     entries = [entry(record) for record in records]
-    unreadable = [{"queue": row.name, "error": row.problem.text} for row in rows if row.problem is not None]
+    broken = [(row.ref, row.problem) for row in rows if row.problem is not None]
+    unreadable = [{"adapter": ref.adapter, "queue": ref.name, "error": problem.text} for ref, problem in broken]
     return {"queue": queue, "limit": limit, "total": total, "entries": entries, "unreadable": unreadable}
 
 
-async def _newest(client: AsyncClient, queues: Sequence[str]) -> list[tuple[str, int]]:
+async def _newest(client: AsyncClient, queues: Sequence[QueueRef]) -> list[tuple[QueueRef, int]]:
     """Queues with the moment of their newest dead letter, the newest first."""
-    moments = await client.run(_read_newest(queues))
+    moments = await client.run(_read_newest([queue.name for queue in queues]))
     return sorted(zip(queues, moments, strict=True), key=lambda pair: -pair[1])
 
 

@@ -7,9 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from qdeck._adapter_names import NATIVE
+from qdeck._errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
 
 class Feature(StrEnum):
@@ -87,6 +88,24 @@ class InQueue:
     def has(self, feature: Feature) -> bool:
         """Whether its queue has something."""
         return has_feature(self.adapter, feature)
+
+
+def named(refs: Iterable[QueueRef], text: str) -> list[QueueRef]:
+    """Return the queues that a text names, of those there are: an exact name wins over `adapter/name`.
+
+    Raises for a name that queues of several adapters have.
+    """
+    known = list(refs)
+    found = [ref for ref in known if ref.name == text] or [ref for ref in known if str(ref) == text]
+    if len(found) > 1:
+        raise ambiguous(text, found)
+    return found
+
+
+def ambiguous(name: str, refs: Sequence[QueueRef]) -> UsageError:
+    """Return the error for a name that queues of several adapters have, with the choices."""
+    owners = " and of ".join(ref.adapter for ref in refs)
+    return UsageError(f"{name!r} is a queue of {owners}", hint=f"Write {' or '.join(map(str, refs))}.")
 
 
 def shared_names(refs: Iterable[QueueRef]) -> frozenset[str]:

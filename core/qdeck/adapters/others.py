@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck import native, verdict
 from qdeck._deck.model import NATIVE, QueueRef, State
-from qdeck._deck.queue_ref import shared_names
+from qdeck._deck.queue_ref import ambiguous, shared_names
 from qdeck._deck.reasons import CapabilityCode
 from qdeck._errors import InvalidOption, QdeckError, UsageError
 from qdeck._redis import keyspace, reads
@@ -194,8 +194,7 @@ class Others:
             if not found:
                 raise UsageError(f"there is no queue {name!r} of {prefix}", hint="qdeck status lists the queues")
         if len(found) > 1:
-            owners = " and of ".join(ref.adapter for ref in found)
-            raise UsageError(f"{queue!r} is a queue of {owners}", hint=f"Write {' or '.join(map(str, found))}.")
+            raise ambiguous(queue, found)
         ref = found[0] if found else QueueRef(NATIVE, queue)
         return ref, self._named(ref.adapter)
 

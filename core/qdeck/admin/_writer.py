@@ -305,6 +305,7 @@ def _undo_cleaning(
 
 
 def _queue_name(queue: str | QueueName) -> str:
+    from qdeck._adapter_names import NATIVE
     from qdeck._names import QueueName
 
-    return str(queue if isinstance(queue, QueueName) else QueueName.parse(queue))
+    return str(queue if isinstance(queue, QueueName) else QueueName.parse(queue.removeprefix(f"{NATIVE}/")))
