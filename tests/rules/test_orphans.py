@@ -6,8 +6,8 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from qdeck._errors import QdeckError
-from qdeck._rules import orphans
-from qdeck.adapters.native.purge import PARTS
+from qdeck.adapters.native import orphans
+from qdeck.adapters.native.orphans import PARTS
 from qdeck.admin import Limits, PurgeRule
 from support.programs import feed
 from support.yard import HOUR, Yard

@@ -17,10 +17,10 @@ from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST
 from qdeck._rules import ages, foreign_health, unreadable
-from qdeck._rules import orphans as orphan_count
 from qdeck._rules.foreign_health import Theirs
 from qdeck._settings.thresholds import Thresholds
 from qdeck._words import counted
+from qdeck.adapters.native import orphans as orphan_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

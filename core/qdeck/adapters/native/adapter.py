@@ -64,7 +64,9 @@ class Native:
             from qdeck.adapters.native import purge
 
             if rule.code == purge.ORPHANS:
-                return [purge.Orphans(queue, search)]
+                from qdeck.adapters.native.orphans import Orphans
+
+                return [Orphans(queue, search)]
             return [purge.Ownerless(queue, search, (yield from self._read_owners(now)))]
         limits = None if wanted is None else wanted.pushdown(now)
         states = search.states

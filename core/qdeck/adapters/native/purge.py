@@ -6,26 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from qdeck._deck.model import NO_STATE, State
 from qdeck._deck.reasons import SkipCode
-from qdeck._engine import keys
-from qdeck._errors import QdeckError
-from qdeck._redis import reads
-from qdeck._redis.errors import LOST
-from qdeck.adapters.native import ALL_STATES
-from qdeck.adapters.native.job import by_id
-from qdeck.adapters.native.records import Row, read_head, read_lease
+from qdeck.adapters.native.records import read_lease
 from qdeck.adapters.native.walk import Needs, Walk
-from qdeck.adapters.plans import Pages, Rule
+from qdeck.adapters.plans import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from qdeck._deck.model import WorkerRow
-    from qdeck._redis.commands import Command, Program
     from qdeck._settings.limits import Limits
     from qdeck.adapters.plans import Search
 
-SLICE: Final = 500
-PARTS: Final = ("head", "body", "attempts", "error", "result", "log")  # what is kept of a job, by its id
 OWNER: Final = "owner"
 ORPHANS: Final = "orphans"
 _OVER: Final = "for {age}, over {limit}"
@@ -56,8 +47,6 @@ RULES: Final = (
         code=ORPHANS,
     ),
 )  # fmt: skip
-_ID_HEX: Final = 13  # digits at the start of an id that are the microseconds of its making
-_ID_LENGTH: Final = 20
 
 
 def purge_verb(rule: str, limits: Limits) -> str:
@@ -86,88 +75,3 @@ class Ownerless(Walk):
             lives = known is not None and known.alive
             owner = f"its worker {lease.worker} " + ("lives and does not renew it" if lives else "is gone")
         return age, f"its lease ran out {age:,.0f} s ago, over {self._limits.words('max_pending_age')}; {owner}"
-
-
-class Orphans(Pages):
-    """Fields kept for a job that is in no state: each is found once, at the first of the hashes that has it."""
-
-    def __init__(self, queue: str, search: Search) -> None:
-        super().__init__()
-        self.queue, self._now, self._limits = queue, search.now, search.limits
-        self._part, self._cursor = 0, b"0"
-
-    def page(self) -> Program[list[Row] | None]:
-        """Those among the next fields."""
-        if self._part == len(PARTS):
-            return None
-        part, queue = self._part, self.queue
-        fields, self._cursor = yield from _fields(keys.key(queue, PARTS[part]), self._cursor)
-        self._part += self._cursor == b"0"
-        self.scanned += len(fields)
-        homeless = yield from _homeless(queue, fields)
-        if homeless and part:
-            calls: list[Command] = [
-                (b"HEXISTS", keys.key(queue, known), raw) for raw in homeless for known in PARTS[:part]
-            ]
-            replies = yield from reads.ask_all(calls)
-            homeless = [raw for at, raw in enumerate(homeless) if not any(replies[at * part : (at + 1) * part])]
-        if not homeless:
-            return []
-        heads = yield (b"HMGET", keys.key(queue, "head"), *homeless)
-        rows = [
-            Row(queue, NO_STATE, raw, b"", self._now, True, made_ms(raw, head))
-            for raw, head in zip(homeless, heads, strict=True)
-        ]
-        # One whose age nobody knows is no younger than this purge, and would otherwise stay for ever.
-        limit = self._limits.ms("max_orphaned_age")
-        return [row for row in rows if row.since is None or self._now - row.since > limit]
-
-    def why(self, row: Any) -> tuple[float | None, str] | SkipCode | None:
-        """How long ago it was made."""
-        if row.since is None:
-            return None, "a record of no job, of unknown age"
-        age = (self._now - row.since) / 1000
-        return age, f"a record of no job, made {age:,.0f} s ago, over {self._limits.words('max_orphaned_age')}"
-
-
-def _fields(key: bytes, cursor: bytes) -> Program[tuple[list[bytes], bytes]]:
-    """A step through the names of a hash; servers that cannot leave the values out are asked for fewer at a time."""
-    try:
-        following, names = yield (b"HSCAN", key, cursor, b"COUNT", SLICE, b"NOVALUES")
-    except LOST:
-        raise
-    except QdeckError:
-        following, flat = yield (b"HSCAN", key, cursor, b"COUNT", SLICE // 10)
-        names = flat[::2]
-    cursor = following if isinstance(following, bytes) else b"%d" % following
-    return [name for name in dict.fromkeys(names) if name], cursor
-
-
-def _homeless(queue: str, fields: Sequence[bytes]) -> Program[list[bytes]]:
-    """Those that are in no state. A job that moves while it is looked for is looked for again."""
-    if not fields:
-        return []
-    sizes = yield [(b"ZCARD", keys.key(queue, state)) for state in ALL_STATES]
-    full = sorted(((size, state) for size, state in zip(sizes, ALL_STATES, strict=True)), reverse=True)
-    left = list(fields)
-    for size, state in full:  # the longest list first: most are found there
-        if size and left:
-            scores = yield (b"ZMSCORE", keys.key(queue, state), *left)
-            left = [raw for raw, score in zip(left, scores, strict=True) if score is None]
-    if not left:
-        return []
-    there = yield from by_id(queue, [raw.decode("utf-8", "surrogateescape") for raw in left])
-    return [raw for raw, home in zip(left, there, strict=True) if home is None]
-
-
-def made_ms(job_id: bytes, head_text: bytes | None) -> int | None:
-    """When a record was made: its head tells, or its id, if it is one of ours."""
-    head = read_head(head_text)
-    if head is not None:
-        return head.enqueued_ms
-    if len(job_id) != _ID_LENGTH:
-        return None
-    try:
-        return int(job_id[:_ID_HEX], 16) // 1000
-    except ValueError:
-        return None

@@ -1,14 +1,17 @@
-"""Counts the records of no job over all queues at once. A purge finds the same ones, queue by queue."""
+"""Records of no job: a purge goes through those of one queue, and health counts them over all queues at once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from qdeck._deck.model import NO_STATE
 from qdeck._engine import keys
 from qdeck._errors import QdeckError
 from qdeck._redis import reads
 from qdeck._redis.errors import LOST, is_error
-from qdeck.adapters.native import ALL_STATES, purge
+from qdeck.adapters.native import ALL_STATES
+from qdeck.adapters.native.records import Row, read_head
+from qdeck.adapters.plans import Pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +19,63 @@ if TYPE_CHECKING:
     from qdeck._deck.model import QueueRow
     from qdeck._redis.commands import Command, Program
     from qdeck._settings.limits import Limits
+    from qdeck.adapters.plans import Search
 
+PARTS: Final = ("head", "body", "attempts", "error", "result", "log")  # what is kept of a job, by its id
 MOST_FIELDS: Final = 200_000  # looked through in all
 _AT_ONCE: Final = 200  # hashes in one round trip, of which each answers with a slice
+_SLICE: Final = 500
+_ID_HEX: Final = 13  # digits at the start of an id that are the microseconds of its making
+_ID_LENGTH: Final = 20
 _Ids = dict[str, set[bytes]]  # queue → ids
+
+
+class Orphans(Pages):
+    """Fields kept for a job that is in no state: each is found once, at the first of the hashes that has it."""
+
+    def __init__(self, queue: str, search: Search) -> None:
+        super().__init__()
+        self.queue, self._now, self._limits = queue, search.now, search.limits
+        self._part, self._cursor = 0, b"0"
+
+    def page(self) -> Program[list[Row] | None]:
+        """Those among the next fields."""
+        if self._part == len(PARTS):
+            return None
+        part, queue = self._part, self.queue
+        [(fields, self._cursor)] = yield from _scan([(queue, PARTS[part], self._cursor)])
+        self._part += self._cursor == b"0"
+        self.scanned += len(fields)
+        homeless = (yield from self._homeless(fields)) if fields else []
+        if homeless and part:
+            calls: list[Command] = [
+                (b"HEXISTS", keys.key(queue, known), raw) for raw in homeless for known in PARTS[:part]
+            ]
+            replies = yield from reads.fetch_all(calls)
+            homeless = [raw for at, raw in enumerate(homeless) if not any(replies[at * part : (at + 1) * part])]
+        if not homeless:
+            return []
+        heads = yield (b"HMGET", keys.key(queue, "head"), *homeless)
+        rows = [
+            Row(queue, NO_STATE, raw, b"", self._now, True, _made_ms(raw, head))
+            for raw, head in zip(homeless, heads, strict=True)
+        ]
+        # One whose age nobody knows is no younger than this purge, and would otherwise stay for ever.
+        limit = self._limits.ms("max_orphaned_age")
+        return [row for row in rows if row.since is None or self._now - row.since > limit]
+
+    def _homeless(self, fields: Sequence[bytes]) -> Program[list[bytes]]:
+        sizes = yield [(b"ZCARD", keys.key(self.queue, state)) for state in ALL_STATES]
+        usual = [state for state, size in zip(ALL_STATES, sizes, strict=True) if size]
+        found = yield from _outside({self.queue: fields}, {self.queue: usual})
+        return sorted((yield from _confirmed(found)).get(self.queue, ()))
+
+    def why(self, row: Any) -> tuple[float | None, str] | None:
+        """How long ago it was made."""
+        if row.since is None:
+            return None, "a record of no job, of unknown age"
+        age = (self._now - row.since) / 1000
+        return age, f"a record of no job, made {age:,.0f} s ago, over {self._limits.words('max_orphaned_age')}"
 
 
 def count(rows: Sequence[QueueRow], limits: Limits, now_ms: int, notices: list[str]) -> Program[int | None]:
@@ -41,7 +97,7 @@ def count(rows: Sequence[QueueRow], limits: Limits, now_ms: int, notices: list[s
 
 def _sizes(rows: Sequence[QueueRow]) -> Program[dict[tuple[str, str], int]]:
     """The sizes of the hashes that are there."""
-    places = [(row.name, part) for row in rows for part in purge.PARTS]
+    places = [(row.name, part) for row in rows for part in PARTS]
     replies = yield from reads.fetch_all([(b"HLEN", keys.key(name, part)) for name, part in places])
     return {place: size for place, size in zip(places, replies, strict=True) if size}
 
@@ -60,8 +116,12 @@ def _homeless(rows: Sequence[QueueRow], sizes: Mapping[tuple[str, str], int]) ->
                 left.append((name, part, cursor))
         for name, ids in (yield from _outside(seen, usual)).items():
             homeless.setdefault(name, set()).update(ids)
+    return (yield from _confirmed(homeless))
+
+
+def _confirmed(homeless: _Ids) -> Program[_Ids]:
+    """Those of these ids that are in no state at all. Twice: a job may have moved between two reads."""
     every = dict.fromkeys(homeless, ALL_STATES)
-    # Twice: a job may have moved between two reads.
     homeless = yield from _outside(homeless, every)
     return (yield from _outside(homeless, every))
 
@@ -69,11 +129,11 @@ def _homeless(rows: Sequence[QueueRow], sizes: Mapping[tuple[str, str], int]) ->
 def _scan(places: Sequence[tuple[str, str, bytes]]) -> Program[list[tuple[list[bytes], bytes]]]:
     """A step through each of these hashes: the names of its fields, without the one that only pads, and the cursor."""
     calls: list[Command] = [
-        (b"HSCAN", keys.key(name, part), cursor, b"COUNT", purge.SLICE, b"NOVALUES") for name, part, cursor in places
+        (b"HSCAN", keys.key(name, part), cursor, b"COUNT", _SLICE, b"NOVALUES") for name, part, cursor in places
     ]
     replies, step = (yield from reads.ask_all(calls)), 1
     if any(map(is_error, replies)):  # a server that cannot leave the values out
-        plain = [(*call[:4], purge.SLICE // 10) for call in calls]
+        plain = [(*call[:4], _SLICE // 10) for call in calls]
         replies, step = (yield from reads.fetch_all(plain)), 2
     found = []
     for reply in replies:
@@ -86,9 +146,9 @@ def _scan(places: Sequence[tuple[str, str, bytes]]) -> Program[list[tuple[list[b
 def _outside(ids: Mapping[str, Iterable[bytes]], states: Mapping[str, Sequence[str]]) -> Program[_Ids]:
     """Those of these ids that are in none of their queue's states."""
     batches = [
-        (name, batch[at : at + purge.SLICE])
+        (name, batch[at : at + _SLICE])
         for name, batch in ((name, sorted(some)) for name, some in ids.items())
-        for at in range(0, len(batch), purge.SLICE)
+        for at in range(0, len(batch), _SLICE)
     ]
     asked = [(name, batch, state) for name, batch in batches for state in states[name]]
     replies = yield from reads.fetch_all([(b"ZMSCORE", keys.key(name, state), *batch) for name, batch, state in asked])
@@ -103,5 +163,18 @@ def _count_old(homeless: _Ids, limits: Limits, now_ms: int) -> Program[int]:
     named = [(name, one) for name, some in homeless.items() for one in some]
     heads = yield from reads.fetch_all([(b"HGET", keys.key(name, "head"), one) for name, one in named])
     limit = limits.ms("max_orphaned_age")
-    made = [purge.made_ms(one, head) for (name, one), head in zip(named, heads, strict=True)]
+    made = [_made_ms(one, head) for (name, one), head in zip(named, heads, strict=True)]
     return sum(at is None or now_ms - at > limit for at in made)
+
+
+def _made_ms(job_id: bytes, head_text: bytes | None) -> int | None:
+    """When a record was made: its head tells, or its id, if it is one of ours."""
+    head = read_head(head_text)
+    if head is not None:
+        return head.enqueued_ms
+    if len(job_id) != _ID_LENGTH:
+        return None
+    try:
+        return int(job_id[:_ID_HEX], 16) // 1000
+    except ValueError:
+        return None
