@@ -65,7 +65,7 @@ class FoundQueues:
             more = True
             while more:
                 scanned = found.report.scanned
-                more = await reader.search(found)
+                more = await reader.search_temporary(found)
                 self._take(rule, found.report.samples[taken:])
                 taken = len(found.report.samples)
                 self.scanned += found.report.scanned - scanned

@@ -123,12 +123,12 @@ def test_orphans_are_searched_step_by_step(client: Messenger, deck: Writer, raw:
         raw.rpush(name, b"x")
     age(raw, *names)
     search = OrphanCleaning(dry_run=True, most=10)
-    while deck.search(search):
+    while deck.search_temporary(search):
         pass
     seen = search.report
     assert (seen.removed, len(seen.samples), seen.scanned >= 50) == (50, 10, True)
     assert seen.bytes > 0
     before = replace(seen)
-    assert not deck.search(search)
+    assert not deck.search_temporary(search)
     assert seen == before
     assert SyncDomainQueueManager(client).clean_orphaned_queues().removed == 50

@@ -77,7 +77,7 @@ def _clean(client: Any, cleaning: Cleaning) -> None:
             click.echo(f"\r{report.scanned:,} keys looked at, {report.removed:,} orphans", err=True, nl=False)
 
     if cleaning.report.dry_run:
-        while client.search(cleaning):
+        while client.search_temporary(cleaning):
             show(cleaning.report)
     else:
         client.clean(cleaning, progress=show)

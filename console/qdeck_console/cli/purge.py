@@ -136,7 +136,7 @@ def _find_temporary(reader: Reader) -> dict[str, int] | None:
     expired, orphaned = ExpiredCleaning(dry_run=True, most=0), OrphanCleaning(dry_run=True, most=0)
     try:
         for cleaning in (expired, orphaned):
-            while reader.search(cleaning):
+            while reader.search_temporary(cleaning):
                 pass
     except (NotAllowed, LayoutMismatch) as error:
         note(f"qdeck: temporary queues are not looked for: {error}")

@@ -89,7 +89,7 @@ class TasksScreen(TasksBase):
 
         async def read(_snapshot: Snapshot) -> TasksSeen:
             page = await self.console.reader.temporary_tasks(most=MOST)
-            more = await self.console.reader.search(self._search)
+            more = await self.console.reader.search_temporary(self._search)
             found = self._search.report
             orphans = Orphans(
                 scanned=found.scanned, count=found.removed, rows=tuple(found.samples), is_done=not more

@@ -351,7 +351,7 @@ class Reads(Plans):
         return _tasks.read_queues(task=task, start=start, most=most)
 
     @reads
-    def search(self, cleaning: Cleaning) -> Program[bool]:
+    def search_temporary(self, cleaning: Cleaning) -> Program[bool]:
         """Look through one more slice for temporary queues that a cleaning would remove; return whether there is more.
 
         The cleaning has to be a dry run: its report is what was found.
