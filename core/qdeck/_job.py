@@ -98,7 +98,7 @@ class Job:
             await asyncio.sleep(wait.pause())
 
     def cancel(self) -> str:
-        """Cancel the job: `ok`, `asked` when it runs and is told, or why not: `gone`, `moved done` or another code."""
+        """Cancel the job: `ok`, `requested` of its worker when it runs, or why not: `gone`, `moved done` …"""
         return self._app.client.run(programs.call(self._cancel_op()))[0]
 
     async def acancel(self) -> str:

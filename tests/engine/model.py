@@ -573,7 +573,7 @@ class Model:
             self.sweep()
         if verb == "cancel" and state == "running":
             job.flags += "" if "c" in job.flags else "c"
-            return "asked"
+            return "requested"
         if verb == "cancel" and waits:
             self.note(job, "cancelled", event)
             self.finish(job_id, "cancelled", "cancelled", "cancelled")

@@ -458,7 +458,7 @@ def test_an_operator_and_a_ghost(rig: Rig) -> None:
 def test_cancel_of_a_running_job_is_asked_and_told(rig: Rig) -> None:
     rig.add("a")
     job = rig.claim_one()
-    assert rig.change("cancel", "a") == rig.change("cancel", "a") == ["asked"]
+    assert rig.change("cancel", "a") == rig.change("cancel", "a") == ["requested"]
     assert rig.beat(job).cancels == ["a"]
     rig.end(job, "cancelled", event=b'{"by":"op"}')
     assert (rig.state("a"), rig.total("cancelled")) == ("cancelled", 1)

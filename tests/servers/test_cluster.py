@@ -99,7 +99,7 @@ def test_a_job_on_any_server_is_cancelled_soon(app: qdeck.App) -> None:
             job = step.enqueue(_queue=queue)
             wait_until(lambda job=job: job.state() == "running")  # type: ignore[misc]
             began = time.monotonic()
-            assert job.cancel() == "asked"
+            assert job.cancel() == "requested"
             wait_until(lambda job=job: job.state() == "cancelled")  # type: ignore[misc]
             # By heartbeats alone it would take ten seconds or more.
             assert time.monotonic() - began < 1.0

@@ -79,7 +79,7 @@ def test_a_time_limit_and_a_cancel_kill_the_child(jobs: Any, raw: redis.Redis, s
     assert kinds_of(raw, job) == ["timeout"]
     job = jobs.pid.enqueue(60)
     wait_until(lambda: job.state() == "running")
-    assert job.cancel() == "asked"
+    assert job.cancel() == "requested"
     with pytest.raises(qdeck.JobFailed, match="cancelled"):
         job.result(20)
     assert time.monotonic() - began < 15

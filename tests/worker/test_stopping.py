@@ -42,7 +42,7 @@ def cancelled(job: qdeck.Job) -> None:
 def cancelled_within(job: qdeck.Job) -> float:
     """Cancel a job that runs; return how long that took."""
     began = time.monotonic()
-    assert job.cancel() == "asked"
+    assert job.cancel() == "requested"
     cancelled(job)
     return time.monotonic() - began
 

@@ -1,4 +1,4 @@
-"""Commands that look: status, job, find, workers (which may also be asked to be quiet or to stop)."""
+"""Commands that look: status, job, find, workers (which may also be told to be quiet or to stop)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from qdeck_console.cli.output import (
 if TYPE_CHECKING:
     from qdeck.admin import JobDetail, QueueRow, Snapshot, WorkerRow
 
-PRESENCE_S = 20  # how often an idle worker tells of itself and hears what it is asked
+PRESENCE_S = 20  # how often an idle worker reports, and reads what is requested of it
 _COLOURS = {"healthy": "green", "degraded": "yellow", "unhealthy": "red"}
 
 
@@ -184,7 +184,7 @@ def _order(verb: str, about: str) -> None:
         if given.as_json:
             write_json({"worker": worker_id, "requested": verb})
         else:
-            line(f"{safe(worker_id)} is asked: {verb}; it hears within {PRESENCE_S} s")
+            line(f"{verb} requested of {safe(worker_id)}; takes effect within {PRESENCE_S} s")
 
 
 _order("quiet", "Asks a worker to finish what it has and to take nothing new.")

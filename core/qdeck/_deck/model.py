@@ -284,7 +284,7 @@ class Found(InQueue):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
-    """One worker as it last described itself; `asked` is what an operator asked it to do."""
+    """One worker as it last described itself; `requested` is what an operator wants it to do."""
 
     id: str
     alive: bool

@@ -27,8 +27,8 @@ def list_workers(now_ms: int | None = None) -> Program[list[WorkerRow]]:
     """All workers, the living ones first, then by host and id."""
     now = now_ms if now_ms is not None else (yield from reads.clock())
     said = yield from reads.scan_hash(keys.WORKERS)
-    asked = yield from reads.scan_hash(keys.CONTROL) if said else _nothing()
-    rows = [read_worker(name, raw, asked.get(name), now) for name, raw in said.items() if name]
+    requested = yield from reads.scan_hash(keys.CONTROL) if said else _nothing()
+    rows = [read_worker(name, raw, requested.get(name), now) for name, raw in said.items() if name]
     return sorted(rows, key=lambda row: (not row.alive, row.host or "", row.id))
 
 
@@ -37,7 +37,7 @@ def _nothing() -> Program[dict[bytes, bytes]]:
     return {}
 
 
-def read_worker(name: bytes, raw: bytes, asked: bytes | None, now_ms: int) -> WorkerRow:
+def read_worker(name: bytes, raw: bytes, requested: bytes | None, now_ms: int) -> WorkerRow:
     """One worker from what it wrote about itself; what cannot be read is None."""
     try:
         said = codec.decode_json(raw)
@@ -59,7 +59,7 @@ def read_worker(name: bytes, raw: bytes, asked: bytes | None, now_ms: int) -> Wo
         id=name.decode("utf-8", "replace"),
         alive=silent_ms is not None and silent_ms < SILENT_MS and state != "stopped",
         state=state,
-        requested=asked.decode("utf-8", "replace") if asked else None,
+        requested=requested.decode("utf-8", "replace") if requested else None,
         host=word("host"),
         pid=number("pid"),
         version=word("version"),

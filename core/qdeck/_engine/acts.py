@@ -31,7 +31,7 @@ class Acted:
     now_ms: int
     count: int
     kept: bool
-    asked: int
+    cancel_requested: int
     outbox: int
     bytes: int
     skipped: list[tuple[int, str, str]]
@@ -118,9 +118,9 @@ def edit(
 
 
 def _read_acted(reply: Any) -> Acted:
-    now, count, kept, asked, outbox, size, *skipped = reply
+    now, count, kept, requested, outbox, size, *skipped = reply
     reasons = [(skipped[at], *_reason(skipped[at + 1])) for at in range(0, len(skipped), 2)]
-    return Acted(now, count, kept == 1, asked, outbox, size, reasons)
+    return Acted(now, count, kept == 1, requested, outbox, size, reasons)
 
 
 def _reason(raw: bytes) -> tuple[str, str]:

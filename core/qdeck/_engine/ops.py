@@ -264,8 +264,8 @@ def change(
 ) -> Op[list[str]]:
     """Acts on single jobs, given as pairs of id and the state they were seen in (or an empty text). No undo is kept.
 
-    Answers for each job `ok`, `asked` (it runs, and will be told), or the code of why it was left alone and behind a
-    blank its data. A plan goes another way.
+    Answers for each job `ok`, `requested` (it runs: its worker ends it), or the code of why it was left alone
+    and behind a blank its data. A plan goes another way.
     """
     extra: Arg = "" if priority is None else priority
     args: list[Arg] = [now, verb, "*", "", 0, 0, event, extra, 0, ""]

@@ -65,7 +65,7 @@ class Tally:
     total: int
     done: int = 0
     applied: int = 0
-    asked: int = 0
+    cancel_requested: int = 0
     undoable: int = 0
     skipped_count: int = 0
     skipped: list[Skip] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Tally:
         self.applied += applied
         if part.first.rule is not None and applied:
             self.by_rule[part.first.rule] += applied
-        self.asked += acted.asked
+        self.cancel_requested += acted.cancel_requested
         self.skipped_count += len(acted.skipped)
         self.undoable += applied - acted.unkept if acted.kept else 0
         self.now_ms = acted.now_ms
@@ -185,7 +185,7 @@ class Application:
             batch=self.plan.batch,
             verb=self.plan.verb,
             applied=tally.applied,
-            cancel_requested=tally.asked,
+            cancel_requested=tally.cancel_requested,
             skipped=skipped,
             skipped_count=tally.skipped_count + len(self.plan.tail.skipped),
             by_rule=dict(tally.by_rule),

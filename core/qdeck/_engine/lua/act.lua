@@ -9,10 +9,10 @@
 --       seen of it (its score, and behind a blank its version if it waits and has one; of a running job its token); for
 --       `edit` the payload seen and how its events tell it follow
 -- extra: reprioritise: priority · move, return: queue · edit: payload
--- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a asked, c columns),
+-- kept in `undo`: offset → the slice (msgpack: v verb, s state, n entries, t when, k skipped, a requested, c columns),
 --       `#number` → offset, `slices`, `bytes`; and what became of dependents, as the piece `fallen` tells
--- With `*` nothing is kept, and a running job that will be told is among the skipped, as `asked`.
--- reply: now, how many entries were looked at (the rest is for the next call), 1 if undo is kept, how many were asked,
+-- With `*` nothing is kept, and a running job that will be told is among the skipped, as `requested`.
+-- reply: now, how many entries were looked at (the rest is for the next call), 1 if undo is kept, how many cancels were requested,
 --        entries in the outbox, bytes kept of the batch, then index (from 0) and reason of each that was skipped: a code, and behind a blank its data
 local verb, seen_state, offset, event, extra = ARGV[2], ARGV[3], ARGV[4], ARGV[7], ARGV[8]
 local keep_bytes, keep_ms, most_bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
@@ -22,9 +22,9 @@ local ID_TAKEN = '!' -- seen of a job whose id is taken in the queue that it wou
 local entries = math.floor((#ARGV - BEFORE) / 2)
 if entries > 500 then return redis.error_reply('QDECK ACT on too many entries for one call') end
 
-local function answer(n, kept, asked, skipped)
+local function answer(n, kept, requested, skipped)
   local bytes = offset ~= '' and whole(redis.call('HGET', UNDO, 'bytes')) or 0
-  local out = { NOW, n, kept, asked, redis.call('XLEN', OUTBOX), bytes }
+  local out = { NOW, n, kept, requested, redis.call('XLEN', OUTBOX), bytes }
   for _, word in ipairs(skipped) do out[#out + 1] = word end
   return out
 end
@@ -42,7 +42,7 @@ if offset ~= '' then
   end
 end
 
-local why, asked = {}, 0 -- by index of the entry
+local why, requested = {}, 0 -- by index of the entry
 local left_unknown = false -- whether a job left that waited for a worker that knows its task
 local touches_others = redis.call('HLEN', AFTER) > 0
 
@@ -169,7 +169,7 @@ local function ask(j)
       redis.call('HSET', LEASE, id, flags == '' and j.leases[n] .. ' c' or j.leases[n] .. 'c')
     end
   end
-  asked = asked + #j.ids
+  requested = requested + #j.ids
   return j, { leases = j.leases, stop = request_stop(j.leases) }
 end
 
@@ -315,7 +315,7 @@ end
 
 -- A requeue cannot be taken back, its owner has lost the lease for good: what is kept tells only of which jobs.
 local function keep(n, skipped, columns)
-  local slice = { v = verb, s = seen_state, n = n, t = STAMP, k = skipped, a = asked, c = columns }
+  local slice = { v = verb, s = seen_state, n = n, t = STAMP, k = skipped, a = requested, c = columns }
   local packed = cmsgpack.pack(slice)
   local sums = redis.call('HMGET', UNDO, 'slices', 'bytes')
   local slices, bytes = (whole(sums[1]) or 0) + 1, whole(sums[2]) or 0
@@ -342,7 +342,7 @@ local function finish(n, columns)
   if left_unknown then save_unknown(read_unknown(redis.call('HGET', META, 'unknown_tasks'))) end
   if redis.call('ZCARD', READY) > 0 then wake() end
   tally()
-  return answer(n, kept, asked, skipped)
+  return answer(n, kept, requested, skipped)
 end
 
 -- Each entry by itself, in whatever state it is.
@@ -355,9 +355,9 @@ if seen_state == '*' then
     elseif seen ~= '' and seen ~= state then
       why[i] = 'moved ' .. state
     else
-      local before = asked
+      local before = requested
       process(state, { i = { i }, ids = { id }, scores = { string.format('%.0f', score) } })
-      if asked > before then why[i] = 'asked' end
+      if requested > before then why[i] = 'requested' end
     end
   end
   return finish(entries, nil)
