@@ -6,9 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from qdeck.adapters import changes
+from qdeck.adapters import Context, changes
 from qdeck.adapters.paging import every
-from qdeck.admin import Act, State, Writer, make_adapter
+from qdeck.admin import Act, Limits, State, Writer, make_adapter
 
 if TYPE_CHECKING:
     import redis
@@ -38,7 +38,7 @@ def test_promoting_beside_a_worker_that_pops_loses_nothing_and_doubles_nothing(
             adapter = make_adapter("scheduler")
             entries = deck.run(every(adapter, "scheduler", (State.DELAYED,), most=JOBS * 2))
             for at, entry in enumerate(entries):
-                change = deck.run(adapter.change(Act.RUN, entry, due))
+                change = deck.run(adapter.change(Act.RUN, entry, Context(now=due, limits=Limits())))
                 deck.write(changes.apply("scheduler", batch, [change], places=[at]))
 
     worker = threading.Thread(target=work)

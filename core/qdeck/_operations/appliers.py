@@ -7,7 +7,7 @@ applied once, and answers the same.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from qdeck._deck.reasons import SkipCode
 from qdeck._engine import acts, codec, keys, programs, shapes
 from qdeck._engine.acts import Acted
 from qdeck._errors import UsageError
-from qdeck._operations.foreign import options_of
+from qdeck._operations.foreign import context_of
 from qdeck._operations.model import Verb
 from qdeck._operations.slices import Pace
 from qdeck._redis import reads
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Entry
+    from qdeck.adapters.plans import Context
 
 _DELIVER_FROM: Final = 100  # entries of an outbox that are not left to wait for the end
 
@@ -169,11 +170,11 @@ class AdapterApplier:
     ) -> Program[int]:
         """Make the changes; one that a change before it spoiled is built anew, once. Return how many are not kept."""
         adapter, act, unkept = self._adapter, Act(part[0].verb), 0
-        shared = {**(yield from adapter.outfit(act, now)), **options_of(self._plan.head)}
+        context = context_of(self._plan.head, now, (yield from adapter.prepare(act, now)))
         attempts = [todo]
         for number, some in enumerate(attempts):
-            options = [_with_rule(shared, part[at]) for at, _ in some]
-            built = yield from build_changes(adapter, act, [entry for _, entry in some], now, options)
+            contexts = [_with_rule(context, part[at]) for at, _ in some]
+            built = yield from build_changes(adapter, act, [entry for _, entry in some], contexts)
             ready: list[tuple[int, Entry, Change]] = []
             for (at, entry), change in zip(some, built, strict=True):
                 if isinstance(change, UsageError):
@@ -199,5 +200,7 @@ class AdapterApplier:
         yield from ()
 
 
-def _with_rule(shared: dict[str, Any], entry: PlanEntry) -> dict[str, Any]:
-    return {**shared, "reason": entry.reason, "rule": entry.rule} if entry.rule is not None else shared
+def _with_rule(context: Context, entry: PlanEntry) -> Context:
+    if entry.rule is None:
+        return context
+    return msgspec.structs.replace(context, reason=entry.reason, rule=entry.rule)

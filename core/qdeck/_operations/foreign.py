@@ -18,7 +18,7 @@ from qdeck._errors import InvalidOption, UsageError
 from qdeck._operations.model import Verb
 from qdeck._settings.limits import Limits
 from qdeck.adapters.model import Act
-from qdeck.adapters.plans import shown
+from qdeck.adapters.plans import Context, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,11 +124,7 @@ def _hint(adapter: Adapter) -> str:
     return f"{adapter.name} can {', '.join(can)}"
 
 
-def options_of(head: PlanHead) -> dict[str, Any]:
-    """What a plan says to the changes of other adapters."""
-    given: dict[str, Any] = {"limits": msgspec.convert(head.limits, Limits)}
-    if head.priority is not None:
-        given["priority"] = head.priority
-    if head.reason:
-        given["reason"] = head.reason
-    return given
+def context_of(head: PlanHead, now: int, prepared: Any) -> Context:
+    """What the changes of a plan are made for."""
+    limits = msgspec.convert(head.limits, Limits)
+    return Context(now=now, limits=limits, priority=head.priority, reason=head.reason, prepared=prepared)

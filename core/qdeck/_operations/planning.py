@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from qdeck._settings.model import UsedRule
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.others import Others
-    from qdeck.adapters.plans import Pages, Rule
+    from qdeck.adapters.plans import Context, Pages, Rule
 
 
 def check(wish: Wish) -> tuple[int | None, str | None]:
@@ -164,7 +164,7 @@ class _Making:
     cancelled: Callable[[], bool] | None
     watch: Watch | None
     sums: Sums = field(default_factory=Sums)
-    outfits: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    contexts: dict[tuple[str, str], Context] = field(default_factory=dict)
 
     def searches(self, adapter: Native | Adapter, queue: str) -> Iterator[Search]:
         """What is looked for in a queue: the jobs that a verb fits, or those of each rule."""
@@ -202,14 +202,14 @@ class _Making:
     def _take(self, adapter: Native | Adapter, queue: str, search: Search) -> Program[None]:
         rule, sums = search.rule, self.sums
         verb = self.wish.verb.value if rule is None else str(rule.verb_for(search.limits))
-        outfit = yield from self._outfit(adapter, verb)
-        for pages in (yield from adapter.pages(queue, msgspec.structs.replace(search, outfit=outfit))):
+        context = yield from self._context(adapter, verb)
+        for pages in (yield from adapter.pages(queue, msgspec.structs.replace(search, prepared=context.prepared))):
             seen = 0
             while (rows := (yield from pages.page())) is not None:
                 if queue == NO_QUEUE and self.wish.queues:
                     named = {name for home, name in self.ground.foreign if home is adapter}
                     rows = [row for row in rows if row.queue in named]
-                entries = (yield from self._entries(adapter, verb, rows, pages, search, outfit)) if rows else []
+                entries = (yield from self._entries(adapter, verb, rows, pages, search, context)) if rows else []
                 self.writer.add(entries)
                 sums.add(entries, queue)
                 self._tell(queue, rule, pages.scanned - seen, entries)
@@ -228,13 +228,13 @@ class _Making:
         if self.watch is not None and rule is not None:
             self.watch(queue, rule.name, scanned, entries, False)
 
-    def _outfit(self, adapter: Native | Adapter, verb: str) -> Program[dict[str, Any]]:
-        """What acts of a kind share, read once for a plan."""
-        found = self.outfits.get((adapter.name, verb))
+    def _context(self, adapter: Native | Adapter, verb: str) -> Program[Context]:
+        """What changes of a verb are made for; what they need of the server is read once for a plan."""
+        found = self.contexts.get((adapter.name, verb))
         if found is None:
-            head = self.head
-            found = {**(yield from adapter.outfit(verb, head.created_ms)), **foreign.options_of(head)}
-            self.outfits[adapter.name, verb] = found
+            now = self.head.created_ms
+            found = foreign.context_of(self.head, now, (yield from adapter.prepare(verb, now)))
+            self.contexts[adapter.name, verb] = found
         return found
 
     def _entries(
@@ -244,7 +244,7 @@ class _Making:
         rows: Sequence[Any],
         pages: Pages,
         search: Search,
-        outfit: dict[str, Any],
+        context: Context,
     ) -> Program[list[PlanEntry]]:
         """The lines of the plan for some jobs, with what is reached through them counted."""
         rule, sums = search.rule, self.sums
@@ -254,7 +254,7 @@ class _Making:
             rows, ages, given = self._reasons(adapter.name, rows, pages, search)
             if not rows:
                 return []
-        weighed = yield from adapter.weigh(verb, rows, search.now, reasons=given, **outfit)
+        weighed = yield from adapter.weigh(verb, rows, context, given)
         ages = ages or [row.age_s for row in rows]  # what is known of a job by now may tell it
         sums.reach(weighed)
         reasons = given or weighed.effects or repeat("")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         short,
     )
     from qdeck.adapters.paging import every, first, read_slice
-    from qdeck.adapters.plans import Rule
+    from qdeck.adapters.plans import Context, Rule
     from qdeck.adapters.times import iso, read_ms
     from qdeck.adapters.together import all_of, apart, together
 
@@ -59,6 +59,7 @@ __all__ = [
     "Cell",
     "Change",
     "Command",
+    "Context",
     "End",
     "Entry",
     "Feature",
@@ -117,7 +118,7 @@ _HOMES: Final = {
         "Act AdapterHealth Capability Entry Outcome Group Kind Look NO_QUEUE Raw Seen Source StateHealth Retried age_s "
         "short"
     ),
-    "qdeck.adapters.plans": "Rule",
+    "qdeck.adapters.plans": "Context Rule",
     "qdeck.adapters.times": "iso read_ms",
     "qdeck.adapters.together": "all_of apart together",
 }

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck._settings.limits import Limits
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.plans import Pages, Rule, Search, Weighed
+    from qdeck.adapters.plans import Context, Pages, Rule, Search, Weighed
 
 
 @lru_cache(maxsize=64)
@@ -145,13 +145,15 @@ class Adapter(ABC):
 
         return (yield from entry_plans.pages(self, queue, search))
 
-    def weigh(self, verb: str, rows: Sequence[Entry], now: int, **options: Any) -> Program[Weighed]:
+    def weigh(
+        self, verb: str, rows: Sequence[Entry], context: Context, reasons: Sequence[str] = ()
+    ) -> Program[Weighed]:
         """What an act on these entries comes to."""
         from qdeck.adapters import entry_plans
 
-        return (yield from entry_plans.weigh(self, verb, rows, now, **options))
+        return (yield from entry_plans.weigh(self, verb, rows, context, reasons))
 
-    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
+    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """The change that does this to an entry; raises a UsageError with the reason where it cannot."""
         yield from ()  # no reading: a program all the same
         raise InvalidOption(self.why_not(act, State(entry.state)), hint="see the capabilities of the adapter")
@@ -177,10 +179,10 @@ class Adapter(ABC):
             found |= {entry.seen: entry for entry in entries if (entry.queue, entry.state) == (queue, state)}
         return [found.get(one) for one in seen]
 
-    def outfit(self, act: str, now: int) -> Program[dict[str, Any]]:
-        """What many changes of one act share, read once; they are given it as options."""
+    def prepare(self, verb: str, now: int) -> Program[Any]:
+        """Read once what many changes of one verb need; they get it as `prepared`."""
         yield from ()  # no reading: a program all the same
-        return {}
+        return None
 
     def likeness(self, seen: Seen) -> bytes:
         """What an entry and the same one, dead again, have in common; only asked where entries may be equal."""

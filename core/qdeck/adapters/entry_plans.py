@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
 from qdeck._deck.reasons import Caution, SkipCode
 from qdeck._errors import UsageError
 from qdeck._redis.commands import ask
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from qdeck._filter import Filter
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.plans import Search
+    from qdeck.adapters.plans import Context, Search
 
 SLICE: Final = 50  # changes that are made in one go
 Edges = dict[bytes, tuple[float, bytes]]
@@ -40,7 +42,7 @@ class Planned(Listed, Protocol):
     ) -> Program[Page]:
         """The next slice of the entries in these states that match."""
 
-    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
+    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """The change that does this to an entry."""
 
 
@@ -87,7 +89,7 @@ class EntryPages(Pages):
         if (search.stuck and entry.stuck is None) or (search.ids and not names.intersection(search.ids)):
             return False
         test = None if search.rule is None else search.rule.test
-        if test is not None and not test(entry, search.now, search.outfit):
+        if test is not None and not test(entry, search.now, search.prepared):
             return False
         if self._edges is not None and not self._is_beyond(entry):
             return False
@@ -129,10 +131,10 @@ def _edges(adapter: Planned, queue: str, search: Search, keep: int) -> Program[E
 
 
 def weigh(
-    adapter: Planned, verb: str, entries: Sequence[Entry], now: int, *, reasons: Sequence[str] = (), **options: Any
+    adapter: Planned, verb: str, entries: Sequence[Entry], context: Context, reasons: Sequence[str] = ()
 ) -> Program[Weighed]:
     """The change for each entry, or why there is none."""
-    each = [{**options, "reason": reason} for reason in reasons] if reasons else [options] * len(entries)
+    each = [msgspec.structs.replace(context, reason=reason) for reason in reasons] or [context] * len(entries)
     weighed = Weighed(
         ids=[shown(entry.id) for entry in entries], versions=[str(entry.seen) for entry in entries],
         bytes=[len(entry.body or entry.seen.member) for entry in entries],
@@ -142,7 +144,7 @@ def weigh(
     skipped: dict[int, tuple[SkipCode, str]] = {}
     for start in range(0, len(entries), SLICE):
         some = entries[start : start + SLICE]
-        for at, change in enumerate((yield from build_changes(adapter, Act(verb), some, now, each[start:])), start):
+        for at, change in enumerate((yield from build_changes(adapter, Act(verb), some, each[start:])), start):
             entry = entries[at]
             if isinstance(change, UsageError):
                 skipped[at] = SkipCode.NOT_CAPABLE, str(change).removeprefix(f"{entry.id!r}: ")
@@ -159,8 +161,8 @@ def weigh(
 
 
 def build_changes(
-    adapter: Planned, act: Act, entries: Sequence[Entry], now: int, options: Sequence[dict[str, Any]]
+    adapter: Planned, act: Act, entries: Sequence[Entry], contexts: Sequence[Context]
 ) -> Program[list[Change | UsageError]]:
     """The change for each entry, or why there is none; what they read is read in one round trip."""
-    programs = [adapter.change(act, entry, now, **more) for entry, more in zip(entries, options, strict=False)]
+    programs = [adapter.change(act, entry, context) for entry, context in zip(entries, contexts, strict=False)]
     return (yield from together(programs))

@@ -11,7 +11,7 @@ from qdeck._deck.model import NATIVE
 from qdeck._deck.queue_ref import InQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from qdeck._deck.reasons import Caution, SkipCode, Stuck
     from qdeck._filter import Filter
@@ -30,7 +30,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     In `where`, `{}` is the threshold in ms, which is the value of `setting`. In `reason`, {age} and {limit} are known,
     and {late} (since it was due) and {problem}. Where `dlq_enabled` is false, `without_dlq` is done instead. With
     `rank` it takes the oldest beyond the number in `setting` that no rule before it takes. `test` is put to entries
-    with what `outfit` gave, for what no filter can say; `code` names what the adapter itself has to look for.
+    with what `prepare` returned, for what no filter can say; `code` names what the adapter itself has to look for.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     without_dlq: str = ""
     rank: bool = False
     code: str = ""
-    test: Callable[[Any, int, Mapping[str, Any]], bool] | None = None
+    test: Callable[[Any, int, Any], bool] | None = None
 
     def verb_for(self, limits: Limits) -> str:
         """What is done to what it takes."""
@@ -63,6 +63,20 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes of one verb are made for: the server's clock, the limits of a purge, and what the operator gave.
+
+    `rule` is the rule of a purge that took the job, and `prepared` what the adapter's `prepare` returned.
+    """
+
+    now: int
+    limits: Limits
+    priority: int | str | None = None
+    reason: str = ""
+    rule: str | None = None
+    prepared: Any = None
+
+
 class Search(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs of a queue a plan looks for: all that match, or those of them that are named."""
 
@@ -75,8 +89,8 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
     errors: bool = False
     """Whether the errors of all of them are read."""
     rule: Rule | None = None
-    outfit: Mapping[str, Any] = {}
-    """What acts of this kind share, as the adapter read it."""
+    prepared: Any = None
+    """What the adapter's `prepare` returned."""
 
     def reason(self, row: Any) -> str:
         """Why the rule takes a job."""

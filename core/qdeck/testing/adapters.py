@@ -14,7 +14,7 @@ from qdeck import UsageError
 from qdeck.adapters import changes, discovery
 from qdeck.adapters.model import NO_QUEUE, Outcome, Retried
 from qdeck.adapters.paging import every
-from qdeck.adapters.plans import Search
+from qdeck.adapters.plans import Context, Search
 from qdeck.admin import Act, Entry, Limits, Seen, State, Writer, make_adapter, parse
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Conformance:
     """Give `adapter` and `populate`; every test below is then about that adapter."""
 
     adapter: ClassVar[str]
-    priorities: ClassVar[Mapping[Act, object]] = {}
+    priorities: ClassVar[Mapping[Act, int | str]] = {}
     """The priority with which a verb is tried."""
 
     def populate(self, raw: redis.Redis) -> None:
@@ -85,6 +85,9 @@ class Conformance:
         self.populate(raw)
         with Writer(url) as deck:
             yield deck
+
+    def context(self, deck: Writer, act: Act) -> Context:
+        return Context(now=_now(deck), limits=Limits(), priority=self.priorities.get(act))
 
     def look(self, deck: Writer) -> Adapter:
         made = self.make()
@@ -194,7 +197,7 @@ class Conformance:
             for act, capability in adapter.capabilities().items():
                 assert capability.can or adapter.why_not(act)
                 try:
-                    change = deck.run(adapter.change(act, entry, _now(deck), priority=self.priorities.get(act)))
+                    change = deck.run(adapter.change(act, entry, self.context(deck, act)))
                 except UsageError:
                     continue
                 told.add(act)
@@ -227,7 +230,7 @@ class Conformance:
             if entry.native_state in tried:
                 continue
             try:
-                change = deck.run(adapter.change(Act.RETRY, entry, now))
+                change = deck.run(adapter.change(Act.RETRY, entry, self.context(deck, Act.RETRY)))
             except UsageError:
                 continue
             one = Retried(seen=entry.seen, since_ms=now)
@@ -267,7 +270,7 @@ class Conformance:
         for number, (rule, entry) in enumerate(found):
             reason, act = rule.reason_for(limits, entry, now), Act(rule.verb_for(limits))
             assert reason
-            change = deck.run(adapter.change(act, entry, now, limits=limits, reason=reason))
+            change = deck.run(adapter.change(act, entry, Context(now=now, limits=limits, reason=reason)))
             [done] = deck.write(changes.apply(self.adapter, f"s{number}", [change]))
             assert done.done, (rule.name, entry.key, done.why)
             [back] = deck.write(changes.undo(self.adapter, f"s{number}"))
@@ -282,7 +285,7 @@ class Conformance:
             if entry.key.partition("#")[0] in twins:
                 continue  # its twin would go
             try:
-                change = deck.run(adapter.change(Act.DISCARD, entry, _now(deck)))
+                change = deck.run(adapter.change(Act.DISCARD, entry, self.context(deck, Act.DISCARD)))
             except UsageError:
                 continue
             deck.write(changes.apply(self.adapter, f"first{number}", [change]))
@@ -304,9 +307,9 @@ class Conformance:
 
 def _taken(deck: Writer, adapter: Adapter, queue: str, rule: Rule, limits: Limits, now: int) -> list[Entry]:
     text = rule.where_for(limits)
-    outfit = deck.run(adapter.outfit(rule.verb_for(limits), now))
+    prepared = deck.run(adapter.prepare(rule.verb_for(limits), now))
     search = Search(
-        states=rule.states, now=now, limits=limits, wanted=parse(text) if text else None, rule=rule, outfit=outfit
+        states=rule.states, now=now, limits=limits, wanted=parse(text) if text else None, rule=rule, prepared=prepared
     )
     return [entry for pages in deck.run(adapter.pages(queue, search)) for entry in _all(deck, pages)]
 

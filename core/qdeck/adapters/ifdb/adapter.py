@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.plans import Rule
+    from qdeck.adapters.plans import Context, Rule
 
 NAME: Final = "ifdb"
 MOST_COUNTED: Final = 50_000  # tasks that one look reads to tell their states
@@ -159,9 +159,9 @@ class Ifdb(Adapter):
             found |= {entry.seen: entry for entry in entries if entry.state == state}
         return [found.get(one) for one in seen]
 
-    def outfit(self, act: str, now: int) -> Program[dict[str, Any]]:
+    def prepare(self, verb: str, now: int) -> Program[set[str]]:
         """For removals: which tasks others wait for."""
-        return {"needed": (yield from _needed())} if act == Act.DISCARD else {}
+        return (yield from _needed()) if verb == Act.DISCARD else set()
 
     def rules(self, queue: str) -> Sequence[Rule]:
         """Tasks that succeeded long ago, but never one that another waits for: as TaskQueueCleanup does."""
@@ -170,7 +170,7 @@ class Ifdb(Adapter):
         return (
             Rule(
                 name="task_too_old", states=(State.DONE,), verb=Act.DISCARD, setting="max_task_age",
-                reason="done for {age}, over {limit}", test=lambda entry, _, outfit: entry.id not in outfit["needed"],
+                reason="done for {age}, over {limit}", test=lambda entry, _, needed: entry.id not in needed,
             ),
         )  # fmt: skip
 
@@ -183,14 +183,14 @@ class Ifdb(Adapter):
         places = [None] * len(ids) if is_error(scores) else scores
         return [_outcome_of(read_task(value), score, now) for value, score in zip(values, places, strict=True)]
 
-    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
+    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """One change of a task and its place in line. Options: `priority` of a reprioritisation."""
         if why := self.why_not(act, State(entry.state)):
             raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
-        needed = options.get("needed")
+        needed: set[str] | None = context.prepared
         if act is Act.DISCARD and entry.id in ((yield from _needed()) if needed is None else needed):
             raise InvalidOption(f"{entry.id!r}: another task waits for it", hint="discard that one first")
-        return changes.build(act, entry, now, options.get("priority"))
+        return changes.build(act, entry, context.now, context.priority)
 
 
 def _count(count: Count, entry: Entry, now: int) -> None:

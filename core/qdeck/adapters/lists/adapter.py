@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from qdeck._redis.commands import Program
     from qdeck.adapters.cells import Change
     from qdeck.adapters.model import Group
+    from qdeck.adapters.plans import Context
 
 MOST_HEADS: Final = 1000  # beginnings of names whose queue is remembered
 MOST_ENDS: Final = 200  # lists of a look whose first and last entry are read for the oldest
@@ -192,7 +193,7 @@ class Lists(Adapter):
                 found.append(Outcome.WAITING if likeness in ends[live[key]] else Outcome.UNKNOWN)
         return found
 
-    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
+    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """Moves or removes exactly this entry."""
         yield from ()  # no reading: a program all the same
         if why := self.why_not(act, State(entry.state)):

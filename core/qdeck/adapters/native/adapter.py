@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from qdeck._deck.model import NATIVE, State
 from qdeck._deck.reasons import Caution, CautionCode, SkipCode
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from qdeck._deck.model import WorkerRow
     from qdeck._redis.commands import Command, Program
-    from qdeck.adapters.plans import Rule, Search
+    from qdeck.adapters.plans import Context, Rule, Search
 
 _NO_UNDO: Final = Caution(code=CautionCode.NO_UNDO)
 _SIZED: Final = ("body", "error", "log", "result")
@@ -52,10 +52,9 @@ class Native:
 
         return RULES
 
-    def outfit(self, verb: str, now: int) -> Program[dict[str, Any]]:
-        """Nothing that acts share."""
+    def prepare(self, verb: str, now: int) -> Program[None]:
+        """Nothing: the act script reads what it needs."""
         yield from ()  # no reading: a program all the same
-        return {}
 
     def pages(self, queue: str, search: Search) -> Program[list[Pages]]:
         """What is looked for in a queue, list by list."""
@@ -107,9 +106,7 @@ class Native:
             self._owners = ((yield from stuck.read_owners(now)),)
         return self._owners[0]
 
-    def weigh(
-        self, verb: str, rows: Sequence[Row], now: int, *, reasons: Sequence[str] = (), **options: Any
-    ) -> Program[Weighed]:
+    def weigh(self, verb: str, rows: Sequence[Row], context: Context, reasons: Sequence[str] = ()) -> Program[Weighed]:
         """The versions of jobs of one queue and state, their bytes where they go away, and what hangs on them."""
         queue, state = rows[0].queue, rows[0].state
         # A filter reads heads before all else, so that what it looked at is not older than the version.

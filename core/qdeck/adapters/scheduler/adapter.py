@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from qdeck._redis.commands import Program
-    from qdeck.adapters.plans import Rule
+    from qdeck.adapters.plans import Context, Rule
 
 PRIORITY: Final = b"scheduler:queue:priority"
 DELAYED: Final = b"scheduler:queue:delayed"
@@ -139,9 +139,9 @@ class Scheduler(Adapter):
 
         return RULES if queue == QUEUE else ()
 
-    def outfit(self, act: str, now: int) -> Program[dict[str, Any]]:
+    def prepare(self, verb: str, now: int) -> Program[int]:
         """How this version makes scores."""
-        return {"sign": self.sign or (yield from _sign_of(now))}
+        return self.sign or (yield from _sign_of(now))
 
     def outcomes(self, tried: Sequence[Retried], now: int) -> Program[list[Outcome]]:
         """Where their ids are now: in line, with a worker, among the newest dead letters, or nowhere."""
@@ -170,25 +170,25 @@ class Scheduler(Adapter):
                 found.append(Outcome.UNKNOWN)
         return found
 
-    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
+    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """What the scheduler's own methods do, in one step. Options: `priority` (NORMAL), `reason` of a burial."""
         if why := self.why_not(act, State(entry.state)):
             raise InvalidOption(f"{entry.id!r}: {why}", hint="see the capabilities of the adapter")
-        given = options.get("priority")
+        now, given = context.now, context.priority
         priority = _name_of(given) if isinstance(given, int) else str(given or "NORMAL").upper()
         if priority not in OFFSETS:
             raise InvalidOption(f"{priority!r} is no priority of the scheduler", hint=f"they are {', '.join(OFFSETS)}")
         if act is Act.DISCARD:
             return _remove(entry)
         if act is Act.BURY:
-            return _bury(entry, now, str(options.get("reason") or entry.problem or "buried by an operator"))
+            return _bury(entry, now, context.reason or entry.problem or "buried by an operator")
         if entry.problem is not None:
             raise InvalidOption(f"{entry.id!r}: {entry.problem}", hint="bury or discard it")
         if act is Act.REQUEUE:
             return _requeue(entry, now, priority)
         if act is Act.RUN and entry.priority is not None and given is None:
             priority = _name_of(entry.priority)
-        sign = options.get("sign") or self.sign or (yield from _sign_of(now))
+        sign = context.prepared or self.sign or (yield from _sign_of(now))
         return _to_line(act, entry, now + sign * OFFSETS[priority], priority)
 
 

@@ -9,18 +9,16 @@ from qdeck.adapters.model import Act
 from qdeck.adapters.plans import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from qdeck.adapters.model import Entry
 
 OVERDUE_MS: Final = 60_000  # a worker puts in line what is due every 5 s
 
 
-def _is_broken(entry: Entry, _now: int, _outfit: Mapping[str, Any]) -> bool:
+def _is_broken(entry: Entry, _now: int, _prepared: Any) -> bool:
     return entry.problem is not None
 
 
-def _is_overdue(entry: Entry, now: int, _outfit: Mapping[str, Any]) -> bool:
+def _is_overdue(entry: Entry, now: int, _prepared: Any) -> bool:
     late = 0 if entry.due_ms is None else now - entry.due_ms
     return entry.problem is None and (late > OVERDUE_MS or (entry.stuck is not None and late > 0))
 

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
     from qdeck._redis.commands import Command, Program
     from qdeck.adapters.cells import Change
-    from qdeck.adapters.plans import Rule
+    from qdeck.adapters.plans import Context, Rule
     from qdeck.adapters.vmpooler.health import Clones
 
 TOGETHER: Final = 20  # pools that are read side by side
@@ -342,11 +342,11 @@ class VmPooler(Adapter):
 
         return (yield from read_outcomes(tried))
 
-    def change(self, act: Act, entry: Entry, now: int, **options: Any) -> Program[Change]:
+    def change(self, act: Act, entry: Entry, context: Context) -> Program[Change]:
         """What its API or its purge would do. Options: `limits`, `rule`, `reason`."""
         from qdeck.adapters.vmpooler.changes import build
 
-        return (yield from build(self, act, entry, now, options))
+        return (yield from build(self, act, entry, context))
 
 
 def _queue_of(raw: Raw) -> str:

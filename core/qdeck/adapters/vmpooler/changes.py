@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,7 +12,6 @@ from qdeck._engine import codec
 from qdeck._errors import InvalidOption
 from qdeck._redis.commands import ask, raw_of
 from qdeck._redis.errors import is_error
-from qdeck._settings.limits import Limits
 from qdeck.adapters import cells
 from qdeck.adapters.cells import THERE, Change
 from qdeck.adapters.model import Act, Entry
@@ -34,18 +33,20 @@ from qdeck.adapters.vmpooler.purge import ORPHAN, expire_orphan
 from qdeck.adapters.vmpooler.requests import end_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from qdeck._redis.commands import Program
+    from qdeck._settings.limits import Limits
     from qdeck.adapters.adapter import Adapter
     from qdeck.adapters.cells import Cell
+    from qdeck.adapters.plans import Context
 
 _VM_STAYS: Final = Caution(code=CautionCode.ELSEWHERE_UNCHANGED, name="the VM itself")
 
 
-def build(adapter: Adapter, act: Act, entry: Entry, now: int, options: Mapping[str, Any]) -> Program[Change]:
+def build(adapter: Adapter, act: Act, entry: Entry, context: Context) -> Program[Change]:
     """Return the change that does this to an entry."""
-    limits = options.get("limits") or Limits()
+    now, limits = context.now, context.limits
     if act is Act.EXPIRE and entry.native_state == ORPHAN:
         return expire_orphan(entry, now)
     if why := adapter.why_not(act, State(entry.state)):
@@ -54,7 +55,7 @@ def build(adapter: Adapter, act: Act, entry: Entry, now: int, options: Mapping[s
         if act not in (Act.CANCEL, Act.EXPIRE):
             raise InvalidOption(f"{entry.id!r}: a request can only be cancelled", hint="that is DELETE of its API")
         return (yield from end_request(act, entry, now))
-    rule = options.get("rule")
+    rule = context.rule
     if rule is not None and entry.state != State.DEAD and not adapter.takes(rule, entry, limits, now):
         raise InvalidOption(f"{entry.id!r}: it is not too old any more", hint="make a new plan")
     if act is Act.EXPIRE and entry.native_state == "pending":
@@ -69,7 +70,7 @@ def build(adapter: Adapter, act: Act, entry: Entry, now: int, options: Mapping[s
     if entry.queue == CREATE_QUEUE or entry.queue in TASKS:
         raise InvalidOption(f"{entry.id!r}: a task can only be discarded", hint="see the capabilities of the adapter")
     if act is Act.BURY:
-        return (yield from _bury(entry, now, limits, str(options.get("reason") or "buried by an operator")))
+        return (yield from _bury(entry, now, limits, context.reason or "buried by an operator"))
     if act is Act.DISCARD and entry.state == State.DONE:
         return _remove(entry)
     return _complete(entry)
